@@ -16,6 +16,7 @@ use std::{
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU16, Ordering},
@@ -27,8 +28,10 @@ use throng::{
     model::{Entity, Hears, Query},
 };
 use throng_cluster::Timing;
-use throng_journal::{Address, Durability, Position};
+use throng_journal::{Address, Durability, Later, Position};
 
+/// A test that runs, and keeps what it found.
+type Test<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
 /// Sets a simulated service up.
@@ -186,11 +189,7 @@ impl Simulation {
     /// When the run hangs, the engine did what no journal allows, or the journal is not as it must be.
     pub fn run<T, F: Future<Output = T>>(self, test: impl FnOnce(Sim) -> F) -> T {
         let seed = self.seed;
-        let started = |sim: Sim| async move {
-            sim.restart().await;
-            test(sim).await
-        };
-        match self.try_run(started) {
+        match self.run_test(true, test) {
             Ok((value, _)) => value,
             Err(failure) => panic!("seed {seed}:\n{failure}"),
         }
@@ -201,6 +200,32 @@ impl Simulation {
     /// # Errors
     /// It hung, the engine did what no journal allows, or the journal is not as it must be.
     pub fn try_run<T, F: Future<Output = T>>(self, test: impl FnOnce(Sim) -> F) -> Result<(T, Run), Box<Failure>> {
+        self.run_test(false, test)
+    }
+
+    fn run_test<T, F: Future<Output = T>>(
+        self,
+        is_started: bool,
+        test: impl FnOnce(Sim) -> F,
+    ) -> Result<(T, Run), Box<Failure>> {
+        let mut value = None;
+        let told = &mut value;
+        let test = |sim| -> Test<'_> {
+            let test = test(sim);
+            Box::pin(async move { *told = Some(test.await) })
+        };
+        let run = self.run_boxed(is_started, Box::new(test))?;
+        match value {
+            Some(value) => Ok((value, run)),
+            None => Err(Box::new(Failure {
+                wrong: vec!["the test has not ended".into()],
+                run,
+            })),
+        }
+    }
+
+    /// Compiled once, and not for each test.
+    fn run_boxed<'a>(self, is_started: bool, test: Box<dyn FnOnce(Sim) -> Test<'a> + 'a>) -> Result<Run, Box<Failure>> {
         let world = World::new(self.seed, self.keep_trace);
         let shared = Arc::new(Shared {
             medium: Medium::new(self.durability, self.faults.lie),
@@ -214,7 +239,15 @@ impl Simulation {
         });
         let sim = Sim { shared: shared.clone() };
         let elapsed_max = u64::try_from(self.elapsed_max.as_micros()).unwrap_or(u64::MAX);
-        let main = test(sim.clone());
+        let main = {
+            let sim = sim.clone();
+            async move {
+                if is_started {
+                    sim.restart().await;
+                }
+                test(sim).await;
+            }
+        };
         let guarded = AssertUnwindSafe(|| {
             world
                 .run(main, elapsed_max, self.steps_max)
@@ -237,8 +270,8 @@ impl Simulation {
             trace,
         };
         match outcome {
-            Ok(value) if wrong.is_empty() => Ok((value, run)),
-            Ok(_) => Err(Box::new(Failure { wrong, run })),
+            Ok(()) if wrong.is_empty() => Ok(run),
+            Ok(()) => Err(Box::new(Failure { wrong, run })),
             Err(why) => {
                 wrong.push(why);
                 Err(Box::new(Failure { wrong, run }))
@@ -479,23 +512,43 @@ impl Sim {
         runs_on: RunsOn,
         call: impl FnOnce(Engine) -> F,
     ) -> Result<T, Gone> {
-        let (group, engine, process) = {
-            let state = self.state();
-            let process = state.processes.iter().rev().nth(back).ok_or(Gone)?;
-            let engine = process.engine.clone().ok_or(Gone)?;
-            (process.group, engine, process.journal.state.clone())
+        let (process, engine) = self.process(back)?;
+        let value = Arc::new(Mutex::new(None));
+        let (call, told) = (call(engine), value.clone());
+        let call = async move {
+            let answer = call.await;
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         };
+        self.carry_out(process, runs_on, Box::pin(call)).await?;
+        let told = value.lock().unwrap_or_else(PoisonError::into_inner).take();
+        told.ok_or(Gone)
+    }
+
+    /// A process: its tasks, what its journal knows of it, and its engine.
+    fn process(&self, back: usize) -> Result<((Group, SimJournal), Engine), Gone> {
+        let state = self.state();
+        let process = state.processes.iter().rev().nth(back).ok_or(Gone)?;
+        let engine = process.engine.clone().ok_or(Gone)?;
+        Ok(((process.group, process.journal.clone()), engine))
+    }
+
+    /// Done, or its process has died before. Compiled once, and not for each call.
+    fn carry_out(
+        &self,
+        (group, process): (Group, SimJournal),
+        runs_on: RunsOn,
+        call: Later<'static, ()>,
+    ) -> Later<'static, Result<(), Gone>> {
         let (tell, told) = tokio::sync::oneshot::channel();
-        let call = call(engine);
         let task = async move {
-            let value = call.await;
+            call.await;
             // Who dies in the middle of its answer says nothing.
-            if !process.dead.load(Ordering::Relaxed) {
-                drop(tell.send(value));
+            if !process.state.dead.load(Ordering::Relaxed) {
+                let _ = tell.send(());
             }
         };
         self.shared.world.spawn(group, runs_on, Box::pin(task));
-        told.await.map_err(|_| Gone)
+        Box::pin(async move { told.await.map_err(|_| Gone) })
     }
 
     /// Where something of a process runs: on the world's thread, if loops have none.

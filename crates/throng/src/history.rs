@@ -16,7 +16,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, TailEvent, base_row},
 };
-use throng_journal::{Address, CommitNo, Position, RecordKind, StoredEvent, WriterId};
+use throng_journal::{Address, CommitNo, Later, Position, RecordKind, StoredEvent, WriterId};
 
 /// Most bytes of payloads one page of history holds, after its first event.
 const HISTORY_BYTES_MAX: usize = 4 << 20;
@@ -119,68 +119,70 @@ impl Core {
     }
 
     /// What has happened to an entity of this node.
-    pub(crate) async fn history_here(
-        &self,
-        life: &Life,
-        (kind, id): (usize, &str),
+    pub(crate) fn history_here<'a>(
+        &'a self,
+        life: &'a Life,
+        (kind, id): (usize, &'a str),
         after: u64,
         limit: usize,
-    ) -> Result<History, Error<JsonRejection>> {
-        let context = &self.context;
-        let hash = self.target::<JsonRejection>(kind, id.into())?.hash;
-        let name = context.registry.kinds()[kind].name;
-        let address = Address::new(name, id);
-        let unavailable =
-            |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
-        // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        let of = Box::<str>::from(id);
-        let shard = life.door.shard_of(hash);
-        let tail = life.door.visit(shard, move |shard| shard.tail(kind, hash, &of));
-        let mut tail = tail.await.map_err(widen)?;
-        tail.retain(|event| event.place.position <= life.ledger.durable());
-        let stored = |after, limit, bytes_max| context.store.history(&address, after, limit, bytes_max);
-        let mut events = stored(after, limit.saturating_add(1), HISTORY_BYTES_MAX)
-            .await
-            .map_err(unavailable)?;
-        let mut more = events.len() > limit;
-        events.truncate(limit);
-        if !more {
-            let last = events.last().map_or(after, |event| event.seq);
-            tail.retain(|event| event.seq > last);
-            match tail.first() {
-                // Numbers have no gaps: between the two is what the store left out for its bytes. Before the first there may be one:
-                // what is not kept any more.
-                Some(first) => more = !events.is_empty() && first.seq != last + 1,
-                // Also what the store left out; one event it always gives.
-                None if !events.is_empty() => more = !stored(last, 1, 0).await.map_err(unavailable)?.is_empty(),
-                None => {}
-            }
-        }
-        if !more {
-            let bytes = events.iter().map(|event| event.payload.len()).sum();
-            let fits = fitting(&tail, limit - events.len(), bytes);
-            more = fits < tail.len();
-            tail.truncate(fits);
-            self.read_tail((name, id), &tail, &mut events)
+    ) -> Later<'a, Result<History, Error<JsonRejection>>> {
+        Box::pin(async move {
+            let context = &self.context;
+            let hash = self.target::<JsonRejection>(kind, id.into())?.hash;
+            let name = context.registry.kinds()[kind].name;
+            let address = Address::new(name, id);
+            let unavailable =
+                |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
+            // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
+            let of = Box::<str>::from(id);
+            let shard = life.door.shard_of(hash);
+            let tail = life.door.visit(shard, move |shard| shard.tail(kind, hash, &of));
+            let mut tail = tail.await.map_err(widen)?;
+            tail.retain(|event| event.place.position <= life.ledger.durable());
+            let stored = |after, limit, bytes_max| context.store.history(&address, after, limit, bytes_max);
+            let mut events = stored(after, limit.saturating_add(1), HISTORY_BYTES_MAX)
                 .await
                 .map_err(unavailable)?;
-        }
-        let removed = match events.first() {
-            Some(first) if first.seq > after + 1 => first.seq - 1,
-            Some(_) => 0,
-            None if more => 0,
-            None => self.recorded(&address).await.map_err(unavailable)?,
-        };
-        if events.is_empty() && after == 0 && !more && removed == 0 {
-            return Err(Error::Unknown {
-                kind: name,
-                id: id.to_owned(),
-            });
-        }
-        Ok(History {
-            events,
-            more,
-            removed: if removed > after { removed } else { 0 },
+            let mut more = events.len() > limit;
+            events.truncate(limit);
+            if !more {
+                let last = events.last().map_or(after, |event| event.seq);
+                tail.retain(|event| event.seq > last);
+                match tail.first() {
+                    // Numbers have no gaps: between the two is what the store left out for its bytes. Before the first there may be one:
+                    // what is not kept any more.
+                    Some(first) => more = !events.is_empty() && first.seq != last + 1,
+                    // Also what the store left out; one event it always gives.
+                    None if !events.is_empty() => more = !stored(last, 1, 0).await.map_err(unavailable)?.is_empty(),
+                    None => {}
+                }
+            }
+            if !more {
+                let bytes = events.iter().map(|event| event.payload.len()).sum();
+                let fits = fitting(&tail, limit - events.len(), bytes);
+                more = fits < tail.len();
+                tail.truncate(fits);
+                self.read_tail((name, id), &tail, &mut events)
+                    .await
+                    .map_err(unavailable)?;
+            }
+            let removed = match events.first() {
+                Some(first) if first.seq > after + 1 => first.seq - 1,
+                Some(_) => 0,
+                None if more => 0,
+                None => self.recorded(&address).await.map_err(unavailable)?,
+            };
+            if events.is_empty() && after == 0 && !more && removed == 0 {
+                return Err(Error::Unknown {
+                    kind: name,
+                    id: id.to_owned(),
+                });
+            }
+            Ok(History {
+                events,
+                more,
+                removed: if removed > after { removed } else { 0 },
+            })
         })
     }
 

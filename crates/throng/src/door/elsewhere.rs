@@ -13,7 +13,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply, Outcome},
 };
-use throng_journal::{ShardId, ShardSet};
+use throng_journal::{Later, ShardId, ShardSet};
 
 /// Between two looks for a shard's owner, when nobody could be asked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -44,27 +44,31 @@ impl<'a> OwnerOf<'a> {
     }
 
     /// Asks once; what is no answer is to be asked again, of whoever owns the shard then, for as long as this is no error.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Error<JsonRejection>> {
-        let host = &self.context.host;
-        let left = Duration::from_micros(self.until.saturating_sub(host.elapsed_micros()));
-        let reply = match &self.context.peers {
-            Some(peers) => peers.ask(self.shard, request, left).await,
-            None => Reply::NotHere,
-        };
-        match reply {
-            Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
-            Reply::History { .. } | Reply::Erased { .. } => {}
-            // One that does not own the shard any more says of others.
-            Reply::Listed { ref shards, .. } | Reply::Recorded { ref shards } | Reply::Pruned { ref shards, .. }
-                if ShardSet::from_bytes(shards).contains(self.shard) => {}
-            _ if host.elapsed_micros() >= self.hold.min(self.until) => {
-                return Err(Error::Unavailable {
-                    reason: "the node that owns a part of it cannot be reached".into(),
-                });
+    pub(crate) fn ask(&self, request: Request) -> Later<'_, Result<Reply, Error<JsonRejection>>> {
+        Box::pin(async move {
+            let host = &self.context.host;
+            let left = Duration::from_micros(self.until.saturating_sub(host.elapsed_micros()));
+            let reply = match &self.context.peers {
+                Some(peers) => peers.ask(self.shard, request, left).await,
+                None => Reply::NotHere,
+            };
+            match reply {
+                Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
+                Reply::History { .. } | Reply::Erased { .. } => {}
+                // One that does not own the shard any more says of others.
+                Reply::Listed { ref shards, .. }
+                | Reply::Recorded { ref shards }
+                | Reply::Pruned { ref shards, .. }
+                    if ShardSet::from_bytes(shards).contains(self.shard) => {}
+                _ if host.elapsed_micros() >= self.hold.min(self.until) => {
+                    return Err(Error::Unavailable {
+                        reason: "the node that owns a part of it cannot be reached".into(),
+                    });
+                }
+                _ => host.sleep(LOOK_AGAIN).await,
             }
-            _ => host.sleep(LOOK_AGAIN).await,
-        }
-        Ok(reply)
+            Ok(reply)
+        })
     }
 }
 
@@ -73,55 +77,57 @@ impl Door {
     ///
     /// # Errors
     /// Why it was not executed, or that this is not known.
-    pub(super) async fn ask_owner(
-        self: &Arc<Self>,
+    pub(super) fn ask_owner<'a>(
+        self: &'a Arc<Self>,
         mut attempt: Attempt<'static>,
-    ) -> Result<(Attempt<'static>, Carried), Refusal> {
-        let Some(peers) = self.context.peers.clone() else {
-            return Err(recovering());
-        };
-        // What it has done here so far holds before anybody else does more.
-        if let Some(at) = attempt.rests_on.take() {
-            self.ledger.wait_until(at.commit.0, attempt.until).await?;
-        }
-        let ask = self.ask(&mut attempt)?;
-        let host = &self.context.host;
-        let left = Duration::from_micros(attempt.until.saturating_sub(host.elapsed_micros()));
-        if left.is_zero() {
-            return Err(Error::Expired);
-        }
-        // A query, or a command with a key, may be asked twice.
-        let may_repeat = match &ask.what {
-            Asked::Query { .. } => true,
-            Asked::Command { key, .. } => key.is_some(),
-        };
-        let shard = self.shard_of(attempt.target.hash);
-        let answer = match peers.ask(shard, Request::Ask(ask), left).await {
-            Reply::Done(body) => Ok(body),
-            Reply::Refused(error) => Err(error.into_error(&self.context.registry)),
-            Reply::NotHere
-            | Reply::Taken(_)
-            | Reply::History { .. }
-            | Reply::Listed { .. }
-            | Reply::Erased { .. }
-            | Reply::Recorded { .. }
-            | Reply::Pruned { .. } => {
-                host.sleep(LOOK_AGAIN).await;
-                return Ok((attempt, Carried::Again));
+    ) -> Later<'a, Result<(Attempt<'static>, Carried), Refusal>> {
+        Box::pin(async move {
+            let Some(peers) = self.context.peers.clone() else {
+                return Err(recovering());
+            };
+            // What it has done here so far holds before anybody else does more.
+            if let Some(at) = attempt.rests_on.take() {
+                self.ledger.wait_until(at.commit.0, attempt.until).await?;
             }
-            Reply::Unknown if may_repeat && host.elapsed_micros() < attempt.until => {
-                host.sleep(LOOK_AGAIN).await;
-                return Ok((attempt, Carried::Again));
+            let ask = self.ask(&mut attempt)?;
+            let host = &self.context.host;
+            let left = Duration::from_micros(attempt.until.saturating_sub(host.elapsed_micros()));
+            if left.is_zero() {
+                return Err(Error::Expired);
             }
-            Reply::Unknown => return Err(Error::OutcomeUnknown),
-        };
-        let outcome = match &answer {
-            Ok(_) => Outcome::Done,
-            Err(Error::Rejected(_)) => Outcome::Refused,
-            Err(_) => Outcome::Failed,
-        };
-        attempt.answer.put(answer);
-        Ok((attempt, Carried::Answered(outcome)))
+            // A query, or a command with a key, may be asked twice.
+            let may_repeat = match &ask.what {
+                Asked::Query { .. } => true,
+                Asked::Command { key, .. } => key.is_some(),
+            };
+            let shard = self.shard_of(attempt.target.hash);
+            let answer = match peers.ask(shard, Request::Ask(ask), left).await {
+                Reply::Done(body) => Ok(body),
+                Reply::Refused(error) => Err(error.into_error(&self.context.registry)),
+                Reply::NotHere
+                | Reply::Taken(_)
+                | Reply::History { .. }
+                | Reply::Listed { .. }
+                | Reply::Erased { .. }
+                | Reply::Recorded { .. }
+                | Reply::Pruned { .. } => {
+                    host.sleep(LOOK_AGAIN).await;
+                    return Ok((attempt, Carried::Again));
+                }
+                Reply::Unknown if may_repeat && host.elapsed_micros() < attempt.until => {
+                    host.sleep(LOOK_AGAIN).await;
+                    return Ok((attempt, Carried::Again));
+                }
+                Reply::Unknown => return Err(Error::OutcomeUnknown),
+            };
+            let outcome = match &answer {
+                Ok(_) => Outcome::Done,
+                Err(Error::Rejected(_)) => Outcome::Refused,
+                Err(_) => Outcome::Failed,
+            };
+            attempt.answer.put(answer);
+            Ok((attempt, Carried::Answered(outcome)))
+        })
     }
 
     /// What another node is asked.

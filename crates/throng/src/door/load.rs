@@ -8,7 +8,7 @@ use std::{
     task::{Poll, Waker},
 };
 use throng_core::shard::{LoadOutcome, Recalled, TailEvent, Unloadable, ended_row, family_row};
-use throng_journal::{Address, Loaded, Maybe, Place};
+use throng_journal::{Address, Later, Loaded, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
 #[derive(Default)]
@@ -92,33 +92,35 @@ enum StartFrom {
 
 impl Door {
     /// Brings an entity back, or waits while somebody else does.
-    pub(crate) async fn load(self: &Arc<Self>, target: &Target<'_>) -> Result<(), Refusal> {
-        let address = Address::new(self.context.registry.kinds()[target.kind].name, &*target.id);
-        let Some(_turn) = self.loads.turn(&address).await else {
-            return Ok(());
-        };
-        let mut from = StartFrom::State;
-        loop {
-            match self.load_once(target, &address, from).await {
-                Err(Failed::State(why)) => {
-                    tracing::warn!(
-                        "the stored state of {address} cannot be read, it is rebuilt from its events: {why}"
-                    );
-                    from = StartFrom::FirstEvent;
+    pub(crate) fn load<'a>(self: &'a Arc<Self>, target: &'a Target<'_>) -> Later<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let address = Address::new(self.context.registry.kinds()[target.kind].name, &*target.id);
+            let Some(_turn) = self.loads.turn(&address).await else {
+                return Ok(());
+            };
+            let mut from = StartFrom::State;
+            loop {
+                match self.load_once(target, &address, from).await {
+                    Err(Failed::State(why)) => {
+                        tracing::warn!(
+                            "the stored state of {address} cannot be read, it is rebuilt from its events: {why}"
+                        );
+                        from = StartFrom::FirstEvent;
+                    }
+                    // A checkpoint moved it meanwhile, from the log to the store.
+                    Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
+                        if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
+                    Err(Failed::Journal(error)) if is_damage(&error) => {
+                        return self.quarantine(target, &address, error.to_string()).await;
+                    }
+                    Err(Failed::Journal(error)) => {
+                        return Err(unreadable(format!("{address} cannot be loaded"), &error));
+                    }
+                    Err(Failed::Refused(refusal)) => return Err(refusal),
+                    Ok(()) => return Ok(()),
                 }
-                // A checkpoint moved it meanwhile, from the log to the store.
-                Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
-                    if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
-                Err(Failed::Journal(error)) if is_damage(&error) => {
-                    return self.quarantine(target, &address, error.to_string()).await;
-                }
-                Err(Failed::Journal(error)) => {
-                    return Err(unreadable(format!("{address} cannot be loaded"), &error));
-                }
-                Err(Failed::Refused(refusal)) => return Err(refusal),
-                Ok(()) => return Ok(()),
             }
-        }
+        })
     }
 
     async fn load_once(

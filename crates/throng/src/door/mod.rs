@@ -45,7 +45,7 @@ use throng_core::{
     model::Error,
     shard::{Call, Delivery, Outcome, Parcel, Ran, Shard},
 };
-use throng_journal::ShardId;
+use throng_journal::{Later, ShardId};
 use throng_turn::{Entered, Job, Turnstile};
 use tokio::sync::oneshot;
 use watchdog::AtWork;
@@ -460,43 +460,49 @@ impl Door {
     ///
     /// # Errors
     /// `Expired`, or why it cannot be had.
-    async fn resolve(self: &Arc<Self>, wait: Wait, attempt: &mut Attempt<'static>) -> Result<(), Refusal> {
-        let until = attempt.until;
-        match wait {
-            Wait::Lock | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) => {}
-            Wait::Commit(number) => {
-                let durable = self.ledger.wait_until(number, until).await;
-                durable.map_err(|error| match error {
-                    Error::OutcomeUnknown => Error::Expired,
-                    other => other,
-                })?;
-            }
-            Wait::Load => self.before(until, Box::pin(self.load(&attempt.target))).await??,
-            Wait::Key => {
-                let key = attempt.key().unwrap_or_default().to_owned();
-                self.before(until, Box::pin(self.load_key(&attempt.target, &key)))
-                    .await??;
-            }
-            Wait::DeadMessage(seen) => {
-                if let Work::Retry(retry) | Work::Drop(retry, _) = &mut attempt.work {
-                    let read = now_or_later(self.context.store.system(&retry.row)).await;
-                    let read = read.map_err(|why| Error::Unavailable {
-                        reason: format!("the dead messages cannot be read: {why}"),
+    fn resolve<'a>(
+        self: &'a Arc<Self>,
+        wait: Wait,
+        attempt: &'a mut Attempt<'static>,
+    ) -> Later<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let until = attempt.until;
+            match wait {
+                Wait::Lock | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) => {}
+                Wait::Commit(number) => {
+                    let durable = self.ledger.wait_until(number, until).await;
+                    durable.map_err(|error| match error {
+                        Error::OutcomeUnknown => Error::Expired,
+                        other => other,
                     })?;
-                    retry.stored = Some((seen, read));
+                }
+                Wait::Load => self.before(until, Box::pin(self.load(&attempt.target))).await??,
+                Wait::Key => {
+                    let key = attempt.key().unwrap_or_default().to_owned();
+                    self.before(until, Box::pin(self.load_key(&attempt.target, &key)))
+                        .await??;
+                }
+                Wait::DeadMessage(seen) => {
+                    if let Work::Retry(retry) | Work::Drop(retry, _) = &mut attempt.work {
+                        let read = now_or_later(self.context.store.system(&retry.row)).await;
+                        let read = read.map_err(|why| Error::Unavailable {
+                            reason: format!("the dead messages cannot be read: {why}"),
+                        })?;
+                        retry.stored = Some((seen, read));
+                    }
+                }
+                Wait::Share(ticket) => {
+                    self.before(until, ticket).await?;
+                    attempt.has_share = true;
                 }
             }
-            Wait::Share(ticket) => {
-                self.before(until, ticket).await?;
-                attempt.has_share = true;
+            attempt.now = self.context.host.elapsed_micros();
+            if attempt.now >= until {
+                Err(Error::Expired)
+            } else {
+                Ok(())
             }
-        }
-        attempt.now = self.context.host.elapsed_micros();
-        if attempt.now >= until {
-            Err(Error::Expired)
-        } else {
-            Ok(())
-        }
+        })
     }
 
     /// Waits for something, but not past the deadline, nor for a life that is over.

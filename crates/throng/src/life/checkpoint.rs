@@ -20,7 +20,7 @@ use throng_core::{
     model::Timestamp,
     shard::{Rows, Shard, SystemRow},
 };
-use throng_journal::{AppendError, Checkpoint, Error, Pace, Position, ShardId};
+use throng_journal::{AppendError, Checkpoint, Error, Later, Pace, Position, ShardId};
 
 /// The system row with the commit before the oldest message that was not taken; followed by the shard that sent it.
 pub(crate) const OUTBOX_ROW: &[u8] = b"o";
@@ -182,11 +182,13 @@ impl Lives {
     }
 
     /// Makes a checkpoint that somebody waits for.
-    pub(crate) async fn checkpoint_now(&self, life: &Arc<Life>) -> Result<(), Error> {
-        let awaits = Awaits::new(&self.checkpoints.awaited);
-        self.make_checkpoint(life, Pace::default()).await?;
-        drop(awaits);
-        self.expire_rows(life, self.context.options.checkpoint_every).await
+    pub(crate) fn checkpoint_now<'a>(&'a self, life: &'a Arc<Life>) -> Later<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let awaits = Awaits::new(&self.checkpoints.awaited);
+            self.make_checkpoint(life, Pace::default()).await?;
+            drop(awaits);
+            self.expire_rows(life, self.context.options.checkpoint_every).await
+        })
     }
 
     /// Makes one checkpoint.

@@ -20,7 +20,7 @@ use throng_core::{
     shard::{RESTORED, Shard, shard_of_row},
 };
 use throng_journal::{
-    AppendError, Checkpoint, Commit, CommitNo, Covered, Error, Position, RecordKind, ShardId, ShardSet, WriterId,
+    AppendError, Checkpoint, Commit, CommitNo, Covered, Error, Later, Position, RecordKind, ShardId, ShardSet, WriterId,
 };
 
 /// Bytes of commits read at a time.
@@ -29,84 +29,86 @@ const READ_BYTES: usize = 8 << 20;
 impl Lives {
     /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
     /// checkpoint.
-    pub(crate) async fn recover(&self) -> Result<Arc<Life>, StartError> {
-        let context = &self.context;
-        // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
-        let _no_checkpoint = self.checkpoints.lock.lock().await;
-        let (writer, shards) = self.open_stream().await?;
-        let ids: Vec<ShardId> = shards.iter().collect();
-        let taken = context.journal.take(writer, &ids).await?;
-        let sealed: Vec<Position> = taken
-            .iter()
-            .map(|taken| Position {
-                writer: taken.writer,
-                commit: taken.last,
-            })
-            .collect();
-        let layout = Layout::of(&context.registry);
-        let (mut covers, stored) = self.covers(&layout, (writer, &shards), &sealed).await?;
-        let now = context.host.now();
-        let empty = || {
-            let all = (0..context.registry.shards()).map(ShardId);
-            all.map(|id| Shard::new(id, writer, context.registry.clone(), now))
-        };
-        let mut restored: Vec<Shard> = empty().collect();
-        let is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
-        if covers.is_some() && !(is_complete && self.restore(&shards, &mut restored).await?) {
-            tracing::warn!(
-                "the store's rows are not complete, or of an older version; everything is read from the journal"
-            );
-            self.discard_rows().await?;
-            restored = empty().collect();
-            covers.forget();
-        }
-        let cursor = self.outbox_cursor(&shards).await?;
-        if cursor.is_some() {
-            self.has_outbox_rows();
-        }
-        let mut has_sent = false;
-        for (end, taken) in sealed.iter().zip(&taken) {
-            let Some(mut at) = covers.begin(*end, taken.shards.as_ref()) else {
-                continue;
+    pub(crate) fn recover(&self) -> Later<'_, Result<Arc<Life>, StartError>> {
+        Box::pin(async move {
+            let context = &self.context;
+            // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
+            let _no_checkpoint = self.checkpoints.lock.lock().await;
+            let (writer, shards) = self.open_stream().await?;
+            let ids: Vec<ShardId> = shards.iter().collect();
+            let taken = context.journal.take(writer, &ids).await?;
+            let sealed: Vec<Position> = taken
+                .iter()
+                .map(|taken| Position {
+                    writer: taken.writer,
+                    commit: taken.last,
+                })
+                .collect();
+            let layout = Layout::of(&context.registry);
+            let (mut covers, stored) = self.covers(&layout, (writer, &shards), &sealed).await?;
+            let now = context.host.now();
+            let empty = || {
+                let all = (0..context.registry.shards()).map(ShardId);
+                all.map(|id| Shard::new(id, writer, context.registry.clone(), now))
             };
-            while at.commit < end.commit {
-                let commits = context.journal.read(at, READ_BYTES).await?;
-                let Some(last) = commits.last() else {
-                    return Err(Error::NoCommit(at).into());
-                };
-                for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
-                    has_sent |= replay(&layout, &covers, &mut restored, commit)?;
-                }
-                at = last.position();
+            let mut restored: Vec<Shard> = empty().collect();
+            let is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
+            if covers.is_some() && !(is_complete && self.restore(&shards, &mut restored).await?) {
+                tracing::warn!(
+                    "the store's rows are not complete, or of an older version; everything is read from the journal"
+                );
+                self.discard_rows().await?;
+                restored = empty().collect();
+                covers.forget();
             }
-        }
-        let least = covers.least();
-        let ledger = Arc::new(Ledger::new(context.clone(), writer, shards, sealed.clone(), least));
-        let outbox = Outbox::new(
-            context.options.outbox_max,
-            context.options.memory_bytes_max / OUTBOX_PART,
-            context.signals.deliver.clone(),
-        );
-        let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), restored));
-        door.settle_all();
-        if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
-            let first = sealed.first().map_or(WriterId(0), |first| first.writer);
-            let begin = Position {
-                writer: first,
-                commit: CommitNo(0),
-            };
-            let checkpoint = least.unwrap_or(begin);
-            let read = cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint));
-            door.outbox.fall_behind(Behind { read, upto: *last });
-        }
-        context.metrics.recoveries.inc();
-        let mail = Arc::new(Mail::new(context.clone(), door.clone()));
-        Ok(Arc::new(Life {
-            ledger,
-            door,
-            mail,
-            due: Mutex::default(),
-        }))
+            let cursor = self.outbox_cursor(&shards).await?;
+            if cursor.is_some() {
+                self.has_outbox_rows();
+            }
+            let mut has_sent = false;
+            for (end, taken) in sealed.iter().zip(&taken) {
+                let Some(mut at) = covers.begin(*end, taken.shards.as_ref()) else {
+                    continue;
+                };
+                while at.commit < end.commit {
+                    let commits = context.journal.read(at, READ_BYTES).await?;
+                    let Some(last) = commits.last() else {
+                        return Err(Error::NoCommit(at).into());
+                    };
+                    for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
+                        has_sent |= replay(&layout, &covers, &mut restored, commit)?;
+                    }
+                    at = last.position();
+                }
+            }
+            let least = covers.least();
+            let ledger = Arc::new(Ledger::new(context.clone(), writer, shards, sealed.clone(), least));
+            let outbox = Outbox::new(
+                context.options.outbox_max,
+                context.options.memory_bytes_max / OUTBOX_PART,
+                context.signals.deliver.clone(),
+            );
+            let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), restored));
+            door.settle_all();
+            if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
+                let first = sealed.first().map_or(WriterId(0), |first| first.writer);
+                let begin = Position {
+                    writer: first,
+                    commit: CommitNo(0),
+                };
+                let checkpoint = least.unwrap_or(begin);
+                let read = cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint));
+                door.outbox.fall_behind(Behind { read, upto: *last });
+            }
+            context.metrics.recoveries.inc();
+            let mail = Arc::new(Mail::new(context.clone(), door.clone()));
+            Ok(Arc::new(Life {
+                ledger,
+                door,
+                mail,
+                due: Mutex::default(),
+            }))
+        })
     }
 
     /// The new writer, and the shards whose records its stream may hold.

@@ -35,7 +35,7 @@ use std::{
     task::Waker,
 };
 use throng_core::{model::Error, shard::Registry};
-use throng_journal::{Journal, Position, Positions, Stream, Stretch, WriterId};
+use throng_journal::{Journal, Later, Position, Positions, Stream, Stretch, WriterId};
 use tokio::sync::{Semaphore, oneshot};
 use watch::{Next, Watch};
 use watchers::Watchers;
@@ -212,47 +212,53 @@ impl Tail {
         }
     }
 
-    async fn read_on(&self, context: &Context, life: Option<&Life>) -> Result<Advance, throng_journal::Error> {
-        let Some(waited) = self.waited_for() else {
-            return Ok(Advance::Live);
-        };
-        let Waited {
-            window,
-            first,
-            end,
-            mut next,
-        } = waited;
-        if next.is_none() || context.peers.is_none() {
-            let streams = ends::streams(context, life, first).await?;
-            next = longest(end.next(&streams));
-            let state = &mut *self.state();
-            // Unless it was moved meanwhile.
-            let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
-                return Ok(Advance::More);
+    fn read_on<'a>(
+        &'a self,
+        context: &'a Context,
+        life: Option<&'a Life>,
+    ) -> Later<'a, Result<Advance, throng_journal::Error>> {
+        Box::pin(async move {
+            let Some(waited) = self.waited_for() else {
+                return Ok(Advance::Live);
             };
-            window.streams = streams;
-            state.live = next.is_none();
-        }
-        let Some(stretch) = next else {
-            return Ok(Advance::Live);
-        };
-        let commits = stretch.read(&*self.journal, READ_BYTES).await?;
-        let decoded: Vec<Decoded> = commits.iter().map(|commit| Decoded::new(commit, &self.kinds)).collect();
-        let mut woken = Vec::new();
-        let advance = {
-            let state = &mut *self.state();
-            let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
-                return Ok(Advance::More);
-            };
-            for commit in decoded {
-                state.watchers.found(&commit, window, &mut woken);
-                window.push(commit);
+            let Waited {
+                window,
+                first,
+                end,
+                mut next,
+            } = waited;
+            if next.is_none() || context.peers.is_none() {
+                let streams = ends::streams(context, life, first).await?;
+                next = longest(end.next(&streams));
+                let state = &mut *self.state();
+                // Unless it was moved meanwhile.
+                let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
+                    return Ok(Advance::More);
+                };
+                window.streams = streams;
+                state.live = next.is_none();
             }
-            state.live = window.end().next(&window.streams).is_empty();
-            if state.live { Advance::Live } else { Advance::More }
-        };
-        woken.into_iter().for_each(Waker::wake);
-        Ok(advance)
+            let Some(stretch) = next else {
+                return Ok(Advance::Live);
+            };
+            let commits = stretch.read(&*self.journal, READ_BYTES).await?;
+            let decoded: Vec<Decoded> = commits.iter().map(|commit| Decoded::new(commit, &self.kinds)).collect();
+            let mut woken = Vec::new();
+            let advance = {
+                let state = &mut *self.state();
+                let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
+                    return Ok(Advance::More);
+                };
+                for commit in decoded {
+                    state.watchers.found(&commit, window, &mut woken);
+                    window.push(commit);
+                }
+                state.live = window.end().next(&window.streams).is_empty();
+                if state.live { Advance::Live } else { Advance::More }
+            };
+            woken.into_iter().for_each(Waker::wake);
+            Ok(advance)
+        })
     }
 
     /// What is to be read while somebody waits at the window's end.
