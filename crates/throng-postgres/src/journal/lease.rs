@@ -209,10 +209,7 @@ async fn keep(shared: Weak<Shared>, writer: WriterId) {
         if strong.lease.writer.load(Ordering::Acquire) != writer.0 {
             return;
         }
-        let every = strong.lease.length / RENEWALS;
-        drop(strong);
-        tokio::time::sleep(every).await;
-        let Some(strong) = shared.upgrade() else { return };
+        // Before it waits: on a busy machine connecting may take as long as a lease.
         if client.as_ref().is_none_or(Client::is_closed) {
             client = match strong.lease_session().await {
                 Ok(client) => Some(client),
@@ -222,6 +219,10 @@ async fn keep(shared: Weak<Shared>, writer: WriterId) {
                 }
             };
         }
+        let every = strong.lease.length / RENEWALS;
+        drop(strong);
+        tokio::time::sleep(every).await;
+        let Some(strong) = shared.upgrade() else { return };
         let Some(session) = &client else { continue };
         let asked = boot_micros();
         match strong.renew(session, writer).await {

@@ -190,7 +190,8 @@ impl Shared {
         })
     }
 
-    /// Whether another engine of this node lives that has begun since this one did.
+    /// Whether another engine of this node lives that has begun since this one did. Its lease may be over for as long again: one that has just
+    /// begun renews it late on a busy machine, and would find itself sealed in the middle of its start.
     async fn is_taken_over(
         &self,
         transaction: &Transaction<'_>,
@@ -200,8 +201,9 @@ impl Shared {
         let row = transaction
             .query_one(
                 "SELECT EXISTS (SELECT FROM writers w JOIN leases l USING (writer) WHERE w.node = $1 AND w.session <> $2 AND \
-                 w.writer > $3 AND w.sealed_at IS NULL AND (l.until > clock_timestamp() OR $4))",
-                &[&node, &self.database.session, &own.cast_signed(), &(self.lease_micros() == 0)],
+                 w.writer > $3 AND w.sealed_at IS NULL AND ($4::float8 = 0 OR l.until + $4::float8 * interval '1 microsecond' > \
+                 clock_timestamp()))",
+                &[&node, &self.database.session, &own.cast_signed(), &(self.lease_micros() as f64)],
             )
             .await?;
         Ok(row.get(0))

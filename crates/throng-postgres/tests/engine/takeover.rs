@@ -119,6 +119,32 @@ async fn an_engine_does_not_take_back_from_one_that_is_about_to_begin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lease() {
+    const LEASE: Duration = Duration::from_secs(3600);
+    let schema = kit::schema();
+    let one = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    // Of another engine that has begun, and was too busy to renew its lease.
+    let psql = kit::psql(&kit::SERVER).await;
+    let second = format!(
+        "SET search_path TO {schema}; UPDATE writers SET sealed_at = now(), last = 0; UPDATE leases SET over = true; \
+         INSERT INTO writers (writer, node, session) VALUES (2, 'node', 'another'); INSERT INTO leases (writer, until) VALUES (2, now() - interval '1s')"
+    );
+    psql.batch_execute(&second).await.unwrap();
+    let again = one.journal.open("node").await;
+    assert!(
+        matches!(again, Err(Error::Sealed(writer)) if writer == first),
+        "{again:?}"
+    );
+    let gone = format!(
+        "UPDATE leases SET until = now() - interval '{}s' WHERE writer = 2",
+        LEASE.as_secs() + 1
+    );
+    psql.batch_execute(&gone).await.unwrap();
+    assert!(one.journal.open("node").await.unwrap().writer > first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_that_was_begun_before_does_not_hold_up_the_next_engine() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=0")).unwrap();
