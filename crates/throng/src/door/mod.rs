@@ -476,7 +476,7 @@ impl Door {
                         other => other,
                     })?;
                 }
-                Wait::Load => self.before(until, Box::pin(self.load(&attempt.target))).await??,
+                Wait::Load => self.before(until, self.load(&attempt.target)).await??,
                 Wait::Key => {
                     let key = attempt.key().unwrap_or_default().to_owned();
                     self.before(until, Box::pin(self.load_key(&attempt.target, &key)))
