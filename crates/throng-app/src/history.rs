@@ -3,7 +3,7 @@
 
 use crate::{
     App,
-    place::{JournalLocation, Opened, Opening},
+    place::{Acting, JournalLocation, Opened, Opening},
     serve,
     service::{Durability, close_journal},
 };
@@ -124,6 +124,7 @@ fn on_engine<T>(
         accept_loss: None,
         archive,
         has_projections: builder.has_projections(),
+        acting: Acting::UnlessCopied,
         lease: None,
     })?;
     let held = Arc::clone(&journal);

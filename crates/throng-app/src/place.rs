@@ -140,6 +140,34 @@ impl Opened {
     }
 }
 
+/// How a service treats a journal that is a copy of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acting {
+    /// A copy is refused: its timers, messages and sinks would act beside those of the original.
+    UnlessCopied,
+    /// The copy takes the original's place.
+    AsPrimary,
+    /// Nothing acts, and the copy stays one.
+    Quiet,
+}
+
+impl Acting {
+    /// Lets a journal be served that is no copy, or that is to be served all the same.
+    fn permit(self, copied: Option<String>, place: &JournalLocation) -> anyhow::Result<()> {
+        match copied {
+            Some(why) if self == Self::UnlessCopied => bail!(
+                "the journal in {place} is a copy: {why}. A service on it would act as the original does: fire its timers, deliver its messages, \
+                 feed its sinks. Start with --quiet to look at it; with --as-primary, once, if the original is served no more"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn warn_of_unknown_place(error: &journal::Error) {
+    tracing::warn!("where the journal is served could not be noted, so a copy of it will not be known as one: {error}");
+}
+
 /// How an engine's journal is opened.
 pub(crate) struct Opening {
     pub(crate) durability: Durability,
@@ -149,6 +177,7 @@ pub(crate) struct Opening {
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
     pub(crate) has_projections: bool,
+    pub(crate) acting: Acting,
     /// How long an engine may answer from memory after it has last shown that it lives, in a cluster.
     #[cfg_attr(
         not(feature = "postgres"),
@@ -170,8 +199,15 @@ impl JournalLocation {
                     accept_loss: how.accept_loss,
                     ..throng_log::Options::default()
                 };
+                let stands = throng_log::Place::of(directory);
+                how.acting.permit(stands.copied()?, self)?;
                 let (log, store) = throng_log::open_embedded(directory, options)
                     .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
+                if how.acting != Acting::Quiet
+                    && let Err(error) = stands.record()
+                {
+                    warn_of_unknown_place(&error);
+                }
                 log.set_archive(how.archive.clone());
                 // Who has none needs no file for them.
                 let views: Arc<dyn Views> = match how.has_projections {
@@ -205,6 +241,12 @@ impl JournalLocation {
                     options.lease = lease;
                 }
                 let opened = open_postgres(options)?;
+                how.acting.permit(opened.journal.copied()?, self)?;
+                if how.acting != Acting::Quiet
+                    && let Err(error) = opened.journal.record_place()
+                {
+                    warn_of_unknown_place(&error);
+                }
                 Ok(Opened {
                     journal: opened.journal,
                     store: opened.store,

@@ -98,6 +98,14 @@ pub struct ServeArguments {
     /// Leave the read models as they are: no projection runs.
     #[arg(long)]
     no_projections: bool,
+    /// Look at a copy without acting: queries, history and console work. Commands are refused; no timer fires, and no message, sink, task
+    /// of the service's own or broker is served.
+    #[arg(long)]
+    quiet: bool,
+    /// Serve a restored or copied journal as the one that acts: its timers, messages and sinks go on from where the copy was made. Asked for
+    /// once, at the first start after the copy.
+    #[arg(long, conflicts_with = "quiet")]
+    as_primary: bool,
     #[cfg(feature = "postgres")]
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -170,19 +178,28 @@ impl ServeArguments {
 
     fn settings(&self, app: &App) -> anyhow::Result<Settings> {
         let defaults = app.read_defaults()?;
+        #[cfg(feature = "postgres")]
+        let cluster = self.cluster.settings()?;
+        #[cfg(feature = "postgres")]
+        if self.quiet && cluster.is_some() {
+            anyhow::bail!(
+                "--quiet is for one process that looks at a copy, not for a node of a cluster: leave out --cluster"
+            );
+        }
         Ok(Settings {
             listen: self.listen,
             place: self.place.place_or(app.name(), defaults.journal.as_deref())?,
             durability: self.durability,
             sync_delay: self.sync_delay,
             accept_loss: self.accept_loss,
+            as_primary: self.as_primary,
             archive: self.archive.clone(),
             loops: self.loops.map(usize::from),
             limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
             access_log: self.access_log.clone(),
             #[cfg(feature = "postgres")]
-            cluster: self.cluster.settings()?,
+            cluster,
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),
@@ -190,6 +207,7 @@ impl ServeArguments {
                 disk_bytes_max: self.disk_budget,
                 left_behind_after: self.left_behind_after,
                 projections: !self.no_projections && defaults.projections.unwrap_or(true),
+                quiet: self.quiet,
                 ..Options::default()
             },
         })
@@ -230,6 +248,9 @@ fn announce(name: &str, settings: &Settings, service: &Service) {
         journal::Durability::Memory => {
             tracing::warn!("DURABILITY memory: NOTHING IS WRITTEN; everything is lost when this process ends");
         }
+    }
+    if settings.engine.quiet {
+        tracing::warn!("QUIET: queries are answered; commands are refused, and no timer, message, sink or task acts");
     }
     let place = match durability {
         _ if !keeps => "has nothing to keep".to_string(),

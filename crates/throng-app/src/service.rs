@@ -22,7 +22,7 @@ use crate::cluster::{ClusterSettings, not_shared, report};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
-    place::{JournalLocation, Opened, Opening},
+    place::{Acting, JournalLocation, Opened, Opening},
 };
 
 /// What an acknowledged command survives.
@@ -49,6 +49,8 @@ pub struct Settings {
     pub sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub accept_loss: Option<Position>,
+    /// A restored or copied journal is served as the one that acts.
+    pub as_primary: bool,
     /// Where the embedded journal copies its segments before history is removed from them.
     pub archive: Option<PathBuf>,
     /// Threads that serve connections; without it, one and more under load.
@@ -120,6 +122,11 @@ impl Service {
                 accept_loss: settings.accept_loss,
                 archive: settings.archive.clone(),
                 has_projections: builder.has_projections(),
+                acting: match (settings.engine.quiet, settings.as_primary) {
+                    (true, _) => Acting::Quiet,
+                    (false, true) => Acting::AsPrimary,
+                    (false, false) => Acting::UnlessCopied,
+                },
                 lease,
             })?,
             false => Opened::in_memory(),
@@ -175,6 +182,7 @@ impl Service {
         }
         gateway = settings.access_log.set(settings.security.set(gateway));
         let mut beside: Vec<End> = Vec::new();
+        let starting = starting.into_iter().filter(|_| !settings.engine.quiet);
         let started = starting.into_iter().try_for_each(|start| {
             beside.push(start(&engine)?);
             Ok(())

@@ -99,6 +99,11 @@
 //! and the next start begins. [`has_room`](throng_journal::Journal::has_room) is false from then on, and an engine takes no
 //! commands, until the file can be made again, which is tried four times a second.
 //!
+//! # A copy
+//!
+//! The file `place` names its own inode and the machine; a restore and a backup write into it what the directory is a copy of. [`Place`]
+//! tells a program whether it stands on a copy.
+//!
 //! # Syncs
 //!
 //! While a sync takes less than about 200 µs (moving average) an append syncs inline. Above, it is synced by a thread beside
@@ -115,6 +120,7 @@ mod history;
 mod log;
 mod options;
 mod pace;
+mod place;
 mod recovery;
 mod reserve;
 mod rewrite;
@@ -126,5 +132,6 @@ mod worker;
 
 pub use log::Log;
 pub use options::Options;
+pub use place::Place;
 pub use store::{EmbeddedStore, open_embedded};
 pub use views::EmbeddedViews;

@@ -110,6 +110,7 @@ mod error;
 mod journal;
 mod migrations;
 mod options;
+mod place;
 mod store;
 mod tls;
 pub mod tools;

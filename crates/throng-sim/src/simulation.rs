@@ -362,10 +362,9 @@ impl Sim {
 
     pub(crate) fn builder(&self) -> Builder {
         let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
-        let configured = configure
-            .iter()
-            .fold(Engine::builder(), |builder, configure| configure(builder));
-        configured.shards(self.shards()).options(self.shared.options.clone())
+        let begun = Engine::builder().options(self.shared.options.clone());
+        let configured = configure.iter().fold(begun, |builder, configure| configure(builder));
+        configured.shards(self.shards())
     }
 
     /// Another program: what the next start is configured with, instead of what was given so far.

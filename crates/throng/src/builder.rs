@@ -241,13 +241,12 @@ impl Builder {
         #[cfg(feature = "services")]
         let services = Services::start(self.actors, &host, &metrics).map_err(StartError::Threads)?;
         #[cfg(feature = "projections")]
-        let (consumers, idle) = match self.options.projections {
-            true => (self.consumers, Vec::new()),
-            false => (
-                Vec::new(),
-                self.consumers.iter().map(|consumer| consumer.name()).collect(),
-            ),
-        };
+        let (consumers, idle): (Vec<_>, Vec<_>) = self
+            .consumers
+            .into_iter()
+            .partition(|consumer| self.options.runs(&**consumer));
+        #[cfg(feature = "projections")]
+        let idle = idle.iter().map(|consumer| consumer.name()).collect();
         let context = Arc::new(Context {
             registry: Arc::new(self.registry),
             disk: DiskBudget::new(self.options.disk_bytes_max),

@@ -10,11 +10,14 @@ use std::{
     },
     task::Waker,
 };
-use throng_core::shard::Registry;
+use throng_core::{model::Error, shard::Registry};
 use throng_journal::{Journal, Store};
 #[cfg(feature = "services")]
 use throng_services::stats::Stats;
 use throng_turn::Relay;
+
+/// Told by each refusal of a quiet engine, and among its troubles.
+pub(crate) const QUIET: &str = "the service was started quiet: it answers queries and changes nothing";
 
 /// The surroundings of an engine. Nothing in here belongs to one writer's life.
 pub(crate) struct Context {
@@ -110,6 +113,14 @@ impl Context {
     /// Whether there is room for new work: on the disk, and within what the journal may take of it.
     pub(crate) fn has_room(&self) -> bool {
         self.journal.has_room() && self.disk.has_room()
+    }
+
+    /// Refuses work that changes something while the engine is [quiet](Options::quiet).
+    pub(crate) fn may_change<R>(&self) -> Result<(), Error<R>> {
+        match self.options.quiet {
+            false => Ok(()),
+            true => Err(Error::Unavailable { reason: QUIET.into() }),
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

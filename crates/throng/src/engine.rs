@@ -7,7 +7,7 @@ use crate::projection::Projections;
 use crate::{
     Metrics, Options,
     builder::Builder,
-    context::Context,
+    context::{Context, QUIET},
     door::{Attempt, Work},
     handle::Handle,
     life::{Down, Lives, Status},
@@ -158,6 +158,9 @@ impl Engine {
 
     fn troubles(&self) -> Vec<String> {
         let mut troubles = Vec::new();
+        if self.core.context.options.quiet {
+            troubles.push(QUIET.to_owned());
+        }
         if self.core.lives.has_failed_checkpoint() {
             troubles.push("the last checkpoint failed; it is tried again".to_owned());
         }

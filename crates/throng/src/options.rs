@@ -45,6 +45,17 @@ pub struct Options {
     pub disk_bytes_max: Option<u64>,
     /// Runs the projections and sinks; without, their read models stay as they are.
     pub projections: bool,
+    /// Answers queries only, as a copy of a service should that must not act. Commands, erasures and passes of retention are refused;
+    /// no timer fires, no message is delivered, no sink runs.
+    pub quiet: bool,
+}
+
+#[cfg(feature = "projections")]
+impl Options {
+    /// A sink acts on the world outside, which a quiet engine does not; a projection changes its own rows.
+    pub(crate) fn runs(&self, consumer: &dyn crate::projection::Consumer) -> bool {
+        self.projections && (consumer.is_projection() || !self.quiet)
+    }
 }
 
 impl Default for Options {
@@ -67,6 +78,7 @@ impl Default for Options {
             left_behind_after: None,
             disk_bytes_max: None,
             projections: true,
+            quiet: false,
         }
     }
 }

@@ -146,6 +146,7 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
         durability: arguments.durability,
         sync_delay: Duration::ZERO,
         accept_loss: None,
+        as_primary: false,
         archive: None,
         loops: Some(1),
         limits: LimitArguments::default(),

@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
         accept_loss: None,
+        as_primary: false,
         archive: None,
         loops: Some(arguments.loops),
         limits: LimitArguments::default(),

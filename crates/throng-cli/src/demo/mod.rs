@@ -297,6 +297,7 @@ fn settings(arguments: &DemoArguments, place: &JournalLocation) -> Settings {
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
         accept_loss: None,
+        as_primary: false,
         archive: None,
         loops: Some(usize::from(arguments.loops)),
         limits: LimitArguments::default(),

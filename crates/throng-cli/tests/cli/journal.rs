@@ -190,9 +190,49 @@ fn a_running_service_is_backed_up_again_and_again_and_restored_to_any_commit() {
         (&late, vec!["ann", "bob", "cid"]),
         (&copy, vec!["ann", "bob", "cid"]),
     ] {
-        let served = Served::start(Path::new(place), &[]);
+        let served = Served::start(Path::new(place), &["--quiet"]);
         let roster = served.client().get("/sections/A/roster").unwrap().json();
         assert_eq!(roster["students"], serde_json::json!(students), "{place}");
+    }
+}
+
+#[test]
+fn copied_journal_acts_only_when_told_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (data, backup, restored, copied) = (path("data"), path("backup"), path("restored"), path("copied"));
+    let open = r#"{"section":"A","capacity":9}"#;
+    let served = Served::start(Path::new(&data), &[]);
+    assert_eq!(served.client().post("/sections", None, open).unwrap().status, 201);
+    drop(served);
+    json(&["journal", "backup", &data, &backup, "--json"]);
+    json(&["journal", "restore", &backup, &restored, "--json"]);
+    let files = std::process::Command::new("cp").args(["-a", &data, &copied]).status();
+    assert!(files.unwrap().success());
+
+    for (copy, why) in [
+        (&backup, "backed up from"),
+        (&restored, "restored from"),
+        (&copied, "inode"),
+    ] {
+        let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data", copy]);
+        assert_refused(&refused, &[why, "--quiet", "--as-primary"]);
+        // It stays a copy while it is looked at.
+        for _ in 0..2 {
+            let quiet = Served::start(Path::new(copy), &["--quiet"]);
+            let mut client = quiet.client();
+            assert_eq!(client.get("/sections/A/roster").unwrap().status, 200, "{copy}");
+            let add = client.post("/sections/A/add", None, r#"{"student":"ann"}"#).unwrap();
+            assert_eq!(add.status, 503);
+            assert!(String::from_utf8_lossy(&add.body).contains("quiet"), "{add:?}");
+            let ready = client.get("/health/ready").unwrap().json();
+            assert!(ready["troubles"].to_string().contains("quiet"), "{ready}");
+        }
+        for flags in [&["--as-primary"][..], &[]] {
+            let primary = Served::start(Path::new(copy), flags);
+            let add = primary.client().post("/sections/A/add", None, r#"{"student":"ann"}"#);
+            assert_eq!(add.unwrap().status, 200, "{copy}");
+        }
     }
 }
 

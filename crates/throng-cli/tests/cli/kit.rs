@@ -120,6 +120,7 @@ pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,

@@ -13,8 +13,14 @@ fn url(schema: &str) -> String {
 }
 
 fn serve(place: &str) -> Served {
+    serve_with(place, &[])
+}
+
+fn serve_with(place: &str, more: &[&str]) -> Served {
     let mut command = throng();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--journal", place]);
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--journal", place])
+        .args(more);
     Served::spawn(command)
 }
 
@@ -203,7 +209,14 @@ fn a_dump_is_restored_and_the_store_rebuilt_as_the_document_says() {
             statement(&documented("To rebuild the store from the commits"));
             assert_eq!(statement("SELECT count(*) FROM throng.events"), "0");
         }
-        let again = serve(&SERVER.url("restored"));
+        if !rebuilds {
+            let refused = run(&["serve", "--listen", "127.0.0.1:0", "--journal", &SERVER.url("restored")]);
+            assert_refused(&refused, &["is a copy", "database", "--quiet", "--as-primary"]);
+        }
+        let again = match rebuilds {
+            false => serve_with(&SERVER.url("restored"), &["--as-primary"]),
+            true => serve(&SERVER.url("restored")),
+        };
         assert_eq!(students(&again), json!(["ann"]));
         again.signal(Signal::TERM);
         assert!(again.ended().0.success());

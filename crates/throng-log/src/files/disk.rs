@@ -48,7 +48,7 @@ fn without_lock(error: io::Error) -> io::Result<bool> {
 }
 
 /// All that has ever happened is in these files: for the service's own user only.
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
 impl Files for Disk {

@@ -3,6 +3,7 @@
 mod disk;
 
 pub use disk::Disk;
+pub(crate) use disk::FILE_MODE;
 
 use std::{fmt, io, path::Path, sync::Arc};
 

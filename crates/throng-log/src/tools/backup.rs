@@ -2,7 +2,7 @@
 
 use super::{LiveBackup, Verification, unfinished::Unfinished, verify};
 use crate::{
-    EmbeddedStore, Log, Options,
+    EmbeddedStore, Log, Options, Place,
     files::{File, Files},
     recovery::segment_path,
     store,
@@ -87,6 +87,7 @@ pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Resul
     let options = log.options();
     let files = &options.files;
     let (unfinished, lock) = Unfinished::begin(options, to)?;
+    Place::of(to).mark_copy("backed up from", log.dir())?;
     if let Some(store) = store {
         store.copy_to(&to.join(store::STORE_NAME))?;
     }

@@ -5,7 +5,7 @@
 
 use super::unfinished::Unfinished;
 use crate::{
-    Options,
+    Options, Place,
     files::File,
     header::{DATA_AT, Fault},
     log::{self, Lock},
@@ -76,6 +76,7 @@ impl LiveBackup {
             true => log::lock(options, to)?,
             false => Unfinished::begin(options, to)?.1,
         };
+        Place::of(to).mark_copy("backed up from", from)?;
         let mut backup = Self {
             options: options.clone(),
             from: from.to_owned(),

@@ -5,7 +5,7 @@ use super::{
     unfinished::Unfinished,
     walk::{Seen, walk},
 };
-use crate::{Log, Options};
+use crate::{Log, Options, Place};
 use std::path::Path;
 use throng_journal::{Commit, CommitBuilder, Durability, Error, Position, RecordKind, Stamp, WriterId};
 
@@ -59,6 +59,7 @@ pub fn restore(options: &Options, from: &Path, to: &Path, until: Until) -> Resul
     }
     log.sync()?;
     drop(log);
+    Place::of(to).mark_copy("restored from", from)?;
     unfinished.finish()?;
     Ok(restored)
 }

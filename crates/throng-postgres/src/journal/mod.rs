@@ -86,6 +86,10 @@ impl PostgresJournal {
         })
     }
 
+    pub(crate) fn database(&self) -> Arc<Database> {
+        Arc::clone(&self.shared.database)
+    }
+
     /// How it is reached and used.
     #[must_use]
     pub fn options(&self) -> &PostgresOptions {

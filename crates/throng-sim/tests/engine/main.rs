@@ -6,6 +6,7 @@
 mod diary;
 mod loops;
 mod projection;
+mod quiet;
 mod retention;
 mod stepped;
 mod undone;

@@ -18,14 +18,14 @@ const BUSY: u64 = 2;
 const BROKEN: u64 = 3;
 
 #[derive(Default, Serialize, Deserialize)]
-struct Clock {
+pub(crate) struct Clock {
     rings: u64,
     pokes: u64,
     is_mended: bool,
 }
 
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-enum Command {
+pub(crate) enum Command {
     /// Ring after so many milliseconds.
     Set {
         millis: u64,
@@ -40,7 +40,7 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+pub(crate) enum Happened {
     Set,
     Rang,
     Sent,
@@ -51,7 +51,7 @@ impl Event for Happened {}
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("never")]
-struct Never;
+pub(crate) struct Never;
 impl Rejection for Never {
     fn code(&self) -> &'static str {
         "never"
@@ -99,7 +99,7 @@ impl Entity for Clock {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-struct Look;
+pub(crate) struct Look;
 
 impl Query<Clock> for Look {
     const NAME: &'static str = "Look";

@@ -258,6 +258,10 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self.work, Work::Query { .. } | Work::Look(_))
+    }
+
     /// The idempotency key it takes effect under.
     pub(crate) fn key(&self) -> Option<&str> {
         match &self.work {

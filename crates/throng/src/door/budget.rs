@@ -55,6 +55,9 @@ impl Door {
         let from_outside = attempt.is_from_outside();
         let origin = if from_outside { Origin::Outside } else { Origin::Inside };
         if from_outside {
+            if !attempt.only_reads() {
+                self.context.may_change().map_err(Held::Refused)?;
+            }
             self.bounds().map_err(Held::Refused)?;
         }
         if let Some(number) = self.ledger.full_commit(origin) {

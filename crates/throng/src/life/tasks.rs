@@ -27,8 +27,10 @@ pub(crate) fn start(lives: &Arc<Lives>) {
     let host = &lives.context.host;
     let weak = || Arc::downgrade(lives);
     host.spawn(Box::pin(commit(weak())));
-    host.spawn(Box::pin(deliver(weak())));
-    host.spawn(Box::pin(timers(weak())));
+    if !lives.context.options.quiet {
+        host.spawn(Box::pin(deliver(weak())));
+        host.spawn(Box::pin(timers(weak())));
+    }
     host.spawn(Box::pin(sweep(weak())));
     host.spawn(Box::pin(watch(weak())));
     host.spawn(Box::pin(super::recovery::task(weak())));

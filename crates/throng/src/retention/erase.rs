@@ -74,6 +74,7 @@ impl Engine {
     /// `Unknown` for an entity to which nothing has ever happened, or the engine's: the text says whether it has begun.
     pub async fn erase(&self, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
         let core = &self.core;
+        core.context.may_change()?;
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
         let target = core.target::<JsonRejection>(index, id.into())?;
         let shard = limits::shard_of(target.hash, core.context.registry.shards());

@@ -25,7 +25,7 @@ pub use pass::PruneReport;
 
 use self::pass::Pass;
 use crate::{
-    context::micros,
+    context::{QUIET, micros},
     engine::{Core, Engine},
     life::Life,
 };
@@ -88,8 +88,11 @@ impl Core {
     }
 }
 
-/// Begins to look after what is kept.
+/// Begins to look after what is kept. A quiet engine removes nothing.
 pub(crate) fn start(core: &Arc<Core>) {
+    if core.context.options.quiet {
+        return;
+    }
     core.context.host.spawn(Box::pin(task(Arc::downgrade(core))));
 }
 
@@ -144,6 +147,9 @@ impl Engine {
     /// # Errors
     /// The journal's or the store's, or a node cannot be reached; what was removed by then is gone all the same, and the next pass goes on.
     pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, Error> {
+        if !is_dry && self.core.context.options.quiet {
+            return Err(Error::Refused(QUIET.into()));
+        }
         if self.core.context.peers.is_some() {
             elsewhere::refuse_older_nodes(&self.core, elsewhere::PRUNING).map_err(Error::Refused)?;
             return elsewhere::prune(&self.core, is_dry).await;

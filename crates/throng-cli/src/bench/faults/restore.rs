@@ -134,6 +134,7 @@ impl Backup {
         let restored = restore(&self.directory, &target, at).and_then(|()| {
             let launch = Launch {
                 place: format!("file:{}", target.display()),
+                arguments: launch.arguments.iter().cloned().chain(["--quiet".into()]).collect(),
                 ..launch.clone()
             };
             let service = launch.start()?;

@@ -1,0 +1,143 @@
+//! The file `place` of a data directory: where its journal was served last, or how it was copied.
+//!
+//! A copy looks like its original, and a service started on it would act as the original does. So the file names its own inode and the
+//! machine. A file that was copied has another inode, and a file that a restore or a backup has written names its origin.
+
+use crate::files::FILE_MODE;
+use std::{
+    fs, io,
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+use throng_journal::Error;
+
+const PLACE_NAME: &str = "place";
+/// Linux names an installation here; containers often have none.
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// The place of a data directory's journal, as its file tells it.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    machine: Option<String>,
+}
+
+impl Place {
+    /// The place of the journal in a directory.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        let machine = fs::read_to_string(MACHINE_ID).unwrap_or_default();
+        Self {
+            path: dir.join(PLACE_NAME),
+            machine: Some(machine.trim().to_owned()).filter(|id| !matches!(&**id, "" | "uninitialized")),
+        }
+    }
+
+    /// Tells why the journal counts as a copy, if it does. A directory without the file was begun or served last by an earlier release, and
+    /// counts as none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file is there and cannot be read.
+    pub fn copied(&self) -> Result<Option<String>, Error> {
+        let reading = || Error::io(format!("reading {}", self.path.display()));
+        let text = match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(reading())?,
+        };
+        let inode = fs::metadata(&self.path).map_err(reading())?.ino();
+        let found = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        if let Some(origin) = found("copy") {
+            return Ok(Some(origin.to_owned()));
+        }
+        if let Some(was) = found("inode").filter(|was| *was != inode.to_string()) {
+            let file = self.path.display();
+            return Ok(Some(format!(
+                "{file} was written as inode {was} and is inode {inode} now"
+            )));
+        }
+        let machine = found("machine").zip(self.machine.as_deref());
+        Ok(machine
+            .filter(|(was, is)| was != is)
+            .map(|(was, is)| format!("it was served last on the machine {was}, and this is {is} ({MACHINE_ID})")))
+    }
+
+    /// Notes that the journal is served here.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn record(&self) -> Result<(), Error> {
+        self.write(|inode| match &self.machine {
+            Some(machine) => format!("inode {inode}\nmachine {machine}\n"),
+            None => format!("inode {inode}\n"),
+        })
+    }
+
+    /// Marks a journal as a copy of another.
+    pub(crate) fn mark_copy(&self, how: &str, from: &Path) -> Result<(), Error> {
+        self.write(|_| format!("copy it was {how} {}\n", from.display()))
+    }
+
+    /// Writes the file in place: renamed over an old one, it would have another inode than it names.
+    fn write(&self, text: impl FnOnce(u64) -> String) -> Result<(), Error> {
+        let writing = || Error::io(format!("writing {}", self.path.display()));
+        let mut options = fs::OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(FILE_MODE);
+        let file = options.open(&self.path).map_err(writing())?;
+        let text = text(file.metadata().map_err(writing())?.ino());
+        if fs::read_to_string(&self.path).is_ok_and(|found| found == text) {
+            return Ok(());
+        }
+        file.set_len(0).map_err(writing())?;
+        file.write_all_at(text.as_bytes(), 0).map_err(writing())?;
+        file.sync_all().map_err(writing())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(dir: &Path) -> Option<String> {
+        Place::of(dir).copied().unwrap()
+    }
+
+    #[test]
+    fn copied_directory_is_told_from_a_moved_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, moved, copy) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
+        fs::create_dir(&first).unwrap();
+        assert_eq!(copied(&first), None, "an earlier release has left no file");
+        Place::of(&first).record().unwrap();
+        assert_eq!(copied(&first), None);
+        fs::rename(&first, &moved).unwrap();
+        assert_eq!(copied(&moved), None);
+        fs::create_dir(&copy).unwrap();
+        fs::copy(moved.join(PLACE_NAME), copy.join(PLACE_NAME)).unwrap();
+        assert!(copied(&copy).unwrap().contains("inode"));
+        Place::of(&copy).record().unwrap();
+        assert_eq!((copied(&copy), copied(&moved)), (None, None), "both are served now");
+    }
+
+    #[test]
+    fn other_machine_counts_only_where_both_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let on = |machine: Option<&str>| Place {
+            machine: machine.map(str::to_owned),
+            ..Place::of(dir.path())
+        };
+        on(Some("one")).record().unwrap();
+        assert_eq!(on(Some("one")).copied().unwrap(), None);
+        assert_eq!(on(None).copied().unwrap(), None);
+        assert!(on(Some("two")).copied().unwrap().unwrap().contains("machine one"));
+    }
+
+    #[test]
+    fn marked_copy_names_its_origin_until_it_is_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::of(dir.path());
+        place.mark_copy("restored from", Path::new("nightly")).unwrap();
+        assert_eq!(place.copied().unwrap().as_deref(), Some("it was restored from nightly"));
+        place.record().unwrap();
+        assert_eq!(place.copied().unwrap(), None);
+    }
+}

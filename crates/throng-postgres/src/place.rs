@@ -1,0 +1,65 @@
+//! The server, database and schema in which a journal was served last: a dump that was restored stands elsewhere.
+
+use crate::{PostgresJournal, database::Database};
+use std::{future::Future, sync::Arc, time::Duration};
+use throng_journal::Error;
+use tokio_postgres::{Client, error::SqlState};
+
+/// A physical standby and a base backup have the identifier of their primary, and do not count as copies.
+const NOW: &str = "SELECT format('server %s, database %s, schema %s', system_identifier, (SELECT oid FROM pg_database WHERE datname = \
+    current_database()), current_schema()) FROM pg_control_system()";
+const RECORDED: &str = "SELECT place FROM place";
+const RECORD: &str = "UPDATE place SET place = $1 WHERE place IS DISTINCT FROM $1";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl PostgresJournal {
+    /// Tells why the journal counts as a copy, if it does. One that was served last by an earlier release counts as none.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn copied(&self) -> Result<Option<String>, Error> {
+        let doing = "comparing where the journal was served last with where it stands";
+        self.ask(doing, |client| async move {
+            let was: Option<String> = client.query_one(RECORDED, &[]).await?.get(0);
+            let copied = was.zip(now(&client).await?).filter(|(was, is)| was != is);
+            Ok(copied.map(|(was, is)| format!("it was served last in {was}, and stands in {is}")))
+        })
+    }
+
+    /// Notes that the journal is served here.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn record_place(&self) -> Result<(), Error> {
+        self.ask("recording where the journal is served", |client| async move {
+            let now = now(&client).await?;
+            client.execute(RECORD, &[&now]).await.map(|_| ())
+        })
+    }
+
+    /// Asks on a connection of the pool, and blocks until it is answered.
+    fn ask<T: Send + 'static, F>(
+        &self,
+        doing: &'static str,
+        question: impl FnOnce(deadpool_postgres::Object) -> F + Send + 'static,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>> + Send + 'static,
+    {
+        let database: Arc<Database> = self.database();
+        let asked = Arc::clone(&database);
+        let asking = async move {
+            let client = asked.client(doing).await?;
+            question(client).await.map_err(asked.failed(doing))
+        };
+        database.threads.block(asking, PATIENCE)
+    }
+}
+
+/// The place as the server names it; nothing where it does not tell this user.
+async fn now(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
+    match client.query_one(NOW, &[]).await {
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(None),
+        row => Ok(Some(row?.get(0))),
+    }
+}
