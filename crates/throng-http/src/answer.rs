@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Going};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
 use std::{
     pin::Pin,
@@ -138,6 +138,29 @@ impl Body for Sent {
         }
         hint
     }
+}
+
+/// A response of this status has no body, and no header field that says its length (RFC 9110 §6.4.1, §8.6).
+pub(crate) fn has_no_body(status: StatusCode) -> bool {
+    status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// Drops the body that a response must not have. The answer to `HEAD` still says the length that `GET` has.
+///
+/// Dropping it ends a live stream before it has begun.
+pub(crate) fn without_forbidden_body(mut response: Response<Answer>, is_head: bool) -> Response<Answer> {
+    if has_no_body(response.status()) {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    } else if is_head {
+        // An app's router has said the length, and has dropped the body.
+        if let Answer::Whole(bytes) = response.body() {
+            let length = bytes.as_ref().map_or(0, Bytes::len);
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        }
+    } else {
+        return response;
+    }
+    response.map(|_| Answer::Whole(None))
 }
 
 /// A whole body of a media type, 200.

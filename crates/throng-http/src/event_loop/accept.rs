@@ -1,6 +1,9 @@
 //! Taking connections, up to their limit.
 
-use super::{EventLoop, OpenConnection, Places, socket::plain};
+use super::{
+    EventLoop, OpenConnection, Places,
+    socket::{is_head, plain},
+};
 use crate::{
     access::{self, Entrance},
     connection::{Stream, Verdict, client_at, linger},
@@ -212,7 +215,7 @@ async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: TcpStream, arrival
         let first = Bytes::copy_from_slice(came);
         return enter(event_loop, Stream::plain(stream), arrival, (None, None), first);
     }
-    if stream.write_all(&plain(problem)).await.is_ok() {
+    if stream.write_all(&plain(problem, is_head(came))).await.is_ok() {
         linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;
     }
 }

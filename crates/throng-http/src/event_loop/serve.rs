@@ -2,11 +2,11 @@
 
 use super::{
     EventLoop, OpenConnection,
-    socket::{Socket, plain},
+    socket::{Socket, is_head, plain},
 };
 use crate::{
     access_log::{Entry, UNKNOWN},
-    answer::Sent,
+    answer::{self, Sent},
     connection::{Connection, InFlight, Stream, Verdict, linger},
     console,
     lane::{self, Extent, Judged},
@@ -16,7 +16,7 @@ use crate::{
     websocket,
 };
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use hyper::{
     body::{Body, Incoming},
     server::conn::{http1, http2},
@@ -103,7 +103,7 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
                 Entry::new(&connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
             }
             let mut stream = stream;
-            let bytes = plain(&problem);
+            let bytes = plain(&problem, is_head(&came));
             let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {
                 end(open, stream).await;
@@ -222,6 +222,7 @@ struct Exchange {
     in_flight: Option<InFlight<Rc<Connection>>>,
     connection: Rc<Connection>,
     version: Version,
+    is_head: bool,
 }
 
 impl Future for Exchange {
@@ -229,6 +230,7 @@ impl Future for Exchange {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(Pin::new(&mut self.answering).poll(context));
+        let response = answer::without_forbidden_body(response, self.is_head);
         self.in_flight = None;
         let is_http2 = self.version == Version::HTTP_2;
         if !is_http2 && response.body().size_hint().exact().is_none() {
@@ -245,13 +247,14 @@ fn service_of(
 ) -> impl Service<Request<Incoming>, Response = Response<Sent>, Error = Infallible, Future: Unpin> + Unpin + use<> {
     let (server, connection) = (server.clone(), connection.clone());
     service_fn(move |request: Request<Incoming>| {
-        let version = request.version();
+        let (version, is_head) = (request.version(), request.method() == Method::HEAD);
         let in_flight = InFlight::begin(connection.clone(), version);
         Exchange {
             answering: routes::answer(&server, &connection, request.map(RequestBody::Coming)),
             in_flight: Some(in_flight),
             connection: connection.clone(),
             version,
+            is_head,
         }
     })
 }

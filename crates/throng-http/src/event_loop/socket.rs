@@ -28,6 +28,8 @@ pub(super) struct Socket {
     extent: Extent,
     io: TokioIo<Stream>,
     connection: Rc<Connection>,
+    /// An HTTP/1 exchange's request is `HEAD`.
+    is_head: bool,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
     complaint: Option<Complaint>,
@@ -51,6 +53,7 @@ impl Socket {
         limits: &crate::Limits,
     ) -> Self {
         Self {
+            is_head: is_head(&came),
             came: came.into(),
             extent,
             io: TokioIo::new(stream),
@@ -110,15 +113,20 @@ impl Socket {
             _ => return None,
         };
         Some(Complaint {
-            bytes: plain(&problem),
+            bytes: plain(&problem, self.is_head),
             written: 0,
             instead_of: bare.len(),
         })
     }
 }
 
-/// A problem as the bytes of an HTTP/1.1 response after which the connection closes.
-pub(super) fn plain(problem: &Problem) -> Vec<u8> {
+/// Whether the HTTP/1 request that begins with these bytes is `HEAD`.
+pub(super) fn is_head(came: &[u8]) -> bool {
+    came.starts_with(b"HEAD ")
+}
+
+/// A problem as the bytes of an HTTP/1.1 response after which the connection closes; to `HEAD` without the body.
+pub(super) fn plain(problem: &Problem, is_head: bool) -> Vec<u8> {
     let status = problem.http_status();
     let body = serde_json::to_string(problem).unwrap_or_default();
     let retry = if problem.is_overload() {
@@ -128,6 +136,7 @@ pub(super) fn plain(problem: &Problem) -> Vec<u8> {
     };
     let reason = status.canonical_reason().unwrap_or("");
     let length = body.len();
+    let body = if is_head { "" } else { &body };
     format!(
         "HTTP/1.1 {} {reason}\r\ncontent-type: application/problem+json\r\n{retry}connection: close\r\ncontent-length: {length}\r\n\r\n{body}",
         status.as_u16()

@@ -1,8 +1,12 @@
 //! A response on its way out.
 
 use super::response::{self, Framing};
-use crate::{answer::Answer, connection::Connection, event_loop::EventLoop};
-use http::{Response, StatusCode};
+use crate::{
+    answer::{self, Answer},
+    connection::Connection,
+    event_loop::EventLoop,
+};
+use http::Response;
 use hyper::body::Body;
 use std::{
     io,
@@ -43,11 +47,10 @@ impl Outgoing {
     ) -> Self {
         let (parts, body) = response.into_parts();
         let closes = closes || connection.is_ending();
-        let framing = match (parts.status, body.size_hint().exact()) {
-            (StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED, _) => Framing::Nothing,
-            (status, _) if status.is_informational() => Framing::Nothing,
-            (_, Some(length)) => Framing::Length(length as usize),
-            (_, None) => Framing::Chunked,
+        let framing = match body.size_hint().exact() {
+            _ if answer::has_no_body(parts.status) => Framing::Nothing,
+            Some(length) => Framing::Length(length as usize),
+            None => Framing::Chunked,
         };
         event_loop
             .date

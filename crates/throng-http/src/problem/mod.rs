@@ -164,6 +164,12 @@ impl Problem {
     }
 
     pub(crate) fn method_not_allowed(method: &http::Method, allow: &str) -> Self {
+        // `HEAD` is answered as `GET` is, to the byte of its length.
+        let method = if method == http::Method::HEAD {
+            &http::Method::GET
+        } else {
+            method
+        };
         let mut problem = Self::of(
             &catalog::METHOD_NOT_ALLOWED,
             format!("{method} is not possible here; {allow} is."),

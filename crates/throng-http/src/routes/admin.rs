@@ -48,8 +48,9 @@ pub(super) async fn answer(
         | "/admin/compact" => Method::POST,
         _ => console::method(path).ok_or_else(|| Problem::unknown_route(path).boxed())?,
     };
-    if parts.method != allow {
-        let allow = if allow == Method::GET { "GET" } else { "POST" };
+    let is_allowed = parts.method == allow || allow == Method::GET && parts.method == Method::HEAD;
+    if !is_allowed {
+        let allow = if allow == Method::GET { "GET, HEAD" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
     may(server, connection, &console::shown(parts))?;

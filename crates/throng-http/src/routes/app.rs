@@ -179,9 +179,11 @@ fn nothing(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
     Ok(super::pages::index(server, headers::wants_page(&parts.headers)))
 }
 
-/// The router's own "no", without a word of the app's.
+/// The router's own "no", without a word of the app's. To `HEAD` only the length tells whether there was one.
 fn is_bare(response: &axum::response::Response) -> bool {
-    response.body().size_hint().exact() == Some(0) && !response.headers().contains_key(header::CONTENT_TYPE)
+    let headers = response.headers();
+    let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
+    is_empty && response.body().size_hint().exact() == Some(0) && !headers.contains_key(header::CONTENT_TYPE)
 }
 
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

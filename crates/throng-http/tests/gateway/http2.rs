@@ -3,7 +3,7 @@
 use crate::support::{
     client::PATIENCE,
     held::held,
-    http2::{Http2, patiently, read},
+    http2::{Frames, HELLO, Http2, patiently, read},
     plain, start, wait,
 };
 use std::{
@@ -12,9 +12,6 @@ use std::{
     time::Duration,
 };
 use throng_http::{Access, Action, Limits, Running};
-
-/// The first bytes of every connection, and empty settings.
-const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 fn limited(set: impl FnOnce(&mut Limits)) -> Running {
     let mut limits = Limits::default();
@@ -145,20 +142,14 @@ fn a_connection_that_asks_nothing_is_told_to_go_away_whatever_it_pings() {
         patiently(ended).await.unwrap();
         drop(client);
     });
-    let mut stream = TcpStream::connect(gateway.address()).unwrap();
+    let stream = TcpStream::connect(gateway.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(HELLO).unwrap();
-    let mut frames = Vec::new();
+    let mut frames = Frames::over(stream);
+    const GOAWAY: u8 = 7;
     loop {
-        let mut head = [0; 9];
-        stream
-            .read_exact(&mut head)
-            .unwrap_or_else(|why| panic!("{why} after frames of the types {frames:?}"));
-        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
-        stream.read_exact(&mut payload).unwrap();
-        frames.push(head[3]);
-        if head[3] == 7 {
-            assert_eq!(payload[4..8], [0; 4], "it goes away without a complaint");
+        let frame = frames.next();
+        if frame.kind == GOAWAY {
+            assert_eq!(frame.payload[4..8], [0; 4], "it goes away without a complaint");
             return;
         }
     }

@@ -17,6 +17,7 @@ mod console;
 mod direct;
 mod fairness;
 mod flood;
+mod head;
 mod history;
 mod http2;
 mod jwt;

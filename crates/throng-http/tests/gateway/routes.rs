@@ -128,14 +128,3 @@ fn a_request_may_name_its_deadline() {
         assert_eq!(opened.status, 200, "{}", opened.text());
     }
 }
-
-#[test]
-fn head_is_get_without_the_body() {
-    let gateway = plain();
-    let mut client = Client::new(&gateway);
-    client.post("/api/section/S1/open", r#"{"capacity":1}"#);
-    client.send("HEAD /api/section/S1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let head = client.head().unwrap();
-    assert_eq!((head.status, head.header("content-length")), (200, Some("28")));
-    assert_eq!(client.get("/api/section/S1").body.len(), 28);
-}

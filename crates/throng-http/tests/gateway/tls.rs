@@ -1,6 +1,11 @@
 //! TLS: real handshakes, in both lanes, on HTTP/2 and under a WebSocket.
 
-use crate::support::{Client, client::PATIENCE, client::request, plain, start};
+use crate::support::{
+    Client,
+    client::{PATIENCE, request},
+    http2::{END_STREAM, Frames, HEADERS},
+    plain, start,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
     KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
@@ -232,10 +237,15 @@ fn http2_is_agreed_on_and_a_websocket_opens() {
     let mut stream = connect(gateway.address(), config.clone()).into_inner();
     stream.conn.complete_io(&mut stream.sock).unwrap();
     assert_eq!(stream.conn.alpn_protocol(), Some(b"h2".as_slice()));
-    std::io::Write::write_all(&mut stream, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
-    let mut settings = [0; 9];
-    std::io::Read::read_exact(&mut stream, &mut settings).unwrap();
-    assert_eq!(settings[3], 4, "a frame of settings");
+    let mut frames = Frames::over(stream);
+    for path in ["/health/live", "/none"] {
+        let answer = frames.ask("HEAD", path, &[]);
+        assert_eq!(
+            (answer.kind, answer.flags & END_STREAM),
+            (HEADERS, END_STREAM),
+            "{path}"
+        );
+    }
 
     let stream = files.connect(&gateway, None).into_inner();
     let (mut socket, _) = tokio_tungstenite::tungstenite::client("wss://localhost/api/ws", stream).unwrap();

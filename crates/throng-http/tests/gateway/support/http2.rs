@@ -10,7 +10,12 @@ use hyper::{
     client::conn::http2::{Builder, SendRequest},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    io::{Read, Write},
+    net::SocketAddr,
+    time::Duration,
+};
 use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
 
 /// What a request may be sent with.
@@ -59,7 +64,7 @@ impl Http2 {
             let piece = coming.recv().await?;
             Some((Ok(Frame::data(Bytes::from_static(piece.as_bytes()))), coming))
         });
-        let request = self.request("POST", path, StreamBody::new(body).boxed());
+        let request = self.request("POST", path, &[], StreamBody::new(body).boxed());
         (pieces, tokio::spawn(request))
     }
 
@@ -67,12 +72,16 @@ impl Http2 {
         &self,
         method: &str,
         path: &str,
+        fields: &[(&str, &str)],
         body: Body,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
         let request = Request::builder()
             .method(method)
             .uri(format!("http://localhost{path}"))
-            .header("content-type", "application/json")
+            .header("content-type", "application/json");
+        let request = fields
+            .iter()
+            .fold(request, |request, (name, value)| request.header(*name, *value))
             .body(body)
             .unwrap();
         let mut sender = self.sender.clone();
@@ -82,12 +91,98 @@ impl Http2 {
     /// A request's head of an answer.
     pub(crate) async fn begin(&self, method: &str, path: &str, body: &str) -> Response<Incoming> {
         let body = http_body_util::Full::from(body.to_owned()).boxed();
-        patiently(self.request(method, path, body)).await.unwrap()
+        patiently(self.request(method, path, &[], body)).await.unwrap()
+    }
+
+    /// The head of the answer to a request without a body.
+    pub(crate) async fn head(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Response<Incoming> {
+        let body = http_body_util::Empty::new().boxed();
+        patiently(self.request(method, path, fields, body)).await.unwrap()
     }
 
     /// A request's answer.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         read(self.begin(method, path, body).await).await
+    }
+}
+
+/// The first bytes of every connection, and empty settings.
+pub(crate) const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// A frame as it comes.
+pub(crate) struct FrameHead {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// The frame type `HEADERS`.
+pub(crate) const HEADERS: u8 = 1;
+/// The flag of the last frame of a stream.
+pub(crate) const END_STREAM: u8 = 1;
+
+/// A connection whose frames are seen.
+pub(crate) struct Frames<S> {
+    stream: S,
+    /// The number of the last request's stream.
+    last: u32,
+}
+
+impl<S: Read + Write> Frames<S> {
+    pub(crate) fn over(mut stream: S) -> Self {
+        stream.write_all(HELLO).unwrap();
+        Self { stream, last: 0 }
+    }
+
+    /// The next frame that comes.
+    pub(crate) fn next(&mut self) -> FrameHead {
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        self.stream.read_exact(&mut payload).unwrap();
+        let [_, _, _, kind, flags, stream @ ..] = head;
+        FrameHead {
+            kind,
+            flags,
+            stream: u32::from_be_bytes(stream),
+            payload,
+        }
+    }
+
+    /// Sends a request without a body, and returns the first frame of its answer.
+    pub(crate) fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> FrameHead {
+        self.last = if self.last == 0 { 1 } else { self.last + 2 };
+        let pseudo = [
+            (":method", method),
+            (":scheme", "http"),
+            (":authority", "localhost"),
+            (":path", path),
+        ];
+        let mut block = Vec::new();
+        for (name, value) in pseudo.iter().chain(fields) {
+            // A literal field that is not indexed, each of whose lengths fits into seven bits.
+            block.push(0);
+            for text in [name, value] {
+                assert!(text.len() < 127, "{text}");
+                block.push(text.len() as u8);
+                block.extend_from_slice(text.as_bytes());
+            }
+        }
+        let [high, low] = (block.len() as u16).to_be_bytes();
+        const END_HEADERS: u8 = 4;
+        self.stream
+            .write_all(&[0, high, low, HEADERS, END_STREAM | END_HEADERS])
+            .unwrap();
+        self.stream.write_all(&self.last.to_be_bytes()).unwrap();
+        self.stream.write_all(&block).unwrap();
+        loop {
+            let frame = self.next();
+            if frame.stream != 0 {
+                assert_eq!(frame.stream, self.last, "a frame of a request that was answered");
+                return frame;
+            }
+        }
     }
 }
 
