@@ -166,7 +166,7 @@ impl Inner {
         if self.lie == Some(Lie::StaleState) && state.is_none() {
             events.pop();
         }
-        Ok(Loaded { state, events })
+        Lie::judge(self.lie, address, Loaded { state, events })
     }
 }
 
