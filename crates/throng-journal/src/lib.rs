@@ -49,7 +49,7 @@ pub use inventory::{Inventory, PartEntry, WriterEntry};
 pub use journal::{Append, Appended, Durability, Journal, Judge, Later, Maybe, Opened, Prune, PruneHow, Pruned, Taken};
 pub use loss::{ACCEPTED_LOSS_NODE, Loss};
 pub use memory::{MemoryDirectory, MemoryJournal, MemoryStore, MemoryViews};
-pub use missing::MissingEvents;
+pub use missing::{MissingEvents, history_base};
 pub use pace::Pace;
 pub use place::Place;
 pub use shards::ShardSet;

@@ -49,3 +49,50 @@ impl MissingEvents {
         })
     }
 }
+
+/// The event after which an entity is rebuilt from its events, given the event of its newest state (`state`), its first event after that
+/// (`first`), and its last event when it ended last (`ended`). A 0 stands for none.
+///
+/// An entity that ended may be gone: its index then begins after its end. Nothing else lets an index begin later than after the state.
+///
+/// # Errors
+/// The number of the event that is missing.
+pub fn history_base(state: u64, first: Option<u64>, ended: u64) -> Result<u64, u64> {
+    match first {
+        Some(first) if first == state + 1 => Ok(state),
+        Some(first) if first > ended + 1 => Err(state.max(ended) + 1),
+        // A removal that was cut off may have left some of what was before the end.
+        _ => Ok(state.max(ended)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_begins_after_its_state_or_after_its_end() {
+        for (state, first, ended, base) in [
+            (0, None, 0, Ok(0)),
+            (0, Some(1), 0, Ok(0)),
+            (0, Some(1), 3, Ok(0)),
+            (7, None, 0, Ok(7)),
+            (7, Some(8), 3, Ok(7)),
+            (7, Some(8), 7, Ok(7)),
+            // Gone, and created anew.
+            (0, None, 3, Ok(3)),
+            (0, Some(4), 3, Ok(3)),
+            (2, Some(4), 3, Ok(3)),
+            // Only a part is gone.
+            (0, Some(2), 3, Ok(3)),
+            // Lost.
+            (0, Some(2), 0, Err(1)),
+            (0, Some(5), 3, Err(4)),
+            (7, Some(9), 0, Err(8)),
+            (7, Some(9), 3, Err(8)),
+            (2, Some(5), 3, Err(4)),
+        ] {
+            assert_eq!(history_base(state, first, ended), base, "{state} {first:?} {ended}");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
 
-use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet};
+use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet, history_base};
 use std::{fmt, ops::Bound};
 
 /// An entity's state as the engine encoded it.
@@ -68,6 +68,17 @@ pub struct Loaded {
     pub events: Vec<StoredEvent>,
 }
 
+impl Loaded {
+    /// The number of an event that is missing before the first one here. `ended` is the entity's last event when it ended last; 0: it never
+    /// did.
+    #[must_use]
+    pub fn missing_event(&self, ended: u64) -> Option<u64> {
+        let state = self.state.as_ref().map_or(0, |state| state.seq);
+        let first = self.events.first().map(|event| event.seq);
+        history_base(state, first, ended).err()
+    }
+}
+
 /// What a checkpoint makes true, all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
@@ -104,7 +115,7 @@ pub struct Cut {
     pub address: Address,
     /// Its events up to this one go.
     pub upto: u64,
-    /// Everything else goes too that is stored of it, unless events follow that one.
+    /// Its state goes too, and its entry in the list. Events after that one stay, and a state after one of those: it was created anew.
     pub is_gone: bool,
 }
 
@@ -140,6 +151,8 @@ pub trait Store: Send + Sync {
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>>;
 
     /// An entity's state of this version, and the events after it. Empty for an entity the store has never heard of.
+    ///
+    /// The store does not judge what is missing before the first event: [`Loaded::missing_event`] does, by records it does not know.
     ///
     /// # Errors
     /// The row cannot be read, or the store is not reachable.

@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use std::{ops::Range, time::Duration};
+use throng_journal::{Address, Error, Loaded};
 
 /// What goes wrong, and how often. Shares are between 0 (never) and 1 (always).
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +50,8 @@ pub enum Lie {
     RemovesTooMuch,
     /// The store does not keep idempotency keys.
     ForgetsKeys,
+    /// The store takes an index that begins later than with the first event, and has no state, for damaged.
+    NeedsFirstEvent,
     /// A node that takes shards over does not wait until the leases of those that had them are over.
     TakesOverAtOnce,
     /// A node measures its lease by its time of day.
@@ -67,6 +70,20 @@ pub enum Lie {
     RemovesMessages,
     /// A node removes what other nodes' shards have recorded in streams of which it owns a part, as if all of it were its own.
     RemovesOthers,
+}
+
+impl Lie {
+    /// What a store with [`NeedsFirstEvent`](Self::NeedsFirstEvent) makes of what it has loaded.
+    pub(crate) fn judge(lie: Option<Self>, of: &Address, loaded: Loaded) -> Result<Loaded, Error> {
+        let begins_late = loaded.state.is_none() && loaded.events.first().is_some_and(|first| first.seq > 1);
+        match lie {
+            Some(Self::NeedsFirstEvent) if begins_late => Err(Error::Row {
+                address: of.clone(),
+                why: "a simulated fault: the index does not begin with event 1".into(),
+            }),
+            _ => Ok(loaded),
+        }
+    }
 }
 
 impl Faults {

@@ -166,7 +166,7 @@ impl Inner {
         if self.lie == Some(Lie::StaleState) && state.is_none() {
             events.pop();
         }
-        Ok(Loaded { state, events })
+        Lie::judge(self.lie, address, Loaded { state, events })
     }
 }
 
@@ -208,11 +208,15 @@ impl Rows {
         if let Some(events) = self.events.get_mut(&cut.address) {
             events.retain(|event| event.seq > cut.upto);
         }
+        let is_anew = self.states.get(&cut.address).is_some_and(|state| state.seq > cut.upto);
+        if !cut.is_gone || is_anew {
+            return;
+        }
+        self.states.remove(&cut.address);
         let last = self.last.get(&cut.address).copied().unwrap_or_default();
-        if cut.is_gone && last <= cut.upto {
+        if last <= cut.upto {
             self.events.remove(&cut.address);
             self.last.remove(&cut.address);
-            self.states.remove(&cut.address);
         }
     }
 

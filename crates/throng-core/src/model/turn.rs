@@ -36,6 +36,14 @@ pub struct Family {
     pub children: BTreeSet<(String, String)>,
 }
 
+impl Family {
+    /// Relatives that were recorded later: a parent counts from the moment it creates the entity, also anew.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.parent = later.parent.or(self.parent.take());
+        self.children.extend(later.children);
+    }
+}
+
 /// Where and when something is looked at.
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.

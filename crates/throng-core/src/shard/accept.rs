@@ -297,7 +297,7 @@ impl<E: Entity> Entities<E> {
         let Body::Resident(resident) = &mut slot.body else {
             return;
         };
-        let is_created = has_events && resident.seq == 0;
+        let is_created = has_events && (resident.seq == 0 || resident.seq == slot.ended);
         let parent = parent.filter(|_| is_created);
         let parent = parent.map(|parent| (parent.kind.to_string(), parent.id.to_string()));
         let known = |child: &&(String, String)| {
@@ -319,8 +319,7 @@ impl<E: Entity> Entities<E> {
             .records
             .push_parts(RecordKind::Family, common.id, (E::KIND, &slot.text), 0, ("", 0), &body);
         let family = slot.family.get_or_insert_default();
-        family.parent = family.parent.take().or(change.parent);
-        family.children.extend(change.children);
+        family.add(change);
         self.trace(at).family = true;
         if is_first {
             self.know(common, call.hash);

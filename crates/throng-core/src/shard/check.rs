@@ -37,8 +37,8 @@ pub trait KindCheck: Any + Send {
     /// It cannot be read: why.
     fn state(&mut self, record: &Record<'_>) -> Result<(), String>;
 
-    /// The entity has ended: what happens to it next begins with nothing.
-    fn ended(&mut self, id: &str);
+    /// The entity has ended: what happens to it next begins with nothing, also where its events are gone.
+    fn ended(&mut self, record: &Record<'_>);
 
     /// A parent, or children, that an entity has got.
     fn family(&mut self, record: &Record<'_>);
@@ -97,7 +97,7 @@ pub(super) struct Checked<E> {
     pub(super) state: Option<E>,
     /// The number of its last event.
     last: u64,
-    /// Nothing has said yet what it was after the events that are gone.
+    /// Events are gone, and nothing has said yet what it was after them.
     is_unfounded: bool,
     /// Events so far, since it was created anew if it had ended.
     pub(super) seq: u64,
@@ -152,7 +152,8 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             return apply(&mut E::default(), &event).map_err(|broken| broken.reason);
         };
         entity.seq += 1;
-        entity.has_ended = false;
+        // Created anew, it does not rest on what is gone.
+        entity.is_unfounded &= !std::mem::take(&mut entity.has_ended);
         if record.seq != entity.last + 1 {
             (entity.state, entity.is_unfounded) = (None, true);
         }
@@ -177,7 +178,7 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             return Ok(());
         };
         // What is all there is judged by its events.
-        if entity.state.is_some() && entity.last == record.seq {
+        if entity.state.is_some() && !entity.is_unfounded && entity.last == record.seq {
             return Ok(());
         }
         entity.last = record.seq;
@@ -189,20 +190,17 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         Ok(())
     }
 
-    fn ended(&mut self, id: &str) {
-        if let Some(entity) = self.entities.get_mut(id) {
-            (entity.has_ended, entity.seq) = (true, 0);
-            if entity.state.is_some() {
-                entity.state = Some(E::default());
-            }
+    fn ended(&mut self, record: &Record<'_>) {
+        if let Some(entity) = self.entity(record.id) {
+            entity.is_unfounded |= entity.last != record.seq;
+            (entity.last, entity.seq, entity.has_ended) = (record.seq, 0, true);
+            entity.state = Some(E::default());
         }
     }
 
     fn family(&mut self, record: &Record<'_>) {
         if let (Ok(change), Some(entity)) = (serde_json::from_slice::<Family>(record.body), self.entity(record.id)) {
-            let family = entity.family.get_or_insert_default();
-            family.parent = family.parent.take().or(change.parent);
-            family.children.extend(change.children);
+            entity.family.get_or_insert_default().add(change);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     slot::{Body, Broken, Pending, Resident, apply, parse_id, parts_of},
 };
 use crate::model::{Entity, Family};
-use throng_journal::{Loaded, StoredEvent, StoredState};
+use throng_journal::{Loaded, StoredEvent, StoredState, history_base};
 
 impl<E: Entity> Entities<E> {
     /// Brings an entity back from a state that has not reached the store yet.
@@ -126,7 +126,6 @@ fn rebuild<E: Entity>(
     let pending = pending.map(|state| (state.seq, E::STATE_VERSION, state.bytes));
     let newest = newest_state(loaded.state, pending, &tail);
     let (mut state, mut seq) = (E::default(), 0);
-    let mut is_gone = false;
     if let Some((newest, version, bytes)) = newest {
         match parts_of(&bytes).and_then(|parts| parts.state_of(version)) {
             Ok(decoded) => (state, seq) = (decoded, newest),
@@ -136,20 +135,27 @@ fn rebuild<E: Entity>(
                 return Ok(Err(Broken { seq: newest, reason }));
             }
         }
-    } else {
-        // Of what it was until it ended nothing is kept; a removal that was cut off may have left its last events.
-        if ended > 0 && first_seq(&loaded.events, &tail).is_none_or(|first| first > 1) {
-            (seq, is_gone) = (ended, true);
-        }
+    }
+    let mut events = events(loaded.events, tail)
+        .skip_while(move |event| event.seq <= seq)
+        .peekable();
+    let first = events.peek().map(|event| event.seq);
+    let base = match history_base(seq, first, ended) {
+        Ok(base) => base,
+        Err(missing) => return Ok(Err(event_missing(missing, first))),
+    };
+    // Of what it was until it ended nothing is kept.
+    let mut is_gone = base > seq;
+    if is_gone {
+        (state, seq) = (E::default(), base);
     }
     let stored_seq = seq;
-    for event in events(loaded.events, tail) {
+    for event in events {
         if event.seq <= seq {
             continue;
         }
         if event.seq != seq + 1 {
-            let reason = format!("event {} follows event {seq}: one is missing", event.seq);
-            return Ok(Err(Broken { seq: seq + 1, reason }));
+            return Ok(Err(event_missing(seq + 1, Some(event.seq))));
         }
         // Created anew: nothing of what it was.
         if ended > 0 && seq == ended {
@@ -184,9 +190,14 @@ fn newest_state(stored: Option<StoredState>, pending: Option<NumberedState>, tai
     recorded.chain(stored).chain(pending).max_by_key(|(seq, ..)| *seq)
 }
 
-fn first_seq(stored: &[StoredEvent], tail: &Tail) -> Option<u64> {
-    let in_tail = tail.first().map(|(event, _)| event.seq);
-    stored.first().map(|event| event.seq).or(in_tail)
+/// An event is neither there nor gone.
+fn event_missing(seq: u64, found: Option<u64>) -> Broken {
+    let found = found.unwrap_or_default();
+    let reason = format!(
+        "event {seq} is missing before event {found}, and no record says that it is gone; stop, have the store rebuilt from the journal, \
+         and start"
+    );
+    Broken { seq, reason }
 }
 
 /// The events of the store, and those of the log behind them.
@@ -237,7 +248,103 @@ pub(super) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> 
     let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
         return stored.or(tail);
     };
-    family.parent = family.parent.or(tail.parent);
-    family.children.extend(tail.children);
+    family.add(*tail);
     Some(family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            ERASED, LoadOutcome, Recalled,
+            tests::{Bench, Command},
+        },
+        *,
+    };
+    use crate::limits;
+    use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
+
+    /// A deposit of its own number.
+    fn event(seq: u64) -> StoredEvent {
+        StoredEvent {
+            seq,
+            position: Position {
+                writer: WriterId(1),
+                commit: CommitNo(seq),
+            },
+            at_micros: 0,
+            name: "Deposited".into(),
+            version: 1,
+            payload: format!(r#"{{"amount":{seq}}}"#).into_bytes(),
+        }
+    }
+
+    /// The balance of an account with this state, these events, and an end, or why it is quarantined.
+    fn balance(state: Option<u64>, events: &[u64], ended: u64) -> Result<i64, String> {
+        let state = state.map(|seq| StoredState {
+            address: Address::new("account", "a"),
+            shard: ShardId(0),
+            seq,
+            version: 1,
+            bytes: [&[0; 4][..], br#"{"balance":1000}"#].concat(),
+        });
+        let recalled = Recalled {
+            stored: Loaded {
+                state,
+                events: events.iter().map(|seq| event(*seq)).collect(),
+            },
+            ended: Some(ended.to_be_bytes().to_vec()),
+            ..Recalled::default()
+        };
+        let mut bench = Bench::new();
+        match bench.shard.loaded(0, limits::hash("account", "a"), "a", recalled) {
+            LoadOutcome::Resident => bench
+                .ask("a", Command::Deposit { amount: 0 })
+                .map_err(|refused| refused.to_string()),
+            LoadOutcome::Quarantined(reason) | LoadOutcome::UnreadableState(reason) => Err(reason),
+        }
+    }
+
+    #[test]
+    fn one_created_anew_after_it_was_gone_comes_back() {
+        assert_eq!(balance(None, &[4, 5], 3), Ok(9));
+        // A removal that was cut off has left a part of what it was.
+        assert_eq!(balance(None, &[2, 3, 4, 5], 3), Ok(9));
+        assert_eq!(balance(Some(2), &[4, 5], 3), Ok(9));
+        assert_eq!(balance(Some(4), &[5], 3), Ok(1_005));
+        let ended = balance(None, &[], 3).unwrap_err();
+        assert!(ended.contains("ended"), "{ended}");
+    }
+
+    #[test]
+    fn events_that_are_missing_quarantine_and_say_what_helps() {
+        for (state, events, ended, missing) in [
+            (None, &[2, 3][..], 0, "event 1 is missing before event 2"),
+            (None, &[4, 5], 2, "event 3 is missing before event 4"),
+            (None, &[1, 3], 0, "event 2 is missing before event 3"),
+            (Some(4), &[6], 0, "event 5 is missing before event 6"),
+            (Some(4), &[6], 3, "event 5 is missing before event 6"),
+        ] {
+            let said = balance(state, events, ended).unwrap_err();
+            assert!(said.contains(missing) && said.contains("rebuilt"), "{said}");
+        }
+    }
+
+    #[test]
+    fn relatives_of_an_erased_one_do_not_come_back_with_its_records() {
+        let mut bench = Bench::new();
+        let own = Address::new("account", "a");
+        let family = br#"{"parent":null,"children":[["account","x"]]}"#;
+        let builder = &mut bench.open.builder;
+        builder.push(throng_journal::RecordKind::Family, ShardId(0), &own, 0, "", 0, family);
+        builder.push(throng_journal::RecordKind::Ended, ShardId(0), &own, 3, ERASED, 0, &[]);
+        let commit = bench.finish();
+        let (mut again, hash) = (Bench::new(), limits::hash("account", "a"));
+        for record in commit.records().map(Result::unwrap) {
+            again.shard.replay(hash, &record);
+        }
+        again.shard.loaded(0, hash, "a", Recalled::default());
+        let found = again.shard.inspect(0, (hash, "a"), &crate::shard::Inspect::default());
+        assert_eq!(found.unwrap().unwrap().children, 0);
+    }
 }

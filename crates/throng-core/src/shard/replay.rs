@@ -7,6 +7,7 @@ use super::{
     known,
     messages::{MessageCounts, Watermark},
     notes,
+    retain::ERASED,
     slot::Body,
     timers::{self, Due, Set},
 };
@@ -279,14 +280,16 @@ impl<E: Entity> Entities<E> {
         if record.record == RecordKind::Family {
             if let Ok(change) = serde_json::from_slice::<Family>(record.body) {
                 self.trace(at).family = true;
-                let family = self.slot(at).family.get_or_insert_default();
-                family.parent = family.parent.take().or(change.parent);
-                family.children.extend(change.children);
+                self.slot(at).family.get_or_insert_default().add(change);
             }
             return;
         }
         if record.record == RecordKind::Ended {
-            self.slot(at).ended = record.seq;
+            let slot = self.slot(at);
+            slot.ended = record.seq;
+            if record.name == ERASED {
+                slot.family = None;
+            }
             self.trace(at).family = true;
             return;
         }

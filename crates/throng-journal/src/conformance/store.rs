@@ -4,8 +4,10 @@ mod retention;
 
 pub use retention::{
     a_history_is_pruned_again_and_again, a_store_is_built_anew_from_a_pruned_history,
-    events_may_be_gone_behind_a_state_where_a_newer_one_follows, events_that_are_missing_are_said_to_be,
-    nothing_is_stored_of_an_entity_that_is_gone, what_is_left_of_a_pruned_history_is_read_as_it_was,
+    entity_created_anew_keeps_nothing_of_what_it_was, events_may_be_gone_behind_a_state_where_a_newer_one_follows,
+    events_missing_before_the_first_are_told_by_its_number, events_that_are_missing_are_said_to_be,
+    index_begins_after_the_end_of_one_that_is_gone, nothing_is_stored_of_an_entity_that_is_gone,
+    what_is_left_of_a_pruned_history_is_read_as_it_was,
 };
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
@@ -70,6 +72,9 @@ pub fn check_all<H: Harness>(harness: &H) {
     events_may_be_gone_behind_a_state_where_a_newer_one_follows(harness);
     a_history_is_pruned_again_and_again(harness);
     nothing_is_stored_of_an_entity_that_is_gone(harness);
+    index_begins_after_the_end_of_one_that_is_gone(harness);
+    events_missing_before_the_first_are_told_by_its_number(harness);
+    entity_created_anew_keeps_nothing_of_what_it_was(harness);
 }
 
 /// A pair under test, and what has been appended to it.
@@ -98,6 +103,12 @@ impl<'a, H: Harness> Bench<'a, H> {
             number: 0,
             expected: BTreeMap::new(),
         }
+    }
+
+    /// Closed and opened again.
+    fn reopened(self) -> Self {
+        let pair = self.harness.reopen(self.pair);
+        Self { pair, ..self }
     }
 
     /// The next writer of the node; returns where the one before ended.

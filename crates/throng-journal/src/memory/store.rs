@@ -154,9 +154,13 @@ impl Rows {
             return;
         };
         entity.events.retain(|event| event.seq > cut.upto);
-        if cut.is_gone && entity.seq <= cut.upto {
+        let is_anew = self.states.get(&cut.address).is_some_and(|state| state.seq > cut.upto);
+        if !cut.is_gone || is_anew {
+            return;
+        }
+        self.states.remove(&cut.address);
+        if entity.seq <= cut.upto {
             self.entities.remove(&cut.address);
-            self.states.remove(&cut.address);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     chunk::{Packer, Unpacker},
     database::{backend_error, failed, head_key},
+    read::seq_of_state,
     rows::Tables,
 };
 use redb::ReadableTable as _;
@@ -33,9 +34,18 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
         tables.chunks.insert(key, &*rest)?;
     }
     tables.chunks.remove_in((number, 0)..=(number, cut.upto))?;
-    if cut.is_gone && last <= cut.upto {
+    if !cut.is_gone {
+        return Ok(());
+    }
+    let row = tables.states.get(number).map_err(failed(DOING))?;
+    let state = row.map(|row| seq_of_state(row.value()));
+    // A newer one is of the entity that was created anew.
+    if state.is_some_and(|seq| seq > cut.upto) {
+        return Ok(());
+    }
+    tables.states.remove(number)?;
+    if last <= cut.upto {
         tables.heads.remove(&*key)?;
-        tables.states.remove(number)?;
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ const DOING: &str = "removing history";
 /// Entities of one statement.
 const ENTITIES: usize = 512;
 
-const FIND: &str = "SELECT u.n, e.entity, e.seq FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
-    JOIN LATERAL (SELECT entity, seq FROM entities WHERE kind = u.kind COLLATE \"C\" AND id = u.id LIMIT 1) e";
+const FIND: &str = "SELECT u.n, e.entity FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
+    JOIN LATERAL (SELECT entity FROM entities WHERE kind = u.kind COLLATE \"C\" AND id = u.id LIMIT 1) e";
 const STRADDLING: &str = "SELECT u.entity, u.upto, p.last, p.places FROM unnest($1::bigint[], $2::bigint[]) u(entity, upto) CROSS \
     JOIN LATERAL (SELECT last, places FROM places WHERE entity = u.entity AND last > u.upto ORDER BY last LIMIT 1) p";
 const SHORTEN: &str = "UPDATE places p SET places = u.places FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) u(entity, last, \
@@ -20,8 +20,11 @@ const PLACES: &str = "DELETE FROM places p USING unnest($1::bigint[], $2::bigint
     p.last <= u.upto";
 const EVENTS: &str = "DELETE FROM events e USING unnest($1::text[], $2::text[], $3::bigint[]) u(kind, id, upto) WHERE e.kind = u.kind \
     COLLATE \"C\" AND e.id = u.id COLLATE \"C\" AND e.seq <= u.upto";
-const STATES: &str = "DELETE FROM states WHERE entity = ANY($1)";
-const GONE: &str = "DELETE FROM entities WHERE entity = ANY($1)";
+/// A newer state is of the entity that was created anew, and keeps its row in `entities`.
+const STATES: &str = "DELETE FROM states s USING unnest($1::bigint[], $2::bigint[]) u(entity, upto) WHERE s.entity = u.entity AND \
+    s.seq <= u.upto";
+const GONE: &str = "DELETE FROM entities e USING unnest($1::bigint[], $2::bigint[]) u(entity, upto) WHERE e.entity = u.entity AND \
+    e.seq <= u.upto AND NOT EXISTS (SELECT FROM states s WHERE s.entity = u.entity)";
 
 pub(super) async fn cut(database: &Database, transaction: &Transaction<'_>, cuts: &[Cut]) -> Result<(), Error> {
     for part in cuts.chunks(ENTITIES) {
@@ -40,15 +43,16 @@ async fn cut_part(database: &Database, transaction: &Transaction<'_>, cuts: &[Cu
     let kinds: Vec<&str> = cuts.iter().map(|cut| &*cut.address.kind).collect();
     let ids: Vec<&[u8]> = cuts.iter().map(|cut| cut.address.id.as_bytes()).collect();
     let statement = transaction.prepare_cached(FIND).await.map_err(failed())?;
-    let (mut entities, mut uptos, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut entities, mut uptos, mut gone) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
     for row in transaction.query(&statement, &[&kinds, &ids]).await.map_err(failed())? {
         let index = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
         let Some(cut) = cuts.get(index) else { continue };
-        let (entity, seq) = (row.get::<_, i64>(1), row.get::<_, i64>(2).cast_unsigned());
+        let entity = row.get::<_, i64>(1);
         entities.push(entity);
         uptos.push(cut.upto.cast_signed());
-        if cut.is_gone && seq <= cut.upto {
-            gone.push(entity);
+        if cut.is_gone {
+            gone.0.push(entity);
+            gone.1.push(cut.upto.cast_signed());
         }
     }
     shorten(database, transaction, &entities, &uptos).await?;
@@ -60,9 +64,11 @@ async fn cut_part(database: &Database, transaction: &Transaction<'_>, cuts: &[Cu
         .execute(&statement, &[&kinds, &names, &all])
         .await
         .map_err(failed())?;
-    if !gone.is_empty() {
-        run(STATES, vec![gone.clone()]).await.map_err(failed())?;
-        run(GONE, vec![gone]).await.map_err(failed())?;
+    if !gone.0.is_empty() {
+        for statement in [STATES, GONE] {
+            let (entities, uptos) = gone.clone();
+            run(statement, vec![entities, uptos]).await.map_err(failed())?;
+        }
     }
     Ok(())
 }

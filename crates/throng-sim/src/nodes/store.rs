@@ -1,6 +1,7 @@
 //! A node's store: the database's, over its line.
 
 use super::database::Line;
+use crate::faults::Lie;
 use throng_journal::{
     Address, Checkpoint, Covered, EntityHead, Error, Later, Loaded, Maybe, ShardSet, Store, StoredEvent,
 };
@@ -35,7 +36,11 @@ impl Store for FarStore {
 
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
         let (store, address) = (self.0.database.store.clone(), address.clone());
-        let work = async move { now(store.load(&address, state_version)).await };
+        let lie = self.0.lie();
+        let work = async move {
+            let loaded = now(store.load(&address, state_version)).await?;
+            Lie::judge(lie, &address, loaded)
+        };
         Maybe::Later(self.0.call("loading an entity", self.share(), work))
     }
 

@@ -32,6 +32,10 @@ pub(crate) enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
     },
+    /// Writes a number, also where the diary has ended.
+    Begin {
+        number: u64,
+    },
     Close,
 }
 
@@ -64,8 +68,16 @@ impl<const K: usize> Entity for Diary<K> {
     type Reply = u64;
     type Rejection = Never;
 
+    fn creates_anew(command: &Command) -> bool {
+        matches!(command, Command::Begin { .. })
+    }
+
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         match command {
+            Command::Begin { number } => {
+                let by = secret(K, *turn.id());
+                turn.emit(Happened::Written { number, by });
+            }
             Command::Write { number, to } => {
                 let by = secret(K, *turn.id());
                 turn.emit(Happened::Written { number, by });

@@ -19,12 +19,34 @@ struct Model {
     sum: u64,
     has_ended: bool,
     is_erased: bool,
+    /// It had ended, and was begun anew.
+    is_anew: bool,
+}
+
+impl Model {
+    fn is_over(&self) -> bool {
+        self.has_ended || self.is_erased
+    }
+
+    fn written(&mut self, number: u64) {
+        if self.is_over() {
+            *self = Self {
+                is_anew: true,
+                ..Self::default()
+            };
+        }
+        self.count += 1;
+        self.sum += number;
+    }
 }
 
 type Models = BTreeMap<(usize, u64), Model>;
 
-async fn write(sim: &Sim, (kind, id): (usize, u64), number: u64) -> Result<u64, Error<Never>> {
-    let (key, command) = (format!("write {number}"), Command::Write { number, to: None });
+async fn write(sim: &Sim, at: (usize, u64), number: u64) -> Result<u64, Error<Never>> {
+    ask(sim, at, format!("write {number}"), Command::Write { number, to: None }).await
+}
+
+async fn ask(sim: &Sim, (kind, id): (usize, u64), key: String, command: Command) -> Result<u64, Error<Never>> {
     match kind {
         FOREVER => sim.surely::<Diary<FOREVER>>(id, &key, command).await,
         AGED => sim.surely::<Diary<AGED>>(id, &key, command).await,
@@ -33,8 +55,7 @@ async fn write(sim: &Sim, (kind, id): (usize, u64), number: u64) -> Result<u64, 
 }
 
 async fn close(sim: &Sim, id: u64, number: u64) -> Result<u64, Error<Never>> {
-    let key = format!("close {number}");
-    sim.surely::<Diary<AGED>>(id, &key, Command::Close).await
+    ask(sim, (AGED, id), format!("close {number}"), Command::Close).await
 }
 
 async fn look(sim: &Sim, (kind, id): (usize, u64)) -> Result<(u64, u64), Error<Never>> {
@@ -61,18 +82,40 @@ async fn erase(sim: &Sim, (kind, id): (usize, u64)) {
     }
 }
 
+/// Writes to a diary and begins it, at whatever moments of its erasure; whether it was begun anew.
+async fn write_and_begin(sim: &Sim, at: (usize, u64), number: u64) -> bool {
+    let pause = || Duration::from_micros(sim.below([1, 300, 3_000, 30_000][sim.below(4) as usize]));
+    sim.sleep(pause()).await;
+    match write(sim, at, number).await {
+        Ok(_) | Err(Error::Ended { .. }) => {}
+        Err(error) => sim.wrong(format!("writing to {at:?} beside its erasure: {error}")),
+    }
+    sim.sleep(pause()).await;
+    match ask(sim, at, format!("begin {number}"), Command::Begin { number }).await {
+        Ok(count) => count == 1,
+        Err(error) => {
+            sim.wrong(format!("beginning {at:?} beside its erasure: {error}"));
+            false
+        }
+    }
+}
+
 /// One thing that happens to a service of diaries.
 async fn step(sim: &Sim, models: &mut Models, number: u64) {
     let at = (sim.below(KINDS.len() as u64) as usize, sim.below(ENTITIES));
     let model = models.entry(at).or_default();
-    let is_over = model.has_ended || model.is_erased;
+    let is_over = model.is_over();
     match sim.below(100) {
+        0..15 if is_over => {
+            sim.count("begun anew");
+            match ask(sim, at, format!("begin {number}"), Command::Begin { number }).await {
+                Ok(_) => model.written(number),
+                Err(error) => sim.wrong(format!("beginning {at:?} anew: {error}")),
+            }
+        }
         0..70 => match write(sim, at, number).await {
             Ok(_) if is_over => sim.wrong(format!("{at:?} has ended, and was written to")),
-            Ok(_) => {
-                model.count += 1;
-                model.sum += number;
-            }
+            Ok(_) => model.written(number),
             Err(Error::Ended { .. }) if is_over => {}
             Err(error) => sim.wrong(format!("writing to {at:?}: {error}")),
         },
@@ -82,8 +125,20 @@ async fn step(sim: &Sim, models: &mut Models, number: u64) {
         },
         74..78 if model.count > 0 && !model.is_erased => {
             sim.count("erased");
+            let sim_in = sim.clone();
+            let meanwhile = sim.spawn(async move { write_and_begin(&sim_in, at, number).await });
             erase(sim, at).await;
+            let is_begun = meanwhile.await.unwrap();
             model.is_erased = true;
+            // Whoever asks for an erasure again, as it was cut off, has what was begun meanwhile erased, too.
+            match look(sim, at).await {
+                Ok(shown) if is_begun && shown == (1, number) => {
+                    sim.count("begun anew beside an erasure");
+                    model.written(number);
+                }
+                Err(Error::Ended { .. }) => {}
+                shown => sim.wrong(format!("{at:?} is shown as {shown:?} once it is erased")),
+            }
         }
         78..88 => {
             sim.count("pruned by hand");
@@ -141,6 +196,7 @@ async fn live(sim: Sim) {
     }
     check_shown(&sim, &models).await;
     check_journal(&sim, &models);
+    check_index(&sim, &models).await;
     // The journal alone is enough.
     sim.kill();
     sim.lose_store();
@@ -152,10 +208,27 @@ async fn live(sim: Sim) {
 /// What the engine shows is what was acknowledged.
 async fn check_shown(sim: &Sim, models: &Models) {
     for (at, model) in models {
-        match (look(sim, *at).await, model.is_erased || model.has_ended) {
+        match (look(sim, *at).await, model.is_over()) {
             (Ok(shown), false) if shown == (model.count, model.sum) => {}
             (Err(Error::Ended { .. }), true) => {}
             (shown, _) => sim.wrong(format!("{at:?} is shown as {shown:?}, it is {model:?}")),
+        }
+    }
+}
+
+/// The engine shows the events that are left, whatever of them the store has.
+async fn check_index(sim: &Sim, models: &Models) {
+    let left = sim.history();
+    for (kind, id) in models.keys().copied() {
+        let shown = sim.call(move |engine| async move { engine.history(kind, &id.to_string(), 0, 1_000).await });
+        let shown = match shown.await.unwrap() {
+            Ok(history) => history.events,
+            Err(Error::Unknown { .. }) => Vec::new(),
+            Err(error) => return sim.wrong(format!("the history of {} {id}: {error}", KINDS[kind])),
+        };
+        if shown != left.events(KINDS[kind], &id.to_string()) {
+            let shown: Vec<u64> = shown.iter().map(|event| event.seq).collect();
+            sim.wrong(format!("the events {shown:?} are shown of {} {id}", KINDS[kind]));
         }
     }
 }
@@ -168,12 +241,14 @@ fn check_journal(sim: &Sim, models: &Models) {
         let left: Vec<u64> = events.iter().map(|event| event.seq).collect();
         let all = model.count as usize;
         let expected = match *kind {
-            _ if model.is_erased || model.has_ended => 0,
+            _ if model.is_over() => 0,
             AGED => 0,
             COUNTED => all.min(EVENTS as usize),
             _ => all,
         };
-        if left.len() != expected || (expected > 0 && left.last() != Some(&model.count)) {
+        let is_gapless = left.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        let is_last = model.is_anew || left.last().is_none_or(|last| *last == model.count);
+        if left.len() != expected || !is_gapless || !is_last {
             sim.wrong(format!(
                 "the events {left:?} are left of {} {id}, {model:?}",
                 KINDS[*kind]
@@ -191,7 +266,7 @@ fn check_journal(sim: &Sim, models: &Models) {
             let mut records = commit.records().flatten();
             records.any(|record| record.record == RecordKind::Ended && record.id == id.to_string())
         };
-        if (model.is_erased || model.has_ended) && !history.commits.iter().any(has_end) {
+        if (model.is_over() || model.is_anew) && !history.commits.iter().any(has_end) {
             sim.wrong(format!("nothing says any more that {} {id} has ended", KINDS[*kind]));
         }
     }
@@ -228,7 +303,14 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<throng_sim::Run
 #[test]
 fn history_ends_as_it_is_kept_whatever_fails() {
     let test = "history_ends_as_it_is_kept_whatever_fails";
-    let happens = ["erased", "pruned by hand", "record removed", "store lost"];
+    let happens = [
+        "erased",
+        "begun anew",
+        "begun anew beside an erasure",
+        "pruned by hand",
+        "record removed",
+        "store lost",
+    ];
     for_each_seed_with(("throng-sim", test), 501, &happens, |number, keep_trace| {
         seed(number, None, keep_trace)
     });
@@ -357,9 +439,18 @@ fn a_state_recorded_long_before_the_end_goes_with_it() {
 fn is_noticed(lie: Lie, words: &str) {
     let noticed = (0..100).find_map(|number| {
         let failure = seed(number, Some(lie), false).err()?;
-        failure.wrong.into_iter().find(|wrong| wrong.contains(words))
+        let wrong = failure.wrong.into_iter().find(|wrong| wrong.contains(words))?;
+        Some((number, wrong))
     });
-    assert!(noticed.is_some(), "nobody noticed {lie:?}");
+    match noticed {
+        Some((seed, wrong)) => println!("{lie:?} is noticed with seed {seed}: {wrong}"),
+        None => panic!("nobody noticed {lie:?}"),
+    }
+}
+
+#[test]
+fn a_store_that_needs_the_first_event_is_noticed() {
+    is_noticed(Lie::NeedsFirstEvent, "quarantined");
 }
 
 #[test]

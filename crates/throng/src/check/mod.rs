@@ -340,7 +340,7 @@ impl Checker {
             }
             RecordKind::Ended => {
                 if let Some(kind) = self.registry.find(record.kind) {
-                    self.kinds[kind].ended(record.id);
+                    self.kinds[kind].ended(record);
                 }
                 self.timers.retain(|(of, _), _| *of != own());
             }

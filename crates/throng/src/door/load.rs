@@ -158,6 +158,9 @@ impl Door {
         let (mut family, mut ended) = (None, None);
         if stored.state.is_none() {
             family = now_or_later(store.system(&family_row(address))).await?;
+        }
+        // A state says when its entity ended, unless it is of the life before.
+        if stored.state.is_none() || stored.missing_event(0).is_some() {
             ended = now_or_later(store.system(&ended_row(address))).await?;
         }
         self.context.metrics.loads.inc();

@@ -294,14 +294,18 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
     {
         let mut due = life.due();
         due.rows.extend(rows);
-        due.cuts.push(Cut {
-            address: address.clone(),
-            upto: seq,
-            is_gone: true,
-        });
+        due.cuts.push(all_of(address, seq));
     }
     settle(core, life).await?;
     Ok(Some(Erasing { seq, at }))
+}
+
+fn all_of(address: &Address, seq: u64) -> Cut {
+    Cut {
+        address: address.clone(),
+        upto: seq,
+        is_gone: true,
+    }
 }
 
 /// Overwrites what the journal holds of it: its own records, which stand in the streams of its shard, and the messages that were sent to it, which may
@@ -320,6 +324,8 @@ async fn overwrite(
     };
     plan.erased.insert(address.clone(), ended);
     stand_in(core, life, &mut plan, false).await?;
+    // The checkpoint that forgot it may not have covered its last events, and a later one has indexed them then.
+    life.due().cuts.push(all_of(address, ended.seq));
     settle(core, life).await?;
     if core.context.peers.is_some() {
         // Another node's numbers are its own to say.

@@ -432,3 +432,108 @@ pub fn nothing_is_stored_of_an_entity_that_is_gone<H: Harness>(harness: &H) {
     assert!(bench.history("a", 0, 10, 1 << 20).is_empty());
     assert_eq!(bench.ids(kit::KIND, None, 1)[0].0, "b");
 }
+
+/// A cut of the entity `a`, which has ended with this event.
+fn gone(upto: u64) -> Cut {
+    Cut {
+        address: address("a"),
+        upto,
+        is_gone: true,
+    }
+}
+
+/// The state and the events that are loaded of `a`, by number.
+fn loaded<H: Harness>(bench: &Bench<'_, H>) -> (Option<u64>, Vec<u64>) {
+    let loaded = bench.load("a", 1);
+    let events = loaded.events.iter().map(|event| event.seq);
+    (loaded.state.map(|state| state.seq), events.collect())
+}
+
+/// An entity that is gone and was created anew has the events after its end.
+pub fn index_begins_after_the_end_of_one_that_is_gone<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    (1..=3).for_each(|seq| bench.append_record(RecordKind::Event, seq));
+    bench.append_record(RecordKind::Ended, 3);
+    bench.advance(Checkpoint {
+        cuts: vec![gone(3)],
+        ..bench.upto_here()
+    });
+    assert_eq!(loaded(&bench), (None, vec![]));
+    for last in [4, 6] {
+        let ended = bench.next_writer();
+        (last - 1..=last)
+            .filter(|seq| *seq > 3)
+            .for_each(|seq| bench.append_record(RecordKind::Event, seq));
+        bench.advance(Checkpoint {
+            sealed: vec![ended],
+            ..bench.upto_here()
+        });
+        bench = bench.reopened();
+        assert_eq!(loaded(&bench), (None, (4..=last).collect()));
+        let found = bench.load("a", 1);
+        assert_eq!((found.missing_event(3), found.missing_event(0)), (None, Some(1)));
+        let history = bench.history("a", 0, usize::MAX, usize::MAX);
+        assert_eq!(history, found.events);
+        assert_eq!(bench.ids(kit::KIND, None, 10), [("a".to_owned(), last)]);
+    }
+}
+
+/// The first event that a store has of an entity keeps its number: where nothing says that those before are gone, they are lost.
+pub fn events_missing_before_the_first_are_told_by_its_number<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    (2..=4).for_each(|seq| bench.append_record(RecordKind::Event, seq));
+    bench.checkpoint();
+    assert_eq!(loaded(&bench), (None, vec![2, 3, 4]));
+    assert_eq!(bench.load("a", 1).missing_event(0), Some(1));
+    // A state does not stand in for what is missing after it.
+    bench.append_record(RecordKind::Event, 5);
+    for (seq, cut, missing) in [(1, 2, Some(2)), (2, 2, None), (2, 4, Some(3)), (4, 4, None)] {
+        bench.advance(Checkpoint {
+            states: vec![state("a", seq, 1, b"state")],
+            cuts: vec![Cut {
+                is_gone: false,
+                ..gone(cut)
+            }],
+            ..bench.upto_here()
+        });
+        let found = bench.load("a", 1);
+        assert_eq!(
+            found.missing_event(0),
+            missing,
+            "a state after {seq}, events after {cut}"
+        );
+    }
+}
+
+/// One that was created anew before a checkpoint came keeps its own state and events, and none of the life before.
+pub fn entity_created_anew_keeps_nothing_of_what_it_was<H: Harness>(harness: &H) {
+    for stored in [2, 3, 5] {
+        let mut bench = Bench::new(harness);
+        (1..=3).for_each(|seq| bench.append_record(RecordKind::Event, seq));
+        bench.checkpoint();
+        let before = bench.upto_here();
+        (4..=5).for_each(|seq| bench.append_record(RecordKind::Event, seq));
+        // A state of the new life may be newer than what its checkpoint covers.
+        let upto = if stored > 3 { before } else { bench.upto_here() };
+        bench.advance(Checkpoint {
+            states: vec![state("a", stored, 1, b"state")],
+            cuts: vec![gone(3)],
+            ..upto
+        });
+        let expected = if stored > 3 {
+            (Some(5), vec![])
+        } else {
+            (None, vec![4, 5])
+        };
+        assert_eq!(loaded(&bench), expected, "with the state after event {stored}");
+        bench.checkpoint();
+        let bench = bench.reopened();
+        assert_eq!(
+            loaded(&bench),
+            expected,
+            "reopened, with the state after event {stored}"
+        );
+        let history = bench.history("a", 0, usize::MAX, usize::MAX);
+        assert_eq!(history.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
+    }
+}
