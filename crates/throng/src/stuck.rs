@@ -71,6 +71,14 @@ impl Engine {
         life.map_or_else(BTreeMap::new, |life| life.door.outbox.waiting_for_quarantined())
     }
 
+    /// The entities that most of the messages in memory are for, and how many, at most so many: while messages between entities take all their
+    /// room, and work from outside is refused for that. An operator may quarantine one.
+    #[must_use]
+    pub fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
+        let life = self.core.lives.running();
+        life.map_or_else(Vec::new, |life| life.door.outbox.crowding(limit))
+    }
+
     /// Quarantines an entity until it is [released](Self::release): it has no turn, commands and queries are refused with the reason, and its
     /// timers and the messages to it wait, the messages in the log, where they take nobody's room. Recorded with who decided it and why, so
     /// that a start keeps it. Also while work from outside is refused. `false` if an operator has quarantined it already.

@@ -25,6 +25,7 @@ mod meaning;
 mod newer;
 mod overload;
 mod pages;
+mod quarantine;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;
