@@ -101,7 +101,7 @@ fn catch_up(engine: &Engine) {
 }
 
 /// Runs something on an engine that nobody else asks, on a journal that is there and that no service uses.
-fn on_engine<T>(
+pub(crate) fn on_engine<T>(
     place: &str,
     mut app: App,
     options: Options,

@@ -3,6 +3,7 @@
 use crate::{
     App,
     history::{EraseArguments, PruneArguments},
+    operator::DecidedArguments,
     place::JournalLocation,
 };
 use anyhow::{Context as _, bail};
@@ -65,6 +66,15 @@ enum JournalCommand {
     /// End an entity and overwrite all that is recorded and stored of it, in a journal that no service uses. Of a running service:
     /// POST /admin/erase.
     Erase(EraseArguments),
+    /// Quarantine an entity in a journal that no service uses: it has no turn until it is released, and what comes for it waits. Of a running
+    /// service: POST /admin/quarantine.
+    Quarantine(DecidedArguments),
+    /// End the quarantine of an entity in a journal that no service uses: what has waited for it is delivered. Of a running service:
+    /// POST /admin/release.
+    Release(DecidedArguments),
+    /// Drop the messages that wait for a quarantined entity, in a journal that no service uses. Of a running service:
+    /// POST /admin/messages/drop.
+    DropMessages(DecidedArguments),
     /// Give back room the store and the log do not need, of a directory that no service uses; no history is dropped. A running service
     /// gives back the store's by itself, and on POST /admin/compact.
     Compact(Directory),
@@ -225,6 +235,9 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
         ),
         JournalCommand::Prune(arguments) => print(&arguments.run(app()?)?, json),
         JournalCommand::Erase(arguments) => print(&arguments.run(app()?)?, json),
+        JournalCommand::Quarantine(arguments) => print(&arguments.quarantine(app()?)?, json),
+        JournalCommand::Release(arguments) => print(&arguments.release(app()?)?, json),
+        JournalCommand::DropMessages(arguments) => print(&arguments.drop_messages(app()?)?, json),
         JournalCommand::Compact(directory) => match tools::compact(&options, &directory.path()?) {
             Err(Error::InUse { what }) => bail!(
                 "{what} is in use by another process: a running service compacts its store by itself, and at once when asked with \

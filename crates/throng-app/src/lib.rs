@@ -72,6 +72,7 @@ mod history;
 mod journal;
 mod limits;
 mod logging;
+mod operator;
 mod place;
 mod projection;
 mod security;

@@ -139,7 +139,7 @@ impl Engine {
             id: id.to_owned().into(),
         };
         let work = Work::Drop(Box::new(Retry::of(&to, number)), owned(by));
-        self.decided(target, work).await
+        self.decided(target, work).await.map(drop)
     }
 
     /// Cancels a timer of an entity that could not be fired ([`late_timers`](Self::late_timers)). Recorded with who decided it and
@@ -151,15 +151,17 @@ impl Engine {
         let core = &self.core;
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
         let target = core.target(index, id.to_owned().into())?;
-        self.decided(target, Work::CancelTimer(name.into(), owned(by))).await
+        let work = Work::CancelTimer(name.into(), owned(by));
+        self.decided(target, work).await.map(drop)
     }
 
     /// Has done what a person decided, durably.
-    async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<()> {
+    pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<Outcome> {
         let attempt = self.core.attempt(target, work, Reply::Nobody);
         let executed = self.core.run(attempt).await.map_err(widen)?;
+        let outcome = executed.outcome();
         executed.settled().await.map_err(widen)?;
-        Ok(())
+        Ok(outcome)
     }
 
     /// Has the dead messages to an entity tried again, each once, in the order they stand in [`dead_messages`]; at most 1,000
@@ -200,7 +202,7 @@ impl Retry {
     }
 }
 
-fn owned(by: ByHand<'_>) -> ByHand<'static> {
+pub(crate) fn owned(by: ByHand<'_>) -> ByHand<'static> {
     ByHand {
         by: by.by.into_owned().into(),
         reason: by.reason.into_owned().into(),

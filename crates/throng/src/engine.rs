@@ -251,7 +251,7 @@ impl Core {
         let metrics = &self.context.metrics;
         match (&attempt.work, outcome) {
             (Work::Query { .. } | Work::Look(_), _) => metrics.queries.inc(),
-            (Work::Drop(..) | Work::CancelTimer(..), _) => 0,
+            (Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_), _) => 0,
             (Work::Retry(_), outcome) => {
                 metrics.messages.inc();
                 if outcome == Outcome::Failed {

@@ -306,3 +306,65 @@ fn history_of_a_stopped_directory_is_removed_and_an_entity_erased() {
     let nobody = ["journal", "erase", &data, "section", "nobody", "--app", "registration"];
     assert_refused(&run(&nobody), &["nobody"]);
 }
+
+#[test]
+fn entity_of_a_stopped_directory_is_quarantined_and_released() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    let serve = || Served::start(Path::new(&data), &["--app", "bank"]);
+    let ask = |client: &mut Client, path: &str, body: &str| client.post(path, None, body).unwrap().status;
+    let end = |served: Served| {
+        served.signal(Signal::TERM);
+        assert!(served.ended().0.success());
+    };
+    let decide = |what: &str, id: &str| {
+        let entity = [data.as_str(), "account", id, "--app", "bank", "--json"];
+        [&["journal", what], &entity[..], &["--reason", "a loop", "--by", "ann"]]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let decided = |what: &str| {
+        let arguments = decide(what, "bob");
+        json(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let served = serve();
+    let mut client = served.client();
+    for (path, body) in [
+        ("ann/open", "{}"),
+        ("bob/open", "{}"),
+        ("ann/deposit", r#"{"cents":500}"#),
+    ] {
+        assert_eq!(ask(&mut client, &format!("/api/account/{path}"), body), 200);
+    }
+    let in_use = decide("quarantine", "bob");
+    let in_use: Vec<&str> = in_use.iter().map(String::as_str).collect();
+    assert_refused(&run(&in_use), &["in use by another process"]);
+    end(served);
+    assert_eq!(decided("quarantine"), serde_json::json!({ "quarantined": true }));
+    assert_eq!(decided("quarantine"), serde_json::json!({ "quarantined": false }));
+    let shown = run(&["journal", "inspect", &data, "--entity", "account/bob"]).stdout;
+    assert!(String::from_utf8(shown).unwrap().contains("~quarantine"));
+
+    let served = serve();
+    let mut client = served.client();
+    assert_eq!(ask(&mut client, "/api/account/bob/deposit", r#"{"cents":1}"#), 500);
+    let transfer = r#"{"to":"bob","cents":200}"#;
+    assert_eq!(ask(&mut client, "/api/account/ann/transfer", transfer), 200);
+    end(served);
+    assert_eq!(decided("drop-messages"), serde_json::json!({ "dropped": 1 }));
+    assert_eq!(decided("drop-messages"), serde_json::json!({ "dropped": 0 }));
+    assert_eq!(decided("release"), serde_json::json!({ "released": true }));
+    assert_eq!(decided("release"), serde_json::json!({ "released": false }));
+
+    let served = serve();
+    let mut client = served.client();
+    assert_eq!(ask(&mut client, "/api/account/bob/deposit", r#"{"cents":1}"#), 200);
+    // It was told that the transfer was dropped.
+    while client.get("/api/account/ann").unwrap().json()["cents"] != 500 {}
+    end(served);
+    let nobody = decide("quarantine", "nobody");
+    let nobody: Vec<&str> = nobody.iter().map(String::as_str).collect();
+    assert_refused(&run(&nobody), &["nobody"]);
+}

@@ -73,15 +73,18 @@ pub enum Error<R> {
         /// The panic's message.
         reason: String,
     },
-    /// The entity cannot be brought back: this program cannot apply its history, or its rows cannot be read.
-    #[error("{address} is quarantined{}: {reason}", since(*seq))]
+    /// The entity cannot be brought back (this program cannot apply its history, or its rows cannot be read), or an operator has quarantined
+    /// it.
+    #[error("{address} is quarantined{}: {reason}", since(*seq, *by_operator))]
     Quarantined {
         /// The entity, as `kind/id`.
         address: String,
         /// The event that cannot be applied; 0 where its rows cannot be read.
         seq: u64,
-        /// What cannot be applied or read, in a sentence.
+        /// What cannot be applied or read, in a sentence, or the operator's reason.
         reason: String,
+        /// An operator has quarantined it, and can release it.
+        by_operator: bool,
     },
 }
 
@@ -102,15 +105,25 @@ impl<R> Error<R> {
             Self::Expired => Error::Expired,
             Self::OutcomeUnknown => Error::OutcomeUnknown,
             Self::Crashed { reason } => Error::Crashed { reason },
-            Self::Quarantined { address, seq, reason } => Error::Quarantined { address, seq, reason },
+            Self::Quarantined {
+                address,
+                seq,
+                reason,
+                by_operator,
+            } => Error::Quarantined {
+                address,
+                seq,
+                reason,
+                by_operator,
+            },
         })
     }
 }
 
-fn since(seq: u64) -> String {
-    if seq == 0 {
-        String::new()
-    } else {
-        format!(" since event {seq}")
+fn since(seq: u64, by_operator: bool) -> String {
+    match seq {
+        _ if by_operator => " by an operator".into(),
+        0 => String::new(),
+        seq => format!(" since event {seq}"),
     }
 }

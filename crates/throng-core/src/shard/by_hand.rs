@@ -1,11 +1,13 @@
 //! What a person decides of work that is left over: it will never be done. Recorded with who decided it, and why.
 //!
 //! A dead message is dropped by a last [`Taken`](RecordKind::Taken) named [`DROPPED`]: of several records of one message the last
-//! one counts. Whoever asked for its outcome hears of it. A timer is cancelled by the record that clears it, which has a body then.
+//! one counts. Whoever asked for its outcome hears of it. A message that waits for a quarantined entity is dropped the same way. A timer is cancelled
+//! by the record that clears it, which has a body then.
 
 use super::{
     Common, Delivery, Shard, Stage, dead,
     messages::RecordedOutcome,
+    operator_quarantine::QUARANTINE,
     records::{write_outcome, write_taken_as},
     retain::version_of_clearing,
     timers::Due,
@@ -18,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, convert::Infallible};
 use throng_journal::{Address, Record, RecordKind};
 
-/// The name of the record that drops a dead message.
+/// The name of the record that drops a message.
 pub(super) const DROPPED: &str = "dropped";
 
 /// Who decided it, and why.
@@ -30,16 +32,40 @@ pub struct ByHand<'a> {
     pub reason: Cow<'a, str>,
 }
 
+/// What the record of a message says that was dropped before anybody took it: no dead message ends with it.
+#[derive(Serialize, Deserialize)]
+struct DroppedUntaken<'a> {
+    #[serde(flatten)]
+    by: ByHand<'a>,
+    untaken: bool,
+}
+
 impl ByHand<'_> {
     /// With both no longer than a record's reason may be.
-    fn record(&self) -> Vec<u8> {
+    pub(super) fn shortened(&self) -> ByHand<'_> {
         let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
-        let record = ByHand {
+        ByHand {
             by: short(&self.by).into(),
             reason: short(&self.reason).into(),
+        }
+    }
+
+    pub(super) fn record(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.shortened()).unwrap_or_default()
+    }
+
+    fn record_untaken(&self) -> Vec<u8> {
+        let record = DroppedUntaken {
+            by: self.shortened(),
+            untaken: true,
         };
         serde_json::to_vec(&record).unwrap_or_default()
     }
+}
+
+/// Whether a record [by hand](is_by_hand) drops a message that was not dead.
+pub(super) fn drops_untaken(record: &Record<'_>) -> bool {
+    record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }
 
 /// Whether a record says what a person decided: no command of the entity has led to it.
@@ -47,26 +73,27 @@ impl ByHand<'_> {
 pub fn is_by_hand(record: &Record<'_>) -> bool {
     match record.record {
         RecordKind::Taken => record.name == DROPPED,
+        RecordKind::TimerSet => record.name == QUARANTINE,
         RecordKind::TimerCleared => !record.body.is_empty(),
         _ => false,
     }
 }
 
 impl Shard {
-    /// Drops a dead message; whoever asked for its outcome hears so.
+    /// Drops a message that is dead, or that waits for an entity which an operator has quarantined; whoever asked for its outcome hears so.
     ///
     /// # Errors
     /// What it is to hear cannot be written down: nothing was done.
-    pub fn drop_dead(
+    pub fn drop_message(
         &mut self,
-        dead: &Delivery,
+        message: &Delivery,
         mut now: Timestamp,
         by: &ByHand<'_>,
         stage: &mut dyn Stage,
     ) -> Result<u64, String> {
         let common = &mut self.common;
         common.tick(&mut now);
-        let Delivery { to, taking, .. } = dead;
+        let Delivery { to, taking, .. } = message;
         let mut report = None;
         if let Some(asks) = &taking.asks {
             let told = RecordedOutcome::<(), ()>::Dropped(by.reason.clone().into_owned());
@@ -84,8 +111,12 @@ impl Shard {
                 }
             }
         }
-        write_taken_as(common, to, taking, DROPPED, &by.record());
-        dead::over(common, to, taking);
+        let was_dead = taking.again;
+        let record = if was_dead { by.record() } else { by.record_untaken() };
+        write_taken_as(common, to, taking, DROPPED, &record);
+        if was_dead {
+            dead::over(common, to, taking);
+        }
         let commit = common.stage(stage).commit;
         let report = report.map(|delivery| Delivery { commit, ..delivery });
         common.outbox.extend(report);
@@ -113,7 +144,7 @@ impl Shard {
 }
 
 impl Common {
-    fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
+    pub(super) fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
         let version = version_of_clearing(self, of, name);
         self.timers.clear(of, name);
         let (shard, kind) = (self.id, RecordKind::TimerCleared);

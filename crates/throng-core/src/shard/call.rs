@@ -154,6 +154,8 @@ pub enum Ran {
     /// This program does not know the command, cannot read it, or cannot bring the entity back, for this reason; a newer one may. Nothing
     /// was touched.
     NotUnderstood(String),
+    /// An operator has quarantined the entity, for this reason: a message waits until it is released. Nothing was touched.
+    Quarantined(String),
     /// Another entity answers. The input was taken.
     Forward(Box<Forward>),
     /// Another entity answers a command that was forwarded under this idempotency key before.

@@ -171,7 +171,10 @@ pub(super) fn replay(common: &mut Common, record: &throng_journal::Record<'_>) {
 
 /// Whether the record of a message that was taken says that it was dead before.
 pub(super) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
-    record.name != "dead" && (super::is_by_hand(record) || serde_json::from_slice::<Retried<'_>>(record.body).is_ok())
+    if super::is_by_hand(record) {
+        return !super::by_hand::drops_untaken(record);
+    }
+    record.name != "dead" && serde_json::from_slice::<Retried<'_>>(record.body).is_ok()
 }
 
 /// Why a message was refused or is dead, as its record says.

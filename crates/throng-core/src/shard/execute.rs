@@ -67,6 +67,9 @@ impl<E: Entity> Entities<E> {
         call: &mut Call<'_>,
         stage: &mut dyn Stage,
     ) -> Ran {
+        if let Some((error, rests_on)) = common.refused_by_operator(call.hash, E::KIND, call.id) {
+            return Self::set_aside_by_operator(call, error, rests_on);
+        }
         let (at, is_new) = match self.look_up(common, call.hash, call.id) {
             Lookup::Found { at, is_new } => (at, is_new),
             Lookup::Load => return Ran::Load,
@@ -104,6 +107,7 @@ impl<E: Entity> Entities<E> {
                 address,
                 seq: aside.seq,
                 reason: aside.reason.clone(),
+                by_operator: false,
             };
             return self.not_understood(common, registry, call, error, stage);
         }
@@ -200,6 +204,18 @@ impl<E: Entity> Entities<E> {
             }
         }
         ran
+    }
+
+    /// An operator has quarantined it: a message waits, whoever asks is told.
+    fn set_aside_by_operator(call: &mut Call<'_>, error: Error<E::Rejection>, rests_on: u64) -> Ran {
+        if let Cause::Message(Taking { again: false, .. }) = call.cause {
+            return Ran::Quarantined(error.to_string());
+        }
+        put::<E>(&mut call.output, Err(error));
+        Ran::Done {
+            rests_on,
+            outcome: Outcome::Failed,
+        }
     }
 
     fn replace_state(&mut self, at: u32, state: E) -> Option<E> {

@@ -161,12 +161,17 @@ impl Shard {
     /// What is known of an entity without bringing it back; `None`: nothing.
     #[must_use]
     pub fn glance(&self, kind: usize, hash: u64, id: &str) -> Option<Glance> {
-        self.tables.get(kind)?.glance(hash, id)
+        let seen = self.tables.get(kind)?.glance(hash, id);
+        self.glance_at_quarantined(kind, (hash, id), seen)
     }
 
     /// An entity, as it is; `None`: it has to be [loaded](Self::load_request) first.
     pub fn inspect(&mut self, kind: usize, entity: (u64, &str), wanted: &Inspect) -> Option<Result<Inspected, String>> {
-        self.tables[kind].inspect(&mut self.common, entity, wanted)
+        let mut inspected = self.tables[kind].inspect(&mut self.common, entity, wanted);
+        if let Some(Ok(inspected)) = &mut inspected {
+            self.inspect_quarantined(kind, entity, inspected);
+        }
+        inspected
     }
 
     /// About how many entities of a kind it has, in memory or not.
@@ -175,10 +180,13 @@ impl Shard {
         self.tables.get(kind).map_or(0, |table| table.known())
     }
 
-    /// How many entities of a kind are in memory, and how many of these are quarantined.
+    /// How many entities of a kind are in memory, and how many are quarantined.
     #[must_use]
     pub fn resident(&self, kind: usize) -> (usize, usize) {
-        self.tables.get(kind).map_or((0, 0), |table| table.resident())
+        let of_table = self.tables.get(kind).map(|table| table.resident());
+        of_table.map_or((0, 0), |(resident, quarantined)| {
+            (resident, quarantined + self.quarantined_number(kind))
+        })
     }
 
     /// An entity's timers, at most so many.

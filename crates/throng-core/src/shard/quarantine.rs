@@ -4,6 +4,8 @@
 //! and queries it answers [`Error::Quarantined`](crate::model::Error::Quarantined), messages to it are dead-lettered with the
 //! reason, its timers wait, and checkpoints go on without its state. It is loaded again once it is
 //! [released](Shard::release), or after it was passivated.
+//!
+//! An [operator](super::operator_quarantine) quarantines an entity that could go on.
 
 use super::{
     Common, Shard,
@@ -31,10 +33,12 @@ pub struct Quarantined {
     pub seq: u64,
     /// Why it is quarantined.
     pub reason: String,
-    /// When this engine found that out; again, once it was passivated.
+    /// When this engine found that out (again, once it was passivated), or an operator quarantined it.
     pub since: Timestamp,
-    /// Commands and messages it has refused since.
+    /// Commands and messages it has refused since, in this life of the engine.
     pub refused: u64,
+    /// Who has quarantined it; `None`: it cannot be brought back.
+    pub by: Option<String>,
 }
 
 impl Quarantined {
@@ -48,6 +52,7 @@ impl Quarantined {
             reason: aside.reason.clone(),
             since: aside.since,
             refused: aside.refused,
+            by: None,
         })
     }
 }
@@ -63,10 +68,13 @@ impl Shard {
         self.tables[kind].release(&mut self.common, hash, id)
     }
 
-    /// The quarantined entities of a kind that are in memory, at most so many, in no order.
+    /// The entities of a kind that an operator has quarantined, and those in memory that cannot be brought back, at most so many of each, in
+    /// no order.
     #[must_use]
     pub fn quarantined(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
-        self.tables[kind].quarantined(limit)
+        let mut found = self.quarantined_of_kind(kind, limit);
+        found.extend(self.tables[kind].quarantined(limit));
+        found
     }
 }
 

@@ -29,6 +29,9 @@ impl<E: Entity> Entities<E> {
                 0,
             );
         };
+        if let Some((error, rests_on)) = common.refused_by_operator(call.hash, E::KIND, call.id) {
+            return done(call.output, error, rests_on);
+        }
         let (at, is_new) = match self.look_up(common, call.hash, call.id) {
             Lookup::Found { at, is_new } => (at, is_new),
             Lookup::Load => return Ran::Load,
@@ -75,6 +78,7 @@ impl<E: Entity> Entities<E> {
                         address,
                         seq: aside.seq,
                         reason: aside.reason.clone(),
+                        by_operator: false,
                     },
                     rests_on,
                 )
@@ -101,6 +105,9 @@ impl<E: Entity> Entities<E> {
         (now, caller): (Timestamp, Option<&str>),
         query: &mut Option<Q>,
     ) -> Result<(Q::Answer, u64), Option<(Error<E::Rejection>, u64)>> {
+        if let Some(refused) = common.refused_by_operator(hash, E::KIND, id) {
+            return Err(Some(refused));
+        }
         let (at, is_new) = match self.look_up(common, hash, id) {
             Lookup::Found { at, is_new } => (at, is_new),
             Lookup::Load => return Err(None),
@@ -133,6 +140,7 @@ impl<E: Entity> Entities<E> {
                     address,
                     seq: aside.seq,
                     reason: aside.reason.clone(),
+                    by_operator: false,
                 })
             }
             body => Err(nobody::<E, _>(body, id)),

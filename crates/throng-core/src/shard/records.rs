@@ -4,6 +4,7 @@ use super::{
     Asks, Call, Cause, Common, Delivery, KeyLife, Taking, dead,
     keys::Kept,
     messages::{OUTCOME_NAME, Parcel, RequestOutcome},
+    operator_quarantine::QUARANTINE,
     read::{CommandKey, body_length, crashed, too_many, unwritable},
     registry::Registry,
     retain::version_of_clearing,
@@ -189,6 +190,9 @@ pub(super) fn write_timer<E: Entity>(
     timer: Timer<E::Command>,
 ) -> Result<(String, Option<Set>), Error<E::Rejection>> {
     let (name, set) = match timer {
+        Timer::Cancel(name) | Timer::Set { name, .. } if name == QUARANTINE => {
+            return Err(crashed(format!("no entity's own timer may be named {QUARANTINE:?}")));
+        }
         Timer::Cancel(name) => (name, None),
         Timer::Set {
             name,

@@ -79,6 +79,9 @@ pub trait Table: Any + Send {
     /// About how many entities there are, in memory or not.
     fn known(&self) -> usize;
 
+    /// Whether an id of this hash may have been given an event or a relative.
+    fn may_know(&self, hash: u64) -> bool;
+
     /// How many are in memory, and how many of these are quarantined.
     fn resident(&self) -> (usize, usize);
 
@@ -170,6 +173,10 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn known(&self) -> usize {
         self.known_ids()
+    }
+
+    fn may_know(&self, hash: u64) -> bool {
+        Self::may_know(self, hash)
     }
 
     fn resident(&self) -> (usize, usize) {

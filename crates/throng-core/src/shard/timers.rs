@@ -1,5 +1,6 @@
 //! Named durable timers.
 
+use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -82,11 +83,13 @@ pub(super) struct Timers {
     changed: BTreeSet<Named>,
     /// Changed before, and on the way to the store.
     given: BTreeSet<Named>,
+    /// What those say that keep quarantines.
+    pub(super) quarantines: OperatorQuarantines,
 }
 
 impl Timers {
     pub(super) fn len(&self) -> usize {
-        self.set.len()
+        self.set.len() - self.quarantines.len()
     }
 
     /// Bytes they take in memory.
@@ -109,6 +112,7 @@ impl Timers {
         let named = (address.clone(), name.to_owned());
         let before = self.remove(&named);
         let is_left = is_left || before.is_some_and(|before| before.is_left);
+        self.quarantines.timer_set(address, name, &set, at);
         self.bytes += weigh(&named, &set);
         self.order.insert((set.at, named.clone()));
         self.set.insert(named.clone(), Standing { set, at, is_left });
@@ -120,6 +124,7 @@ impl Timers {
         for named in self.unstaged.drain(..) {
             if let Some(standing) = self.set.get_mut(&named) {
                 standing.at = commit;
+                self.quarantines.staged(&named.0, &named.1, commit);
             }
         }
     }
@@ -162,6 +167,7 @@ impl Timers {
     fn remove(&mut self, named: &Named) -> Option<Standing> {
         let old = self.set.remove(named)?;
         self.bytes -= weigh(named, &old.set);
+        self.quarantines.timer_gone(&named.0, &named.1);
         let at = self.deferred.remove(named).map_or(old.set.at, |(until, _)| until);
         self.order.remove(&(at, named.clone()));
         Some(old)
@@ -180,10 +186,23 @@ impl Timers {
         self.deferred.insert(named, (until, times + 1));
     }
 
-    /// An entity's, at most so many.
+    /// Those of an entity that could not be fired are due again.
+    pub(super) fn end_deferral(&mut self, of: &Address) {
+        let late = self.deferred.keys().filter(|(address, _)| address == of);
+        let late: Vec<Named> = late.cloned().collect();
+        for named in late {
+            if let (Some((until, _)), Some(standing)) = (self.deferred.remove(&named), self.set.get(&named)) {
+                self.order.remove(&(until, named.clone()));
+                self.order.insert((standing.set.at, named));
+            }
+        }
+    }
+
+    /// An entity's own, at most so many.
     pub(super) fn views_of(&self, of: &Address, limit: usize) -> Vec<TimerView> {
         let first = (of.clone(), String::new());
         let own = self.set.range(first..).take_while(|((address, _), _)| address == of);
+        let own = own.filter(|((_, name), _)| name != QUARANTINE);
         own.take(limit).filter_map(|(named, _)| self.view(named)).collect()
     }
 

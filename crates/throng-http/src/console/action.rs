@@ -27,6 +27,58 @@ impl Action {
         json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason })
     }
 
+    /// What can be done with an entity that is not quarantined.
+    pub(super) fn of_entity(of: (&str, &str)) -> Vec<Self> {
+        vec![Self::quarantine(of), Self::erase(of)]
+    }
+
+    /// What can be done with one that is: by an operator, or because it cannot be brought back.
+    pub(super) fn of_quarantined(of: (&str, &str), by_operator: bool) -> Vec<Self> {
+        let label = if by_operator { "Release" } else { "Load again" };
+        let confirm = by_operator.then_some("It has its turns again, and takes what has waited for it, in order.");
+        let release = Self::entity("release", label, "/admin/release", of, confirm, false);
+        let drop = Self::entity(
+            "drop-messages",
+            "Drop its messages",
+            "/admin/messages/drop",
+            of,
+            Some(
+                "What waits for it now is never taken: nobody can try it again. Whoever asked for an outcome hears that it was dropped.",
+            ),
+            true,
+        );
+        let drop = by_operator.then_some(drop);
+        [release].into_iter().chain(drop).chain([Self::erase(of)]).collect()
+    }
+
+    pub(super) fn quarantine(of: (&str, &str)) -> Self {
+        let confirm = "It has no turn from now on, also after a restart, until somebody releases it: commands and queries are refused, messages and timers wait.";
+        Self::entity("quarantine", "Quarantine", "/admin/quarantine", of, Some(confirm), true)
+    }
+
+    fn erase(of: (&str, &str)) -> Self {
+        let confirm =
+            "It ends, and all that is recorded of it is overwritten, in the journal, too. There is no way back.";
+        Self::entity("erase", "Erase", "/admin/erase", of, Some(confirm), false)
+    }
+
+    fn entity(
+        name: &'static str,
+        label: &'static str,
+        path: &str,
+        (kind, id): (&str, &str),
+        confirm: Option<&'static str>,
+        needs_reason: bool,
+    ) -> Self {
+        Self {
+            name,
+            label,
+            path: format!("{path}?kind={}&id={}", encoded(kind), encoded(id)),
+            confirm: confirm.map(Cow::from),
+            needs_reason,
+        }
+    }
+
     /// What can be done with a projection or sink.
     pub(super) fn of_projection(progress: &Progress) -> Vec<Self> {
         let action = |name, label, confirm: Option<&'static str>| Self {

@@ -1,6 +1,6 @@
 //! One entity: as it is, as it was, what has happened to it and why; commands by hand, and what one would come to.
 
-use super::{By, map};
+use super::{By, action::Action, map};
 use crate::{
     problem::Problem,
     request::query,
@@ -149,12 +149,18 @@ pub(super) async fn now(shared: &Shared, subject: &Subject) -> Answered<Value> {
     let hot = engine.hot(crate::limits::PAGE_MAX).await.unwrap_or_default();
     let of_it = hot.iter().find(|hot| hot.kind == *kind && *hot.id == **id);
     let quarantine = found.quarantine.as_ref();
+    let waiting = engine.waiting_messages().get(&Address::new(*name, &**id)).copied();
+    let actions = match quarantine {
+        Some(aside) => Action::of_quarantined((name, id), aside.by.is_some()),
+        None => Action::of_entity((name, id)),
+    };
     Ok(json!({
         "kind": name, "id": id, "shard": engine.registry().shard_of(name, id).0, "seq": found.seq, "status": status,
         "ended": found.ended > 0 && found.ended == found.seq,
         "state": found.state.as_deref().map(raw), "state_bytes": found.state.as_ref().map(String::len),
         "state_version": engine.registry().kinds()[*kind].state_version, "at_seq": found.seq,
-        "quarantine": quarantine.map(|aside| json!({ "seq": aside.seq, "reason": aside.reason, "since": micros(aside.since.micros), "refused": aside.refused })),
+        "quarantine": quarantine.map(|aside| json!({ "seq": aside.seq, "reason": aside.reason, "since": micros(aside.since.micros), "refused": aside.refused, "by": aside.by, "waiting": waiting })),
+        "actions": actions.iter().map(Action::shown).collect::<Vec<_>>(),
         "family": { "parent": found.parent.map(|(kind, id)| json!({ "kind": kind, "id": id })), "children": found.children },
         "keys": null,
         "timers": timers.iter().map(timer).collect::<Vec<_>>(),

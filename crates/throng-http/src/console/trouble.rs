@@ -15,6 +15,8 @@ use throng::{DeadPage, projection::State, services::health::Status};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
+/// Entities that are named at most while messages between entities take all their room.
+const CROWDING_MAX: usize = 3;
 /// From so many dead messages on no more are counted: each is read from the store, once a second while a console shows them.
 const DEAD_COUNTED_MAX: usize = 10_000;
 
@@ -135,24 +137,22 @@ impl Troubles {
         let quarantined = shared.engine.quarantined(EACH_MAX).await.map_err(engine_problem)?;
         let populations = shared.engine.populations().await.map_err(engine_problem)?;
         self.quarantined = populations.iter().map(|population| population.quarantined).sum();
+        let waiting = shared.engine.waiting_messages();
         for entity in &quarantined {
             let of = (&*entity.address.kind, &*entity.address.id);
-            let release = Action {
-                name: "release",
-                label: "Load again",
-                path: format!("/admin/release?{}", query(of)),
-                confirm: None,
-                needs_reason: false,
-            };
-            let what = match entity.seq {
-                0 => "what is stored of it".to_owned(),
-                seq => format!("event {seq}"),
+            let what = match (&entity.by, entity.seq) {
+                (Some(by), _) => {
+                    let waiting = waiting.get(&entity.address).copied().unwrap_or_default();
+                    format!("by {by}; about {waiting} messages wait")
+                }
+                (None, 0) => "what is stored of it".to_owned(),
+                (None, seq) => format!("event {seq}"),
             };
             self.add(&Item {
                 of: Some(of),
                 since: micros(entity.since.micros),
                 count: entity.refused,
-                actions: vec![release],
+                actions: Action::of_quarantined(of, entity.by.is_some()),
                 ..Item::new("quarantined", what, &entity.reason)
             });
         }
@@ -164,7 +164,18 @@ impl Troubles {
                 of: Some(of),
                 since: micros(entity.since.micros),
                 count: entity.messages,
+                actions: vec![Action::quarantine(of)],
                 ..Item::new("stuck", "its messages wait", &entity.reason)
+            });
+        }
+        for (address, messages) in shared.engine.crowding(CROWDING_MAX) {
+            let of = (&*address.kind, &*address.id);
+            let reason = "Messages between entities take all the room they have, so that work from outside is refused. Most of them are for this one.";
+            self.add(&Item {
+                of: Some(of),
+                count: messages,
+                actions: vec![Action::quarantine(of)],
+                ..Item::new("crowding", "messages to it", reason)
             });
         }
         let late = shared.engine.late_timers(EACH_MAX + 1).await.map_err(engine_problem)?;

@@ -345,9 +345,21 @@ pub(super) fn own() -> Map<String, Value> {
         "application/json",
     );
     resume = json!({ "post": resume["get"].take() });
+    let mut quarantine = page(
+        "quarantine",
+        "Quarantines an entity (kind, id), for a reason: it has no turn, and what comes for it waits, until it is released",
+        "application/json",
+    );
+    quarantine = json!({ "post": quarantine["get"].take() });
+    let mut drop_messages = page(
+        "drop-messages",
+        "Drops the messages that wait for an entity (kind, id) which an operator has quarantined, for a reason",
+        "application/json",
+    );
+    drop_messages = json!({ "post": drop_messages["get"].take() });
     let mut release = page(
         "release",
-        "Has a quarantined entity (kind, id) loaded again by its next command",
+        "Ends the quarantine of an entity (kind, id; a reason if you like): it takes what has waited, and is loaded again if it could not be",
         "application/json",
     );
     release = json!({ "post": release["get"].take() });
@@ -403,10 +415,12 @@ pub(super) fn own() -> Map<String, Value> {
             "/admin/stuck",
             page(
                 "stuck",
-                "Entities that cannot be brought back, and why",
+                "Entities that are quarantined or cannot be brought back, and why",
                 "application/json",
             ),
         ),
+        ("/admin/quarantine", quarantine),
+        ("/admin/messages/drop", drop_messages),
         ("/admin/release", release),
         ("/admin/prune", prune),
         ("/admin/erase", erase),

@@ -52,6 +52,15 @@ impl Problem {
             Error::Expired => Self::expired(),
             Error::OutcomeUnknown => Self::of(&catalog::OUTCOME_UNKNOWN, sentence(&error.to_string())),
             Error::Crashed { .. } => Self::of(&catalog::CRASHED, sentence(&error.to_string())),
+            // The reason is between operators.
+            Error::Quarantined {
+                address,
+                by_operator: true,
+                ..
+            } => Self::of(
+                &catalog::QUARANTINED,
+                format!("{address} is quarantined by an operator. Nothing was done."),
+            ),
             // What is stored of it cannot be read; where, is not for everybody.
             Error::Quarantined { address, seq: 0, .. } => {
                 let detail = format!("{address} is quarantined: what is stored of it cannot be read.");
@@ -167,8 +176,16 @@ mod tests {
             address: "section/A".into(),
             seq: 0,
             reason: "damage at 1.3 (/srv/data/00000001.log at offset 1024)".into(),
+            by_operator: false,
         });
         assert!(problem.detail().contains("section/A") && !problem.detail().contains("/srv"));
+        let problem = Problem::of_engine(Error::Quarantined {
+            address: "section/A".into(),
+            seq: 0,
+            reason: "the dean asked for it".into(),
+            by_operator: true,
+        });
+        assert!(problem.detail().contains("by an operator") && !problem.detail().contains("dean"));
         let why = throng::journal::Error::io("reading /srv/data/views.redb")(std::io::Error::other("gone"));
         let problem = Problem::of_journal("The list cannot be read.", &why);
         assert!(problem.status() == 503 && !problem.detail().contains("/srv"));
@@ -225,6 +242,7 @@ mod tests {
                     address: "a/b".into(),
                     seq: 3,
                     reason: "no step up".into(),
+                    by_operator: false,
                 },
                 500,
                 "/problems/quarantined",

@@ -112,10 +112,30 @@ pub(crate) struct PruneQuery {
     pub(crate) dry_run: bool,
 }
 
-/// Which entity to load again, or to erase.
+/// Which entity to quarantine, or whose messages to drop, and why.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuarantineQuery {
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    /// In a person's words.
+    pub(crate) reason: String,
+}
+
+/// Which entity to release, and perhaps why.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseQuery {
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) reason: String,
+}
+
+/// Which entity to erase.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EraseQuery {
     pub(crate) kind: String,
     pub(crate) id: String,
 }

@@ -12,7 +12,8 @@ use crate::{
         body::RequestBody,
         headers,
         query::{
-            self, CancelQuery, DeadQuery, DropQuery, ProjectionQuery, PruneQuery, ReleaseQuery, RetryQuery, SkipQuery,
+            self, CancelQuery, DeadQuery, DropQuery, EraseQuery, ProjectionQuery, PruneQuery, QuarantineQuery,
+            ReleaseQuery, RetryQuery, SkipQuery,
         },
     },
     server::Server,
@@ -42,6 +43,8 @@ pub(super) async fn answer(
         | "/admin/dead/retry"
         | "/admin/dead/drop"
         | "/admin/timer/cancel"
+        | "/admin/quarantine"
+        | "/admin/messages/drop"
         | "/admin/release"
         | "/admin/prune"
         | "/admin/erase"
@@ -69,7 +72,9 @@ pub(super) async fn answer(
         "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
         "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by)?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
-        "/admin/release" => serde_json::to_vec(&release(server, parts).await?),
+        "/admin/quarantine" => serde_json::to_vec(&quarantine(server, parts, &by).await?),
+        "/admin/messages/drop" => serde_json::to_vec(&drop_messages(server, parts, &by).await?),
+        "/admin/release" => serde_json::to_vec(&release(server, parts, &by).await?),
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
         "/admin/erase" => serde_json::to_vec(&erase(server, parts).await?),
         "/admin/compact" => serde_json::to_vec(&compact(server).await?),
@@ -366,6 +371,10 @@ struct StuckEntity {
     since: String,
     /// Messages that wait for it; of one that is quarantined, commands and messages that were refused.
     count: u64,
+    /// The operator who has quarantined it; null: nobody has.
+    by: Option<String>,
+    /// About so many messages wait for it in the log.
+    waiting: u64,
 }
 
 impl StuckEntity {
@@ -377,6 +386,8 @@ impl StuckEntity {
             reason,
             since: super::history::instant(since.micros),
             count,
+            by: None,
+            waiting: 0,
         }
     }
 }
@@ -391,13 +402,21 @@ async fn stuck(server: &Server) -> Answered<StuckPage> {
         stuck.len(),
         populations.iter().map(|population| population.quarantined).sum(),
     );
+    let waiting = engine.waiting_messages();
     let retrying = stuck.into_iter().map(|entity| {
         let seen = (entity.since, entity.messages);
-        StuckEntity::new(&entity.address, "retrying", entity.reason, seen)
+        StuckEntity {
+            waiting: entity.messages,
+            ..StuckEntity::new(&entity.address, "retrying", entity.reason, seen)
+        }
     });
     let quarantined = quarantined.into_iter().map(|entity| {
         let seen = (entity.since, entity.refused);
-        StuckEntity::new(&entity.address, "quarantined", entity.reason, seen)
+        StuckEntity {
+            waiting: waiting.get(&entity.address).copied().unwrap_or_default(),
+            by: entity.by,
+            ..StuckEntity::new(&entity.address, "quarantined", entity.reason, seen)
+        }
     });
     Ok(StuckPage {
         entities: retrying.chain(quarantined).take(PAGE_MAX).collect(),
@@ -407,14 +426,49 @@ async fn stuck(server: &Server) -> Answered<StuckPage> {
 }
 
 #[derive(Serialize)]
+struct Quarantined {
+    /// It is from now on; `false`: an operator had quarantined it before.
+    quarantined: bool,
+}
+
+/// Stops an entity, whatever the engine is full of.
+async fn quarantine(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Quarantined> {
+    let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
+    let (engine, by) = (&server.shared().engine, by_hand(by, &reason)?);
+    let quarantined = engine.quarantine(&kind, &id, by).await;
+    Ok(Quarantined {
+        quarantined: quarantined.map_err(engine_problem)?,
+    })
+}
+
+#[derive(Serialize)]
+struct DroppedMessages {
+    dropped: u64,
+}
+
+/// Drops what waits for an entity that an operator has quarantined.
+async fn drop_messages(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<DroppedMessages> {
+    let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
+    let (engine, by) = (&server.shared().engine, by_hand(by, &reason)?);
+    let dropped = engine.drop_messages(&kind, &id, by).await;
+    Ok(DroppedMessages {
+        dropped: dropped.map_err(engine_problem)?,
+    })
+}
+
+#[derive(Serialize)]
 struct Released {
-    /// It was quarantined, and is loaded again by its next command.
+    /// It was quarantined, and takes commands and messages again.
     released: bool,
 }
 
-async fn release(server: &Server, parts: &Parts) -> Answered<Released> {
-    let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
-    let released = server.shared().engine.release(&kind, &id).await;
+async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Released> {
+    let ReleaseQuery { kind, id, reason } = query::read(parts.uri.query())?;
+    let by = ByHand {
+        by: by.name().into(),
+        reason: reason.trim().into(),
+    };
+    let released = server.shared().engine.release(&kind, &id, by).await;
     Ok(Released {
         released: released.map_err(engine_problem)?,
     })
@@ -429,7 +483,7 @@ async fn prune(server: &Server, parts: &Parts) -> Answered<PruneReport> {
 
 /// Overwrites all that is recorded of an entity.
 async fn erase(server: &Server, parts: &Parts) -> Answered<Erased> {
-    let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
+    let EraseQuery { kind, id } = query::read(parts.uri.query())?;
     let erased = server.shared().engine.erase(&kind, &id).await;
     erased.map_err(engine_problem)
 }

@@ -26,6 +26,7 @@ mod meaning;
 mod newer;
 mod overload;
 mod pages;
+mod quarantine;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;

@@ -99,7 +99,11 @@ fn an_entity_whose_row_can_be_read_again_is_released_by_hand() {
         assert!(refused.contains("cannot be read"), "{refused}");
         sim.mend_row(KIND, "bad");
         // By hand: until then it would be read again and again for nothing.
-        let released = sim.call(|engine| async move { engine.release(KIND, "bad").await });
+        let by = throng::ByHand {
+            by: "ann".into(),
+            reason: "its row was mended".into(),
+        };
+        let released = sim.call(|engine| async move { engine.release(KIND, "bad", by).await });
         assert!(released.await.unwrap().unwrap());
         assert_eq!(ask(&sim, "bad", Command::Hit).await.unwrap(), 2);
     });

@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
 };
-use throng_core::shard::{Envelope, KindCheck, Registry};
+use throng_core::shard::{Envelope, KindCheck, Registry, is_by_hand};
 #[cfg(feature = "projections")]
 use throng_journal::MemoryViews;
 use throng_journal::{Address, Commit, Record, RecordKind};
@@ -344,6 +344,8 @@ impl Checker {
                 }
                 self.timers.retain(|(of, _), _| *of != own());
             }
+            // What an operator decided is no command of the entity's.
+            RecordKind::TimerSet if is_by_hand(record) => {}
             RecordKind::TimerSet => {
                 if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {
                     let timer = Waiting {

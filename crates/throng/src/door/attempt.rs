@@ -1,7 +1,7 @@
 //! An execution as a value: what is asked of which entity, by whatever brought it, and where the answer goes.
 
 use super::{Outgoing, Wait, Waiter};
-use crate::ledger::Refusal;
+use crate::ledger::{Origin, Refusal};
 use std::{any::Any, borrow::Cow};
 use throng_core::{
     limits,
@@ -74,6 +74,10 @@ pub(crate) enum Work<'a> {
     ClearTimer(Box<Due>),
     /// A timer that could not be fired, by its name, and that a person cancels.
     CancelTimer(Box<str>, ByHand<'static>),
+    /// An entity that an operator quarantines.
+    Quarantine(ByHand<'static>),
+    /// An entity whose quarantine an operator ends.
+    Release(ByHand<'static>),
 }
 
 /// Looks, and puts what it found into the answer.
@@ -222,6 +226,8 @@ impl<'a> Attempt<'a> {
                 Work::Timer(due) => Work::Timer(due),
                 Work::ClearTimer(due) => Work::ClearTimer(due),
                 Work::CancelTimer(name, by) => Work::CancelTimer(name, by),
+                Work::Quarantine(by) => Work::Quarantine(by),
+                Work::Release(by) => Work::Release(by),
             },
             answer: self.answer,
             until: self.until,
@@ -245,16 +251,18 @@ impl<'a> Attempt<'a> {
         self.now = now;
     }
 
-    /// A client asked, not the engine's own work.
+    /// Somebody asked, it is not the engine's own work.
     pub(super) fn is_from_outside(&self) -> bool {
+        self.origin() != Origin::Inside
+    }
+
+    pub(super) fn origin(&self) -> Origin {
         match self.work {
-            Work::Command(_)
-            | Work::Query { .. }
-            | Work::Look(_)
-            | Work::Retry(_)
-            | Work::Drop(..)
-            | Work::CancelTimer(..) => true,
-            Work::Message(_) | Work::DeadLetter(..) | Work::Timer(_) | Work::ClearTimer(_) => false,
+            Work::Command(_) | Work::Query { .. } | Work::Look(_) => Origin::Outside,
+            Work::Retry(_) | Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_) => {
+                Origin::Operator
+            }
+            Work::Message(_) | Work::DeadLetter(..) | Work::Timer(_) | Work::ClearTimer(_) => Origin::Inside,
         }
     }
 
@@ -339,7 +347,12 @@ impl<'a> Attempt<'a> {
                 (input, Cause::Message(taking))
             }
             // What needs no entity was done before.
-            Work::DeadLetter(..) | Work::ClearTimer(_) | Work::Drop(..) | Work::CancelTimer(..) => return NOTHING,
+            Work::DeadLetter(..)
+            | Work::ClearTimer(_)
+            | Work::Drop(..)
+            | Work::CancelTimer(..)
+            | Work::Quarantine(_)
+            | Work::Release(_) => return NOTHING,
             Work::Retry(retry) => {
                 let Some(delivery) = &mut retry.delivery else {
                     return NOTHING;

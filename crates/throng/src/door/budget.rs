@@ -1,6 +1,6 @@
 //! Who may execute now. Everything that executes draws on one budget: the open commit's bytes, the memory for what cannot be
 //! given away, a hot entity's share of its loop's turn. Work from outside is refused when it would wait too long; work between
-//! entities waits, for as long as it takes: it is in the log.
+//! entities waits, for as long as it takes: it is in the log. Operators have a reserve: they mend what work from outside is refused for.
 
 use super::{Attempt, Door, Wait, share, turn};
 use crate::ledger::{Origin, Refusal};
@@ -52,13 +52,15 @@ impl Door {
         if attempt.is_admitted {
             return Ok(());
         }
-        let from_outside = attempt.is_from_outside();
-        let origin = if from_outside { Origin::Outside } else { Origin::Inside };
-        if from_outside {
-            if !attempt.only_reads() {
-                self.context.may_change().map_err(Held::Refused)?;
-            }
-            self.bounds().map_err(Held::Refused)?;
+        let origin = attempt.origin();
+        let from_outside = origin == Origin::Outside;
+        match origin {
+            Origin::Outside => self.bounds().map_err(Held::Refused)?,
+            Origin::Operator => self.operator_bounds().map_err(Held::Refused)?,
+            Origin::Inside => {}
+        }
+        if origin != Origin::Inside && !attempt.only_reads() {
+            self.context.may_change().map_err(Held::Refused)?;
         }
         if let Some(number) = self.ledger.full_commit(origin) {
             let wait = self.ledger.commit_wait();
@@ -81,17 +83,9 @@ impl Door {
 
     /// What work from outside is refused for at once.
     fn bounds(&self) -> Result<(), Refusal> {
-        if self.context.is_stopping() {
-            self.context.metrics.unavailable.inc();
-            return Err(Error::Unavailable {
-                reason: "the engine is stopping".into(),
-            });
-        }
+        self.refuse_stopping()?;
         if !self.context.has_room() {
-            self.context.metrics.storage_full.inc();
-            return Err(Error::StorageFull {
-                retry_after: ROOM_RETRY,
-            });
+            return Err(self.storage_full());
         }
         if self.pending_bytes() > self.memory() / 2 {
             self.context.signals.checkpoint.wake();
@@ -101,6 +95,32 @@ impl Door {
             return Err(self.overloaded(OUTBOX_RETRY));
         }
         Ok(())
+    }
+
+    /// What an operator's work is refused for. It needs room on the disk, but none of what the journal may take of it.
+    fn operator_bounds(&self) -> Result<(), Refusal> {
+        self.refuse_stopping()?;
+        match self.context.journal.has_room() {
+            true => Ok(()),
+            false => Err(self.storage_full()),
+        }
+    }
+
+    fn refuse_stopping(&self) -> Result<(), Refusal> {
+        if !self.context.is_stopping() {
+            return Ok(());
+        }
+        self.context.metrics.unavailable.inc();
+        Err(Error::Unavailable {
+            reason: "the engine is stopping".into(),
+        })
+    }
+
+    fn storage_full(&self) -> Refusal {
+        self.context.metrics.storage_full.inc();
+        Error::StorageFull {
+            retry_after: ROOM_RETRY,
+        }
     }
 
     pub(super) fn overloaded(&self, retry_after: Duration) -> Refusal {

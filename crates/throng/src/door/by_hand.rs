@@ -1,16 +1,20 @@
-//! What a person decides of work that is left over: a dead message is tried again or dropped, a timer that cannot be fired is
-//! cancelled.
+//! What a person decides: a dead message is tried again or dropped, a timer that cannot be fired is cancelled, an entity is quarantined or
+//! released, and what waits for it is dropped.
 
-use super::{Attempt, Door, Progress, Retry, Target, Wait, Work};
-use crate::ledger::Staging;
+use super::{Attempt, Door, Outgoing, Progress, Retry, Target, Wait, Work};
+use crate::{
+    door::turn,
+    ledger::{Refusal, Staging},
+};
+use std::sync::Arc;
 use throng_core::{
     model::Error,
-    shard::{Delivery, KnownDead, Outcome, Shard},
+    shard::{ByHand, Delivery, KnownDead, Outcome, Shard},
 };
-use throng_journal::Address;
+use throng_journal::{Address, ShardId};
 
 impl Door {
-    /// Drops a dead message, or cancels a timer. Its answer rests on the record that says so.
+    /// Does what a person has decided. Its answer rests on the record that says so; [`Outcome::Refused`]: it is so already.
     pub(super) fn by_hand(&self, shard: &mut Shard, attempt: &mut Attempt<'_>, staging: &mut Staging<'_>) -> Progress {
         let done = match &mut attempt.work {
             Work::Drop(dead, by) => {
@@ -19,7 +23,7 @@ impl Door {
                 }
                 let dropped = dead.delivery.take().map(|delivery| {
                     let now = self.context.host.now();
-                    shard.drop_dead(&delivery, now, by, staging)
+                    shard.drop_message(&delivery, now, by, staging)
                 });
                 match dropped {
                     Some(Err(why)) => return Progress::Refused(Error::Malformed(why)),
@@ -27,13 +31,37 @@ impl Door {
                 }
             }
             Work::CancelTimer(name, by) => {
-                let Target { kind, id, .. } = &attempt.target;
-                let of = Address::new(self.context.registry.kinds()[*kind].name, &**id);
+                let of = self.address(&attempt.target);
                 let cancelled = shard.cancel_late_timer(&of, name, by, staging);
                 if cancelled.is_none() {
                     return unknown("timer that could not be fired", &format!("{name} of {of}"));
                 }
                 cancelled
+            }
+            Work::Quarantine(by) => {
+                let Target { kind, hash, id } = &attempt.target;
+                if !shard.may_know(*kind, *hash) {
+                    return unknown(self.context.registry.kinds()[*kind].name, id);
+                }
+                let (of, now) = (self.address(&attempt.target), self.context.host.now());
+                let Some(commit) = shard.quarantine_by_hand(&of, now, by, staging) else {
+                    return Progress::Done(Outcome::Refused);
+                };
+                tracing::warn!("{of} is quarantined by {}: {}", by.by, by.reason);
+                self.outbox.quarantine(&of, &by.reason, now);
+                Some(commit)
+            }
+            Work::Release(by) => {
+                let of = self.address(&attempt.target);
+                let released = shard.release_by_hand(&of, by, staging);
+                self.outbox.release(&of);
+                let Target { kind, hash, id } = &attempt.target;
+                // It may be that it cannot be brought back, too.
+                let is_loadable = shard.release(*kind, *hash, id);
+                if released.is_none() && !is_loadable {
+                    return Progress::Done(Outcome::Refused);
+                }
+                released
             }
             _ => None,
         };
@@ -41,6 +69,40 @@ impl Door {
             attempt.rests_on(self.ledger.writer, commit);
         }
         Progress::Done(Outcome::Done)
+    }
+
+    fn address(&self, target: &Target<'_>) -> Address {
+        Address::new(self.context.registry.kinds()[target.kind].name, &*target.id)
+    }
+
+    /// Drops messages that wait for an entity which an operator has quarantined; how many nobody had taken or dropped before.
+    pub(crate) async fn drop_waiting(
+        self: &Arc<Self>,
+        shard: ShardId,
+        messages: Vec<Box<Outgoing>>,
+        by: ByHand<'static>,
+    ) -> Result<u64, Refusal> {
+        let door = self.clone();
+        let dropped = self.visit(shard, move |shard| {
+            let (now, mut staging) = (door.context.host.now(), door.ledger.staging());
+            let mut dropped = 0;
+            for outgoing in messages {
+                if shard.is_taken(&outgoing.delivery.taking) {
+                    continue;
+                }
+                let done = shard.drop_message(&outgoing.delivery, now, &by, &mut staging);
+                done.map_err(Error::Malformed)?;
+                dropped += 1;
+                let told = shard.take_outbox();
+                door.outbox
+                    .push(told.into_iter().map(|delivery| door.outgoing(delivery)));
+            }
+            Ok(dropped)
+        });
+        let dropped = dropped.await?;
+        turn::wake_committer(&self.context);
+        self.context.signals.deliver.wake();
+        dropped
     }
 }
 

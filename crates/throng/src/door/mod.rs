@@ -68,6 +68,8 @@ pub(crate) enum Wait {
     Elsewhere,
     /// This program does not understand it, for this reason: until it is known whether a newer release lives.
     Newer(String),
+    /// An operator has quarantined its entity, for this reason: until that is released.
+    Release(String),
     /// The stream ends in order: the next life does it. Of this one nothing is in doubt.
     NextLife,
 }
@@ -83,6 +85,8 @@ pub(crate) enum Carried {
     /// Nothing was done: this program does not understand it, for this reason. A newer one may, as long as it is not
     /// [final](Attempt::is_final).
     NotUnderstood(String),
+    /// Nothing was done: an operator has quarantined its entity, for this reason.
+    Quarantined(String),
 }
 
 /// One in so many of what shards execute is looked at, to tell who is hot.
@@ -314,7 +318,9 @@ impl Door {
                 Some(Progress::Done(Outcome::Failed))
             }
             Work::Retry(retry) => retry.prepare(shard),
-            Work::Drop(..) | Work::CancelTimer(..) => Some(self.by_hand(shard, attempt, staging)),
+            Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_) => {
+                Some(self.by_hand(shard, attempt, staging))
+            }
             _ => None,
         }
     }
@@ -340,6 +346,7 @@ impl Door {
                 return Step::Progress(Progress::Done(outcome));
             }
             Ran::NotUnderstood(why) => return self.not_understood(attempt, why),
+            Ran::Quarantined(why) => return wait(Wait::Release(why)),
             Ran::Load => return wait(Wait::Load),
             Ran::LoadKey => return wait(Wait::Key),
             Ran::Forward(mut forward) => {
@@ -432,6 +439,7 @@ impl Door {
                 }
                 Progress::Wait(Wait::Elsewhere) => return self.ask_owner(attempt).await,
                 Progress::Wait(Wait::Newer(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
+                Progress::Wait(Wait::Release(why)) => return Ok((attempt, Carried::Quarantined(why))),
                 Progress::Wait(Wait::Lock) => {
                     let (tell, told) = oneshot::channel();
                     let entered = self.enter(attempt, |attempt, progress| {
@@ -468,7 +476,7 @@ impl Door {
         Box::pin(async move {
             let until = attempt.until;
             match wait {
-                Wait::Lock | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) => {}
+                Wait::Lock | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) | Wait::Release(_) => {}
                 Wait::Commit(number) => {
                     let durable = self.ledger.wait_until(number, until).await;
                     durable.map_err(|error| match error {

@@ -354,7 +354,7 @@ impl Core {
                     });
                 }
                 // Never of what comes from outside.
-                Carried::NotUnderstood(why) => return Err(Error::Malformed(why)),
+                Carried::NotUnderstood(why) | Carried::Quarantined(why) => return Err(Error::Malformed(why)),
                 Carried::Again => {}
             }
         }

@@ -38,9 +38,12 @@ pub enum RemoteError {
     Expired,
     OutcomeUnknown,
     Crashed(String),
-    /// [`Error::Quarantined`]: address, event and reason.
+    /// [`Error::Quarantined`]: address, event and reason; the event is [`BY_OPERATOR`] where an operator has quarantined it.
     Quarantined(String, u64, String),
 }
+
+/// In the place of an event that no entity has. Nodes of older programs read it as one.
+const BY_OPERATOR: u64 = u64::MAX;
 
 impl From<Error<JsonRejection>> for RemoteError {
     fn from(error: Error<JsonRejection>) -> Self {
@@ -64,7 +67,12 @@ impl From<Error<JsonRejection>> for RemoteError {
             Error::Expired => Self::Expired,
             Error::OutcomeUnknown => Self::OutcomeUnknown,
             Error::Crashed { reason } => Self::Crashed(reason),
-            Error::Quarantined { address, seq, reason } => Self::Quarantined(address, seq, reason),
+            Error::Quarantined {
+                address,
+                seq,
+                reason,
+                by_operator,
+            } => Self::Quarantined(address, if by_operator { BY_OPERATOR } else { seq }, reason),
         }
     }
 }
@@ -107,7 +115,12 @@ impl RemoteError {
             Self::Expired => Error::Expired,
             Self::OutcomeUnknown => Error::OutcomeUnknown,
             Self::Crashed(reason) => Error::Crashed { reason },
-            Self::Quarantined(address, seq, reason) => Error::Quarantined { address, seq, reason },
+            Self::Quarantined(address, seq, reason) => Error::Quarantined {
+                address,
+                seq: if seq == BY_OPERATOR { 0 } else { seq },
+                reason,
+                by_operator: seq == BY_OPERATOR,
+            },
         }
     }
 }

@@ -85,6 +85,8 @@ pub(crate) enum Origin {
     Outside,
     /// Another entity, or a timer: it is in the log, and waits.
     Inside,
+    /// An operator: it is executed also while work from outside is refused.
+    Operator,
 }
 
 /// The writer ended while somebody waited: nothing was done, or it is not known.
@@ -202,6 +204,8 @@ impl Ledger {
             Origin::Outside => max,
             // However much there is to do between entities, work from outside finds room in each commit.
             Origin::Inside => max / 2,
+            // However much comes from outside, too.
+            Origin::Operator => max + max / 8,
         };
         if self.staged_bytes.load(Ordering::Relaxed) < max {
             return None;

@@ -88,6 +88,9 @@ impl Lives {
                 context.options.memory_bytes_max / OUTBOX_PART,
                 context.signals.deliver.clone(),
             );
+            for quarantined in restored.iter().flat_map(Shard::quarantined_by_hand) {
+                outbox.quarantine(&quarantined.address, &quarantined.reason, quarantined.since);
+            }
             let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), restored));
             door.settle_all();
             if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {

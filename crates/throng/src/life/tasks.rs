@@ -146,6 +146,7 @@ async fn deliver_once(context: &Context, life: &Life) {
         context.host.sleep(RETRY).await;
         context.signals.deliver.wake();
     }
+    life.mail.take_up_released();
     life.mail.room().await;
     life.mail.deliver(Within::Pass);
 }

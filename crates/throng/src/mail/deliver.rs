@@ -7,7 +7,8 @@ use crate::{
         Answer, Attempt, Carried, ForwardedReply, Line, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter,
         Work, turn, unknown_kind,
     },
-    ledger::{Origin, Refusal},
+    host::yield_now,
+    ledger::{Origin, Refusal, unreadable},
 };
 use std::{
     sync::{Arc, TryLockError},
@@ -15,13 +16,15 @@ use std::{
 };
 use throng_core::{
     limits,
-    shard::{Delivery, Outcome},
+    shard::{ByHand, Delivery, Outcome},
 };
 use throng_journal::{Address, Commit, Error, RecordKind, ShardId, ShardSet};
 use throng_turn::Entered;
 
 /// Bytes of commits read at a time.
 pub(super) const READ_BYTES: usize = 8 << 20;
+/// Messages dropped under one lock of their shard.
+const DROPPED_AT_ONCE: usize = 256;
 /// How soon a receiver that cannot be loaded is tried again; the pause doubles up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -188,12 +191,60 @@ impl Mail {
         }
         self.outbox.unpark(&receiver.to);
         self.context.signals.deliver.wake();
-        while let Err(error) = self.catch_up_one(&receiver.to).await
+        self.take_up(receiver.to).await;
+    }
+
+    /// Has what waited for entities that were released delivered.
+    pub(crate) fn take_up_released(self: &Arc<Self>) {
+        for to in self.outbox.take_released() {
+            self.context.host.spawn(Box::pin(self.clone().take_up(to)));
+        }
+    }
+
+    /// Delivers what waits in the log for a receiver that takes messages again.
+    async fn take_up(self: Arc<Self>, to: Address) {
+        while let Err(error) = self.catch_up_one(&to).await
             && !self.door.ledger.is_over()
         {
-            tracing::error!("messages for {} wait, they are tried again: {error}", receiver.to);
+            tracing::error!("messages for {to} wait, they are tried again: {error}");
             self.context.host.sleep(RETRY.0).await;
         }
+    }
+
+    /// Drops the messages that wait now for an entity which an operator has quarantined; how many. `None`: none has.
+    pub(crate) async fn drop_waiting(&self, to: &Address, by: ByHand<'static>) -> Result<Option<u64>, Refusal> {
+        let (door, ledger) = (&self.door, &self.door.ledger);
+        let Some(from) = self.outbox.waits_from(to) else {
+            return Ok(None);
+        };
+        // What comes from here on is not meant.
+        let upto = ledger.position(ledger.last());
+        turn::wake_committer(&self.context);
+        ledger.wait_until(upto.commit.0, u64::MAX).await?;
+        let shard = door.shard_of(limits::hash(&to.kind, &to.id));
+        let (mut reached, mut dropped) = (from.unwrap_or(upto), 0);
+        while reached < upto {
+            let read = ledger.read_after(reached, READ_BYTES).await;
+            let (commits, end) = read.map_err(|why| unreadable(format!("messages to {to} cannot be read"), &why))?;
+            if commits.is_empty() {
+                break;
+            }
+            reached = end;
+            for commit in commits.iter().filter(|commit| commit.position() <= upto) {
+                let mut waiting = messages(commit, &ledger.shards, |message| message.to == *to).peekable();
+                while waiting.peek().is_some() {
+                    let some = waiting.by_ref().take(DROPPED_AT_ONCE).collect();
+                    self.room_to_remove().await;
+                    dropped += door.drop_waiting(shard, some, by.clone()).await?;
+                    yield_now().await;
+                }
+            }
+        }
+        self.outbox.dropped(to, upto);
+        let last = ledger.last();
+        turn::wake_committer(&self.context);
+        ledger.wait_until(last, u64::MAX).await?;
+        Ok(Some(dropped))
     }
 
     async fn try_load(&self, receiver: &Receiver) -> Result<(), Refusal> {
@@ -231,6 +282,8 @@ impl Mail {
                             self.keep_for_newer(shard, outgoing, &why);
                         }
                     }
+                    // It is quarantined again: what waits is where it was.
+                    Ok((_, Carried::Quarantined(_))) => return Ok(()),
                     Ok(_) => return Ok(()),
                     Err(refusal) => return Err(refusal.to_string()),
                 }
@@ -255,15 +308,47 @@ impl Mail {
             return Ok(());
         }
         let (commits, mut reached) = ledger.read_after(behind.read, READ_BYTES).await?;
+        let quarantined = self.outbox.quarantined();
+        let mut at = behind.read;
         for commit in &commits {
+            let found = messages(commit, &ledger.shards, |_| true).collect();
+            let Ok(found) = self.untaken(found, &quarantined).await else {
+                // Its shard's inbox is full.
+                self.context.signals.deliver.wake();
+                reached = at;
+                break;
+            };
+            at = commit.position();
             // No more than memory may hold; a commit is read whole.
-            if !self.outbox.append(messages(commit, &ledger.shards, |_| true)) {
-                reached = commit.position();
+            if !self.outbox.append(found) {
+                reached = at;
                 break;
             }
         }
         self.outbox.has_read(behind, reached, commits.is_empty());
         Ok(())
+    }
+
+    /// Leaves out what was taken of messages to these receivers, which take none now. Of messages to others that is seen as they are delivered.
+    async fn untaken(
+        &self,
+        mut found: Vec<Box<Outgoing>>,
+        quarantined: &[Address],
+    ) -> Result<Vec<Box<Outgoing>>, Refusal> {
+        for to in quarantined {
+            let (mut waiting, others): (Vec<_>, Vec<_>) =
+                found.into_iter().partition(|outgoing| outgoing.delivery.to == *to);
+            found = others;
+            if !waiting.is_empty() {
+                let shard = self.door.shard_of(limits::hash(&to.kind, &to.id));
+                let untaken = self.door.visit(shard, |shard| {
+                    waiting.retain(|outgoing| !shard.is_taken(&outgoing.delivery.taking));
+                    waiting
+                });
+                found.extend(untaken.await?);
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -203,7 +203,11 @@ impl Mail {
             }
             attempt.is_final = is_final;
             let one = match self.take_one(attempt, wants_answer).await {
-                Err((mut attempt, why)) => {
+                Err((_, Waiting::ForRelease(why))) => {
+                    waiting.insert(pair, why.clone());
+                    Some(waits(why))
+                }
+                Err((mut attempt, Waiting::ForNewer(why))) => {
                     // One look is enough, and who has sent them does not wait for more: all had come before it began.
                     if newer.is_none() {
                         newer = self.context.waits_for().await;
@@ -268,16 +272,17 @@ impl Mail {
     /// `None`: it cannot be taken now, nor what follows it.
     ///
     /// # Errors
-    /// It is not understood, for this reason.
+    /// It is not understood, or its receiver is quarantined by an operator.
     async fn take_one(
         &self,
         mut attempt: Attempt<'static>,
         wants_answer: bool,
-    ) -> Result<Option<Taken>, (Attempt<'static>, String)> {
+    ) -> Result<Option<Taken>, (Attempt<'static>, Waiting)> {
         let progress = self.door.try_now(&mut attempt);
         let (mut attempt, outcome) = match self.door.carry(attempt, progress).await {
             Ok((attempt, Carried::Done(outcome))) => (attempt, outcome),
-            Ok((attempt, Carried::NotUnderstood(why))) => return Err((attempt, why)),
+            Ok((attempt, Carried::NotUnderstood(why))) => return Err((attempt, Waiting::ForNewer(why))),
+            Ok((attempt, Carried::Quarantined(why))) => return Err((attempt, Waiting::ForRelease(why))),
             _ => return Ok(None),
         };
         if std::mem::take(&mut attempt.has_sent) {
@@ -290,6 +295,14 @@ impl Mail {
         };
         Ok(Some((outcome.into(), answer)))
     }
+}
+
+/// Why a message waits where it comes from.
+enum Waiting {
+    /// A newer program may understand it.
+    ForNewer(String),
+    /// An operator has quarantined its receiver.
+    ForRelease(String),
 }
 
 /// What came of a message, and its answer.

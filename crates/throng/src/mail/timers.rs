@@ -125,7 +125,9 @@ impl Mail {
         }
         match carried {
             // Its shard is the next life's.
-            Ok((_, Carried::Again | Carried::Answered(_) | Carried::NotUnderstood(_))) => true,
+            Ok((_, Carried::Again | Carried::Answered(_) | Carried::NotUnderstood(_) | Carried::Quarantined(_))) => {
+                true
+            }
             Ok((_, Carried::Done(outcome))) => {
                 self.context.metrics.timers_fired.inc();
                 if outcome == Outcome::Failed && !self.is_waiting(due).await {

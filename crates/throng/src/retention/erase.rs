@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     door::{OwnerOf, Target, now_or_later, turn},
-    driver::peers::{Reply, Request},
+    driver::{
+        peers::{Reply, Request},
+        widen,
+    },
     engine::{Core, Engine},
     handle::unknown_kind,
     ledger::unreadable,
@@ -24,7 +27,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{JsonRejection, base_row, dead_rows, ended_row, family_row},
+    shard::{ByHand, JsonRejection, base_row, dead_rows, ended_row, family_row},
 };
 use throng_journal::{
     Address, CommitNo, Cut, Error as StoreError, Position, Positions, Prune, Pruned, Stream, WriterId,
@@ -102,6 +105,12 @@ impl Core {
         let kind = self.context.registry.kinds()[index].name;
         let address = Address::new(kind, id);
         let mut cut_off = self.pruning.lock().await;
+        // What waits for it would stay in the history: nobody would have taken it.
+        let by = ByHand {
+            by: "erasure".into(),
+            reason: "the entity is erased".into(),
+        };
+        life.mail.drop_waiting(&address, by).await.map_err(widen)?;
         begin(self, life, &address)
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
@@ -258,10 +267,12 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
     };
     life.mail.room_to_remove().await;
     let (seq, commit) = loop {
-        let (ledger, id) = (life.ledger.clone(), address.id.clone());
+        let (door, of) = (life.door.clone(), address.clone());
         let ended = life.door.visit(shard, move |shard| {
-            let seq = shard.erase(kind, hash, &id, &mut ledger.staging());
-            seq.map(|seq| (seq, ledger.last()))
+            let seq = shard.erase(kind, hash, &of.id, &mut door.ledger.staging())?;
+            // A quarantine of it has ended, too.
+            door.outbox.release(&of);
+            Some((seq, door.ledger.last()))
         });
         match ended.await.map_err(|error| pass::backend(&error))? {
             Some(ended) => break ended,

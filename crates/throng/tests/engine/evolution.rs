@@ -324,6 +324,7 @@ async fn an_event_without_a_way_up_quarantines_its_entity_with_the_reason() {
         address,
         seq: 1,
         reason,
+        by_operator: false,
     }) = answer
     else {
         panic!("{answer:?}")

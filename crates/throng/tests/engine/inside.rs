@@ -147,6 +147,13 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
     (engine, is_unreadable)
 }
 
+fn by() -> throng::ByHand<'static> {
+    throng::ByHand {
+        by: "ann".into(),
+        reason: "it is gone".into(),
+    }
+}
+
 /// Pays, again while the engine has no room for the message.
 async fn pay(engine: &Engine, to: &str) {
     let command = || Command::Pay {
@@ -210,7 +217,7 @@ async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_
     assert!(matches!(refused, Err(Error::Quarantined { .. })), "{refused:?}");
 
     is_unreadable.store(false, SeqCst);
-    assert!(engine.release("account", "bad").await.unwrap());
+    assert!(engine.release("account", "bad", by()).await.unwrap());
     assert_eq!(engine.populations().await.unwrap()[0].quarantined, 0);
     assert_eq!(balance(&engine, "bad").await, 1_000);
     let (tried, _) = engine.retry_all_dead("account", "bad", None).await.unwrap();
@@ -240,10 +247,6 @@ async fn a_timer_that_cannot_be_fired_is_cancelled_by_a_person_for_good() {
         (&*late().await[0].due.address.id, &*late().await[0].due.name),
         ("bad", "tick")
     );
-    let by = || throng::ByHand {
-        by: "ann".into(),
-        reason: "it is gone".into(),
-    };
     for (id, name) in [("good", "tick"), ("bad", "tock")] {
         let told = engine.cancel_late_timer("account", id, name, by()).await.unwrap_err();
         assert!(matches!(told, Error::Unknown { .. }), "{told}");

@@ -19,6 +19,7 @@ mod kinds;
 mod layout;
 mod lives;
 mod nodes;
+mod operator;
 mod projection;
 mod publish;
 mod requests;

@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
 };
 use throng::{
-    Engine,
+    Engine, Options,
     journal::{MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Running};
@@ -19,18 +19,23 @@ pub struct Service {
     journal: MemoryJournal,
     store: MemoryStore,
     settings: Settings,
+    options: Options,
 }
 
 #[allow(dead_code, reason = "shared by tests, each using some")]
 impl Service {
     pub fn start(settings: Settings) -> Self {
-        let journal = MemoryJournal::new();
-        let store = MemoryStore::new(journal.clone());
-        Self::on(journal, store, settings)
+        Self::with(settings, Options::default())
     }
 
-    fn on(journal: MemoryJournal, store: MemoryStore, settings: Settings) -> Self {
-        let builder = throng_pico::kinds(Engine::builder());
+    pub fn with(settings: Settings, options: Options) -> Self {
+        let journal = MemoryJournal::new();
+        let store = MemoryStore::new(journal.clone());
+        Self::on(journal, store, settings, options)
+    }
+
+    fn on(journal: MemoryJournal, store: MemoryStore, settings: Settings, options: Options) -> Self {
+        let builder = throng_pico::kinds(Engine::builder()).options(options.clone());
         let engine = start_on(builder, journal.clone(), store.clone());
         let picos = Picos::new(engine.clone(), settings.clone());
         let end = picos.work().unwrap();
@@ -42,6 +47,7 @@ impl Service {
             journal,
             store,
             settings,
+            options,
         }
     }
 
@@ -49,7 +55,7 @@ impl Service {
     pub fn again(mut self) -> Self {
         self.stop();
         let (journal, store) = (self.journal.clone(), self.store.clone());
-        Self::on(journal, store, self.settings.clone())
+        Self::on(journal, store, self.settings.clone(), self.options.clone())
     }
 
     fn stop(&mut self) {

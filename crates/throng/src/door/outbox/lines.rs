@@ -148,7 +148,7 @@ impl Window {
     fn begin_pair(&mut self, to: ShardId, outgoing: Box<Outgoing>) -> Line {
         let (shard, pair) = (Line::to_shard(to), Line::of_pair(to, &outgoing));
         let of_shard = self.lines.get(&shard).and_then(|of| of.behind);
-        let of_receiver = self.stuck.get(&outgoing.delivery.to).map(|stuck| stuck.behind);
+        let of_receiver = self.stuck.get(&outgoing.delivery.to).and_then(|stuck| stuck.behind);
         let behind = of_shard.into_iter().chain(of_receiver).reduce(|one, other| Behind {
             read: one.read.min(other.read),
             upto: one.upto.max(other.upto),

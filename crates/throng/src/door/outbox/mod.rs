@@ -1,11 +1,12 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
 mod lines;
+mod stuck;
 
 pub(crate) use lines::{Line, Next};
 
 use super::{Answer, ForwardedReply};
-use crate::{context::Signal, stuck::StuckEntity};
+use crate::context::Signal;
 use lines::Waiting;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -14,7 +15,8 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use throng_core::{model::Timestamp, shard::Delivery};
+use stuck::Stuck;
+use throng_core::shard::Delivery;
 use throng_journal::{Address, CommitNo, Position, ShardId};
 use tokio::sync::oneshot;
 
@@ -104,8 +106,10 @@ struct Window {
     behind: Option<Behind>,
     /// It fell behind because there was no room, and not because the engine has just started.
     overflowed: bool,
-    /// Receivers that cannot be loaded. Their messages are only in the log, and hold up nobody else's.
+    /// Receivers that take none now. Their messages are only in the log, and hold up nobody else's.
     stuck: BTreeMap<Address, Stuck>,
+    /// Of these, those that an operator has released: somebody has to [take up](Outbox::take_released) what waits for them.
+    released: Vec<Address>,
 }
 
 /// What is only in the log.
@@ -142,16 +146,6 @@ impl Behind {
         // Nothing was there up to where it was behind when it looked; more may have been sent since.
         read >= self.upto || (is_end && self.upto == seen.upto)
     }
-}
-
-/// A receiver that cannot be loaded.
-struct Stuck {
-    reason: String,
-    since: Timestamp,
-    /// So many of its messages were left to the log.
-    messages: u64,
-    /// Its messages of the commits after the first one and up to the second are only in the log.
-    behind: Behind,
 }
 
 /// Where a message goes that was taken out of the outbox and whose receiver has to be loaded.
@@ -229,7 +223,7 @@ impl Outbox {
                 .all()
                 .map(|outgoing| outgoing.sent)
                 .chain(window.in_hand.iter().map(|(sent, _)| *sent));
-            let stuck = window.stuck.values().map(|stuck| stuck.behind);
+            let stuck = window.stuck.values().filter_map(|stuck| stuck.behind);
             let lines = window.lines.values().filter_map(Waiting::behind);
             let behind = window.behind.into_iter().chain(stuck).chain(lines);
             held.map(before).chain(behind.map(|behind| behind.read)).min()
@@ -244,8 +238,7 @@ impl Outbox {
                 let at = outgoing.sent;
                 // Of several shards, one whose commit is earlier may come later.
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
-                    stuck.behind.add(at);
-                    stuck.messages += 1;
+                    stuck.leave(at);
                 } else if let Some(behind) = &mut window.behind {
                     behind.add(at);
                 } else if self.has_no_room(window) {
@@ -340,8 +333,7 @@ impl Outbox {
         self.with(|window| {
             for outgoing in messages {
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
-                    stuck.behind.add(outgoing.sent);
-                    stuck.messages += 1;
+                    stuck.leave(outgoing.sent);
                 } else {
                     window.append(outgoing);
                 }
@@ -374,74 +366,6 @@ impl Outbox {
             )
         })
     }
-
-    // --- receivers that cannot be loaded -----------------------------------------------------------------------------
-
-    /// A receiver cannot be loaded: its messages are left to the log, so that they hold up no other's.
-    pub(crate) fn set_stuck(&self, to: &Address, reason: String, now: Timestamp) {
-        self.with(|window| {
-            if let Some(stuck) = window.stuck.get_mut(to) {
-                stuck.reason = reason;
-                return;
-            }
-            let parked = window.parked.remove(to).unwrap_or_default();
-            window.parked_len -= parked.len();
-            window.bytes -= parked.iter().map(|outgoing| outgoing.bytes()).sum::<usize>();
-            let Some(first) = parked.front() else { return };
-            let mut behind = Behind::of(first.sent);
-            parked.iter().for_each(|outgoing| behind.add(outgoing.sent));
-            let stuck = Stuck {
-                reason,
-                since: now,
-                messages: parked.len() as u64,
-                behind,
-            };
-            window.stuck.insert(to.clone(), stuck);
-        });
-    }
-
-    /// Receivers that cannot be loaded, or whose messages wait for a newer program, and why.
-    pub(crate) fn stuck(&self) -> Vec<StuckEntity> {
-        self.with(|window| {
-            let stuck = window.stuck.iter().map(|(to, stuck)| StuckEntity {
-                address: to.clone(),
-                reason: stuck.reason.clone(),
-                since: stuck.since,
-                messages: stuck.messages,
-            });
-            let mut found: Vec<StuckEntity> = stuck.chain(Self::not_understood(window)).collect();
-            found.sort_by(|one, other| one.address.cmp(&other.address));
-            // One of several lines to it stands for all.
-            found.dedup_by(|more, one| {
-                let is_same = more.address == one.address;
-                if is_same {
-                    one.messages += more.messages;
-                    one.since = one.since.min(more.since);
-                }
-                is_same
-            });
-            found
-        })
-    }
-
-    /// What of a stuck receiver's messages is only in the log.
-    pub(crate) fn stuck_behind(&self, to: &Address) -> Option<Behind> {
-        self.with(|window| window.stuck.get(to).map(|stuck| stuck.behind))
-    }
-
-    /// A stuck receiver took its messages up to here, where `seen` was to be read. `true`: those were all, and it is stuck no more.
-    pub(crate) fn caught_up(&self, to: &Address, seen: Behind, read: Position, is_end: bool) -> bool {
-        self.with(|window| {
-            let Some(stuck) = window.stuck.get_mut(to) else {
-                return true;
-            };
-            let is_all = stuck.behind.has_read(seen, read, is_end);
-            if is_all {
-                window.stuck.remove(to);
-            }
-            is_all
-        })
-    }
 }
 
 impl Window {
@@ -472,17 +396,6 @@ impl Window {
             None => parked.push_back(outgoing),
         }
         if is_first { Parked::First } else { Parked::Behind }
-    }
-
-    /// Leaves a message to a stuck receiver to the log.
-    fn drop_if_stuck(&mut self, outgoing: &mut Outgoing) -> bool {
-        let Some(stuck) = self.stuck.get_mut(&outgoing.delivery.to) else {
-            return false;
-        };
-        stuck.behind.add(outgoing.sent);
-        stuck.messages += 1;
-        self.let_go(outgoing);
-        true
     }
 
     /// A message left the hands that held it: taken, or back in the outbox.

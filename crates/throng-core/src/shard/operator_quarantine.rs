@@ -1,0 +1,243 @@
+//! Entities that an operator has quarantined: none of them has a turn until it is released.
+//!
+//! The log and the store keep a quarantine as a timer of its entity, named [`QUARANTINE`], that is never due. A start, a checkpoint, a pass
+//! over history, a hand-off and an erasure therefore treat it as any other timer. A program that does not know it keeps the timer, and does
+//! nothing with it.
+
+use super::{ByHand, Common, Glance, Inspected, Quarantined, Shard, Stage, Whereabouts, timers::Set};
+use crate::model::{Error, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, cell::Cell, collections::BTreeMap};
+use throng_journal::{Address, RecordKind};
+
+/// The name of the timer that keeps a quarantine, and of its command.
+pub const QUARANTINE: &str = "~quarantine";
+/// 9999-01-01T00:00:00Z: later than every clock, and still a date that programs can show.
+const NEVER_MICROS: i64 = 253_370_764_800_000_000;
+
+/// What the timer's command holds.
+#[derive(Serialize, Deserialize)]
+struct Written<'a> {
+    by: Cow<'a, str>,
+    reason: Cow<'a, str>,
+    since_micros: i64,
+}
+
+/// One entity that an operator has quarantined.
+#[derive(Debug)]
+struct OperatorQuarantine {
+    by: String,
+    reason: String,
+    since: Timestamp,
+    /// The commit of this life's stream with its record; 0: it was recorded before this life.
+    commit: u64,
+    /// Commands that were refused for it.
+    refused: Cell<u64>,
+}
+
+/// Those of one shard, by the hash of their entities.
+#[derive(Debug, Default)]
+pub(super) struct OperatorQuarantines(BTreeMap<(u64, Address), OperatorQuarantine>);
+
+fn key(address: &Address) -> (u64, Address) {
+    (crate::limits::hash(&address.kind, &address.id), address.clone())
+}
+
+impl OperatorQuarantines {
+    /// A timer of this name was set.
+    pub(super) fn timer_set(&mut self, address: &Address, name: &str, set: &Set, commit: u64) {
+        if name != QUARANTINE {
+            return;
+        }
+        let written: Option<Written<'_>> = serde_json::from_str(&set.body).ok();
+        let (by, reason, since_micros) = written.map_or_else(Default::default, |written| {
+            (
+                written.by.into_owned(),
+                written.reason.into_owned(),
+                written.since_micros,
+            )
+        });
+        let quarantine = OperatorQuarantine {
+            by,
+            reason,
+            since: Timestamp { micros: since_micros },
+            commit,
+            refused: Cell::new(0),
+        };
+        self.0.insert(key(address), quarantine);
+    }
+
+    /// What was set by the command at hand stands in this commit.
+    pub(super) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
+        if name == QUARANTINE
+            && let Some(quarantine) = self.0.get_mut(&key(address))
+        {
+            quarantine.commit = commit;
+        }
+    }
+
+    /// A timer of this name is gone.
+    pub(super) fn timer_gone(&mut self, address: &Address, name: &str) {
+        if name == QUARANTINE {
+            self.0.remove(&key(address));
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn contains(&self, address: &Address) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&key(address))
+    }
+
+    fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
+        // Nearly always there are none, and then this is all that a command pays.
+        if self.0.is_empty() {
+            return None;
+        }
+        let alike = self.0.range((hash, Address::new("", ""))..);
+        let alike = alike.take_while(|((of, _), _)| *of == hash);
+        let mut named = alike.map(|((_, address), quarantine)| (address, quarantine));
+        named.find(|(address, _)| &*address.kind == kind && &*address.id == id)
+    }
+
+    fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Quarantined> + 'a {
+        let of_kind = self.0.iter().filter(move |((_, address), _)| &*address.kind == kind);
+        of_kind.map(|((_, address), quarantine)| quarantine.view(address))
+    }
+}
+
+impl OperatorQuarantine {
+    fn view(&self, address: &Address) -> Quarantined {
+        Quarantined {
+            address: address.clone(),
+            seq: 0,
+            reason: self.reason.clone(),
+            since: self.since,
+            refused: self.refused.get(),
+            by: Some(self.by.clone()),
+        }
+    }
+}
+
+impl Common {
+    /// What is answered to whoever asks an entity that an operator has quarantined, and the commit that rests on.
+    pub(super) fn refused_by_operator<R>(&mut self, hash: u64, kind: &str, id: &str) -> Option<(Error<R>, u64)> {
+        let (address, quarantine) = self.timers.quarantines.find(hash, kind, id)?;
+        quarantine.refused.set(quarantine.refused.get() + 1);
+        let error = Error::Quarantined {
+            address: address.to_string(),
+            seq: 0,
+            reason: quarantine.reason.clone(),
+            by_operator: true,
+        };
+        Some((error, quarantine.commit))
+    }
+}
+
+impl Shard {
+    /// Quarantines an entity until it is [released](Self::release_by_hand): it has no turn, messages to it wait, and so do its timers.
+    /// `None` if an operator has quarantined it already.
+    pub fn quarantine_by_hand(
+        &mut self,
+        of: &Address,
+        mut now: Timestamp,
+        by: &ByHand<'_>,
+        stage: &mut dyn Stage,
+    ) -> Option<u64> {
+        let common = &mut self.common;
+        common.tick(&mut now);
+        if common.timers.quarantines.contains(of) {
+            return None;
+        }
+        let by = by.shortened();
+        let written = Written {
+            by: by.by,
+            reason: by.reason,
+            since_micros: now.micros,
+        };
+        let set = Set {
+            at: NEVER_MICROS,
+            every_micros: None,
+            command: QUARANTINE.to_owned(),
+            body: serde_json::to_string(&written).unwrap_or_default(),
+        };
+        let body = serde_json::to_vec(&set).unwrap_or_default();
+        let (shard, kind) = (common.id, RecordKind::TimerSet);
+        common.records.push(kind, shard, of, 0, QUARANTINE, 0, &body);
+        common.timers.set(of, QUARANTINE, set);
+        Some(common.stage(stage).commit)
+    }
+
+    /// Ends what [`quarantine_by_hand`](Self::quarantine_by_hand) began; `None` if no operator has quarantined it. Timers that have waited
+    /// are due at once.
+    pub fn release_by_hand(&mut self, of: &Address, by: &ByHand<'_>, stage: &mut dyn Stage) -> Option<u64> {
+        if !self.common.timers.quarantines.contains(of) {
+            return None;
+        }
+        let commit = self.common.clear_timer(of, QUARANTINE, &by.record(), stage);
+        self.common.timers.end_deferral(of);
+        Some(commit)
+    }
+
+    /// The entities of all kinds that an operator has quarantined.
+    #[must_use]
+    pub fn quarantined_by_hand(&self) -> Vec<Quarantined> {
+        let all = self.common.timers.quarantines.0.iter();
+        all.map(|((_, address), quarantine)| quarantine.view(address)).collect()
+    }
+
+    /// Whether an entity of this id may have been given an event or a relative; never `false` for one that was.
+    #[must_use]
+    pub fn may_know(&self, kind: usize, hash: u64) -> bool {
+        self.tables.get(kind).is_some_and(|table| table.may_know(hash))
+    }
+
+    /// At most so many of a kind.
+    pub(super) fn quarantined_of_kind(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
+        let name = self.registry.kinds()[kind].name;
+        self.common.timers.quarantines.of_kind(name).take(limit).collect()
+    }
+
+    pub(super) fn quarantined_number(&self, kind: usize) -> usize {
+        let quarantines = &self.common.timers.quarantines;
+        match quarantines.0.is_empty() {
+            true => 0,
+            false => quarantines.of_kind(self.registry.kinds()[kind].name).count(),
+        }
+    }
+
+    /// Of an entity that an operator has quarantined: as it is seen.
+    pub(super) fn glance_at_quarantined(
+        &self,
+        kind: usize,
+        (hash, id): (u64, &str),
+        seen: Option<Glance>,
+    ) -> Option<Glance> {
+        let name = self.registry.kinds().get(kind)?.name;
+        if self.common.timers.quarantines.find(hash, name, id).is_none() {
+            return seen;
+        }
+        let glance = seen.unwrap_or(Glance {
+            whereabouts: Whereabouts::Quarantined,
+            seq: 0,
+            parent: None,
+            children: None,
+        });
+        Some(Glance {
+            whereabouts: Whereabouts::Quarantined,
+            ..glance
+        })
+    }
+
+    /// The same for all of it.
+    pub(super) fn inspect_quarantined(&self, kind: usize, (hash, id): (u64, &str), inspected: &mut Inspected) {
+        let name = self.registry.kinds()[kind].name;
+        if let Some((address, quarantine)) = self.common.timers.quarantines.find(hash, name, id) {
+            inspected.whereabouts = Whereabouts::Quarantined;
+            inspected.quarantine = Some(quarantine.view(address));
+            inspected.rests_on = inspected.rests_on.max(quarantine.commit);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Receivers that take no messages now: they cannot be loaded, or an operator has quarantined them. What comes for them is left to the log, and
+//! holds up nobody else's.
+
+use super::{Behind, Outbox, Outgoing, Window};
+use crate::stuck::StuckEntity;
+use std::collections::{BTreeMap, HashMap};
+use throng_core::model::Timestamp;
+use throng_journal::{Address, Position};
+
+/// A receiver that takes no messages now.
+pub(super) struct Stuck {
+    why: Why,
+    reason: String,
+    since: Timestamp,
+    /// So many of its messages were left to the log.
+    messages: u64,
+    /// Its messages of the commits after the first one and up to the second are only in the log; `None`: none waits.
+    pub(super) behind: Option<Behind>,
+}
+
+/// Why a receiver takes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It cannot be loaded; whoever tries that again takes up what waits.
+    Load,
+    /// An operator has quarantined it.
+    Quarantined,
+    /// It was quarantined, and is taking up what has waited.
+    Released,
+}
+
+impl Stuck {
+    fn new(why: Why, reason: String, since: Timestamp) -> Self {
+        Self {
+            why,
+            reason,
+            since,
+            messages: 0,
+            behind: None,
+        }
+    }
+
+    /// Leaves a message of this commit to the log.
+    pub(super) fn leave(&mut self, sent: Position) {
+        self.messages += 1;
+        match &mut self.behind {
+            Some(behind) => behind.add(sent),
+            None => self.behind = Some(Behind::of(sent)),
+        }
+    }
+}
+
+impl Outbox {
+    /// While it is full: the receivers that most of the messages in memory are for, at most so many.
+    pub(crate) fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
+        if !self.is_full() {
+            return Vec::new();
+        }
+        let mut by_receiver: HashMap<Address, u64> = HashMap::new();
+        self.with(|window| {
+            for outgoing in window.all() {
+                match by_receiver.get_mut(&outgoing.delivery.to) {
+                    Some(messages) => *messages += 1,
+                    None => _ = by_receiver.insert(outgoing.delivery.to.clone(), 1),
+                }
+            }
+        });
+        let mut by_receiver: Vec<(Address, u64)> = by_receiver.into_iter().collect();
+        by_receiver.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        by_receiver.truncate(limit);
+        by_receiver
+    }
+
+    /// A receiver cannot be loaded: its messages are left to the log, so that they hold up no other's.
+    pub(crate) fn set_stuck(&self, to: &Address, reason: String, now: Timestamp) {
+        self.with(|window| {
+            if let Some(stuck) = window.stuck.get_mut(to) {
+                if stuck.why == Why::Load {
+                    stuck.reason = reason;
+                }
+                return;
+            }
+            let mut stuck = Stuck::new(Why::Load, reason, now);
+            window.leave_parked(to, &mut stuck);
+            if stuck.behind.is_some() {
+                window.stuck.insert(to.clone(), stuck);
+            }
+        });
+    }
+
+    /// An operator has quarantined a receiver: what is on its way to it is left to the log, and takes nobody else's room. Most of what did not
+    /// fit in memory is its own, about: others are let in while that is read through.
+    pub(crate) fn quarantine(&self, to: &Address, reason: &str, now: Timestamp) {
+        self.with(|window| {
+            let mut stuck = window
+                .stuck
+                .remove(to)
+                .unwrap_or_else(|| Stuck::new(Why::Quarantined, String::new(), now));
+            (stuck.why, stuck.reason) = (Why::Quarantined, reason.to_owned());
+            window.leave_parked(to, &mut stuck);
+            window.leave_queued(to, &mut stuck);
+            window.stuck.insert(to.clone(), stuck);
+            window.released.retain(|released| released != to);
+            window.overflowed = false;
+        });
+    }
+
+    /// A receiver is quarantined no more: what has waited for it is to be [taken up](Self::take_released).
+    pub(crate) fn release(&self, to: &Address) {
+        let is_waiting = self.with(|window| {
+            let Some(stuck) = window.stuck.get_mut(to).filter(|stuck| stuck.why == Why::Quarantined) else {
+                return false;
+            };
+            if stuck.behind.is_none() {
+                window.stuck.remove(to);
+                return false;
+            }
+            stuck.why = Why::Released;
+            stuck.reason = "it was released, and takes up what has waited for it".to_owned();
+            window.released.push(to.clone());
+            true
+        });
+        if is_waiting {
+            self.has_room.wake();
+        }
+    }
+
+    /// Those that were released since the last look.
+    pub(crate) fn take_released(&self) -> Vec<Address> {
+        self.with(|window| std::mem::take(&mut window.released))
+    }
+
+    /// From where on the log may hold messages that wait for a receiver which an operator has quarantined, if there is any; `None`: it is not.
+    pub(crate) fn waits_from(&self, to: &Address) -> Option<Option<Position>> {
+        self.with(|window| {
+            let stuck = window.stuck.get(to).filter(|stuck| stuck.why == Why::Quarantined)?;
+            // What was not read yet may hold some, too.
+            let behind = stuck.behind.into_iter().chain(window.behind);
+            Some(behind.map(|behind| behind.read).min())
+        })
+    }
+
+    /// The messages to a quarantined receiver up to here were dropped.
+    pub(crate) fn dropped(&self, to: &Address, upto: Position) {
+        self.with(|window| {
+            if let Some(stuck) = window.stuck.get_mut(to)
+                && let Some(behind) = &mut stuck.behind
+            {
+                behind.read = behind.read.max(upto);
+                if behind.upto <= upto {
+                    (stuck.behind, stuck.messages) = (None, 0);
+                }
+            }
+        });
+    }
+
+    /// Receivers that an operator has quarantined.
+    pub(crate) fn quarantined(&self) -> Vec<Address> {
+        self.waiting_for_quarantined().into_keys().collect()
+    }
+
+    /// About how many messages have been left to the log for each of them: one that was in memory may be read, and counted, again.
+    pub(crate) fn waiting_for_quarantined(&self) -> BTreeMap<Address, u64> {
+        self.with(|window| {
+            let quarantined = window.stuck.iter().filter(|(_, stuck)| stuck.why == Why::Quarantined);
+            quarantined.map(|(to, stuck)| (to.clone(), stuck.messages)).collect()
+        })
+    }
+
+    /// Receivers that cannot be loaded, take up what has waited, or whose messages wait for a newer program, and why.
+    pub(crate) fn stuck(&self) -> Vec<StuckEntity> {
+        self.with(|window| {
+            let stuck = window.stuck.iter().filter(|(_, stuck)| stuck.why != Why::Quarantined);
+            let stuck = stuck.map(|(to, stuck)| StuckEntity {
+                address: to.clone(),
+                reason: stuck.reason.clone(),
+                since: stuck.since,
+                messages: stuck.messages,
+            });
+            let mut found: Vec<StuckEntity> = stuck.chain(Self::not_understood(window)).collect();
+            found.sort_by(|one, other| one.address.cmp(&other.address));
+            // One of several lines to it stands for all.
+            found.dedup_by(|more, one| {
+                let is_same = more.address == one.address;
+                if is_same {
+                    one.messages += more.messages;
+                    one.since = one.since.min(more.since);
+                }
+                is_same
+            });
+            found
+        })
+    }
+
+    /// What of a stuck receiver's messages is only in the log; nothing is to be read of one that is quarantined.
+    pub(crate) fn stuck_behind(&self, to: &Address) -> Option<Behind> {
+        self.with(|window| {
+            let stuck = window.stuck.get(to).filter(|stuck| stuck.why != Why::Quarantined);
+            stuck.and_then(|stuck| stuck.behind)
+        })
+    }
+
+    /// A stuck receiver took its messages up to here, where `seen` was to be read. `true`: those were all, and it is stuck no more.
+    pub(crate) fn caught_up(&self, to: &Address, seen: Behind, read: Position, is_end: bool) -> bool {
+        self.with(|window| {
+            let Some(stuck) = window.stuck.get_mut(to) else {
+                return true;
+            };
+            if stuck.why == Why::Quarantined {
+                return true;
+            }
+            let is_all = match &mut stuck.behind {
+                Some(behind) => behind.has_read(seen, read, is_end),
+                None => true,
+            };
+            if is_all {
+                window.stuck.remove(to);
+            }
+            is_all
+        })
+    }
+}
+
+impl Window {
+    /// Leaves a message to a stuck receiver to the log.
+    pub(super) fn drop_if_stuck(&mut self, outgoing: &mut Outgoing) -> bool {
+        let Some(stuck) = self.stuck.get_mut(&outgoing.delivery.to) else {
+            return false;
+        };
+        stuck.leave(outgoing.sent);
+        self.let_go(outgoing);
+        true
+    }
+
+    /// Leaves to the log what waits for a receiver to be loaded.
+    fn leave_parked(&mut self, to: &Address, stuck: &mut Stuck) {
+        for outgoing in self.parked.remove(to).unwrap_or_default() {
+            self.parked_len -= 1;
+            self.bytes -= outgoing.bytes();
+            stuck.leave(outgoing.sent);
+        }
+    }
+
+    /// Leaves to the log what is next to be delivered to a receiver.
+    fn leave_queued(&mut self, to: &Address, stuck: &mut Stuck) {
+        let bytes = &mut self.bytes;
+        self.queue.retain(|outgoing| {
+            let is_other = outgoing.delivery.to != *to;
+            if !is_other {
+                *bytes -= outgoing.bytes();
+                stuck.leave(outgoing.sent);
+            }
+            is_other
+        });
+    }
+}
