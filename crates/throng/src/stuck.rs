@@ -110,6 +110,7 @@ impl Engine {
     /// # Errors
     /// `Rejected` if no operator has quarantined the entity, or the engine's; what was dropped by then is gone all the same.
     pub async fn drop_messages(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<u64> {
+        self.core.context.may_change()?;
         let index = self.core.named(kind, id)?.kind;
         let address = Address::new(self.core.context.registry.kinds()[index].name, id);
         let (life, by) = (self.core.lives.current()?, owned(by));
