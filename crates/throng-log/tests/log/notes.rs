@@ -102,7 +102,12 @@ pub async fn once_free<T>(take: impl Fn() -> Result<T, throng_journal::Error>) -
 
 /// Starts an engine on the disk as it is now, with a new process.
 pub async fn start(disk: &Disk, keep: Keep) -> Running {
-    let (log, store) = once_free(|| open_embedded(DIR, options(disk))).await;
+    start_in(disk, DIR, keep).await
+}
+
+/// As [`start`], in another directory.
+pub async fn start_in(disk: &Disk, dir: &str, keep: Keep) -> Running {
+    let (log, store) = once_free(|| open_embedded(dir, options(disk))).await;
     log.set_archive(Some(PathBuf::from(ARCHIVE)));
     let options = Options {
         keep: BTreeMap::from([("note".to_owned(), keep)]),

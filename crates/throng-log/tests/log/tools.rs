@@ -675,7 +675,7 @@ fn a_copy_is_brought_up_to_date_while_the_log_is_written_and_each_commit_of_it_c
     for try_number in 0..12 {
         let last = below(&mut seed, 240) as usize;
         let to = copies.path().join(format!("restored-{try_number}"));
-        let restored = tools::restore(&options(), &copy, &to, Until::Commit(ends[last])).unwrap();
+        let restored = tools::restore(&options(), (&copy, None), &to, Until::Commit(ends[last])).unwrap();
         assert_eq!(restored.commits, last as u64 + 1);
         assert_eq!(commits_of(&to), all[..=last]);
         assert!(tools::verify(&options(), &to).unwrap().is_sound());
@@ -685,14 +685,14 @@ fn a_copy_is_brought_up_to_date_while_the_log_is_written_and_each_commit_of_it_c
         commit: CommitNo(61),
     };
     let to = copies.path().join("nowhere");
-    let refused = tools::restore(&options(), &copy, &to, Until::Commit(nowhere));
+    let refused = tools::restore(&options(), (&copy, None), &to, Until::Commit(nowhere));
     assert!(
         matches!(refused, Err(Error::NoCommit(at)) if at == nowhere),
         "{refused:?}"
     );
     assert!(Log::open(&to, options()).is_err(), "it is no journal");
     let moment = 1_000_000 + 2 * 1000 + 7;
-    let at_that_time = tools::restore(&options(), &copy, &to, Until::Micros(moment)).unwrap();
+    let at_that_time = tools::restore(&options(), (&copy, None), &to, Until::Micros(moment)).unwrap();
     assert_eq!(at_that_time.commits, 67, "seven commits of the second life");
 }
 
@@ -756,6 +756,10 @@ fn a_segment_that_is_written_anew_beside_a_copy_that_follows_is_copied_whole() {
         },
         upto: CommitNo(40),
         judge: Arc::new(|record, _| (5..=12).contains(&record.seq)),
+        replaced_by: Position {
+            writer,
+            commit: CommitNo(40),
+        },
         how: PruneHow::Erase,
     };
     let pruned = block_on(log.prune(prune)).unwrap();

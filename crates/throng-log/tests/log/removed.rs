@@ -1,0 +1,171 @@
+//! Copies and restores of a log from which history is removed meanwhile, or whose engine is killed.
+
+use crate::{
+    disk::Disk,
+    kit::{self, DIR, options},
+    notes::{ARCHIVE, Running, look, start, start_in, write},
+};
+use std::{path::Path, sync::Arc, time::Duration};
+use throng::model::Keep;
+use throng_journal::{
+    CommitBuilder, CommitNo, Journal as _, Position, Prune, PruneHow, RecordKind, ShardId, conformance::block_on,
+};
+use throng_log::tools::{self, Until, for_each_commit};
+
+/// Everything that is durable is over.
+const NOTHING: Keep = Keep::Age(Duration::ZERO);
+const TEXTS: u64 = 6;
+
+async fn write_texts(running: &Running) {
+    for _ in 0..TEXTS {
+        for id in ["ann", "bob"] {
+            write(&running.engine, id, &"x".repeat(700)).await;
+        }
+    }
+}
+
+/// Makes a pass over history that earlier lives wrote.
+async fn prune(disk: &Disk) {
+    let running = start(disk, NOTHING).await;
+    assert!(running.engine.prune(false).await.unwrap().records > 0);
+    running.engine.stop().await;
+}
+
+/// How many texts each note has after each commit.
+fn history(disk: &Disk, dir: &str) -> Vec<(Position, [u64; 2])> {
+    let (mut all, mut counts) = (Vec::new(), [0, 0]);
+    for_each_commit(&options(disk), Path::new(dir), &mut |commit| {
+        for record in commit.records().flatten() {
+            if record.record == RecordKind::Event {
+                counts[usize::from(record.id == "bob")] = record.seq;
+            }
+        }
+        all.push((commit.position(), counts));
+        Ok(())
+    })
+    .unwrap();
+    all
+}
+
+async fn counts(running: &Running) -> [u64; 2] {
+    let mut counts = [0, 0];
+    for (id, count) in ["ann", "bob"].into_iter().zip(&mut counts) {
+        *count = look(&running.engine, id).await.map_or(0, |(count, _)| count);
+    }
+    counts
+}
+
+/// What a restore up to there gives; the sentence that refuses it.
+async fn restored(disk: &Disk, from: (&str, Option<&str>), until: Until) -> Result<[u64; 2], String> {
+    let (disk, from) = (disk.copy(), (Path::new(from.0), from.1.map(Path::new)));
+    tools::restore(&options(&disk), from, Path::new("new"), until).map_err(|error| error.to_string())?;
+    let running = start_in(&disk, "new", Keep::Forever).await;
+    let found = counts(&running).await;
+    running.engine.stop().await;
+    Ok(found)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restore_to_before_a_removal_is_whole_or_refused() {
+    let disk = Disk::new();
+    let running = start(&disk, NOTHING).await;
+    write_texts(&running).await;
+    running.engine.stop().await;
+    drop(running);
+    let history = history(&disk, DIR);
+    prune(&disk).await;
+    let mut refusals = 0;
+    for (position, counts) in &history {
+        let until = Until::Commit(*position);
+        let archived = restored(&disk, (DIR, Some(ARCHIVE)), until).await;
+        assert_eq!(archived.as_ref(), Ok(counts), "from the archive at {position}");
+        match restored(&disk, (DIR, None), until).await {
+            Ok(found) => assert_eq!(found, *counts, "at {position}"),
+            Err(refused) => {
+                assert!(refused.contains("history was removed from commit 1."), "{refused}");
+                assert!(refused.contains("are known again from commit 2."), "{refused}");
+                refusals += 1;
+            }
+        }
+    }
+    assert!(refusals as u64 > TEXTS, "{refusals}");
+    let all = restored(&disk, (DIR, None), Until::End).await;
+    assert_eq!(all, Ok([TEXTS, TEXTS]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_and_imported_logs_know_what_was_removed() {
+    let disk = Disk::new();
+    let running = start(&disk, NOTHING).await;
+    write_texts(&running).await;
+    running.engine.stop().await;
+    drop(running);
+    prune(&disk).await;
+    tools::restore(
+        &options(&disk),
+        (Path::new(DIR), None),
+        Path::new("restored"),
+        Until::End,
+    )
+    .unwrap();
+    let mut lines = Vec::new();
+    tools::export(
+        &options(&disk),
+        Path::new("restored"),
+        &mut lines,
+        tools::ExportOptions::default(),
+    )
+    .unwrap();
+    let how = tools::ImportOptions::default();
+    tools::import(&options(&disk), Path::new("imported"), &mut &*lines, how).unwrap();
+    for dir in [DIR, "restored", "imported"] {
+        let first = history(&disk, dir)[0].0;
+        let refused = restored(&disk, (dir, None), Until::Commit(first)).await.unwrap_err();
+        assert!(refused.contains("history was removed"), "{dir}: {refused}");
+        assert_eq!(restored(&disk, (dir, None), Until::End).await, Ok([TEXTS, TEXTS]));
+    }
+}
+
+#[test]
+fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
+    let disk = Disk::new();
+    let log = kit::open(&disk).unwrap();
+    let writer = kit::open_writer(&log).unwrap();
+    let at = |commit| Position {
+        writer,
+        commit: CommitNo(commit),
+    };
+    for number in 1..=9 {
+        let mut commit = kit::commit(writer, number, 200);
+        if number == 7 {
+            let mut open = CommitBuilder::default();
+            open.push_parts(RecordKind::Numbers, ShardId(0), ("", ""), 0, ("", 0), b"{}");
+            commit = open.finish(commit.stamp());
+        }
+        kit::append_commit(&log, commit).unwrap();
+    }
+    block_on(log.end_segment()).unwrap();
+    let removed = block_on(log.prune(Prune {
+        after: at(0),
+        upto: CommitNo(9),
+        judge: Arc::new(|record, _| (3..6).contains(&record.seq)),
+        // It did not say.
+        replaced_by: Position::default(),
+        how: PruneHow::Remove,
+    }));
+    assert_eq!(removed.unwrap().records, 3);
+    drop(log);
+    let restore = |number: u64| {
+        let (to, until) = (format!("new-{number}"), Until::Commit(at(number)));
+        let restored = tools::restore(&options(&disk), (Path::new(DIR), None), Path::new(&to), until);
+        restored
+            .map(|restored| restored.records)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!((restore(2), restore(7), restore(9)), (Ok(2), Ok(4), Ok(6)));
+    for number in 4..7 {
+        let refused = restore(number).unwrap_err();
+        let expected = format!("history was removed from commit {} on", at(3));
+        assert!(refused.contains(&expected), "{refused}");
+    }
+}
