@@ -1,20 +1,27 @@
 //! Copies and restores of a log from which history is removed meanwhile, or whose engine is killed.
 
 use crate::{
-    disk::Disk,
+    disk::{Chance, Disk, Hit},
     kit::{self, DIR, options},
     notes::{ARCHIVE, Running, look, start, start_in, write},
 };
 use std::{path::Path, sync::Arc, time::Duration};
 use throng::model::Keep;
 use throng_journal::{
-    CommitBuilder, CommitNo, Journal as _, Position, Prune, PruneHow, RecordKind, ShardId, conformance::block_on,
+    CommitBuilder, CommitNo, Durability, Error, Journal as _, Position, Prune, PruneHow, RecordKind, ShardId,
+    conformance::block_on,
 };
-use throng_log::tools::{self, Until, for_each_commit};
+use throng_log::{
+    Log, Options,
+    tools::{self, Until, for_each_commit},
+};
 
 /// Everything that is durable is over.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
+const COPY: &str = "copy";
 const TEXTS: u64 = 6;
+/// Far beyond the calls of one backup.
+const CALLS_MAX: u64 = 1_000;
 
 async fn write_texts(running: &Running) {
     for _ in 0..TEXTS {
@@ -45,6 +52,10 @@ fn history(disk: &Disk, dir: &str) -> Vec<(Position, [u64; 2])> {
     })
     .unwrap();
     all
+}
+
+fn backup(disk: &Disk) -> Result<tools::BackedUp, Error> {
+    tools::backup(&options(disk), Path::new(DIR), Path::new(COPY))
 }
 
 async fn counts(running: &Running) -> [u64; 2] {
@@ -126,6 +137,83 @@ async fn restored_and_imported_logs_know_what_was_removed() {
     }
 }
 
+/// A copy that was made before as much again was written and all of it removed; the history as it was.
+async fn outdated_copy(disk: &Disk) -> (Position, Vec<(Position, [u64; 2])>) {
+    let running = start(disk, NOTHING).await;
+    write_texts(&running).await;
+    let copied = backup(disk).unwrap().upto.parse().unwrap();
+    write_texts(&running).await;
+    running.engine.stop().await;
+    drop(running);
+    let history = history(disk, DIR);
+    prune(disk).await;
+    (copied, history)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copy_keeps_history_that_is_removed_after_it_was_copied() {
+    let disk = Disk::new();
+    let (copied, history) = outdated_copy(&disk).await;
+    for _ in 0..2 {
+        let backed_up = backup(&disk).unwrap();
+        assert!(backed_up.verification.is_sound(), "{backed_up}");
+    }
+    for (position, counts) in &history {
+        match restored(&disk, (COPY, None), Until::Commit(*position)).await {
+            Ok(found) => assert_eq!(found, *counts, "at {position}"),
+            Err(refused) => assert!(*position > copied, "{position}: {refused}"),
+        }
+    }
+    let all = restored(&disk, (COPY, None), Until::End).await;
+    assert_eq!(all, Ok([2 * TEXTS, 2 * TEXTS]));
+    let running = start_in(&disk, COPY, Keep::Forever).await;
+    assert_eq!(
+        counts(&running).await,
+        [2 * TEXTS, 2 * TEXTS],
+        "with the copy's own store, too"
+    );
+    running.engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backup_killed_at_any_call_leaves_the_copy_whole() {
+    let prepared = Disk::new();
+    outdated_copy(&prepared).await;
+    for at in 0..CALLS_MAX {
+        let disk = prepared.copy();
+        disk.hit_after(at, Hit::Death);
+        let killed = backup(&disk).is_err();
+        disk.hit_no_more();
+        disk.kill_process();
+        let found = tools::verify(&options(&disk), Path::new(COPY)).unwrap();
+        assert!(found.is_sound(), "killed at call {at}: {found}");
+        let left = restored(&disk, (COPY, None), Until::End).await.unwrap();
+        assert!(
+            [[TEXTS; 2], [2 * TEXTS; 2]].contains(&left),
+            "killed at call {at}: {left:?}"
+        );
+        let backed_up = backup(&disk).unwrap();
+        assert!(backed_up.verification.is_sound(), "{backed_up}");
+        let all = restored(&disk, (COPY, None), Until::End).await;
+        assert_eq!(all, Ok([2 * TEXTS; 2]), "killed at call {at}");
+        if !killed {
+            assert!(at > 20, "a backup of {at} calls is none");
+            return;
+        }
+    }
+    panic!("the backup never ended");
+}
+
+fn commits(disk: &Disk, dir: &str) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for_each_commit(&options(disk), Path::new(dir), &mut |commit| {
+        all.push(commit.bytes().to_vec());
+        Ok(())
+    })
+    .unwrap();
+    all
+}
+
 #[test]
 fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
     let disk = Disk::new();
@@ -167,5 +255,63 @@ fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
         let refused = restore(number).unwrap_err();
         let expected = format!("history was removed from commit {} on", at(3));
         assert!(refused.contains(&expected), "{refused}");
+    }
+}
+
+#[test]
+fn copy_goes_on_after_a_kill_right_behind_a_roll() {
+    let disk = Disk::new();
+    for life in 1..=3 {
+        let log = kit::open(&disk).unwrap();
+        let writer = kit::open_writer(&log).unwrap();
+        for number in 1..=life {
+            kit::append(&log, writer, number, 900).unwrap();
+        }
+        block_on(log.end_segment()).unwrap();
+        backup(&disk).unwrap();
+        disk.kill_process();
+    }
+    backup(&disk).unwrap();
+    assert_eq!(commits(&disk, COPY), commits(&disk, DIR));
+    assert_eq!(commits(&disk, COPY).len(), 6);
+}
+
+#[test]
+fn copy_follows_a_log_whose_engine_is_killed_or_loses_power() {
+    for seed in 0..60 {
+        let mut chance = Chance::new(seed);
+        let disk = Disk::new();
+        for _ in 0..6 {
+            let durability = if chance.coin() {
+                Durability::Os
+            } else {
+                Durability::Fsync
+            };
+            let options = Options {
+                durability,
+                ..options(&disk)
+            };
+            let log = Log::open(DIR, options).unwrap();
+            let writer = kit::open_writer(&log).unwrap();
+            for number in 1..=chance.next() % 30 {
+                let bytes = 200 + (chance.next() % 1_500) as usize;
+                let commit = kit::commit_of(&format!("of {writer}"), writer, number, bytes);
+                kit::append_commit(&log, commit).unwrap();
+                match chance.next() % 9 {
+                    0 => block_on(log.end_segment()).unwrap(),
+                    1 => drop(backup(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"))),
+                    _ => {}
+                }
+            }
+            match chance.next() % 3 {
+                0 => disk.kill_process(),
+                1 => disk.lose_power(&mut chance),
+                _ => {}
+            }
+        }
+        kit::open_writer(&kit::open(&disk).unwrap()).unwrap();
+        let backed_up = backup(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(backed_up.verification.is_sound(), "seed {seed}: {backed_up}");
+        assert_eq!(commits(&disk, COPY), commits(&disk, DIR), "seed {seed}");
     }
 }
