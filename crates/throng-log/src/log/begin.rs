@@ -420,6 +420,7 @@ impl Log {
 
     /// Removes files that hold nothing of the history; what cannot be removed is tried at the next start again.
     fn remove_dead(&self, writing: &mut Writing) {
+        crate::tools::unmark_backup(&*self.options.files, &self.dir);
         let names = self.options.files.list(&self.dir).unwrap_or_default();
         for name in names.iter().filter(|name| crate::rewrite::is_leftover(name)) {
             // Of a rewriting that was cut off; the next one would begin it anew.

@@ -1,6 +1,10 @@
 //! Copying a log and its store into another directory, and checking the copy.
 
-use super::{LiveBackup, Verification, unfinished::Unfinished, verify};
+use super::{
+    LiveBackup, Verification,
+    unfinished::{Unfinished, mark_backup, refuse_swap},
+    verify,
+};
 use crate::{
     EmbeddedStore, Log, Options,
     files::{File, Files},
@@ -48,6 +52,7 @@ impl fmt::Display for BackedUp {
 /// # Errors
 /// The target holds another history, or is in use; damage of the log; the file system's.
 pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
+    refuse_swap(&*options.files, dir, to)?;
     super::require_log(options, dir)?;
     if super::require_no_log(options, to).is_err() && super::refuse_unfinished(&*options.files, to).is_ok() {
         return add(options, dir, to);
@@ -87,6 +92,7 @@ pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Resul
     let options = log.options();
     let files = &options.files;
     let (unfinished, lock) = Unfinished::begin(options, to)?;
+    mark_backup(&**files, to)?;
     if let Some(store) = store {
         store.copy_to(&to.join(store::STORE_NAME))?;
     }

@@ -90,8 +90,9 @@ impl LiveBackup {
     /// # Errors
     /// There is no log to copy; the target is in use, or holds another history: it is named where they part. The file system's.
     pub fn begin(options: &Options, from: &Path, to: &Path) -> Result<Self, Error> {
-        super::require_log(options, from)?;
         let files = &*options.files;
+        unfinished::refuse_swap(files, from, to)?;
+        super::require_log(options, from)?;
         let has_copy = super::unfinished::refuse_unfinished(files, to).is_ok()
             && !recovery::list(files, to).unwrap_or_default().is_empty();
         let lock = match has_copy {
@@ -112,6 +113,7 @@ impl LiveBackup {
             unfinished::settle(files, to)?;
             backup.reached = backup.look_at_copy()?;
         }
+        unfinished::mark_backup(files, to)?;
         Ok(backup)
     }
 

@@ -30,7 +30,7 @@ pub use restore::{Until, restore};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;
 
-pub(crate) use unfinished::{refuse_unfinished, settle};
+pub(crate) use unfinished::{refuse_unfinished, settle, unmark_backup};
 
 use crate::{
     log::{self, Lock},

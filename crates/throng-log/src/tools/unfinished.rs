@@ -3,13 +3,15 @@
 use crate::{
     files::Files,
     log::{self, Lock},
-    rewrite,
+    recovery, rewrite,
 };
 use std::path::{Path, PathBuf};
 use throng_journal::Error;
 
 /// There for as long as the directory holds only a part.
 const UNFINISHED_NAME: &str = "unfinished";
+/// There in a backup, for as long as no engine uses it.
+const BACKUP_NAME: &str = "backup";
 /// There while segments that are staged beside a copy get their names.
 const ADDING_NAME: &str = "adding";
 
@@ -73,6 +75,36 @@ fn is_unfinished(files: &dyn Files, dir: &Path) -> bool {
 fn has(files: &dyn Files, dir: &Path, name: &str) -> bool {
     let names = files.list(dir).unwrap_or_default();
     names.iter().any(|other| other == name)
+}
+
+/// Marks a directory as a backup.
+pub(super) fn mark_backup(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+    let marking = Error::io(format!("writing to {}", dir.display()));
+    files.open(&dir.join(BACKUP_NAME), true).map(drop).map_err(marking)
+}
+
+/// An engine uses the directory: it is a backup no more. Best effort.
+pub(crate) fn unmark_backup(files: &dyn Files, dir: &Path) {
+    if has(files, dir, BACKUP_NAME) {
+        let _ = files.remove(&dir.join(BACKUP_NAME));
+    }
+}
+
+/// Refuses a backup in the wrong direction: from an earlier backup, or from where there is no log, to a log that is no backup.
+pub(super) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
+    let has_log = |dir| !recovery::list(files, dir).unwrap_or_default().is_empty();
+    let is_backup = has(files, from, BACKUP_NAME);
+    if (!is_backup && has_log(from)) || !has_log(to) || has(files, to, BACKUP_NAME) {
+        return Ok(());
+    }
+    let (source, target) = (from.display(), to.display());
+    let what = if is_backup { "is a backup" } else { "holds no log" };
+    Err(Error::Backend {
+        doing: format!("copying {source} to {target}"),
+        why: format!(
+            "{source} {what}, and {target} holds a log and is no backup: name the journal first, then where its backup goes"
+        ),
+    })
 }
 
 /// Has the segments that are staged beside a copy, durably, be a part of it: all of them, also if this is cut off.

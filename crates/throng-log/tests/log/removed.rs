@@ -259,6 +259,30 @@ fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
 }
 
 #[test]
+fn backup_to_the_journal_from_its_backup_is_refused() {
+    let disk = Disk::new();
+    let append = |dir: &str| {
+        let log = Log::open(dir, options(&disk)).unwrap();
+        let writer = kit::open_writer(&log).unwrap();
+        kit::append(&log, writer, 1, 900).unwrap();
+    };
+    append(DIR);
+    backup(&disk).unwrap();
+    let copied = commits(&disk, DIR);
+    for from in [COPY, "nowhere"] {
+        let swapped = tools::backup(&options(&disk), Path::new(from), Path::new(DIR));
+        let refused = swapped.unwrap_err().to_string();
+        assert!(refused.contains("data holds a log and is no backup"), "{refused}");
+    }
+    assert_eq!(commits(&disk, DIR), copied);
+    backup(&disk).unwrap();
+    // A service runs on the backup: it is a journal with backups of its own.
+    append(COPY);
+    let of_copy = tools::backup(&options(&disk), Path::new(COPY), Path::new("other"));
+    assert_eq!(of_copy.unwrap().verification.commits, 2);
+}
+
+#[test]
 fn copy_goes_on_after_a_kill_right_behind_a_roll() {
     let disk = Disk::new();
     for life in 1..=3 {
