@@ -3,10 +3,14 @@
 use crate::{
     disk::{Chance, Disk, Hit},
     kit::{self, DIR, options},
-    notes::{ARCHIVE, Running, look, start, start_in, write},
+    notes::{ARCHIVE, Note, Running, look, start, start_in, start_with, write},
 };
 use std::{path::Path, sync::Arc, time::Duration};
-use throng::model::Keep;
+use throng::{
+    Follow,
+    model::Keep,
+    projection::{Interrupt, Projection, Rows, Seen},
+};
 use throng_journal::{
     CommitBuilder, CommitNo, Durability, Error, Journal as _, Position, Prune, PruneHow, RecordKind, ShardId,
     conformance::block_on,
@@ -202,6 +206,74 @@ async fn backup_killed_at_any_call_leaves_the_copy_whole() {
         }
     }
     panic!("the backup never ended");
+}
+
+/// Reads all of it, and changes nothing.
+struct Reader;
+
+impl Projection for Reader {
+    const NAME: &'static str = "reader";
+    type Of = Note;
+
+    fn apply(&self, _: &Seen<Note>, _: &mut Rows<'_>) -> Result<(), Interrupt> {
+        Ok(())
+    }
+}
+
+/// Up to where a projection and a follower are told that history is gone, if they begin with the first event, and what the service says.
+async fn told_of_removal(disk: &Disk, keep: Keep) -> ([Option<Position>; 2], Vec<String>) {
+    let running = start_with(disk, DIR, keep, |builder| builder.projection(Reader)).await;
+    let engine = &running.engine;
+    while engine.projections()[0].reached != engine.health().position {
+        tokio::task::yield_now().await;
+    }
+    let from = engine.place(true).await.unwrap();
+    let follower = engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
+    let told = [engine.projections()[0].missed_upto, follower.removed_upto()];
+    let troubles = engine.health().troubles;
+    running.engine.stop().await;
+    (told, troubles)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_anew_is_told_of_removed_history() {
+    let disk = Disk::new();
+    let running = start(&disk, NOTHING).await;
+    write_texts(&running).await;
+    running.engine.stop().await;
+    drop(running);
+    let end = history(&disk, DIR).last().unwrap().0;
+    let running = start(&disk, NOTHING).await;
+    // The second pass has nothing to remove, and comes to the stream that is still written; the third stores how far it came.
+    for is_first in [true, false, false] {
+        assert_eq!(running.engine.prune(false).await.unwrap().records > 0, is_first);
+    }
+    running.engine.stop().await;
+    drop(running);
+    for is_store_lost in [false, true] {
+        if is_store_lost {
+            disk.remove(&Path::new(DIR).join("store.redb"));
+        }
+        let (told, troubles) = told_of_removal(&disk, NOTHING).await;
+        assert!(told.iter().all(|upto| upto.is_some_and(|upto| upto <= end)), "{told:?}");
+        let is_said = |trouble: &String| trouble.contains("reader lacks history of note up to commit 1.");
+        assert!(troubles.iter().any(is_said), "{troubles:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_of_removal_where_nothing_was_removed() {
+    let disk = Disk::new();
+    let enough = Keep::Events(1_000);
+    for _ in 0..2 {
+        let running = start(&disk, enough).await;
+        write_texts(&running).await;
+        for _ in 0..2 {
+            running.engine.prune(false).await.unwrap();
+        }
+        running.engine.stop().await;
+    }
+    assert_eq!(told_of_removal(&disk, enough).await, ([None; 2], Vec::new()));
 }
 
 fn commits(disk: &Disk, dir: &str) -> Vec<Vec<u8>> {

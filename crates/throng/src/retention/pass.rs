@@ -293,7 +293,7 @@ impl Passing<'_> {
         if base.is_some_and(|(_, at)| at > horizon) {
             noted.ended = 0;
         }
-        let keeps = self.core.keeps();
+        let keeps = self.core.context.keeps();
         let kept = match keeps.get(&*address.kind) {
             Some(Keep::Events(count)) => Some(*count),
             _ => None,
