@@ -51,7 +51,6 @@ const PLACES: &[(&str, &str)] = &[
     ("inspect", "place"),
     ("verify", "place"),
     ("export", "place"),
-    ("backup", "data"),
     ("prune", "place"),
     ("compact", "data"),
 ];
@@ -97,10 +96,25 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
     use super::*;
+    use std::path::{Path, PathBuf};
 
     #[test]
     fn the_arguments_are_consistent() {
         command(&App::new("wallet")).debug_assert();
+    }
+
+    #[test]
+    fn journal_to_copy_comes_before_its_backup() {
+        let arguments = ["wallet", "journal", "backup", "data", "copy"];
+        let matches = command(&App::new("wallet")).try_get_matches_from(arguments).unwrap();
+        let (_, journal) = matches.subcommand().unwrap();
+        let (_, backup) = journal.subcommand().unwrap();
+        assert_eq!(backup.get_one::<String>("data").unwrap(), "data");
+        assert_eq!(backup.get_one::<PathBuf>("target").unwrap(), Path::new("copy"));
+        let short = ["wallet", "journal", "backup", "copy"];
+        assert!(command(&App::new("wallet")).try_get_matches_from(short).is_err());
     }
 }

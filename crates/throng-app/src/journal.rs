@@ -193,6 +193,9 @@ struct RestoreArguments {
     /// The last commit, as `3.1071`, or a time, as 2026-11-22T18:00:00Z: nothing made after it is restored [default: everything].
     #[arg(long, value_name = "COMMIT|TIME", value_parser = until)]
     at: Option<Until>,
+    /// Where `serve --archive` has kept what retention removed: it is restored with the rest.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
 }
 
 fn until(text: &str) -> Result<Until, String> {
@@ -229,10 +232,15 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
         JournalCommand::Export(arguments) => export(arguments, json),
         JournalCommand::Import(arguments) => import(arguments, json),
         JournalCommand::Backup(arguments) => backup(arguments, json),
-        JournalCommand::Restore(RestoreArguments { backup, target, at }) => print(
-            &tools::restore(&options, &backup.path()?, target, at.unwrap_or_default())?,
-            json,
-        ),
+        JournalCommand::Restore(RestoreArguments {
+            backup,
+            target,
+            at,
+            archive,
+        }) => {
+            let from = (&*backup.path()?, archive.as_deref());
+            print(&tools::restore(&options, from, target, at.unwrap_or_default())?, json)
+        }
         JournalCommand::Prune(arguments) => print(&arguments.run(app()?)?, json),
         JournalCommand::Erase(arguments) => print(&arguments.run(app()?)?, json),
         JournalCommand::Quarantine(arguments) => print(&arguments.quarantine(app()?)?, json),

@@ -59,11 +59,20 @@ pub struct Prune {
     pub upto: CommitNo,
     /// Says of each record whether it is over.
     pub judge: Judge,
+    /// The history up to this commit says what entities, messages and timers are without what is over.
+    pub replaced_by: Position,
     /// What to do with what is over.
     pub how: PruneHow,
 }
 
 impl Prune {
+    /// What replaces the commit of which nothing is left, once so many of its records were taken now.
+    #[must_use]
+    pub fn emptied_by(&self, commit: &Commit, records: u64) -> Option<Position> {
+        let before = commit.removal().and_then(|removal| removal.replaced_by);
+        before.max((records > 0).then_some(self.replaced_by))
+    }
+
     /// Takes what is over out of a stream's commits in memory, until `stop` says so before one of them.
     pub fn in_memory<'a>(&self, commits: impl Iterator<Item = &'a mut Commit>, stop: impl Fn() -> bool) -> Pruned {
         let mut pruned = Pruned::default();
@@ -75,7 +84,7 @@ impl Prune {
             let stamp = commit.stamp();
             (pruned.upto, pruned.at_micros) = (stamp.number, stamp.at_micros);
             let (mut records, before) = (0, commit.bytes().len());
-            let rest = commit.without(|record| {
+            let rest = commit.without(self.replaced_by, |record| {
                 let is_over = (self.judge)(record, stamp);
                 records += u64::from(is_over);
                 is_over
@@ -83,12 +92,12 @@ impl Prune {
             let mut left = match rest {
                 Rest::Whole => continue,
                 Rest::Part(part) => part,
-                Rest::Nothing => commit.emptied(0),
+                Rest::Nothing => commit.emptied(0, self.emptied_by(commit, records)),
             };
             left.seal(&[]);
             pruned.records += records;
             pruned.commits += u64::from(left.record_count() == 0 && records > 0);
-            pruned.bytes += (before - left.bytes().len()) as u64;
+            pruned.bytes += before.saturating_sub(left.bytes().len()) as u64;
             if self.how != PruneHow::Dry {
                 *commit = left;
             }

@@ -3,7 +3,7 @@
 use crate::Position;
 
 /// Where one record's body stands: enough to read it alone, with [`Journal::read_at`](crate::Journal::read_at).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The commit the bytes stand in.
     pub position: Position,

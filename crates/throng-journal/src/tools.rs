@@ -334,7 +334,8 @@ impl Verification {
 }
 
 /// Microseconds since 1970-01-01 UTC as RFC 3339 writes them, to the second.
-fn date(micros: i64) -> String {
+#[must_use]
+pub fn date(micros: i64) -> String {
     let at = jiff::Timestamp::from_second(micros.div_euclid(1_000_000));
     at.map_or_else(|_| format!("{micros} µs after 1970-01-01"), |at| at.to_string())
 }

@@ -3,7 +3,7 @@
 //! A copy looks like its original, and a service started on it would act as the original does. So the file names its own inode and the
 //! machine. A file that was copied has another inode, and a file that a restore or a backup has written names its origin.
 
-use crate::files::FILE_MODE;
+use crate::files::{FILE_MODE, Files};
 use std::{
     fs, io,
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -12,6 +12,8 @@ use std::{
 use throng_journal::Error;
 
 const PLACE_NAME: &str = "place";
+/// The line of a copy.
+const COPY: &str = "copy";
 /// Linux names an installation here; containers often have none.
 const MACHINE_ID: &str = "/etc/machine-id";
 
@@ -46,7 +48,7 @@ impl Place {
         };
         let inode = fs::metadata(&self.path).map_err(reading())?.ino();
         let found = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        if let Some(origin) = found("copy") {
+        if let Some(origin) = found(COPY) {
             return Ok(Some(origin.to_owned()));
         }
         if let Some(was) = found("inode").filter(|was| *was != inode.to_string()) {
@@ -72,11 +74,6 @@ impl Place {
         })
     }
 
-    /// Marks a journal as a copy of another.
-    pub(crate) fn mark_copy(&self, how: &str, from: &Path) -> Result<(), Error> {
-        self.write(|_| format!("copy it was {how} {}\n", from.display()))
-    }
-
     /// Writes the file in place: renamed over an old one, it would have another inode than it names.
     fn write(&self, text: impl FnOnce(u64) -> String) -> Result<(), Error> {
         let writing = || Error::io(format!("writing {}", self.path.display()));
@@ -91,6 +88,30 @@ impl Place {
         file.write_all_at(text.as_bytes(), 0).map_err(writing())?;
         file.sync_all().map_err(writing())
     }
+}
+
+/// Marks a journal as a copy of another, until it is [served](Place::record).
+pub(crate) fn mark_copy(files: &dyn Files, dir: &Path, how: &str, from: &Path) -> Result<(), Error> {
+    let path = dir.join(PLACE_NAME);
+    let writing = || Error::io(format!("writing {}", path.display()));
+    let file = files.open(&path, true).map_err(writing())?;
+    let text = format!("{COPY} it was {how} {}\n", from.display());
+    file.set_length(0).map_err(writing())?;
+    file.write_at(text.as_bytes(), 0).map_err(writing())?;
+    file.sync_data().map_err(writing())
+}
+
+/// Tells whether a journal is [marked](mark_copy) as a copy.
+pub(crate) fn is_marked_copy(files: &dyn Files, dir: &Path) -> bool {
+    let has_place = files
+        .list(dir)
+        .is_ok_and(|names| names.iter().any(|name| name == PLACE_NAME));
+    let mut begin = [0; COPY.len()];
+    has_place
+        && files
+            .open(&dir.join(PLACE_NAME), false)
+            .and_then(|file| file.read_at(&mut begin, 0))
+            .is_ok_and(|read| read == COPY.len() && begin == *COPY.as_bytes())
 }
 
 #[cfg(test)]
@@ -135,9 +156,12 @@ mod tests {
     fn marked_copy_names_its_origin_until_it_is_served() {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::of(dir.path());
-        place.mark_copy("restored from", Path::new("nightly")).unwrap();
+        let files = crate::files::Disk;
+        mark_copy(&files, dir.path(), "restored from", Path::new("nightly")).unwrap();
+        assert!(is_marked_copy(&files, dir.path()));
         assert_eq!(place.copied().unwrap().as_deref(), Some("it was restored from nightly"));
         place.record().unwrap();
         assert_eq!(place.copied().unwrap(), None);
+        assert!(!is_marked_copy(&files, dir.path()));
     }
 }

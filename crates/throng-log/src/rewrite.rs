@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Judge, Position, PruneHow, Pruned, Rest, WriterId};
+use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned, Rest, WriterId};
 
 /// Bytes of commits for which one stands, at most: so many are read to pass it.
 const RUN_BYTES_MAX: u64 = 4 << 20;
@@ -59,20 +59,19 @@ pub(crate) fn new_path(dir: &Path, segment: u64) -> PathBuf {
 pub(crate) fn rewrite(
     files: &dyn Files,
     segment: &Finished,
-    judge: &Judge,
+    prune: &Prune,
     archive: Option<&Path>,
-    how: PruneHow,
 ) -> Result<Pruned, Error> {
     let source = files.open(&segment.path(), false).map_err(segment.failed())?;
     let mut plan = Plan::default();
-    let pruned = walk(&*source, segment, judge, &mut plan)?;
+    let pruned = walk(&*source, segment, prune, &mut plan)?;
     let pruned = Pruned {
         bytes: plan.before.bytes().saturating_sub(plan.after.bytes()),
         ..pruned
     };
-    match (how, archive) {
+    match (prune.how, archive) {
         (PruneHow::Dry, _) => return Ok(pruned),
-        (PruneHow::Erase, Some(archive)) => erase_archived(files, segment, judge, archive)?,
+        (PruneHow::Erase, Some(archive)) => erase_archived(files, segment, prune, archive)?,
         (PruneHow::Remove, Some(archive)) if pruned.records > 0 => keep(files, segment, &*source, archive)?,
         _ => {}
     }
@@ -80,7 +79,7 @@ pub(crate) fn rewrite(
         return Ok(pruned);
     }
     let new = new_path(&segment.dir, segment.number);
-    let written = write_new(files, segment, judge, &*source, &new);
+    let written = write_new(files, segment, prune, &*source, &new);
     if written.is_err() {
         // The next one begins anew.
         let _ = files.remove(&new);
@@ -92,7 +91,7 @@ pub(crate) fn rewrite(
 }
 
 /// Takes what is over out of an archive's copy of a segment, too, and out of one that was cut off.
-fn erase_archived(files: &dyn Files, segment: &Finished, judge: &Judge, archive: &Path) -> Result<(), Error> {
+fn erase_archived(files: &dyn Files, segment: &Finished, prune: &Prune, archive: &Path) -> Result<(), Error> {
     let names = match files.list(archive) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         listed => listed.map_err(Error::io(format!("reading the archive {}", archive.display())))?,
@@ -107,7 +106,7 @@ fn erase_archived(files: &dyn Files, segment: &Finished, judge: &Judge, archive:
         files.remove(&archive.join(unfinished)).map_err(archived.failed())?;
     }
     match names.contains(&name) {
-        true => rewrite(files, &archived, judge, None, PruneHow::Erase).map(drop),
+        true => rewrite(files, &archived, prune, None).map(drop),
         false => Ok(()),
     }
 }
@@ -115,7 +114,7 @@ fn erase_archived(files: &dyn Files, segment: &Finished, judge: &Judge, archive:
 fn write_new(
     files: &dyn Files,
     segment: &Finished,
-    judge: &Judge,
+    prune: &Prune,
     source: &dyn File,
     path: &Path,
 ) -> Result<(), Error> {
@@ -134,7 +133,7 @@ fn write_new(
         file: Arc::clone(&file),
         end: DATA_AT,
     };
-    walk(source, segment, judge, &mut target)?;
+    walk(source, segment, prune, &mut target)?;
     file.set_length(target.end).map_err(segment.failed())?;
     file.sync_data().map_err(segment.failed())
 }
@@ -273,15 +272,17 @@ struct Run {
     at: u64,
     first: CommitNo,
     last: Commit,
+    replaced_by: Option<Position>,
 }
 
 impl Run {
     /// One for all of them, as long as they were if something follows.
     fn end(self, segment: u64, next: Option<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         let before = u32::try_from(self.last.stamp().number.0 - self.first.0).unwrap_or(u32::MAX);
-        let mut one = self.last.emptied(before);
+        let mut one = self.last.emptied(before, self.replaced_by);
         if let Some(next) = next {
-            one.pad(usize::try_from(next - self.at).unwrap_or(HEADER_BYTES) - HEADER_BYTES);
+            let room = usize::try_from(next - self.at).unwrap_or(0);
+            one.pad(room.saturating_sub(one.bytes().len()));
         }
         one.seal(&seed(segment, self.at));
         sink.is(one.bytes(), self.at)
@@ -289,7 +290,7 @@ impl Run {
 }
 
 /// Shows a segment's commits as they are and as they are to be.
-fn walk(source: &dyn File, segment: &Finished, judge: &Judge, sink: &mut dyn Sink) -> Result<Pruned, Error> {
+fn walk(source: &dyn File, segment: &Finished, prune: &Prune, sink: &mut dyn Sink) -> Result<Pruned, Error> {
     let mut window = Window::with_piece(source, 1 << 20).map_err(segment.failed())?;
     let (mut at, mut due) = (DATA_AT, segment.first);
     let mut pruned = Pruned::default();
@@ -313,8 +314,8 @@ fn walk(source: &dyn File, segment: &Finished, judge: &Judge, sink: &mut dyn Sin
         let next = align(at + commit.bytes().len() as u64);
         let was_empty = commit.record_count() == 0;
         let mut records = 0;
-        let rest = commit.without(|record| {
-            let is_over = judge(record, stamp);
+        let rest = commit.without(prune.replaced_by, |record| {
+            let is_over = (prune.judge)(record, stamp);
             records += u64::from(is_over);
             is_over
         });
@@ -324,8 +325,13 @@ fn walk(source: &dyn File, segment: &Finished, judge: &Judge, sink: &mut dyn Sin
         match rest {
             Rest::Nothing => {
                 pruned.commits += u64::from(!was_empty);
+                let replaced_by = prune.emptied_by(&commit, records);
                 run = Some(match run.take() {
-                    Some(open) if next - open.at <= RUN_BYTES_MAX => Run { last: commit, ..open },
+                    Some(open) if next - open.at <= RUN_BYTES_MAX => Run {
+                        last: commit,
+                        replaced_by: open.replaced_by.max(replaced_by),
+                        ..open
+                    },
                     other => {
                         if let Some(full) = other {
                             full.end(segment.number, Some(at), sink).map_err(segment.failed())?;
@@ -334,6 +340,7 @@ fn walk(source: &dyn File, segment: &Finished, judge: &Judge, sink: &mut dyn Sin
                             at,
                             first,
                             last: commit,
+                            replaced_by,
                         }
                     }
                 });

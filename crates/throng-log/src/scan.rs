@@ -95,6 +95,18 @@ pub(crate) fn follow(
     next: CommitNo,
     offset: u64,
 ) -> io::Result<Run> {
+    follow_each(window, segment, writer, next, offset, &mut |_| {})
+}
+
+/// As [`follow`]; shows each commit.
+pub(crate) fn follow_each(
+    window: &mut Window<'_>,
+    segment: u64,
+    writer: WriterId,
+    next: CommitNo,
+    offset: u64,
+    visit: &mut dyn FnMut(&Commit),
+) -> io::Result<Run> {
     let mut run = Run {
         sectors: Vec::new(),
         end: offset,
@@ -115,6 +127,7 @@ pub(crate) fn follow(
             run.stop = format!("commit {} where {writer}.{} was due", stamp.position(), run.next);
             return Ok(run);
         }
+        visit(&commit);
         // One that stands for others stands where each of them is looked for.
         let places = std::iter::repeat_n(sectors(run.end), 1 + commit.stands_for() as usize);
         run.sectors.extend(places);

@@ -169,11 +169,9 @@ impl Engine {
         let holds = |name: &String| format!("history that is over stays, as the projection {name} has not read it");
         troubles.extend(held_by.iter().map(holds));
         #[cfg(feature = "projections")]
-        troubles.extend(
-            self.projections()
-                .iter()
-                .filter_map(crate::projection::Progress::trouble),
-        );
+        for progress in self.projections() {
+            troubles.extend(progress.trouble().into_iter().chain(progress.missed()));
+        }
         troubles
     }
 

@@ -44,7 +44,7 @@ mod removal;
 pub use buffer::Buffer;
 pub use builder::{CommitBuilder, Mark, Stamp};
 pub use reader::{Commit, Damage, Record, Records};
-pub use removal::{Rest, stands_for};
+pub use removal::{Removal, Rest, stands_for};
 
 /// Bytes of a commit's header.
 pub const HEADER_BYTES: usize = 56;
@@ -87,7 +87,8 @@ pub enum RecordKind {
     /// What an entity is after its event `seq`: what stands before this is not needed any more to bring it back. `version` is that of
     /// its state.
     State = 12,
-    /// There was a record; retention or an erasure took it. Its body is zeros.
+    /// There was a record; retention or an erasure took it. Its body is zeros; it names the commit that
+    /// [replaces](Record::replaced_by) what went.
     Removed = 13,
     /// How many messages a shard has sent and taken: what stands before this is not needed any more to know it.
     Numbers = 14,

@@ -2,12 +2,81 @@
 //!
 //! A record that is taken leaves a [filler](RecordKind::Removed) with a body of zeros, so that no other body moves and no index has to
 //! change. A commit of which nothing is left may stand for those before it too, of which nothing is left either: they are read as one.
+//!
+//! Both say which commit [replaces](Removal::replaced_by) what went. A history that ends before that commit is not complete.
+//!
+//! - A filler: in the lowest 44 bits of `seq` the commit's number, in the other 20 and in `version` the writer.
+//! - A commit of which nothing is left: 16 bytes where bodies stand, writer and number. None where it is not known.
 
 use super::{CRC_AT, Commit, CommitBuilder, ENTRY_BYTES, HEADER_BYTES, Record, RecordKind};
-use crate::CommitNo;
+use crate::{CommitNo, Position, ShardId, WriterId};
 
 /// Where a header says for how many commits before it a commit stands.
 const STANDS_FOR_AT: usize = 48;
+/// Where a header says how long the commit is, and where its directory begins.
+const LENGTH_AT: usize = 4;
+const DIRECTORY_AT: usize = 40;
+/// Bits of a filler's `seq` that hold the number of a commit.
+const NUMBER_BITS: u32 = 44;
+/// Bits of the writer that stand in a filler's `seq`, above the number.
+const WRITER_BITS: u32 = u64::BITS - NUMBER_BITS;
+
+/// Records that were taken from history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// The history up to this commit says what entities, messages and timers are without the records that were taken.
+    pub replaced_by: Option<Position>,
+    /// Some were taken by a program that did not note by which commit they are replaced.
+    pub is_unknown: bool,
+}
+
+impl Removal {
+    fn by(replaced_by: Option<Position>) -> Self {
+        let replaced_by = replaced_by.filter(|by| by.writer > WriterId(0));
+        Self {
+            replaced_by,
+            is_unknown: replaced_by.is_none(),
+        }
+    }
+
+    /// Adds what was taken elsewhere.
+    pub fn join(&mut self, other: Self) {
+        self.replaced_by = self.replaced_by.max(other.replaced_by);
+        self.is_unknown |= other.is_unknown;
+    }
+}
+
+impl Record<'_> {
+    /// The record that stands where others were taken.
+    #[must_use]
+    pub fn filler(replaced_by: Option<Position>) -> Record<'static> {
+        let Position { writer, commit } = replaced_by.unwrap_or_default();
+        let writer = writer.0.min((1 << (WRITER_BITS + u16::BITS)) - 1);
+        let low = writer & ((1 << WRITER_BITS) - 1);
+        Record {
+            record: RecordKind::Removed,
+            shard: ShardId(0),
+            kind: "",
+            id: "",
+            seq: low << NUMBER_BITS | commit.0.min((1 << NUMBER_BITS) - 1),
+            name: "",
+            version: u16::try_from(writer >> WRITER_BITS).unwrap_or(u16::MAX),
+            body: &[],
+            place: crate::Place::default(),
+        }
+    }
+
+    /// As a [filler](Self::filler) says; `None`: it does not.
+    #[must_use]
+    pub fn replaced_by(&self) -> Option<Position> {
+        let writer = u64::from(self.version) << WRITER_BITS | self.seq >> NUMBER_BITS;
+        let is_known = self.record == RecordKind::Removed && writer > 0;
+        is_known.then_some(Position {
+            writer: WriterId(writer),
+            commit: CommitNo(self.seq & ((1 << NUMBER_BITS) - 1)),
+        })
+    }
+}
 
 /// What is left of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +91,9 @@ pub enum Rest {
 
 impl Commit {
     /// What is left once the records that are over are taken, of which none is kept for what it says. Those that were taken before
-    /// are not asked about.
+    /// are not asked about. The history up to the commit `by` replaces what goes.
     #[must_use]
-    pub fn without(&self, mut is_over: impl FnMut(&Record<'_>) -> bool) -> Rest {
+    pub fn without(&self, by: Position, mut is_over: impl FnMut(&Record<'_>) -> bool) -> Rest {
         let (mut left, mut taken) = (0, 0);
         let mut bytes = self.bytes.to_vec();
         let mut directory = Vec::with_capacity(bytes.len() - self.directory_at());
@@ -38,17 +107,13 @@ impl Commit {
             taken += usize::from(!was_taken);
             let from = record.place.offset as usize;
             bytes[from..from + record.body.len()].fill(0);
+            let replaced_by = if was_taken { record.replaced_by() } else { Some(by) };
+            let filler = Record::filler(replaced_by);
             push_entry(
                 &mut directory,
                 &Record {
-                    record: RecordKind::Removed,
-                    shard: crate::ShardId(0),
-                    kind: "",
-                    id: "",
-                    seq: 0,
-                    name: "",
-                    version: 0,
-                    ..record
+                    body: record.body,
+                    ..filler
                 },
             );
         }
@@ -64,13 +129,43 @@ impl Commit {
         }
     }
 
-    /// A commit without records in the place of this one and of so many right before it. To be sealed.
+    /// A commit without records in the place of this one and of so many right before it. The history up to another commit replaces what
+    /// they held. To be sealed.
     #[must_use]
-    pub fn emptied(&self, before: u32) -> Self {
+    pub fn emptied(&self, before: u32, replaced_by: Option<Position>) -> Self {
         let mut bytes = CommitBuilder::default().finish(self.stamp()).into_bytes();
         bytes[STANDS_FOR_AT..CRC_AT].copy_from_slice(&before.to_le_bytes());
-        debug_assert_eq!(bytes.len(), HEADER_BYTES);
+        if let Some(Position { writer, commit }) = replaced_by {
+            bytes.extend([writer.0, commit.0].into_iter().flat_map(u64::to_le_bytes));
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
+            bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length);
+            bytes[DIRECTORY_AT..DIRECTORY_AT + 4].copy_from_slice(&length);
+        }
         Self { bytes: bytes.into() }
+    }
+
+    /// What was taken from it; `None`: it is whole.
+    #[must_use]
+    pub fn removal(&self) -> Option<Removal> {
+        if self.record_count() == 0 {
+            let at = self.bytes.get(HEADER_BYTES..self.directory_at()).unwrap_or_default();
+            let numbers = at.as_chunks::<8>().0;
+            let replaced_by = match numbers {
+                [writer, commit] => Some(Position {
+                    writer: WriterId(u64::from_le_bytes(*writer)),
+                    commit: CommitNo(u64::from_le_bytes(*commit)),
+                }),
+                _ => None,
+            };
+            return Some(Removal::by(replaced_by));
+        }
+        let fillers = self.records().flatten();
+        let fillers = fillers.filter(|record| record.record == RecordKind::Removed);
+        let removals = fillers.map(|filler| Removal::by(filler.replaced_by()));
+        removals.reduce(|mut one, other| {
+            one.join(other);
+            one
+        })
     }
 
     /// For how many commits right before it this one stands, because nothing is left of any of them.
@@ -115,8 +210,17 @@ fn push_entry(directory: &mut Vec<u8>, record: &Record<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, ShardId, Stamp, WriterId};
+    use crate::{Address, Stamp};
     use proptest::prelude::*;
+
+    const BY: Position = Position {
+        writer: WriterId(3),
+        commit: CommitNo(70),
+    };
+    const LATER: Position = Position {
+        writer: WriterId(5 << WRITER_BITS | 9),
+        commit: CommitNo(1 << 40),
+    };
 
     fn commit(bodies: &[Vec<u8>]) -> Commit {
         let mut open = CommitBuilder::default();
@@ -141,7 +245,7 @@ mod tests {
             let whole = commit(&bodies);
             let is_over = |seq: u64| over & (1 << seq) != 0;
             let kept: Vec<_> = whole.records().flatten().filter(|record| !is_over(record.seq)).collect();
-            match whole.without(|record| is_over(record.seq)) {
+            match whole.without(BY, |record| is_over(record.seq)) {
                 Rest::Nothing => prop_assert!(kept.is_empty()),
                 Rest::Whole => prop_assert_eq!(kept.len(), bodies.len()),
                 Rest::Part(mut part) => {
@@ -155,8 +259,9 @@ mod tests {
                     let taken = all.iter().filter(|record| record.record == RecordKind::Removed);
                     prop_assert!(taken.flat_map(|record| record.body).all(|byte| *byte == 0));
                     prop_assert_eq!(part.stamp(), whole.stamp());
-                    prop_assert_eq!(part.without(|_| false), Rest::Whole);
-                    prop_assert_eq!(part.without(|_| true), Rest::Nothing);
+                    prop_assert_eq!(part.removal(), Some(Removal::by(Some(BY))));
+                    prop_assert_eq!(part.without(LATER, |_| false), Rest::Whole);
+                    prop_assert_eq!(part.without(LATER, |_| true), Rest::Nothing);
                 }
             }
         }
@@ -166,10 +271,28 @@ mod tests {
     fn one_without_records_stands_for_those_before_it() {
         let whole = commit(&[vec![1], vec![2]]);
         assert_eq!((whole.stands_for(), whole.first()), (0, CommitNo(9)));
-        let mut empty = whole.emptied(4);
-        empty.seal(&[]);
-        let empty = Commit::parse(empty.bytes().to_vec(), &[]).unwrap();
-        assert_eq!((empty.stands_for(), empty.first()), (4, CommitNo(5)));
-        assert_eq!((empty.record_count(), empty.stamp()), (0, whole.stamp()));
+        assert_eq!(whole.removal(), None);
+        for replaced_by in [None, Some(BY), Some(LATER)] {
+            let mut empty = whole.emptied(4, replaced_by);
+            empty.seal(&[]);
+            let empty = Commit::parse(empty.bytes().to_vec(), &[]).unwrap();
+            assert_eq!((empty.stands_for(), empty.first()), (4, CommitNo(5)));
+            assert_eq!((empty.record_count(), empty.stamp()), (0, whole.stamp()));
+            assert_eq!(empty.removal(), Some(Removal::by(replaced_by)));
+        }
+    }
+
+    #[test]
+    fn filler_names_the_commit_that_replaces_what_went() {
+        for by in [BY, LATER] {
+            assert_eq!(Record::filler(Some(by)).replaced_by(), Some(by));
+        }
+        assert_eq!(Record::filler(None).replaced_by(), None);
+        // Beyond what a filler can hold, it names a commit that never comes.
+        let far = Position {
+            writer: WriterId(u64::MAX),
+            commit: CommitNo(u64::MAX),
+        };
+        assert!(Record::filler(Some(far)).replaced_by() > Some(LATER));
     }
 }

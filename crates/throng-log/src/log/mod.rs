@@ -106,6 +106,7 @@ impl Log {
         options.files.create_dir(&dir).map_err(creating)?;
         let lock = lock(&options, &dir)?;
         crate::tools::refuse_unfinished(&*options.files, &dir)?;
+        crate::tools::settle(&*options.files, &dir)?;
         if options.durability != Durability::Fsync {
             tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
         }

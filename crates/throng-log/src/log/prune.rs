@@ -33,8 +33,8 @@ impl Log {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
-        let (judge, how, number) = (Arc::clone(&prune.judge), prune.how, segment.number);
-        let work = move || rewrite::rewrite(&*files, &segment, &judge, archive.as_deref(), how);
+        let (prune, how, number) = (prune.clone(), prune.how, segment.number);
+        let work = move || rewrite::rewrite(&*files, &segment, &prune, archive.as_deref());
         let answer = self.worker()?.run(work).await;
         if how != PruneHow::Dry {
             // Also after a failure: it may have come as far as the rename.

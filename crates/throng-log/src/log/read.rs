@@ -270,7 +270,8 @@ fn without_hole(commit: Commit, (segment, offset): (u64, u64)) -> Commit {
     if commit.record_count() > 0 || commit.bytes().len() == throng_journal::HEADER_BYTES {
         return commit;
     }
-    let mut small = commit.emptied(commit.stands_for());
+    let replaced_by = commit.removal().and_then(|removal| removal.replaced_by);
+    let mut small = commit.emptied(commit.stands_for(), replaced_by);
     small.seal(&crate::header::seed(segment, offset));
     small
 }

@@ -1,9 +1,14 @@
 //! Copying a log and its store into another directory, and checking the copy.
 
-use super::{LiveBackup, Verification, unfinished::Unfinished, verify};
+use super::{
+    LiveBackup, Verification,
+    unfinished::{Unfinished, refuse_swap},
+    verify,
+};
 use crate::{
-    EmbeddedStore, Log, Options, Place,
+    EmbeddedStore, Log, Options,
     files::{File, Files},
+    place,
     recovery::segment_path,
     store,
 };
@@ -48,6 +53,7 @@ impl fmt::Display for BackedUp {
 /// # Errors
 /// The target holds another history, or is in use; damage of the log; the file system's.
 pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
+    refuse_swap(&*options.files, dir, to)?;
     super::require_log(options, dir)?;
     if super::require_no_log(options, to).is_err() && super::refuse_unfinished(&*options.files, to).is_ok() {
         return add(options, dir, to);
@@ -87,7 +93,7 @@ pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Resul
     let options = log.options();
     let files = &options.files;
     let (unfinished, lock) = Unfinished::begin(options, to)?;
-    Place::of(to).mark_copy("backed up from", log.dir())?;
+    place::mark_copy(&**files, to, "backed up from", log.dir())?;
     if let Some(store) = store {
         store.copy_to(&to.join(store::STORE_NAME))?;
     }

@@ -158,16 +158,21 @@ impl<'a> ExportLines<'a> {
 
     fn write_commit(&mut self, commit: &Commit) -> Result<(), Error> {
         let stamp = commit.stamp();
+        let removal = commit.removal();
+        let filler = Record::filler(removal.and_then(|removal| removal.replaced_by));
         if commit.record_count() == 0 {
             return self.write(&Line {
                 commit: Some(stamp.number.0),
                 at_micros: Some(stamp.at_micros),
                 removed: Some(commit.stands_for()).filter(|before| *before > 0),
+                seq: filler.replaced_by().map(|_| filler.seq),
+                version: filler.replaced_by().map(|_| filler.version),
                 ..Line::default()
             });
         }
         let left = commit.records().flatten();
-        for record in left.filter(|record| record.record != RecordKind::Removed) {
+        let left = left.filter(|record| record.record != RecordKind::Removed);
+        for record in left.chain(removal.map(|_| filler)) {
             self.exported.records += 1;
             self.write_record(commit, &record)?;
         }

@@ -8,8 +8,8 @@ use crate::{Log, Options};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
 use throng_journal::{
-    Address, Append, COMMIT_BYTES_MAX, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp,
-    WriterId,
+    Address, Append, COMMIT_BYTES_MAX, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, Position, Record,
+    ShardId, Stamp, WriterId,
     commit::{Buffer, ENTRY_BYTES},
 };
 
@@ -117,6 +117,7 @@ pub fn import_into(
         open: CommitBuilder::default(),
         pending: None,
         stands_for: 0,
+        replaced_by: None,
         writer: None,
         begun: false,
         ended: false,
@@ -170,6 +171,8 @@ struct Importer<'a> {
     pending: Option<Stamp>,
     /// For how many commits before it that one stands.
     stands_for: u32,
+    /// By which commit the records are replaced that were taken from it, where none is left.
+    replaced_by: Option<Position>,
     writer: Option<(WriterId, CommitNo)>,
     begun: bool,
     /// The line that says how much there was has come.
@@ -226,6 +229,13 @@ impl Importer<'_> {
             }
             self.writer = Some((writer, number));
             self.stands_for = before;
+            self.replaced_by = Record {
+                seq: line.seq.unwrap_or(0),
+                version: line.version.unwrap_or(0),
+                ..Record::filler(None)
+            }
+            .replaced_by()
+            .filter(|_| line.record.is_none());
             self.pending = Some(Stamp {
                 writer,
                 number,
@@ -316,14 +326,14 @@ impl Importer<'_> {
             return Ok(());
         };
         let mut commit = self.open.finish(stamp);
-        if self.stands_for > 0 {
-            if commit.record_count() > 0 {
-                return Err(Refusal::Line(format!(
-                    "commit {} stands for others and has records",
-                    stamp.number
-                )));
-            }
-            commit = commit.emptied(self.stands_for);
+        if commit.record_count() > 0 && self.stands_for > 0 {
+            return Err(Refusal::Line(format!(
+                "commit {} stands for others and has records",
+                stamp.number
+            )));
+        }
+        if commit.record_count() == 0 {
+            commit = commit.emptied(self.stands_for, self.replaced_by);
         }
         let buffer = self.target.append(commit).map_err(Refusal::Log)?;
         self.open.recycle(buffer);

@@ -9,7 +9,9 @@
 //! {"end":{"writers":1,"commits":2,"records":1},"sum":"…"}
 //! ```
 //! (The third line is broken here to fit.) Records of one commit follow one another; a commit without records has a line
-//! of its own. A body that is JSON stands as it is; any other is in `base64`. The sum is the CRC32C, in eight hexadecimal
+//! of its own. Where retention or an erasure has taken records from a commit, one `removed` record stands for them all. Its `seq` and
+//! `version`, which a commit without records has too, say by which commit they are
+//! [replaced](throng_journal::Record::replaced_by). A body that is JSON stands as it is; any other is in `base64`. The sum is the CRC32C, in eight hexadecimal
 //! digits, of all bytes before the comma in front of it, from the export's first byte on, without earlier sums and ends of
 //! lines: so it says of each line that it, and all before it, are what was exported.
 

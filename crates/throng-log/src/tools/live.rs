@@ -2,13 +2,18 @@
 //!
 //! Segments are copied in their order, each up to its last whole commit, so that the copy is a history of the log at any moment.
 //! The last one may have been cut by a crash of its engine since: what the copy has of it is compared before more is added.
+//!
+//! The copy keeps what it has, also once history is removed from the log. A segment from which history was removed before it was copied is
+//! a history only together with the later commits that [replace](throng_journal::Removal) what went. So it is staged beside the copy until
+//! these are there, too; then all of it is added at once.
 
-use super::unfinished::Unfinished;
+use super::unfinished::{self, Unfinished};
 use crate::{
-    Options, Place,
+    Options,
     files::File,
-    header::{DATA_AT, Fault},
+    header::{self, DATA_AT, Fault, Header, align, seed},
     log::{self, Lock},
+    place,
     recovery::{self, Begun, segment_path},
     rewrite,
     scan::{self, Window},
@@ -17,10 +22,13 @@ use std::{
     fmt,
     path::{Path, PathBuf},
 };
-use throng_journal::{CommitNo, Error, HEADER_BYTES, Position};
+use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Position, Removal};
 
 /// Copied at once.
 const PIECE_BYTES: u64 = 4 << 20;
+/// Looks for the commits that replace removed history, at most. They stand in the log before anything is removed: a second look finds
+/// those that were written during the first.
+const ROUNDS_MAX: u32 = 16;
 
 /// What was added to a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -51,6 +59,17 @@ struct Reached {
     next: CommitNo,
 }
 
+/// What a segment holds beyond what the copy has of it.
+struct Rest {
+    /// A commit that stands in the copy for those that are gone right behind what it has.
+    bridge: Option<Commit>,
+    /// Where it stands, and where the bytes begin that are copied to the same place.
+    at: u64,
+    from: u64,
+    run: scan::Run,
+    removal: Option<Removal>,
+}
+
 /// A copy of a log that may be in use, to be brought up to date with [`catch_up`](Self::catch_up). While this lives, nobody else uses
 /// the copy.
 pub struct LiveBackup {
@@ -60,6 +79,9 @@ pub struct LiveBackup {
     /// The copy holds only a part until it has caught up for the first time.
     is_unfinished: bool,
     reached: Option<Reached>,
+    /// Segments that are staged, in order, and how far the copy has come without them.
+    staged: Vec<u64>,
+    placed: Option<Reached>,
     _lock: Lock,
 }
 
@@ -69,23 +91,28 @@ impl LiveBackup {
     /// # Errors
     /// There is no log to copy; the target is in use, or holds another history: it is named where they part. The file system's.
     pub fn begin(options: &Options, from: &Path, to: &Path) -> Result<Self, Error> {
+        let files = &*options.files;
+        unfinished::refuse_swap(files, from, to)?;
         super::require_log(options, from)?;
-        let has_copy = super::unfinished::refuse_unfinished(&*options.files, to).is_ok()
-            && !recovery::list(&*options.files, to).unwrap_or_default().is_empty();
+        let has_copy = super::unfinished::refuse_unfinished(files, to).is_ok()
+            && !recovery::list(files, to).unwrap_or_default().is_empty();
         let lock = match has_copy {
             true => log::lock(options, to)?,
             false => Unfinished::begin(options, to)?.1,
         };
-        Place::of(to).mark_copy("backed up from", from)?;
+        place::mark_copy(files, to, "backed up from", from)?;
         let mut backup = Self {
             options: options.clone(),
             from: from.to_owned(),
             to: to.to_owned(),
             is_unfinished: !has_copy,
             reached: None,
+            staged: Vec::new(),
+            placed: None,
             _lock: lock,
         };
         if has_copy {
+            unfinished::settle(files, to)?;
             backup.reached = backup.look_at_copy()?;
         }
         Ok(backup)
@@ -96,7 +123,37 @@ impl LiveBackup {
     /// # Errors
     /// Damage of the log, below what is still being written; the file system's. The copy is whole up to some commit all the same.
     pub fn catch_up(&mut self) -> Result<Added, Error> {
+        let added = self.add();
+        if added.is_err() && !self.staged.is_empty() {
+            self.staged.clear();
+            self.reached = self.placed;
+        }
+        added
+    }
+
+    fn add(&mut self) -> Result<Added, Error> {
         let mut added = Added::default();
+        let mut replaced_by = None;
+        for _ in 0..ROUNDS_MAX {
+            replaced_by = self.add_segments(&mut added)?.max(replaced_by);
+            if replaced_by <= Some(added.upto) {
+                self.place_staged()?;
+                return Ok(added);
+            }
+        }
+        Err(Error::Backend {
+            doing: format!("copying {}", self.from.display()),
+            why: format!(
+                "history was removed from it that commit {} replaces, and it ends at commit {}: run the backup again",
+                replaced_by.unwrap_or_default(),
+                added.upto
+            ),
+        })
+    }
+
+    /// Copies every segment as far as it goes; the last commit that replaces history that was removed from what is copied.
+    fn add_segments(&mut self, added: &mut Added) -> Result<Option<Position>, Error> {
+        let mut replaced_by = None;
         let begun = self.begun(&self.from)?;
         for (index, segment) in begun.iter().enumerate() {
             let number = segment.header.segment;
@@ -104,27 +161,52 @@ impl LiveBackup {
                 continue;
             }
             let next = begun.get(index + 1);
-            let mut run = self.copy(segment, &mut added)?;
+            let mut rest = self.rest(segment)?;
             if let Some(next) = next {
-                // What is finished may have been written anew since a part of it was copied: then all of it is.
-                if self.gap(segment, next, &run).is_err() {
-                    run = self.copy_anew(segment, &mut added)?;
+                // What is finished may have been written anew since a part of it was copied.
+                if self.gap(segment, next, &rest.run).is_err()
+                    && let Some(bridged) = self.bridged(segment)?
+                {
+                    rest = bridged;
                 }
-                self.gap(segment, next, &run)?;
+                self.gap(segment, next, &rest.run)?;
             }
+            replaced_by = rest.removal.and_then(|removal| removal.replaced_by).max(replaced_by);
+            self.copy(segment, &rest, added)?;
             added.upto = Position {
                 writer: segment.header.writer,
-                commit: CommitNo(run.next.0 - 1),
+                commit: CommitNo(rest.run.next.0 - 1),
             };
         }
-        let files = &self.options.files;
+        Ok(replaced_by)
+    }
+
+    /// Has what was staged be a part of the copy, all at once.
+    fn place_staged(&mut self) -> Result<(), Error> {
+        let files = &*self.options.files;
         files
             .sync_dir(&self.to)
             .map_err(Error::io(format!("syncing the directory {}", self.to.display())))?;
-        if std::mem::take(&mut self.is_unfinished) {
-            super::unfinished::finish(&**files, &self.to)?;
+        if !std::mem::take(&mut self.staged).is_empty() {
+            unfinished::add_staged(files, &self.to)?;
         }
-        Ok(added)
+        if std::mem::take(&mut self.is_unfinished) {
+            unfinished::finish(files, &self.to)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what an earlier backup has staged and not added.
+    fn remove_staged(&self) -> Result<(), Error> {
+        let names = self.options.files.list(&self.to).unwrap_or_default();
+        let mut staged = names.iter().filter(|name| rewrite::is_leftover(name));
+        staged.try_for_each(|name| self.remove(name))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.to.join(name);
+        let removing = Error::io(format!("removing {}", path.display()));
+        self.options.files.remove(&path).map_err(removing)
     }
 
     /// The segments of a directory that were begun, in order.
@@ -142,7 +224,7 @@ impl LiveBackup {
                     return Err(Error::OtherVersion {
                         what: segment_path(dir, number).display().to_string(),
                         found,
-                        expected: crate::header::FORMAT_VERSION,
+                        expected: header::FORMAT_VERSION,
                     });
                 }
             }
@@ -153,111 +235,190 @@ impl LiveBackup {
     /// Where an earlier copy ends, if it is one of this log.
     fn look_at_copy(&self) -> Result<Option<Reached>, Error> {
         let (source, copy) = (self.begun(&self.from)?, self.begun(&self.to)?);
+        let (mut last, mut dropped) = (None, Vec::new());
         for have in &copy {
-            let header = &have.header;
-            let number = header.segment;
-            let same = source
-                .iter()
-                .find(|segment| segment.header.segment == number)
-                .filter(|segment| segment.header.fingerprint() == header.fingerprint());
-            let Some(same) = same else {
-                return Err(self.parted(number));
+            let number = have.header.segment;
+            let is_same = |other: &&Begun| {
+                let (one, other) = (&have.header, &other.header);
+                (one.segment, one.fingerprint()) == (other.segment, other.fingerprint())
             };
-            let is_last = copy.last().is_some_and(|last| last.header.segment == number);
-            if is_last {
-                return self.look_at_last(have, same).map(Some);
+            match source.iter().find(is_same) {
+                Some(same) => last = Some((have, same)),
+                None if self.was_dropped(have, &source)? => dropped.push(number),
+                None => return Err(self.parted(number)),
             }
         }
-        Ok(None)
+        // From the last one on: what is left is a history each time.
+        for number in dropped.into_iter().rev() {
+            self.remove(&header::file_name(number))?;
+        }
+        let Some((have, same)) = last else { return Ok(None) };
+        self.look_at_last(have, same).map(Some)
     }
 
-    /// The last segment of a copy goes on where it ends, or, if its end was cut off the log since, from its beginning.
+    /// The log has left out a segment that the copy has: its engine ended before the first commit of it, or before it was synced. A
+    /// writer's first segment is synced before any commit.
+    fn was_dropped(&self, have: &Begun, source: &[Begun]) -> Result<bool, Error> {
+        let Begun { file, header, .. } = have;
+        let reading = Error::io(format!("reading {}", segment_path(&self.to, header.segment).display()));
+        let found = Window::new(&**file).and_then(|mut window| scan::stray(&mut window, header.segment));
+        let ends_before = |next: &Begun| {
+            let end = next.header.previous.filter(|end| end.writer == header.writer);
+            end.is_some_and(|end| end.commit < header.first && header.first > CommitNo(1))
+        };
+        Ok(found.map_err(reading)? == scan::Stray::Nothing || source.iter().any(ends_before))
+    }
+
+    /// The last segment of a copy goes on where it ends, or, if its end was cut off the log since, where that was cut.
     fn look_at_last(&self, have: &Begun, same: &Begun) -> Result<Reached, Error> {
-        let number = have.header.segment;
-        let reading = || Error::io(format!("reading {}", segment_path(&self.to, number).display()));
-        let run = self.follow(&*have.file, have, reading)?;
+        let Header { segment, first, .. } = have.header;
+        let reading = || Error::io(format!("reading {}", segment_path(&self.to, segment).display()));
+        let run = follow(have, &mut |_| {}).map_err(reading())?;
+        let mut reached = Reached {
+            segment,
+            end: run.end,
+            next: run.next,
+        };
         let last = run.sectors.last().map(|sectors| scan::bytes_of(*sectors));
-        let is_same = match last {
-            None => true,
-            Some(at) => {
-                let heads = [&have.file, &same.file].map(|file| {
-                    let mut head = [0; HEADER_BYTES];
-                    file.read_at(&mut head, at).map(|read| (read, head))
-                });
-                let [have, same] = heads;
-                have.map_err(reading())? == same.map_err(reading())?
+        if let Some(at) = last
+            && head_at(have, at).map_err(reading())? != head_at(same, at).map_err(reading())?
+        {
+            let mut was_removed = None;
+            let source = follow(same, &mut |commit| {
+                if commit.stamp().number.next() >= run.next && commit.first() < run.next {
+                    was_removed = Some(commit.removal().is_some());
+                }
+            });
+            let cut = source.map_err(reading())?.next;
+            match was_removed {
+                // History was removed from it.
+                Some(true) => {}
+                Some(false) => return Err(self.parted(segment)),
+                None if same.header.reserved => return Err(self.parted(segment)),
+                None => {
+                    let begin = usize::try_from(cut.0 - first.0).unwrap_or(usize::MAX);
+                    reached.end = run.sectors.get(begin).map_or(run.end, |at| scan::bytes_of(*at));
+                    reached.next = cut;
+                }
+            }
+        }
+        have.file.set_length(reached.end).map_err(reading())?;
+        Ok(reached)
+    }
+
+    fn reached_in(&self, segment: &Begun) -> Option<Reached> {
+        self.reached.filter(|reached| reached.segment == segment.header.segment)
+    }
+
+    /// What a segment holds beyond what the copy has of it.
+    fn rest(&self, segment: &Begun) -> Result<Rest, Error> {
+        let reached = self.reached_in(segment);
+        let (at, next) = reached.map_or((DATA_AT, segment.header.first), |reached| (reached.end, reached.next));
+        self.rest_from(segment, (at, None), (at, next))
+    }
+
+    fn rest_from(
+        &self,
+        segment: &Begun,
+        (at, bridge): (u64, Option<Commit>),
+        (from, next): (u64, CommitNo),
+    ) -> Result<Rest, Error> {
+        let header = &segment.header;
+        let reading = || {
+            Error::io(format!(
+                "reading {}",
+                segment_path(&self.from, header.segment).display()
+            ))
+        };
+        let mut window = Window::new(&*segment.file).map_err(reading())?;
+        let mut removal = bridge.as_ref().and_then(Commit::removal);
+        let mut visit = |commit: &Commit| {
+            if let Some(of_commit) = commit.removal() {
+                removal.get_or_insert_default().join(of_commit);
             }
         };
-        let (end, next) = match is_same {
-            true => (run.end, run.next),
-            false => (DATA_AT, have.header.first),
-        };
-        have.file.set_length(end.min(run.end)).map_err(reading())?;
-        Ok(Reached {
-            segment: number,
-            end,
-            next,
+        let run = scan::follow_each(&mut window, header.segment, header.writer, next, from, &mut visit);
+        Ok(Rest {
+            bridge,
+            at,
+            from,
+            run: run.map_err(reading())?,
+            removal,
         })
     }
 
-    fn follow<E: FnOnce(std::io::Error) -> Error>(
-        &self,
-        file: &dyn File,
-        of: &Begun,
-        reading: impl Fn() -> E,
-    ) -> Result<scan::Run, Error> {
-        let mut window = Window::new(file).map_err(reading())?;
-        let header = &of.header;
-        scan::follow(&mut window, header.segment, header.writer, header.first, DATA_AT).map_err(reading())
+    /// As [`rest`](Self::rest), where one commit stands for the last ones that the copy has and for those behind them: in the copy another
+    /// one stands for the latter alone. `None`: there is no such commit.
+    fn bridged(&self, segment: &Begun) -> Result<Option<Rest>, Error> {
+        let Some(Reached { end, next, .. }) = self.reached_in(segment) else {
+            return Ok(None);
+        };
+        let number = segment.header.segment;
+        let reading = || Error::io(format!("reading {}", segment_path(&self.from, number).display()));
+        let mut window = Window::new(&*segment.file).map_err(reading())?;
+        let mut at = DATA_AT;
+        let (commit, after) = loop {
+            let Ok(commit) = scan::commit_at(&mut window, number, at).map_err(reading())? else {
+                return Ok(None);
+            };
+            at = align(at + commit.bytes().len() as u64);
+            if commit.stamp().number >= next {
+                break (commit, at);
+            }
+        };
+        if commit.record_count() > 0 || commit.first() >= next {
+            return Ok(None);
+        }
+        let last = commit.stamp().number;
+        let before = u32::try_from(last.0 - next.0).unwrap_or(u32::MAX);
+        let replaced_by = commit.removal().and_then(|removal| removal.replaced_by);
+        let mut bridge = commit.emptied(before, replaced_by);
+        // At the end of a segment it has no room of those it stands for, and nothing follows.
+        let room = usize::try_from(after.saturating_sub(end)).unwrap_or(0);
+        bridge.pad(room.saturating_sub(bridge.bytes().len()));
+        bridge.seal(&seed(number, end));
+        let after = after.max(align(end + bridge.bytes().len() as u64));
+        self.rest_from(segment, (end, Some(bridge)), (after, last.next()))
+            .map(Some)
     }
 
-    /// Copies what a segment holds beyond what the copy has of it; how far its whole commits reach.
-    fn copy(&mut self, segment: &Begun, added: &mut Added) -> Result<scan::Run, Error> {
-        let header = &segment.header;
-        let (from, to) = [&self.from, &self.to]
-            .map(|dir| segment_path(dir, header.segment))
-            .into();
+    /// Adds the rest of a segment to the copy, or to what is staged.
+    fn copy(&mut self, segment: &Begun, rest: &Rest, added: &mut Added) -> Result<(), Error> {
+        let (number, files) = (segment.header.segment, &*self.options.files);
+        let is_begun = self.staged.contains(&number);
+        let is_staged = is_begun || !self.staged.is_empty() || (rest.removal.is_some() && !self.is_unfinished);
+        let from = segment_path(&self.from, number);
+        let to = match is_staged {
+            true => rewrite::new_path(&self.to, number),
+            false => segment_path(&self.to, number),
+        };
         let doing = || Error::io(format!("copying {} to {}", from.display(), to.display()));
-        let reached = self.reached.filter(|reached| reached.segment == header.segment);
-        let (at, next) = reached.map_or((DATA_AT, header.first), |reached| (reached.end, reached.next));
-        let mut window = Window::new(&*segment.file).map_err(doing())?;
-        let run = scan::follow(&mut window, header.segment, header.writer, next, at).map_err(doing())?;
-        let target = self.options.files.open(&to, true).map_err(doing())?;
+        if is_staged && self.staged.is_empty() {
+            self.placed = self.reached;
+            self.remove_staged()?;
+        }
+        let target = files.open(&to, true).map_err(doing())?;
+        if is_staged && !is_begun {
+            self.staged.push(number);
+            if let Some(reached) = self.reached_in(segment) {
+                let have = files.open(&segment_path(&self.to, number), false).map_err(doing())?;
+                copy_range(&*have, &*target, (DATA_AT, reached.end)).map_err(doing())?;
+            }
+        }
         // Also when there is nothing to add: it says later that its writer was opened.
-        target.write_at(&header.encode(), 0).map_err(doing())?;
-        copy_range(&*segment.file, &*target, (at, run.end)).map_err(doing())?;
+        target.write_at(&segment.header.encode(), 0).map_err(doing())?;
+        if let Some(bridge) = &rest.bridge {
+            target.write_at(bridge.bytes(), rest.at).map_err(doing())?;
+        }
+        copy_range(&*segment.file, &*target, (rest.from, rest.run.end)).map_err(doing())?;
         target.sync_data().map_err(doing())?;
-        added.bytes += run.end - at;
+        added.bytes += rest.run.end - rest.at;
         self.reached = Some(Reached {
-            segment: header.segment,
-            end: run.end,
-            next: run.next,
+            segment: number,
+            end: rest.run.end,
+            next: rest.run.next,
         });
-        Ok(run)
-    }
-
-    /// Copies a whole segment, in place of what the copy has of it.
-    fn copy_anew(&mut self, segment: &Begun, added: &mut Added) -> Result<scan::Run, Error> {
-        let header = &segment.header;
-        let (from, to) = [&self.from, &self.to]
-            .map(|dir| segment_path(dir, header.segment))
-            .into();
-        let doing = || Error::io(format!("copying {} to {}", from.display(), to.display()));
-        let run = self.follow(&*segment.file, segment, doing)?;
-        let new = rewrite::new_path(&self.to, header.segment);
-        let target = self.options.files.open(&new, true).map_err(doing())?;
-        target.set_length(0).map_err(doing())?;
-        target.write_at(&header.encode(), 0).map_err(doing())?;
-        copy_range(&*segment.file, &*target, (DATA_AT, run.end)).map_err(doing())?;
-        target.sync_data().map_err(doing())?;
-        self.options.files.rename(&new, &to).map_err(doing())?;
-        added.bytes += run.end - DATA_AT;
-        self.reached = Some(Reached {
-            segment: header.segment,
-            end: run.end,
-            next: run.next,
-        });
-        Ok(run)
+        Ok(())
     }
 
     /// A segment that another one follows is complete.
@@ -297,6 +458,21 @@ impl LiveBackup {
             ),
         }
     }
+}
+
+/// How far the whole commits of a segment reach.
+fn follow(segment: &Begun, visit: &mut dyn FnMut(&Commit)) -> std::io::Result<scan::Run> {
+    let mut window = Window::new(&*segment.file)?;
+    let header = &segment.header;
+    scan::follow_each(&mut window, header.segment, header.writer, header.first, DATA_AT, visit)
+}
+
+/// The header of the commit that begins there, as far as there is one.
+fn head_at(segment: &Begun, at: u64) -> std::io::Result<Vec<u8>> {
+    let mut head = vec![0; HEADER_BYTES];
+    let read = segment.file.read_at(&mut head, at)?;
+    head.truncate(read);
+    Ok(head)
 }
 
 fn copy_range(source: &dyn File, target: &dyn File, (from, to): (u64, u64)) -> std::io::Result<()> {

@@ -30,7 +30,7 @@ pub use restore::{Until, restore};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;
 
-pub(crate) use unfinished::refuse_unfinished;
+pub(crate) use unfinished::{refuse_unfinished, settle};
 
 use crate::{
     log::{self, Lock},
@@ -51,6 +51,7 @@ pub fn hold(options: &crate::Options, dir: &Path) -> Result<Lock, Error> {
 /// The directory holds a log; else a sentence that says so.
 fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> {
     refuse_unfinished(&*options.files, dir)?;
+    unfinished::settle_unused(options, dir)?;
     let segments = recovery::list(&*options.files, dir)?;
     if segments.is_empty() {
         return Err(Error::Backend {

@@ -3,11 +3,14 @@
 use super::{
     import::{ImportTarget as _, Imported},
     unfinished::Unfinished,
-    walk::{Seen, walk},
+    walk::{Seen, walk_archived},
 };
-use crate::{Log, Options, Place};
+use crate::{Log, Options, place};
 use std::path::Path;
-use throng_journal::{Commit, CommitBuilder, Durability, Error, Position, RecordKind, Stamp, WriterId};
+use throng_journal::{
+    Commit, CommitBuilder, CommitNo, Durability, Error, Position, Record, RecordKind, Removal, Stamp, WriterId,
+    tools::date,
+};
 
 /// Up to where a history is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +25,18 @@ pub enum Until {
 }
 
 /// Writes a directory's history, up to a moment, into one that holds no log: the same writers, commits, times, entities, sequence
-/// numbers and bodies. The store is rebuilt from it at the first start.
+/// numbers and bodies. The store is rebuilt from it at the first start. Segments that stand in the `archive` are read there, as they were
+/// before history was removed from them.
 ///
 /// # Errors
-/// There is no such commit; damage before it; the file system's. The target is refused as a journal then, until a restore into it
-/// ends.
-pub fn restore(options: &Options, from: &Path, to: &Path, until: Until) -> Result<Imported, Error> {
+/// There is no such commit; damage before it; history was removed that is replaced by a later commit only; the file system's. The target
+/// is refused as a journal then, until a restore into it ends.
+pub fn restore(
+    options: &Options,
+    (from, archive): (&Path, Option<&Path>),
+    to: &Path,
+    until: Until,
+) -> Result<Imported, Error> {
     super::require_log(options, from)?;
     let (unfinished, lock) = Unfinished::begin(options, to)?;
     let how = Options {
@@ -41,25 +50,27 @@ pub fn restore(options: &Options, from: &Path, to: &Path, until: Until) -> Resul
         until,
         open: CommitBuilder::default(),
         begun: None,
+        last: Position::default(),
         is_done: false,
+        removed: Removed::default(),
         restored: Imported::default(),
     };
-    walk(options, from, &mut |seen| match seen {
-        _ if restoring.is_done => Ok(()),
-        Seen::Segment { header, .. } => restoring.writer(header.writer, &header.node),
+    walk_archived(options, from, archive, &mut |seen| match seen {
+        Seen::Segment { header, .. } if !restoring.is_done => restoring.writer(header.writer, &header.node),
         Seen::Commit { commit } => restoring.commit(commit),
-        Seen::Damage { position, place, why } => Err(Error::Damaged { position, place, why }),
-        Seen::Note { .. } => Ok(()),
+        Seen::Damage { position, place, why } if !restoring.is_done => Err(Error::Damaged { position, place, why }),
+        Seen::Segment { .. } | Seen::Damage { .. } | Seen::Note { .. } => Ok(()),
     })?;
-    let restored = restoring.restored;
     if let Until::Commit(position) = until
         && !restoring.is_done
     {
         return Err(Error::NoCommit(position));
     }
+    restoring.removed.refuse_incomplete(from, restoring.last)?;
+    let restored = restoring.restored;
     log.sync()?;
     drop(log);
-    Place::of(to).mark_copy("restored from", from)?;
+    place::mark_copy(&*options.files, to, "restored from", from)?;
     unfinished.finish()?;
     Ok(restored)
 }
@@ -69,8 +80,11 @@ struct Restoring<'a> {
     until: Until,
     open: CommitBuilder,
     begun: Option<WriterId>,
+    /// The last commit that was restored.
+    last: Position,
     /// The moment is reached: nothing after it counts.
     is_done: bool,
+    removed: Removed,
     restored: Imported,
 }
 
@@ -86,24 +100,28 @@ impl Restoring<'_> {
 
     fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
         let stamp = commit.stamp();
-        if matches!(self.until, Until::Micros(micros) if stamp.at_micros > micros) {
-            self.is_done = true;
+        self.is_done |= matches!(self.until, Until::Micros(micros) if stamp.at_micros > micros);
+        self.removed.look_at(commit, !self.is_done);
+        if self.is_done {
             return Ok(());
         }
+        self.last = stamp.position();
+        let replaced_by = commit.removal().map(|removal| removal.replaced_by);
         let left = commit.records().flatten();
         for record in left.filter(|record| record.record != RecordKind::Removed) {
-            let (address, shape) = ((record.kind, record.id), (record.name, record.version));
-            self.open
-                .push_parts(record.record, record.shard, address, record.seq, shape, record.body);
+            self.push(&record);
             self.restored.records += 1;
         }
         let stamp = Stamp {
-            synced: throng_journal::CommitNo(0),
+            synced: CommitNo(0),
             ..stamp
         };
+        if let Some(replaced_by) = replaced_by.filter(|_| !self.open.is_empty()) {
+            self.push(&Record::filler(replaced_by));
+        }
         let mut restored = self.open.finish(stamp);
-        if commit.stands_for() > 0 {
-            restored = restored.emptied(commit.stands_for());
+        if restored.record_count() == 0 {
+            restored = restored.emptied(commit.stands_for(), replaced_by.flatten());
         }
         let buffer = self.log.append(restored)?;
         self.open.recycle(buffer);
@@ -111,5 +129,80 @@ impl Restoring<'_> {
         self.is_done = matches!(self.until, Until::Commit(last) if last.writer == stamp.writer
             && (commit.first()..=stamp.number).contains(&last.commit));
         Ok(())
+    }
+
+    fn push(&mut self, record: &Record<'_>) {
+        let (address, shape) = ((record.kind, record.id), (record.name, record.version));
+        self.open
+            .push_parts(record.record, record.shard, address, record.seq, shape, record.body);
+    }
+}
+
+/// The history that was removed, and the commits that replace it.
+#[derive(Default)]
+struct Removed {
+    /// What was taken from the part that is restored.
+    restored: Removal,
+    /// The first commit of that part from which something was taken.
+    first: Option<Position>,
+    /// A program that notes no replacing commits has removed its part before the first commit that is noted, or else before the last
+    /// record that counts a shard's messages: each pass writes some.
+    first_noted: Option<Position>,
+    last_counted: Option<Position>,
+    /// The last commit of all.
+    end: Position,
+    /// When the commit was made that replaces what is noted, microseconds since 1970-01-01 UTC.
+    replaced_micros: Option<i64>,
+}
+
+impl Removed {
+    fn look_at(&mut self, commit: &Commit, is_restored: bool) {
+        self.end = commit.position();
+        let removal = commit.removal();
+        if let Some(by) = removal.and_then(|removal| removal.replaced_by) {
+            self.first_noted = Some(self.first_noted.map_or(by, |first| first.min(by)));
+        }
+        let mut records = commit.records().flatten();
+        if records.any(|record| record.record == RecordKind::Numbers) {
+            self.last_counted = Some(self.end);
+        }
+        if let Some(removal) = removal.filter(|_| is_restored) {
+            self.restored.join(removal);
+            self.first.get_or_insert(Position {
+                commit: commit.first(),
+                ..self.end
+            });
+        }
+        if !is_restored && self.restored.replaced_by <= Some(self.end) {
+            self.replaced_micros.get_or_insert(commit.stamp().at_micros);
+        }
+    }
+
+    /// The part that is restored, up to a commit, has all that replaces what was taken from it.
+    fn refuse_incomplete(&self, from: &Path, last: Position) -> Result<(), Error> {
+        let Removal {
+            replaced_by,
+            is_unknown,
+        } = self.restored;
+        let of_unknown = self.first_noted.or(self.last_counted).filter(|_| is_unknown);
+        let (Some(first), Some(by)) = (self.first, replaced_by.max(of_unknown)) else {
+            return Ok(());
+        };
+        if by <= last {
+            return Ok(());
+        }
+        let what = match self.replaced_micros.filter(|_| Some(by) == replaced_by) {
+            _ if by > self.end => format!("{by}, which it does not have: bring the copy up to date first"),
+            Some(micros) => format!("{by}, made {}", date(micros)),
+            None => by.to_string(),
+        };
+        Err(Error::Backend {
+            doing: format!("restoring {} up to commit {last}", from.display()),
+            why: format!(
+                "history was removed from commit {first} on, and its entities are known again from commit {what}; restore up to \
+                 that commit or a later one, or to before commit {first}, or take a backup that was made before the removal, or \
+                 the archive of the removed history (`--archive DIR`)"
+            ),
+        })
     }
 }

@@ -3,12 +3,16 @@
 use crate::{
     files::Files,
     log::{self, Lock},
+    place::is_marked_copy,
+    recovery, rewrite,
 };
 use std::path::{Path, PathBuf};
 use throng_journal::Error;
 
 /// There for as long as the directory holds only a part.
 const UNFINISHED_NAME: &str = "unfinished";
+/// There while segments that are staged beside a copy get their names.
+const ADDING_NAME: &str = "adding";
 
 /// A directory being filled. Dropped before it is [finished](Self::finish), the directory stays refused.
 pub(super) struct Unfinished<'a> {
@@ -64,8 +68,66 @@ pub(super) fn finish(files: &dyn Files, dir: &Path) -> Result<(), Error> {
 }
 
 fn is_unfinished(files: &dyn Files, dir: &Path) -> bool {
+    has(files, dir, UNFINISHED_NAME)
+}
+
+fn has(files: &dyn Files, dir: &Path, name: &str) -> bool {
     let names = files.list(dir).unwrap_or_default();
-    names.iter().any(|name| name == UNFINISHED_NAME)
+    names.iter().any(|other| other == name)
+}
+
+/// Refuses a backup in the wrong direction: from a copy, or from where there is no log, to a log that is no copy.
+pub(super) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
+    let has_log = |dir| !recovery::list(files, dir).unwrap_or_default().is_empty();
+    let is_copy = |dir| is_marked_copy(files, dir);
+    let is_backup = is_copy(from);
+    if (!is_backup && has_log(from)) || !has_log(to) || is_copy(to) {
+        return Ok(());
+    }
+    let (source, target) = (from.display(), to.display());
+    let what = if is_backup { "is a copy" } else { "holds no log" };
+    Err(Error::Backend {
+        doing: format!("copying {source} to {target}"),
+        why: format!(
+            "{source} {what}, and {target} holds a log and is no copy: name the journal first, then where its backup goes"
+        ),
+    })
+}
+
+/// Has the segments that are staged beside a copy, durably, be a part of it: all of them, also if this is cut off.
+pub(super) fn add_staged(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+    let adding = || Error::io(format!("adding to the copy in {}", dir.display()));
+    files.open(&dir.join(ADDING_NAME), true).map_err(adding())?;
+    files.sync_dir(dir).map_err(adding())?;
+    settle(files, dir)
+}
+
+/// Adds what a backup was adding to this copy when it was cut off. For whoever has the directory's lock.
+pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+    if !has(files, dir, ADDING_NAME) {
+        return Ok(());
+    }
+    let adding = || Error::io(format!("adding to the copy in {}", dir.display()));
+    let names = files.list(dir).map_err(adding())?;
+    for name in names.iter().filter(|name| rewrite::is_leftover(name)) {
+        let segment = dir.join(name).with_extension("");
+        files.rename(&dir.join(name), &segment).map_err(adding())?;
+    }
+    files.sync_dir(dir).map_err(adding())?;
+    files.remove(&dir.join(ADDING_NAME)).map_err(adding())?;
+    files.sync_dir(dir).map_err(adding())
+}
+
+/// As [`settle`], unless somebody else has the directory's lock, who does it.
+pub(super) fn settle_unused(options: &crate::Options, dir: &Path) -> Result<(), Error> {
+    if !has(&*options.files, dir, ADDING_NAME) {
+        return Ok(());
+    }
+    match log::lock(options, dir) {
+        Ok(_lock) => settle(&*options.files, dir),
+        Err(Error::InUse { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// What an import or a backup that did not end has left is no journal.

@@ -1,10 +1,10 @@
 //! Checking everything a directory holds.
 
 use super::walk::{Seen, walk};
-use crate::{Log, Options, store};
+use crate::{Log, Options, log, store};
 use std::{path::Path, sync::Arc};
 use throng_journal::{
-    CommitNo, Error, WriterId,
+    CommitNo, Error, Position, WriterId,
     tools::{Finding, Verification},
 };
 
@@ -17,6 +17,7 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
     let mut found = Verification::default();
     let mut segments = 0;
     let mut last_writer = WriterId(0);
+    let (mut end, mut replaced_by) = (Position::default(), None);
     walk(options, dir, &mut |seen| {
         match seen {
             Seen::Segment { header, .. } => {
@@ -25,6 +26,11 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
                 last_writer = header.writer;
             }
             Seen::Commit { commit } => {
+                end = commit.position();
+                replaced_by = commit
+                    .removal()
+                    .and_then(|removal| removal.replaced_by)
+                    .max(replaced_by);
                 found.commit(commit);
             }
             Seen::Damage { position, place, why } => found.damages.push(Finding {
@@ -41,6 +47,18 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
         Ok(())
     })?;
     found.finish();
+    if let Some(by) = replaced_by.filter(|by| *by > end) {
+        let finding = Finding {
+            position: by.to_string(),
+            place: dir.display().to_string(),
+            why: format!("history was removed that commit {by} replaces, and the log ends at commit {end}"),
+        };
+        // Whoever writes to it may have removed something since its segments were listed.
+        match log::lock(options, dir) {
+            Ok(_) => found.damages.push(finding),
+            Err(_) => found.notes.push(finding),
+        }
+    }
     found.segments = Some(segments);
     found.store = verify_store(options, dir, &mut found.damages);
     Ok(found)

@@ -7,7 +7,11 @@ use crate::{
     recovery::{self, segment_path},
     scan::{self, Window},
 };
-use std::{io::ErrorKind, path::Path, sync::Arc};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
 
 /// What is met on the way, in the order of history.
@@ -33,6 +37,7 @@ pub(super) enum Seen<'a> {
 struct Piece {
     header: Header,
     file: Arc<dyn File>,
+    path: PathBuf,
     /// The last commit of it that counts; `None`: as far as it can be read.
     last: Option<CommitNo>,
 }
@@ -46,11 +51,20 @@ pub(super) fn walk(
     dir: &Path,
     visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let pieces = pieces(options, dir, visit)?;
+    walk_archived(options, dir, None, visit)
+}
+
+/// As [`walk`]. Segments that stand in an archive are read there, as they were before history was removed from them.
+pub(super) fn walk_archived(
+    options: &Options,
+    dir: &Path,
+    archive: Option<&Path>,
+    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let pieces = pieces(options, dir, archive, visit)?;
     let mut due = (WriterId(0), CommitNo(1));
     for piece in &pieces {
-        let header = &piece.header;
-        let path = segment_path(dir, header.segment);
+        let (header, path) = (&piece.header, &piece.path);
         let bytes = piece
             .file
             .length()
@@ -72,17 +86,42 @@ pub(super) fn walk(
                 ),
             })?;
         }
-        due.1 = walk_piece(piece, &path, visit)?;
+        due.1 = walk_piece(piece, visit)?;
     }
     Ok(())
+}
+
+impl Piece {
+    /// Reads the same segment in an archive.
+    fn read_from(&mut self, options: &Options, archive: &Path) -> Result<(), Error> {
+        let path = segment_path(archive, self.header.segment);
+        match recovery::open_segment(&*options.files, archive, self.header.segment)? {
+            Ok(begun) if begun.header.fingerprint() == self.header.fingerprint() => {
+                (self.file, self.path) = (begun.file, path);
+                Ok(())
+            }
+            _ => Err(Error::Backend {
+                doing: format!("reading {}", path.display()),
+                why: format!(
+                    "it is not the segment that stands in {}: name the archive of that journal",
+                    self.path.display()
+                ),
+            }),
+        }
+    }
 }
 
 /// The segments that count, in order, with where each ends.
 fn pieces(
     options: &Options,
     dir: &Path,
+    archive: Option<&Path>,
     visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
 ) -> Result<Vec<Piece>, Error> {
+    let archived = match archive {
+        Some(archive) => recovery::list(&*options.files, archive)?,
+        None => Vec::new(),
+    };
     let mut pieces: Vec<Piece> = Vec::new();
     for number in super::require_log(options, dir)? {
         let place = segment_path(dir, number).display().to_string();
@@ -130,11 +169,17 @@ fn pieces(
         } else {
             end_before(&mut pieces, &header);
         }
-        pieces.push(Piece {
+        let path = segment_path(dir, number);
+        let mut piece = Piece {
             header,
             file: begun.file,
+            path,
             last: None,
-        });
+        };
+        if let Some(archive) = archive.filter(|_| archived.contains(&number)) {
+            piece.read_from(options, archive)?;
+        }
+        pieces.push(piece);
     }
     Ok(pieces)
 }
@@ -188,11 +233,8 @@ fn lost_header(
 }
 
 /// Shows the commits of one segment; returns the number that is due after it.
-fn walk_piece(
-    piece: &Piece,
-    path: &Path,
-    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
-) -> Result<CommitNo, Error> {
+fn walk_piece(piece: &Piece, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>) -> Result<CommitNo, Error> {
+    let path = &piece.path;
     let reading = || format!("reading {}", path.display());
     let (segment, writer) = (piece.header.segment, piece.header.writer);
     let mut window = Window::with_piece(&*piece.file, 1 << 20).map_err(Error::io(reading()))?;

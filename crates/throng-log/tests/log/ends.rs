@@ -233,6 +233,10 @@ fn a_removal_reads_only_the_part_of_history_it_is_for() {
             },
             upto: CommitNo(upto),
             judge: Arc::new(|_, _| false),
+            replaced_by: Position {
+                writer,
+                commit: CommitNo(200),
+            },
             how: PruneHow::Remove,
         };
         let pruned = block_on(log.prune(prune)).unwrap();

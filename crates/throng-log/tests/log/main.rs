@@ -17,6 +17,7 @@ mod loss;
 mod notes;
 mod permissions;
 mod process;
+mod removed;
 mod store;
 mod tools;
 mod torn;

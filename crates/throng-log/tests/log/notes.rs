@@ -7,7 +7,7 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
-use throng::{Engine, Options, model::*};
+use throng::{Builder, Engine, Options, model::*};
 use throng_log::{EmbeddedStore, open_embedded};
 
 pub const ARCHIVE: &str = "archive";
@@ -102,7 +102,17 @@ pub async fn once_free<T>(take: impl Fn() -> Result<T, throng_journal::Error>) -
 
 /// Starts an engine on the disk as it is now, with a new process.
 pub async fn start(disk: &Disk, keep: Keep) -> Running {
-    let (log, store) = once_free(|| open_embedded(DIR, options(disk))).await;
+    start_in(disk, DIR, keep).await
+}
+
+/// As [`start`], in another directory.
+pub async fn start_in(disk: &Disk, dir: &str, keep: Keep) -> Running {
+    start_with(disk, dir, keep, |builder| builder).await
+}
+
+/// As [`start_in`], with more than the notes.
+pub async fn start_with(disk: &Disk, dir: &str, keep: Keep, more: impl FnOnce(Builder) -> Builder) -> Running {
+    let (log, store) = once_free(|| open_embedded(dir, options(disk))).await;
     log.set_archive(Some(PathBuf::from(ARCHIVE)));
     let options = Options {
         keep: BTreeMap::from([("note".to_owned(), keep)]),
@@ -114,11 +124,8 @@ pub async fn start(disk: &Disk, keep: Keep) -> Running {
         drain: Duration::from_mins(1),
         ..Options::default()
     };
-    let engine = Engine::builder()
-        .with::<Note>()
-        .query::<Note, Look>()
-        .shards(2)
-        .options(options)
+    let builder = Engine::builder().with::<Note>().query::<Note, Look>().shards(2);
+    let engine = more(builder.options(options))
         .start_shared(log, store.clone())
         .await
         .unwrap();

@@ -675,7 +675,7 @@ fn a_copy_is_brought_up_to_date_while_the_log_is_written_and_each_commit_of_it_c
     for try_number in 0..12 {
         let last = below(&mut seed, 240) as usize;
         let to = copies.path().join(format!("restored-{try_number}"));
-        let restored = tools::restore(&options(), &copy, &to, Until::Commit(ends[last])).unwrap();
+        let restored = tools::restore(&options(), (&copy, None), &to, Until::Commit(ends[last])).unwrap();
         assert_eq!(restored.commits, last as u64 + 1);
         assert_eq!(commits_of(&to), all[..=last]);
         assert!(tools::verify(&options(), &to).unwrap().is_sound());
@@ -685,14 +685,14 @@ fn a_copy_is_brought_up_to_date_while_the_log_is_written_and_each_commit_of_it_c
         commit: CommitNo(61),
     };
     let to = copies.path().join("nowhere");
-    let refused = tools::restore(&options(), &copy, &to, Until::Commit(nowhere));
+    let refused = tools::restore(&options(), (&copy, None), &to, Until::Commit(nowhere));
     assert!(
         matches!(refused, Err(Error::NoCommit(at)) if at == nowhere),
         "{refused:?}"
     );
     assert!(Log::open(&to, options()).is_err(), "it is no journal");
     let moment = 1_000_000 + 2 * 1000 + 7;
-    let at_that_time = tools::restore(&options(), &copy, &to, Until::Micros(moment)).unwrap();
+    let at_that_time = tools::restore(&options(), (&copy, None), &to, Until::Micros(moment)).unwrap();
     assert_eq!(at_that_time.commits, 67, "seven commits of the second life");
 }
 
@@ -712,17 +712,20 @@ fn a_copy_that_was_used_or_is_of_another_log_gets_nothing_more() {
         .unwrap_err()
         .to_string();
     assert!(refused.contains("it is no copy of"), "{refused}");
-    for used in [&copy, &dir.path().to_owned()] {
+    for (used, body) in [(&*copy, b"in the copy"), (dir.path(), b"in the log!")] {
         let log = Log::open(used, options()).unwrap();
         let writer = block_on(log.open("node-a")).unwrap().writer;
-        append(&log, writer, 1, &mut CommitBuilder::default());
+        let mut open = CommitBuilder::default();
+        let address = Address::new("section", "later");
+        open.push(RecordKind::Event, ShardId(0), &address, 1, "Added", 1, body);
+        append(&log, writer, 1, &mut open);
     }
     let refused = tools::backup(&options(), dir.path(), &copy).unwrap_err().to_string();
     assert!(refused.contains("was used since"), "{refused}");
 }
 
 #[test]
-fn a_segment_that_is_written_anew_beside_a_copy_that_follows_is_copied_whole() {
+fn copy_that_follows_keeps_what_is_removed_behind_it() {
     let (dir, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let copy = copies.path().join("copy");
     let log = Log::open(dir.path(), options()).unwrap();
@@ -747,6 +750,7 @@ fn a_segment_that_is_written_anew_beside_a_copy_that_follows_is_copied_whole() {
     write(1..=10);
     let mut live = LiveBackup::begin(&options(), dir.path(), &copy).unwrap();
     live.catch_up().unwrap();
+    let copied = commits_of(&copy);
     // The first segment ends, and what the copy has come to is taken out of its middle.
     write(11..=40);
     let prune = Prune {
@@ -756,6 +760,10 @@ fn a_segment_that_is_written_anew_beside_a_copy_that_follows_is_copied_whole() {
         },
         upto: CommitNo(40),
         judge: Arc::new(|record, _| (5..=12).contains(&record.seq)),
+        replaced_by: Position {
+            writer,
+            commit: CommitNo(40),
+        },
         how: PruneHow::Erase,
     };
     let pruned = block_on(log.prune(prune)).unwrap();
@@ -763,7 +771,14 @@ fn a_segment_that_is_written_anew_beside_a_copy_that_follows_is_copied_whole() {
     let added = live.catch_up().unwrap();
     assert_eq!(added.upto.commit, CommitNo(40));
     drop((live, log));
-    assert_eq!(commits_of(&copy), commits_of(dir.path()));
+    let (left, of_copy) = (commits_of(dir.path()), commits_of(&copy));
+    assert_eq!(of_copy[..10], copied[..10]);
+    assert!(
+        of_copy[10].starts_with("{\"commit\":12,\"at_micros\":1001012,\"removed\":1,"),
+        "{}",
+        of_copy[10]
+    );
+    assert_eq!(of_copy[11..], left[5..], "commit 13 and those behind it");
     assert!(tools::verify(&options(), &copy).unwrap().is_sound());
     assert!(
         fs::read_dir(&copy)

@@ -25,6 +25,13 @@ pub(super) const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextext
 /// The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
 const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on) commits, events, places";
 
+/// Commits right behind one another of which nothing is left.
+struct Run {
+    first: CommitNo,
+    last: Commit,
+    replaced_by: Option<Position>,
+}
+
 /// What becomes of a page's rows.
 #[derive(Default)]
 struct Page {
@@ -70,13 +77,13 @@ pub(super) async fn prune(database: &Database, prune: &Prune) -> Result<Pruned, 
 impl Page {
     fn of(commits: Vec<Commit>, prune: &Prune) -> Self {
         let mut page = Self::default();
-        let mut run: Option<(CommitNo, Commit)> = None;
+        let mut run: Option<Run> = None;
         for commit in commits {
             let (stamp, first) = (commit.stamp(), commit.first());
             (page.pruned.upto, page.pruned.at_micros) = (stamp.number, stamp.at_micros);
             let was_empty = commit.record_count() == 0;
             let mut records = 0;
-            let rest = commit.without(|record| {
+            let rest = commit.without(prune.replaced_by, |record| {
                 let is_over = (prune.judge)(record, stamp);
                 records += u64::from(is_over);
                 is_over
@@ -85,8 +92,13 @@ impl Page {
             if rest == Rest::Nothing {
                 page.pruned.commits += u64::from(!was_empty);
                 page.pruned.bytes += commit.bytes().len() as u64;
-                let begin = run.take().map_or(first, |(begin, _)| begin);
-                run = Some((begin, commit));
+                let replaced_by = prune.emptied_by(&commit, records);
+                let before = run.take();
+                run = Some(Run {
+                    first: before.as_ref().map_or(first, |before| before.first),
+                    replaced_by: replaced_by.max(before.and_then(|before| before.replaced_by)),
+                    last: commit,
+                });
                 continue;
             }
             page.end(run.take());
@@ -99,12 +111,19 @@ impl Page {
     }
 
     /// One row stands for all of a run.
-    fn end(&mut self, run: Option<(CommitNo, Commit)>) {
-        let Some((first, last)) = run else { return };
+    fn end(&mut self, run: Option<Run>) {
+        let Some(Run {
+            first,
+            last,
+            replaced_by,
+        }) = run
+        else {
+            return;
+        };
         let number = last.stamp().number;
         let before = u32::try_from(number.0 - first.0).unwrap_or(u32::MAX);
         let is_the_same = last.record_count() == 0 && last.stands_for() == before;
-        let one = last.emptied(before);
+        let one = last.emptied(before, replaced_by);
         self.pruned.bytes = self.pruned.bytes.saturating_sub(one.bytes().len() as u64);
         if is_the_same {
             return;

@@ -189,6 +189,7 @@ async fn whoever_reads_a_stream_that_another_node_goes_on_with_may_meet_a_row_th
         },
         upto: CommitNo(5),
         judge: Arc::new(|_, _| true),
+        replaced_by: one.position(),
         how: PruneHow::Remove,
     };
     assert_eq!(one.opened.journal.prune(prune).await.unwrap().commits, 5);

@@ -10,6 +10,7 @@ use crate::{
     door::{Behind, Door, Outbox, now_or_later},
     ledger::Ledger,
     mail::Mail,
+    retention::{Due, Removals},
 };
 use std::{
     sync::{Arc, Mutex, Weak},
@@ -46,7 +47,7 @@ impl Lives {
                 .collect();
             let layout = Layout::of(&context.registry);
             let (mut covers, stored) = self.covers(&layout, (writer, &shards), &sealed).await?;
-            let now = context.host.now();
+            let (now, has_store) = (context.host.now(), covers.is_some());
             let empty = || {
                 let all = (0..context.registry.shards()).map(ShardId);
                 all.map(|id| Shard::new(id, writer, context.registry.clone(), now))
@@ -66,6 +67,9 @@ impl Lives {
                 self.has_outbox_rows();
             }
             let mut has_sent = false;
+            let keeps = context.keeps();
+            // The store says what was removed; where it is lost, the log does.
+            let mut removals = (!has_store).then(Removals::default);
             for (end, taken) in sealed.iter().zip(&taken) {
                 let Some(mut at) = covers.begin(*end, taken.shards.as_ref()) else {
                     continue;
@@ -77,6 +81,7 @@ impl Lives {
                     };
                     for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
                         has_sent |= replay(&layout, &covers, &mut restored, commit)?;
+                        removals.iter_mut().for_each(|removals| removals.read(commit, &keeps));
                     }
                     at = last.position();
                 }
@@ -109,7 +114,10 @@ impl Lives {
                 ledger,
                 door,
                 mail,
-                due: Mutex::default(),
+                due: Mutex::new(Due {
+                    rows: removals.and_then(Removals::row).into_iter().collect(),
+                    ..Due::default()
+                }),
             }))
         })
     }

@@ -82,4 +82,14 @@ impl Progress {
             format!("the projection {name} is {lag_commits} commits and {seconds} s behind")
         })
     }
+
+    /// The history that it was not told, for people who ask the service.
+    #[must_use]
+    pub fn missed(&self) -> Option<String> {
+        let Self { name, kind, .. } = self;
+        let upto = self.missed_upto?;
+        Some(format!(
+            "the projection {name} lacks history of {kind} up to commit {upto}, which was removed before it was read"
+        ))
+    }
 }

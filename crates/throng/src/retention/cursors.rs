@@ -1,19 +1,23 @@
 //! How far passes have come, and up to where history may be gone.
 //!
 //! An engine that is alone writes one row of all shards. A node of a cluster writes one of each shard it owns, since the next owner of a shard may
-//! own others; of both the greater position counts, so that either may follow the other. A node says what is about to go before it goes: whoever
-//! follows at another node, or begins there, reads it in the store.
+//! own others; of both the greater position counts, so that either may follow the other. An engine says what is about to go before it goes: whoever
+//! begins after a crash, or follows at another node, reads it in the store. Where the store is lost, the log still says what went.
 
 use super::pass::shard_of;
-use crate::{engine::Core, life::Life};
+use crate::{engine::Core, life::Life, tail};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use throng_journal::{Address, CommitNo, Error, Position, ShardId};
+use throng_core::model::Keep;
+use throng_journal::{Address, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
 
 /// The row of all shards; followed by a shard's number, of that one.
 const ROW: &[u8] = b"r";
 /// The name under which stands when all of the journal was looked at last, where kinds have their positions.
 const LOOKED_AT_ALL: &str = "";
+/// No kind's name begins with this. It stands before the kinds in the row of all shards up to where their events may be gone, and alone in
+/// each row that says so.
+const REMOVED: char = '!';
 
 type Positions = BTreeMap<Box<str>, Position>;
 
@@ -43,6 +47,8 @@ pub(super) struct Cursors {
     /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
     pub(super) looked_at_all: i64,
     rows: BTreeMap<ShardId, Row>,
+    /// What an engine that is alone writes.
+    shared: Row,
     is_of_cluster: bool,
 }
 
@@ -63,22 +69,34 @@ fn raise(positions: &mut Positions, kind: &str, to: Position) {
 }
 
 impl Row {
-    /// As an engine that is alone writes it. What it has looked at may be gone.
+    /// As an engine that is alone writes it. An older one did not say what is gone: it may be all that it has looked at.
     fn read_of_all(value: &[u8]) -> Self {
         let mut texts: BTreeMap<Box<str>, String> = serde_json::from_slice(value).unwrap_or_default();
         let looked_at_all = texts.remove(LOOKED_AT_ALL).and_then(|micros| micros.parse().ok());
-        let looked = positions(texts);
+        let (removed, looked): (BTreeMap<_, _>, _) = texts.into_iter().partition(|(name, _)| name.starts_with(REMOVED));
+        let looked = positions(looked);
+        let is_said = removed.keys().any(|name| name.len() == REMOVED.len_utf8());
+        let removed = removed
+            .into_iter()
+            .map(|(name, at)| (name[REMOVED.len_utf8()..].into(), at));
         Self {
-            removed: looked.clone(),
+            removed: if is_said {
+                positions(removed.collect())
+            } else {
+                looked.clone()
+            },
             looked,
             looked_at_all: looked_at_all.unwrap_or_default(),
         }
     }
 
-    fn write_of_all(kinds: &HashMap<Box<str>, Position>, looked_at_all: i64) -> Option<Vec<u8>> {
-        let mut texts: HashMap<&str, String> = kinds.iter().map(|(kind, at)| (&**kind, at.to_string())).collect();
-        texts.insert(LOOKED_AT_ALL, looked_at_all.to_string());
-        serde_json::to_vec(&texts).ok()
+    fn write_of_all(&self) -> Option<Vec<u8>> {
+        let mut all = texts(&self.looked);
+        let removed = texts(&self.removed).into_iter();
+        all.extend(removed.map(|(kind, at)| (format!("{REMOVED}{kind}").into(), at)));
+        all.insert(String::from(REMOVED).into(), String::new());
+        all.insert(LOOKED_AT_ALL.into(), self.looked_at_all.to_string());
+        serde_json::to_vec(&all).ok()
     }
 
     fn read(value: &[u8]) -> Self {
@@ -170,17 +188,18 @@ impl Cursors {
             kinds,
             looked_at_all,
             rows,
+            shared,
             is_of_cluster: core.context.peers.is_some(),
         })
     }
 
-    /// Has the next checkpoint say of which entities events go, and where the last of those stands; nothing goes before that is durable. An engine
-    /// that is alone says it afterwards: nobody else could ask meanwhile.
+    /// Has the next checkpoint say of which entities events go, and where the last of those stands; nothing goes before that is durable.
     ///
     /// Of each shard it is a place in a stream of that shard: whoever was told that was told all before it that is of the shard.
     pub(super) fn announce<'a>(&mut self, life: &Life, going: impl Iterator<Item = (&'a Address, Position)>) {
         if !self.is_of_cluster {
-            return;
+            going.for_each(|(address, last)| raise(&mut self.shared.removed, &address.kind, last));
+            return life.due().rows.push((ROW.to_vec(), self.shared.write_of_all()));
         }
         let mut changed = BTreeSet::new();
         for (address, last) in going {
@@ -196,8 +215,9 @@ impl Cursors {
     /// Has the next checkpoint say how far passes have come.
     pub(super) fn store(mut self, life: &Life, kinds: &HashMap<Box<str>, Position>, looked_at_all: i64) {
         if !self.is_of_cluster {
-            let row = Row::write_of_all(kinds, looked_at_all);
-            return life.due().rows.push((ROW.to_vec(), row));
+            self.shared.looked = kinds.iter().map(|(kind, at)| (kind.clone(), *at)).collect();
+            self.shared.looked_at_all = looked_at_all;
+            return life.due().rows.push((ROW.to_vec(), self.shared.write_of_all()));
         }
         for row in self.rows.values_mut() {
             kinds.iter().for_each(|(kind, at)| raise(&mut row.looked, kind, *at));
@@ -218,8 +238,61 @@ pub(crate) async fn removed_upto(core: &Core, kind: &str) -> Result<Vec<Position
     let life = core.lives.running();
     let rows = read_rows(core, life.as_deref()).await?;
     let found = rows.values().filter_map(|row| row.removed.get(kind).copied());
-    let found: BTreeSet<Position> = found.filter(|upto| upto.commit > CommitNo(0)).collect();
+    // Before its first commit a stream has nothing to remove: what is meant is the end of those before it.
+    let (begun, mut found): (BTreeSet<_>, BTreeSet<_>) = found.partition(|upto| upto.commit == CommitNo(0));
+    if begun.iter().any(|upto| upto.writer > WriterId(0)) {
+        let streams = tail::streams(&core.context, life.as_deref(), WriterId(0)).await?;
+        let ends = streams
+            .iter()
+            .filter(|stream| stream.last > CommitNo(0))
+            .map(|stream| Position {
+                writer: stream.writer,
+                commit: stream.last,
+            });
+        let ends: Vec<Position> = ends.collect();
+        found.extend(
+            begun
+                .iter()
+                .filter_map(|upto| ends.iter().rfind(|end| **end < *upto).copied()),
+        );
+    }
     Ok(found.into_iter().collect())
+}
+
+/// What a log says of removed history, read from its first commit on.
+#[derive(Default)]
+pub(crate) struct Removals {
+    /// The last commit from which something was taken.
+    last: Option<Position>,
+    removed: Positions,
+}
+
+impl Removals {
+    /// Reads the next commit. A record of what an entity is, or that it has ended, stands behind what was taken of it.
+    pub(crate) fn read(&mut self, commit: &Commit, keeps: &HashMap<Box<str>, Keep>) {
+        for record in commit.records().flatten() {
+            let stands_in = match record.record {
+                RecordKind::State => true,
+                RecordKind::Ended => keeps.contains_key(record.kind),
+                _ => false,
+            };
+            if let Some(last) = self.last.filter(|_| stands_in) {
+                raise(&mut self.removed, record.kind, last);
+            }
+        }
+        if commit.removal().is_some() {
+            self.last = Some(commit.position());
+        }
+    }
+
+    /// The row of an engine whose store is lost, if anything was removed.
+    pub(crate) fn row(self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let row = Row {
+            removed: self.removed,
+            ..Row::default()
+        };
+        (!row.removed.is_empty()).then(|| (ROW.to_vec(), row.write_of_all()))
+    }
 }
 
 #[cfg(test)]
@@ -251,8 +324,7 @@ mod tests {
 
     #[test]
     fn what_one_engine_and_what_nodes_have_written_goes_together() {
-        let alone = HashMap::from([("account".into(), "9.2".parse().unwrap())]);
-        let written = Row::write_of_all(&alone, 50).unwrap();
+        let written = row(&[("account", "9.2")], 50).write_of_all().unwrap();
         let (of, shared) = read_row(ROW, &written).unwrap();
         assert_eq!((of, &shared), (None, &row(&[("account", "9.2")], 50)));
         let own = row(&[("account", "4.7"), ("diary", "2.1")], 90);
@@ -262,5 +334,25 @@ mod tests {
         read.join(&shared);
         assert_eq!(read, row(&[("account", "9.2"), ("diary", "2.1")], 90));
         assert!(read_row(b"r1", b"").is_none(), "no row of a shard has one byte more");
+    }
+
+    #[test]
+    fn row_of_all_shards_says_what_is_gone_apart_from_what_was_looked_at() {
+        let looked_at = row(&[("account", "9.2")], 50);
+        for removed in [
+            Positions::new(),
+            Positions::from([("account".into(), "4.1".parse().unwrap())]),
+        ] {
+            let row = Row {
+                removed,
+                ..looked_at.clone()
+            };
+            assert_eq!(Row::read_of_all(&row.write_of_all().unwrap()), row);
+        }
+        assert_eq!(
+            Row::read_of_all(br#"{"":"50","account":"9.2"}"#),
+            looked_at,
+            "of an older program"
+        );
     }
 }

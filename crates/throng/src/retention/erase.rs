@@ -343,6 +343,7 @@ async fn overwrite(
         plan.counts.clear();
         plan.taken_upto = Some(elsewhere::taken_upto(core, life, address).await?);
     }
+    plan.known_at = life.ledger.durable();
     let plan = Arc::new(plan);
     let covers = life.ledger.covers().unwrap_or_default();
     let upto = Position {
@@ -371,6 +372,7 @@ async fn overwrite(
                 after: at(told),
                 upto: to,
                 judge: Arc::new(move |record, stamp| judge.is_over(record, stamp)),
+                replaced_by: plan.known_at,
                 how: pass::How::Erase,
             });
             let done = done.await?;

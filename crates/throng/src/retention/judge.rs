@@ -74,6 +74,8 @@ pub(super) struct Plan {
     /// The rows of messages that are dead.
     pub(super) dead: HashSet<Vec<u8>>,
     pub(super) now: Timestamp,
+    /// All of this is true of the history up to this commit.
+    pub(super) known_at: Position,
 }
 
 impl Plan {

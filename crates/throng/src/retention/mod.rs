@@ -16,7 +16,7 @@ mod limit;
 mod pass;
 mod scan;
 
-pub(crate) use cursors::removed_upto;
+pub(crate) use cursors::{Removals, removed_upto};
 pub(crate) use erase::CutOff;
 pub use erase::Erased;
 #[cfg(feature = "projections")]
@@ -25,7 +25,7 @@ pub use pass::PruneReport;
 
 use self::pass::Pass;
 use crate::{
-    context::{QUIET, micros},
+    context::{Context, QUIET, micros},
     engine::{Core, Engine},
     life::Life,
 };
@@ -67,17 +67,19 @@ impl Due {
     }
 }
 
-impl Core {
+impl Context {
     /// For how long each kind's events are kept, of those that keep not all.
     pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
-        let options = &self.context.options.keep;
-        let kinds = self.context.registry.kinds().iter();
+        let options = &self.options.keep;
+        let kinds = self.registry.kinds().iter();
         let keeps = kinds.map(|kind| (kind.name.into(), options.get(kind.name).copied().unwrap_or(kind.keep)));
         keeps.filter(|(_, keep)| *keep != Keep::Forever).collect()
     }
+}
 
+impl Core {
     fn prune_every(&self) -> Option<Duration> {
-        let keeps = self.keeps();
+        let keeps = self.context.keeps();
         let shortest = keeps.values().map(|keep| match keep {
             Keep::Age(age) => (*age / PARTS).clamp(EVERY.0, EVERY.1),
             Keep::Events(_) | Keep::Forever => EVERY_EVENTS,

@@ -190,6 +190,7 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
     if core.context.peers.is_some() {
         plan.taken_upto = Some(elsewhere::covered_taken_upto(core, &life.ledger.shards).await?);
     }
+    plan.known_at = life.ledger.durable();
     let gone = plan.entities.iter().filter(|(_, going)| going.is_gone);
     let gone: Vec<_> = gone.map(|(address, _)| (base_row(address), None)).collect();
     let how = if is_dry { How::Dry } else { How::Remove };
@@ -292,7 +293,7 @@ impl Passing<'_> {
         if base.is_some_and(|(_, at)| at > horizon) {
             noted.ended = 0;
         }
-        let keeps = self.core.keeps();
+        let keeps = self.core.context.keeps();
         let kept = match keeps.get(&*address.kind) {
             Some(Keep::Events(count)) => Some(*count),
             _ => None,
@@ -458,7 +459,7 @@ pub(super) async fn prune(
         } else {
             end.commit
         };
-        let plan = Arc::clone(&plan);
+        let (plan, replaced_by) = (Arc::clone(&plan), plan.known_at);
         let done = core.context.journal.prune(Prune {
             after: match end.writer == after.writer {
                 true => after,
@@ -469,6 +470,7 @@ pub(super) async fn prune(
             },
             upto: to,
             judge: Arc::new(move |record, stamp| plan.is_over(record, stamp)),
+            replaced_by,
             how,
         });
         let done = done.await?;

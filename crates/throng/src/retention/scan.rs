@@ -46,7 +46,7 @@ pub(super) async fn scan(
     cursors: &HashMap<Box<str>, Position>,
     limit: Position,
 ) -> Result<Scan, Error> {
-    let keeps = core.keeps();
+    let keeps = core.context.keeps();
     let now = core.context.host.now().micros;
     let mut scan = Scan::default();
     // Kinds whose history is looked at still, and from when on it is kept.

@@ -129,6 +129,7 @@ impl<H: Harness> World<'_, H> {
                 judge: Arc::new(move |record, _| {
                     record.record == RecordKind::Event && cuts.get(record.id).is_some_and(|upto| record.seq <= *upto)
                 }),
+                replaced_by: self.bench.position(),
                 how,
             }));
             (end, pruned.expect("history is removed"))
