@@ -25,6 +25,7 @@ mod meaning;
 mod newer;
 mod overload;
 mod pages;
+mod rest;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;

@@ -11,7 +11,13 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
-use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
 
 /// What a request may be sent with.
 type Body = BoxBody<Bytes, Infallible>;
@@ -28,10 +34,17 @@ impl Http2 {
         address: SocketAddr,
         set: impl FnOnce(&mut Builder<TokioExecutor>),
     ) -> (Self, JoinHandle<()>) {
+        Self::over(TcpStream::connect(address).await.unwrap(), set).await
+    }
+
+    /// The same, over anything that bytes go over.
+    pub(crate) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        set: impl FnOnce(&mut Builder<TokioExecutor>),
+    ) -> (Self, JoinHandle<()>) {
         let mut builder = Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new());
         set(&mut builder);
-        let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         (Self { sender }, tokio::spawn(async { drop(connection.await) }))
     }
@@ -59,7 +72,7 @@ impl Http2 {
             let piece = coming.recv().await?;
             Some((Ok(Frame::data(Bytes::from_static(piece.as_bytes()))), coming))
         });
-        let request = self.request("POST", path, StreamBody::new(body).boxed());
+        let request = self.request("POST", path, &[], StreamBody::new(body).boxed());
         (pieces, tokio::spawn(request))
     }
 
@@ -67,22 +80,36 @@ impl Http2 {
         &self,
         method: &str,
         path: &str,
+        fields: &[(&str, &str)],
         body: Body,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("http://localhost{path}"))
-            .header("content-type", "application/json")
-            .body(body)
-            .unwrap();
+            .header("content-type", "application/json");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body).unwrap();
         let mut sender = self.sender.clone();
         async move { sender.send_request(request).await }
     }
 
     /// A request's head of an answer.
     pub(crate) async fn begin(&self, method: &str, path: &str, body: &str) -> Response<Incoming> {
+        self.begin_with(method, path, &[], body).await
+    }
+
+    /// The same, with further header fields.
+    pub(crate) async fn begin_with(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Response<Incoming> {
         let body = http_body_util::Full::from(body.to_owned()).boxed();
-        patiently(self.request(method, path, body)).await.unwrap()
+        patiently(self.request(method, path, fields, body)).await.unwrap()
     }
 
     /// A request's answer.
