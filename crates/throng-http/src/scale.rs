@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_loop_that_waits_is_not_busy_and_one_that_never_does_is() {
         let waits = Arc::<Pass>::default();
-        waits.parks();
+        waits.parks(Instant::now());
         let mut sampler = Sampler::new();
         sampler.add(waits.clone());
         let until = Instant::now() + Duration::from_millis(20);
@@ -230,7 +230,7 @@ mod tests {
             std::hint::spin_loop();
         }
         assert!(sampler.sample().busy < 0.5, "it waits, and has not come back yet");
-        waits.wakes();
+        waits.wakes(Instant::now());
         sampler.sample();
         while Instant::now() < until + Duration::from_millis(20) {
             std::hint::spin_loop();

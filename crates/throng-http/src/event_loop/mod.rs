@@ -14,13 +14,11 @@ mod socket;
 pub(crate) use serve::{PREFACE, end, serve, serve_socket};
 
 use crate::{
-    Limits,
     access::Entrance,
     clients::Counted,
     connection::{Bounds, Connection, Looks, Ticks, Verdict},
     gate::Pass,
     lane::{self, Buffers, Door},
-    metrics::Metrics,
     server::{Server, Stage},
     shared::{Shared, Taken},
 };
@@ -30,6 +28,7 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::Arc,
+    time::Instant,
 };
 use tokio::{runtime, sync::watch};
 
@@ -122,12 +121,15 @@ impl Connections {
     }
 
     /// Looks for connections that wait too long for their clients, for ever.
-    async fn sweep(&self, limits: &Limits, date: &Date, metrics: &Metrics) {
-        let bounds = Bounds::new(limits);
-        let mut every = tokio::time::interval(limits.sweep_every());
+    async fn sweep(&self, server: &Server, date: &Date) {
+        let (bounds, metrics) = (Bounds::new(server.limits()), server.metrics());
+        let mut every = tokio::time::interval(server.limits().sweep_every());
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut before = Instant::now();
         loop {
             every.tick().await;
+            // A loop that has so much else to do that it never waits, and begins no turn, looks at its sockets all the same.
+            server.gate.looked(std::mem::replace(&mut before, Instant::now()));
             self.ticks.tick();
             date.look();
             let open = self.open.borrow();
@@ -154,8 +156,8 @@ pub(crate) fn runtime(pass: &Arc<Pass>) -> std::io::Result<runtime::LocalRuntime
     let (parks, wakes) = (pass.clone(), pass.clone());
     runtime::Builder::new_current_thread()
         .enable_all()
-        .on_thread_park(move || parks.parks())
-        .on_thread_unpark(move || wakes.wakes())
+        .on_thread_park(move || parks.parks(Instant::now()))
+        .on_thread_unpark(move || wakes.wakes(Instant::now()))
         .build_local(runtime::LocalOptions::default())
 }
 
@@ -207,16 +209,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         );
         tokio::task::spawn_local({
             let event_loop = event_loop.clone();
-            async move {
-                event_loop
-                    .connections
-                    .sweep(
-                        event_loop.server.limits(),
-                        &event_loop.date,
-                        event_loop.server.metrics(),
-                    )
-                    .await
-            }
+            async move { event_loop.connections.sweep(&event_loop.server, &event_loop.date).await }
         });
         tokio::task::spawn_local({
             let event_loop = event_loop.clone();
@@ -224,7 +217,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
                 event_loop
                     .connections
                     .looks
-                    .watch(|| event_loop.server.gate.looked())
+                    .watch(|| event_loop.server.gate.looked(Instant::now()))
                     .await
             }
         });

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 /// What time it is, and how much CPU time this thread has used.
-pub(super) trait Clock {
+pub(crate) trait Clock {
     fn now(&self) -> Instant;
     fn cpu(&self) -> Duration;
 }
 
 /// The clocks of the thread that asks.
-pub(super) struct ThreadClock;
+pub(crate) struct ThreadClock;
 
 impl Clock for ThreadClock {
     fn now(&self) -> Instant {

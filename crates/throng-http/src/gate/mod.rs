@@ -5,6 +5,8 @@
 //! connection unread, so that waiting costs nothing; a task (HTTP/2, WebSocket, whatever cannot be answered in place) with its
 //! request. How many may wait is the [policy]'s to say; who comes beyond it is refused. [Clients] have fair shares of it.
 //!
+//! A connection has one place in a turn, which counts only while that turn is open: its next request is no older than itself.
+//!
 //! Health, metrics and administration do not come here: they always have a place.
 
 mod clients;
@@ -22,7 +24,7 @@ pub(crate) use ticket::{Admitted, Reason, Ticket, TurnSlot};
 
 use crate::limits::Limits;
 use clients::Clients;
-use clock::ThreadClock;
+use clock::{Clock, ThreadClock};
 use prometheus_client::metrics::gauge::Gauge;
 use queue::Queue;
 use std::{
@@ -37,7 +39,8 @@ use std::{
 use ticket::{State, Waiter};
 
 /// The gate of one loop.
-pub(crate) struct Gate {
+pub(crate) struct Gate<C = ThreadClock> {
+    clock: C,
     queue: RefCell<Queue<Rc<Ticket>>>,
     /// Whose requests wait.
     clients: RefCell<Clients>,
@@ -59,8 +62,15 @@ pub(crate) struct Refused {
 
 impl Gate {
     pub(crate) fn new(limits: &Limits, pass: Arc<Pass>, waiting: Gauge) -> Self {
-        let now = Instant::now();
+        Self::with_clock(limits, pass, waiting, ThreadClock)
+    }
+}
+
+impl<C: Clock> Gate<C> {
+    fn with_clock(limits: &Limits, pass: Arc<Pass>, waiting: Gauge, clock: C) -> Self {
+        let now = clock.now();
         Self {
+            clock,
             queue: RefCell::new(Queue::new(limits, now)),
             clients: RefCell::default(),
             ended: Cell::new(now),
@@ -77,7 +87,7 @@ impl Gate {
         place: &'a TurnSlot,
         bytes: usize,
         client: impl FnOnce() -> Client,
-    ) -> Entering<'a> {
+    ) -> Entering<'a, C> {
         match self.go(place, bytes) {
             Some(admitted) => Entering::Goes(admitted),
             None => Entering::Waits(Waits {
@@ -94,21 +104,22 @@ impl Gate {
         if let Some(admitted) = self.enter_now(place, bytes) {
             return Some(admitted);
         }
+        let read_before = self.read_in_last_turn(place);
         self.open_turn();
-        let arrived = self.arrived();
+        let arrived = read_before.unwrap_or_else(|| self.arrived());
         let mut queue = self.queue.borrow_mut();
-        if !queue.goes_at_once(&ThreadClock) {
+        if !queue.goes_at_once(&self.clock) {
             return None;
         }
         queue.charge(bytes);
         let now = queue.now();
-        Some(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
+        Some(place.take_for(queue.open(), Admitted { arrived, now }, bytes, &self.clock))
     }
 
     /// Lets a request of so many bytes go if its connection has a place in this turn.
     pub(crate) fn enter_now(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
         let mut queue = self.queue.borrow_mut();
-        let admitted = place.go(queue.number(), bytes);
+        let admitted = place.go(queue.open(), bytes, &self.clock);
         if admitted.is_some() {
             queue.charge(bytes);
         }
@@ -117,19 +128,31 @@ impl Gate {
 
     /// When what is seen now can have arrived at the earliest.
     fn arrived(&self) -> Instant {
-        let ended = self.ended.get();
-        self.pass.woken().map_or(ended, |woken| woken.max(ended))
+        self.pass.since().max(self.ended.get())
+    }
+
+    /// The arrival of what a connection has read in the turn that has just ended, and a task asks for behind it: the loop has not looked at its
+    /// sockets since.
+    fn read_in_last_turn(&self, place: &TurnSlot) -> Option<Instant> {
+        let last = self.queue.borrow().closed()?;
+        let has_looked = self.pass.since() > self.ended.get();
+        place.arrived_in(last).filter(|_| !has_looked)
     }
 
     fn take(&self, place: &TurnSlot, arrived: Instant) {
         let queue = self.queue.borrow();
         let now = queue.now();
-        place.take(queue.number(), Admitted { arrived, now });
+        place.take(queue.open(), Admitted { arrived, now });
+    }
+
+    /// A turn has begun and not ended: connections have places in it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.queue.borrow().open().is_some()
     }
 
     /// The first task of a turn begins it, and has it ended behind all that was ready.
     fn open_turn(&self) {
-        if self.queue.borrow().is_open() {
+        if self.is_open() {
             return;
         }
         self.begin_turn();
@@ -178,7 +201,7 @@ impl Gate {
 }
 
 /// For the task that begins turns: the one that looks after connections.
-impl Gate {
+impl<C: Clock> Gate<C> {
     /// This is the task.
     pub(crate) fn driven_by(&self, waker: &Waker) {
         let mut driver = self.driver.borrow_mut();
@@ -190,7 +213,7 @@ impl Gate {
     /// The loop has looked at its sockets, and a turn begins.
     pub(crate) fn begin_turn(&self) {
         let mut queue = self.queue.borrow_mut();
-        queue.begin(&ThreadClock);
+        queue.begin(&self.clock);
         while let Some(ticket) = queue.pop_excess() {
             self.waited(&ticket);
             ticket.state.set(State::Excess(Reason::Overload));
@@ -210,18 +233,18 @@ impl Gate {
 
     /// All that was ready has gone or waits. `true`: another turn is to begin once the loop has looked at its sockets.
     pub(crate) fn end_turn(&self) -> bool {
-        self.ended.set(Instant::now());
+        self.ended.set(self.clock.now());
         self.queue.borrow_mut().end()
     }
 
-    /// The loop has looked at its sockets between turns: what is ready later has arrived later.
-    pub(crate) fn looked(&self) {
-        self.ended.set(Instant::now());
+    /// The loop has looked at its sockets then, between turns: what is ready later has arrived later.
+    pub(crate) fn looked(&self, then: Instant) {
+        self.pass.looked(then);
     }
 
     /// Gives a connection that is ready its place in this turn; `false`: it has to [wait](Self::wait_unread).
     pub(crate) fn goes_at_once(&self, place: &TurnSlot) -> bool {
-        let goes = self.queue.borrow_mut().goes_at_once(&ThreadClock);
+        let goes = self.queue.borrow_mut().goes_at_once(&self.clock);
         if goes {
             self.take(place, self.arrived());
         }
@@ -236,7 +259,7 @@ impl Gate {
     /// The next connection that goes in this turn. Tasks go on the way.
     pub(crate) fn next(&self) -> Option<usize> {
         loop {
-            let ticket = self.queue.borrow_mut().pop(&ThreadClock)?;
+            let ticket = self.queue.borrow_mut().pop(&self.clock)?;
             self.waited(&ticket);
             ticket.state.set(State::Goes);
             if let Some(key) = ticket.call() {
@@ -253,7 +276,7 @@ impl Gate {
     /// The next connection that is refused in this turn. Tasks are told on the way.
     pub(crate) fn next_refused(&self) -> Option<(usize, Reason)> {
         loop {
-            let ticket = self.queue.borrow_mut().pop_refused(&ThreadClock)?;
+            let ticket = self.queue.borrow_mut().pop_refused(&self.clock)?;
             let State::Excess(reason) = ticket.state.get() else {
                 continue;
             };
@@ -271,20 +294,20 @@ impl Gate {
 }
 
 /// A request that goes at once, or a task that waits for its turn.
-pub(crate) enum Entering<'a> {
+pub(crate) enum Entering<'a, C: Clock = ThreadClock> {
     Goes(Admitted),
-    Waits(Waits<'a>),
+    Waits(Waits<'a, C>),
 }
 
 /// A task waits for its turn.
-pub(crate) struct Waits<'a> {
-    gate: &'a Gate,
+pub(crate) struct Waits<'a, C: Clock = ThreadClock> {
+    gate: &'a Gate<C>,
     place: &'a TurnSlot,
     bytes: usize,
     ticket: Rc<Ticket>,
 }
 
-impl Future for Entering<'_> {
+impl<C: Clock> Future for Entering<'_, C> {
     type Output = Result<Admitted, Refused>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -295,7 +318,7 @@ impl Future for Entering<'_> {
     }
 }
 
-impl Waits<'_> {
+impl<C: Clock> Waits<'_, C> {
     fn poll(&self, context: &Context<'_>) -> Poll<Result<Admitted, Refused>> {
         let is_over = match self.ticket.state.get() {
             State::Waits | State::Excess(_) => None,
@@ -315,16 +338,16 @@ impl Waits<'_> {
         Poll::Ready(is_over.map(|()| {
             let times = Admitted {
                 arrived: self.ticket.arrived,
-                now: Instant::now(),
+                now: self.gate.clock.now(),
             };
             let mut queue = self.gate.queue.borrow_mut();
             queue.charge(self.bytes);
-            self.place.take_for(queue.number(), times, self.bytes)
+            self.place.take_for(queue.open(), times, self.bytes, &self.gate.clock)
         }))
     }
 }
 
-impl Drop for Waits<'_> {
+impl<C: Clock> Drop for Waits<'_, C> {
     fn drop(&mut self) {
         self.place.waits(false);
         self.gate.leave(&self.ticket);

@@ -173,18 +173,19 @@ impl<T: Entry> Queue<T> {
         self.is_open
     }
 
-    /// The number of the open turn; another begins only with [`begin`](Self::begin).
-    pub(super) fn number(&self) -> u64 {
-        self.number
+    /// The number of the turn that is open. Between two turns there is none, and no connection has a place.
+    pub(super) fn open(&self) -> Option<u64> {
+        self.is_open.then_some(self.number)
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.is_open
+    /// The number of the last turn, if it has ended and no other has begun.
+    pub(super) fn closed(&self) -> Option<u64> {
+        (!self.is_open).then_some(self.number)
     }
 
-    /// Who comes now goes at once: nobody waits, and the turn is not full. It is counted.
+    /// Counts a newcomer that goes at once: a turn is open and not full, and nobody waits.
     pub(super) fn goes_at_once(&mut self, clock: &impl Clock) -> bool {
-        let goes = self.here == 0 && self.has_room(clock);
+        let goes = self.is_open && self.here == 0 && self.has_room(clock);
         self.admitted += u32::from(goes);
         goes
     }

@@ -1,6 +1,6 @@
 //! A place in the queue, and a place in a turn.
 
-use super::{Client, queue::Entry};
+use super::{Client, clock::Clock, queue::Entry};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -15,7 +15,7 @@ const TOGETHER: (usize, usize) = (31, 64 << 10);
 /// own, a loop that is just saturated would make a turn and a commit of every few.
 #[derive(Default)]
 pub(crate) struct TurnSlot {
-    /// The turn's number.
+    /// The turn's number; 0: it has none.
     turn: Cell<u64>,
     /// Requests and bytes that may still go.
     left: Cell<(usize, usize)>,
@@ -35,24 +35,24 @@ pub(crate) struct Admitted {
 }
 
 impl TurnSlot {
-    /// The connection has its place in a turn.
-    pub(super) fn take(&self, turn: u64, times: Admitted) {
-        self.turn.set(turn);
+    /// The connection has its place in the turn that is open.
+    pub(super) fn take(&self, open: Option<u64>, times: Admitted) {
+        self.turn.set(open.unwrap_or(0));
         self.left.set((TOGETHER.0 + 1, usize::MAX));
         self.arrived.set(Some(times.arrived));
         self.now.set(Some(times.now));
     }
 
     /// The same, for a request of so many bytes, which goes.
-    pub(super) fn take_for(&self, turn: u64, times: Admitted, bytes: usize) -> Admitted {
-        self.take(turn, times);
-        self.go(turn, bytes).unwrap_or(times)
+    pub(super) fn take_for(&self, open: Option<u64>, times: Admitted, bytes: usize, clock: &impl Clock) -> Admitted {
+        self.take(open, times);
+        self.go(open, bytes, clock).unwrap_or(times)
     }
 
-    /// One more of its requests goes in this turn, if there is room for it. No look at the clock, for the first.
-    pub(super) fn go(&self, turn: u64, bytes: usize) -> Option<Admitted> {
+    /// Lets another of its requests go, if its place is in the turn that is open and has room for it. The first costs no look at the clock.
+    pub(super) fn go(&self, open: Option<u64>, bytes: usize, clock: &impl Clock) -> Option<Admitted> {
         let (requests, room) = self.left.get();
-        if self.turn.get() != turn || requests == 0 || bytes > room {
+        if open != Some(self.turn.get()) || requests == 0 || bytes > room {
             return None;
         }
         // The first may be as large as it is.
@@ -60,8 +60,13 @@ impl TurnSlot {
             .set((requests - 1, room.min(TOGETHER.1.saturating_add(bytes)) - bytes));
         Some(Admitted {
             arrived: self.arrived.get()?,
-            now: self.now.take().unwrap_or_else(Instant::now),
+            now: self.now.take().unwrap_or_else(|| clock.now()),
         })
+    }
+
+    /// The arrival of what it has read in this turn.
+    pub(super) fn arrived_in(&self, turn: u64) -> Option<Instant> {
+        self.arrived.get().filter(|_| self.turn.get() == turn)
     }
 
     pub(super) fn waits(&self, is_waiting: bool) {
@@ -150,24 +155,40 @@ impl Entry for Rc<Ticket> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::clock::ThreadClock, *};
+
+    fn times() -> Admitted {
+        let now = Instant::now();
+        Admitted { arrived: now, now }
+    }
 
     #[test]
     fn what_a_connection_sent_together_goes_together_in_one_turn() {
-        let now = Instant::now();
-        let times = Admitted { arrived: now, now };
         let place = TurnSlot::default();
-        assert!(place.go(1, 0).is_none(), "it has none yet");
-        place.take(1, times);
-        assert!(place.go(1, 1 << 20).is_some(), "the first may be as large as it is");
+        let go = |turn, bytes| place.go(Some(turn), bytes, &ThreadClock).is_some();
+        assert!(!go(1, 0), "it has none yet");
+        place.take(Some(1), times());
+        assert!(go(1, 1 << 20), "the first may be as large as it is");
         for _ in 0..TOGETHER.0 {
-            assert!(place.go(1, 1).is_some());
+            assert!(go(1, 1));
         }
-        assert!(place.go(1, 1).is_none(), "it has had as many as go together");
-        place.take(2, times);
-        assert!(place.go(2, 1).is_some() && place.go(2, TOGETHER.1).is_some());
-        assert!(place.go(2, 1).is_none(), "and as many bytes");
-        place.take(3, times);
-        assert!(place.go(4, 0).is_none(), "that turn is over");
+        assert!(!go(1, 1), "it has had as many as go together");
+        place.take(Some(2), times());
+        assert!(go(2, 1) && go(2, TOGETHER.1));
+        assert!(!go(2, 1), "and as many bytes");
+        place.take(Some(3), times());
+        assert!(!go(4, 0), "that turn is over");
+    }
+
+    #[test]
+    fn a_place_counts_only_while_its_turn_is_open() {
+        let place = TurnSlot::default();
+        place.take(Some(1), times());
+        assert!(place.go(Some(1), 0, &ThreadClock).is_some());
+        assert!(place.go(None, 0, &ThreadClock).is_none());
+        place.take(None, times());
+        for open in [None, Some(1), Some(2)] {
+            assert!(place.go(open, 0, &ThreadClock).is_none(), "{open:?}");
+        }
     }
 }

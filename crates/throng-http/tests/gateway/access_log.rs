@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use std::{fs, num::NonZeroU32, path::Path};
 use throng_http::{AccessLog, Gateway};
 
-fn logging(gateway: Gateway, one_in: u32, file: &Path) -> Gateway {
+pub(crate) fn logging(gateway: Gateway, one_in: u32, file: &Path) -> Gateway {
     gateway.access_log(AccessLog {
         one_in: NonZeroU32::new(one_in).unwrap(),
         file: Some(file.to_owned()),
     })
 }
 
-fn lines(file: &Path) -> Vec<Value> {
+pub(crate) fn lines(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -12,18 +12,18 @@ use throng::{
 };
 use throng_http::{Gateway, Running};
 
-struct Rate(u64);
+pub(crate) struct Rate(u64);
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum RateCommand {
+pub(crate) enum RateCommand {
     /// Counts so many.
     CountMany { hits: u64 },
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("at most 10 are counted, these would be {0}")]
-struct TooMany(u64);
+pub(crate) struct TooMany(u64);
 
 impl Rejection for TooMany {
     fn code(&self) -> &'static str {

@@ -27,6 +27,7 @@ mod newer;
 mod overload;
 mod pages;
 mod quarantine;
+mod rest;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;

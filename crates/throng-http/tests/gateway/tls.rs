@@ -23,10 +23,10 @@ use std::{
 };
 use throng_http::{Gateway, Running, Tls};
 
-type Secure = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 /// Somebody who signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     fn new() -> Self {
@@ -73,13 +73,13 @@ impl Authority {
 }
 
 /// The files of a gateway.
-struct Files {
+pub(crate) struct Files {
     dir: tempfile::TempDir,
     authority: Authority,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let files = Self {
             dir: tempfile::tempdir().unwrap(),
             authority: Authority::new(),
@@ -97,7 +97,7 @@ impl Files {
         fs::write(self.path("cert.pem"), certificate).unwrap();
     }
 
-    fn tls(&self, client_ca: Option<&Authority>) -> Tls {
+    pub(crate) fn tls(&self, client_ca: Option<&Authority>) -> Tls {
         let client_ca = client_ca.map(|authority| {
             fs::write(self.path("ca.pem"), authority.0.pem()).unwrap();
             self.path("ca.pem")
@@ -110,7 +110,7 @@ impl Files {
         }
     }
 
-    fn config(&self, certificate: Option<&(String, String)>) -> ClientConfig {
+    pub(crate) fn config(&self, certificate: Option<&(String, String)>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.root()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -128,7 +128,7 @@ impl Files {
         }
     }
 
-    fn connect(&self, gateway: &Running, certificate: Option<&(String, String)>) -> Client<Secure> {
+    pub(crate) fn connect(&self, gateway: &Running, certificate: Option<&(String, String)>) -> Client<Secure> {
         connect(gateway.address(), self.config(certificate))
     }
 }

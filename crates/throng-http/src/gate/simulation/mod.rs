@@ -1,5 +1,6 @@
 //! A loop, its clients and its machine in virtual time: what the queue and the policy come to.
 
+mod rest;
 mod rules;
 
 use super::{
@@ -35,6 +36,18 @@ struct Machine {
 const SLICE: Duration = Duration::from_millis(3);
 
 impl Machine {
+    fn new(stolen: Duration, pauses: Option<(Duration, Duration)>) -> Self {
+        Self {
+            start: Instant::now(),
+            now: Cell::default(),
+            cpu: Cell::default(),
+            stolen,
+            slice_left: Cell::new(SLICE),
+            pauses,
+            next_pause: Cell::new(pauses.map_or(Duration::MAX, |(every, _)| every)),
+        }
+    }
+
     fn work(&self, mut cpu: Duration) {
         self.cpu.set(self.cpu.get() + cpu);
         while cpu >= self.slice_left.get() {
@@ -213,7 +226,6 @@ impl Simulation<Queue<Request>> {
 
 impl<D: Discipline> Simulation<D> {
     fn new(scenario: Scenario, queue: D) -> Self {
-        let start = Instant::now();
         let mut to_come = BinaryHeap::new();
         for connection in 0..scenario.connections {
             let sent = match scenario.load {
@@ -227,15 +239,7 @@ impl<D: Discipline> Simulation<D> {
             }));
         }
         Self {
-            machine: Machine {
-                start,
-                now: Cell::default(),
-                cpu: Cell::default(),
-                stolen: scenario.stolen,
-                slice_left: Cell::new(SLICE),
-                pauses: scenario.pauses,
-                next_pause: Cell::new(scenario.pauses.map_or(Duration::MAX, |(every, _)| every)),
-            },
+            machine: Machine::new(scenario.stolen, scenario.pauses),
             queue,
             scenario,
             to_come,

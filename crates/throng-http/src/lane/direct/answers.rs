@@ -175,8 +175,12 @@ impl Direct {
         let stays = self.send(key, &answers, closes);
         answers.clear();
         self.answers = answers;
-        if stays && !is_done {
-            self.is_ready(key);
+        if !stays || is_done {
+            return;
+        }
+        match self.event_loop.server.gate.is_open() {
+            true => self.is_ready(key),
+            false => self.going_on.push(key),
         }
     }
 

@@ -135,6 +135,8 @@ pub(super) struct Direct {
     answers: Vec<u8>,
     /// The same, if it is a WebSocket.
     outbox: Outbox,
+    /// Connections that were answered between two turns and have asked for more: they go on in the next.
+    going_on: Vec<usize>,
     /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
     pub(super) output: Vec<u8>,
     /// Whose they are, in order; those of one connection follow each other.
@@ -190,6 +192,7 @@ impl Direct {
             refusals: Refusals::default(),
             answers: Vec::new(),
             outbox: Outbox::default(),
+            going_on: Vec::new(),
             output: Vec::new(),
             done: Vec::new(),
             pass: 1,
@@ -208,9 +211,12 @@ impl Direct {
             self.is_next_called = false;
         }
         // While some wait, the sockets are looked at between two turns.
-        if !self.is_next_called {
+        if !self.is_next_called || !event_loop.server.gate.is_open() {
             event_loop.server.gate.begin_turn();
         }
+        let mut going_on = std::mem::take(&mut self.going_on);
+        going_on.drain(..).for_each(|key| self.is_ready(key));
+        self.going_on = going_on;
         for newcomer in event_loop.door.came.take() {
             let key = self.take_in(newcomer);
             self.is_ready(key);

@@ -16,7 +16,13 @@ use std::{
     net::SocketAddr,
     time::Duration,
 };
-use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
 
 /// What a request may be sent with.
 type Body = BoxBody<Bytes, Infallible>;
@@ -33,10 +39,17 @@ impl Http2 {
         address: SocketAddr,
         set: impl FnOnce(&mut Builder<TokioExecutor>),
     ) -> (Self, JoinHandle<()>) {
+        Self::over(TcpStream::connect(address).await.unwrap(), set).await
+    }
+
+    /// The same, over anything that bytes go over.
+    pub(crate) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        set: impl FnOnce(&mut Builder<TokioExecutor>),
+    ) -> (Self, JoinHandle<()>) {
         let mut builder = Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new());
         set(&mut builder);
-        let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         (Self { sender }, tokio::spawn(async { drop(connection.await) }))
     }
@@ -75,7 +88,7 @@ impl Http2 {
         fields: &[(&str, &str)],
         body: Body,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("http://localhost{path}"))
             .header("content-type", "application/json");
@@ -90,8 +103,19 @@ impl Http2 {
 
     /// A request's head of an answer.
     pub(crate) async fn begin(&self, method: &str, path: &str, body: &str) -> Response<Incoming> {
+        self.begin_with(method, path, &[], body).await
+    }
+
+    /// The same, with further header fields.
+    pub(crate) async fn begin_with(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Response<Incoming> {
         let body = http_body_util::Full::from(body.to_owned()).boxed();
-        patiently(self.request(method, path, &[], body)).await.unwrap()
+        patiently(self.request(method, path, fields, body)).await.unwrap()
     }
 
     /// The head of the answer to a request without a body.

@@ -1,0 +1,293 @@
+//! A connection alone on its loop, with rests between its requests: a request is as old as itself, whatever the connection did before.
+
+use super::*;
+use crate::gate::{Admitted, Entering, Gate, LOCAL, Pass, TurnSlot};
+use std::{
+    future::Future,
+    pin::pin,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Time between two sweeps of a loop, by default.
+const SWEEP: Duration = SECOND;
+/// What the loop works on between two looks at its sockets.
+const PASS: Duration = Duration::from_millis(5);
+/// Age of a request that has just come, at most: a few passes of the loop.
+const FRESH: Duration = Duration::from_millis(20);
+const BYTES: usize = 100;
+
+impl Clock for Rc<Machine> {
+    fn now(&self) -> Instant {
+        self.as_ref().now()
+    }
+
+    fn cpu(&self) -> Duration {
+        self.as_ref().cpu()
+    }
+}
+
+/// A way of a request through the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The lane reads and executes it.
+    Lane,
+    /// Its connection is a task: HTTP/2, a WebSocket, fields that are not plain.
+    Task,
+    /// The lane reads it, and a task asks for it behind the turn.
+    HandedOver,
+    /// The same, and its body comes after another rest.
+    InTwoPackets,
+    /// The lane executes the first of two, and a task asks for the second behind the turn.
+    Together,
+    /// The lane finds the turn full, and the connection waits unread.
+    WaitsUnread,
+    /// A task finds the turn full, and waits with its request.
+    WaitsAsTask,
+    /// The socket was ready, and nothing was there.
+    Nothing,
+}
+
+const WAYS: [Way; 8] = [
+    Way::Lane,
+    Way::Task,
+    Way::HandedOver,
+    Way::InTwoPackets,
+    Way::Together,
+    Way::WaitsUnread,
+    Way::WaitsAsTask,
+    Way::Nothing,
+];
+
+/// The loop while the connection rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    /// The loop waits for its sockets.
+    Waits,
+    /// The loop works on what does not pass the gate, and its sockets are ready whenever it looks.
+    HardlyWaits,
+    /// The same, with so much to do that it never comes to waiting.
+    NeverWaits,
+}
+
+/// The task that begins turns is woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Loop {
+    machine: Rc<Machine>,
+    pass: Arc<Pass>,
+    gate: Gate<Rc<Machine>>,
+    limits: Limits,
+    driver: Arc<Woken>,
+    place: TurnSlot,
+}
+
+impl Loop {
+    fn new() -> Self {
+        let (pass, machine) = (Arc::<Pass>::default(), Rc::new(Machine::new(Duration::ZERO, None)));
+        let limits = Limits::default();
+        let this = Self {
+            gate: Gate::with_clock(&limits, pass.clone(), Default::default(), machine.clone()),
+            machine,
+            pass,
+            limits,
+            driver: Arc::default(),
+            place: TurnSlot::default(),
+        };
+        this.turn(|| {});
+        this
+    }
+
+    /// A turn of the lane, with this work in it.
+    fn turn<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.driver.0.store(false, Ordering::Relaxed);
+        self.gate.driven_by(&Waker::from(self.driver.clone()));
+        self.gate.begin_turn();
+        self.machine.work(MICROSECOND * 5);
+        let done = work();
+        while self.gate.next().is_some() {}
+        if self.gate.end_turn() {
+            self.driver.0.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Begins turns for as long as their task is woken.
+    fn drive(&self) {
+        while self.driver.0.load(Ordering::Relaxed) {
+            self.machine.work(TURN_COST);
+            self.turn(|| {});
+        }
+    }
+
+    /// The connection gets a place in the turn; the first of its requests goes, if it is there.
+    fn reads(&self, is_request: bool) -> Option<Admitted> {
+        assert!(self.gate.goes_at_once(&self.place));
+        self.machine.work(MICROSECOND * 5);
+        is_request.then(|| self.gate.enter_now(&self.place, BYTES).unwrap())
+    }
+
+    /// Another connection takes all the room of the turn.
+    fn fill(&self) {
+        let other = TurnSlot::default();
+        assert!(self.gate.goes_at_once(&other));
+        self.gate.enter_now(&other, self.limits.turn_bytes_max).unwrap();
+        assert!(!self.gate.goes_at_once(&self.place));
+    }
+
+    fn enters(&self) -> Entering<'_, Rc<Machine>> {
+        self.gate.enter(&self.place, BYTES, || LOCAL)
+    }
+
+    /// A request of a task; the driver follows.
+    fn task(&self) -> Option<Admitted> {
+        let admitted = went(&mut pin!(self.enters()));
+        self.drive();
+        admitted
+    }
+
+    /// Asks once, and says when each request was complete and went.
+    fn asks(&self, way: Way, meanwhile: Meanwhile) -> (Instant, Vec<Admitted>) {
+        let mut sent = self.machine.now();
+        let went = match way {
+            Way::Lane => vec![self.turn(|| self.reads(true))],
+            Way::Task => vec![self.task()],
+            Way::HandedOver => {
+                self.turn(|| self.reads(false));
+                vec![self.task()]
+            }
+            Way::InTwoPackets => {
+                self.turn(|| self.reads(false));
+                self.rests(meanwhile, SECOND * 6);
+                sent = self.machine.now();
+                vec![self.task()]
+            }
+            Way::Together => vec![self.turn(|| self.reads(true)), self.task()],
+            Way::WaitsUnread => {
+                let ticket = self.turn(|| {
+                    self.fill();
+                    self.gate.wait_unread(1, LOCAL)
+                });
+                let went = self.turn(|| {
+                    assert_eq!(self.gate.next(), Some(1));
+                    self.gate.admit(&self.place, &ticket);
+                    self.gate.enter_now(&self.place, BYTES)
+                });
+                self.drive();
+                vec![went]
+            }
+            Way::WaitsAsTask => {
+                let mut entering = pin!(self.turn(|| {
+                    self.fill();
+                    self.enters()
+                }));
+                assert!(went(&mut entering).is_none());
+                self.drive();
+                vec![went(&mut entering)]
+            }
+            Way::Nothing => {
+                self.turn(|| self.reads(false));
+                Vec::new()
+            }
+        };
+        (sent, went.into_iter().map(|went| went.unwrap()).collect())
+    }
+
+    fn rests(&self, meanwhile: Meanwhile, rest: Duration) {
+        let now = || self.machine.now();
+        let wait = |wait: Duration| {
+            self.pass.parks(now());
+            self.machine.now.set(self.machine.now.get() + wait);
+            self.pass.wakes(now());
+        };
+        let until = now() + rest;
+        let (mut sweep, mut before) = (now(), now());
+        while now() < until {
+            match meanwhile {
+                Meanwhile::Waits => return wait(rest),
+                Meanwhile::HardlyWaits => wait(MICROSECOND * 50),
+                Meanwhile::NeverWaits if now() >= sweep + SWEEP => {
+                    self.gate.looked(before);
+                    (sweep, before) = (now(), now());
+                }
+                Meanwhile::NeverWaits => {}
+            }
+            self.machine.work(PASS);
+        }
+    }
+}
+
+fn went(entering: &mut std::pin::Pin<&mut Entering<'_, Rc<Machine>>>) -> Option<Admitted> {
+    match entering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(admitted)) => Some(admitted),
+        Poll::Ready(Err(refused)) => panic!("refused: {:?}", refused.reason),
+        Poll::Pending => None,
+    }
+}
+
+/// Asks in three ways with two rests between them; none is older than it may be, or younger than it is.
+fn judge(ways: [Way; 3], meanwhile: Meanwhile, rests: [Duration; 2]) {
+    let alone = Loop::new();
+    let most = match meanwhile {
+        Meanwhile::Waits | Meanwhile::HardlyWaits => FRESH,
+        Meanwhile::NeverWaits => FRESH + SWEEP * 2,
+    };
+    for (at, way) in ways.into_iter().enumerate() {
+        if at > 0 {
+            alone.rests(meanwhile, rests[at - 1]);
+        }
+        let (sent, went) = alone.asks(way, meanwhile);
+        for admitted in went {
+            let (age, least) = (admitted.now - admitted.arrived, admitted.now - sent);
+            let is_right = (least..=most).contains(&age);
+            assert!(
+                is_right,
+                "{ways:?}, rests of {rests:?} ({meanwhile:?}): {at} is {age:?} old, not {least:?}"
+            );
+        }
+        assert!(!alone.gate.is_open(), "{ways:?}: {way:?} leaves its turn open");
+    }
+}
+
+fn all_ways() -> impl Iterator<Item = [Way; 3]> {
+    let two = WAYS.into_iter().flat_map(|first| WAYS.map(|second| [first, second]));
+    two.flat_map(|[first, second]| WAYS.map(|third| [first, second, third]))
+}
+
+#[test]
+fn a_request_is_as_old_as_itself_after_any_rest() {
+    const RESTS: [Duration; 4] = [
+        Duration::from_millis(200),
+        Duration::from_secs(2),
+        Duration::from_secs(6),
+        Duration::from_secs(90),
+    ];
+    for ways in all_ways() {
+        for first in RESTS {
+            for second in RESTS {
+                judge(ways, Meanwhile::Waits, [first, second]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_is_as_old_as_itself_on_a_loop_without_rest() {
+    for ways in all_ways() {
+        for meanwhile in [Meanwhile::HardlyWaits, Meanwhile::NeverWaits] {
+            judge(ways, meanwhile, [SECOND * 2, SECOND * 6]);
+        }
+    }
+}
