@@ -156,9 +156,26 @@ impl Arguments {
     /// The argument of a parameter, by its name or else its place; null if it is missing.
     #[must_use]
     pub fn get(&self, place: usize, name: &str) -> Value {
+        self.find(place, name).unwrap_or_default()
+    }
+
+    /// As [`get`](Arguments::get), but none if it is missing.
+    pub(crate) fn find(&self, place: usize, name: &str) -> Option<Value> {
         let named = self.named.iter().find(|(key, _)| &**key == name);
         let found = named.map(|(_, value)| value).or_else(|| self.positional.get(place));
-        found.cloned().unwrap_or_default()
+        found.cloned()
+    }
+
+    /// The arguments as data ([`Value::into_data`]).
+    pub(crate) fn into_data(self) -> Arguments {
+        Arguments {
+            positional: self.positional.into_iter().map(Value::into_data).collect(),
+            named: self
+                .named
+                .into_iter()
+                .map(|(name, value)| (name, value.into_data()))
+                .collect(),
+        }
     }
 
     /// All of them as one map, those by place under their parameters' names.

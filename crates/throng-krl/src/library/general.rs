@@ -79,7 +79,7 @@ fn to_regex(value: &Value) -> Result<Value> {
 
 pub(super) fn klog(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let message = match given.get(1) {
-        Value::Null => Arc::from("klog"),
+        message if message.is_null() => Arc::from("klog"),
         message => message.to_text(),
     };
     run.log(Level::Klog, message, given.get(0).clone());

@@ -14,7 +14,9 @@ pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let comparisons = array.len() as u64 * (u64::from(usize::BITS - array.len().leading_zeros()) + 1);
     run.budget().step(comparisons)?;
     let by = given.get(1);
-    let mut items: Vec<Value> = array.to_vec();
+    // What is undefined goes to the end, whatever the order.
+    let (undefined, mut items): (Vec<Value>, Vec<Value>) =
+        array.iter().cloned().partition(|item| matches!(item, Value::Undefined));
     match by.as_str() {
         Some("numeric") => items.sort_by(order),
         Some("ciremun") => items.sort_by(|left, right| order(right, left)),
@@ -22,6 +24,7 @@ pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
         _ if by.as_function().is_some() => items = sort_by(run, items, by)?,
         _ => items.sort_by(text_order),
     }
+    items.extend(undefined);
     Ok(Value::Array(Arc::new(Array::from(items))))
 }
 

@@ -62,7 +62,7 @@ impl Run<'_> {
                 return Err(error.into());
             }
             match operation {
-                Operation::Null => self.push(Value::Null),
+                Operation::Null => self.push(Value::Undefined),
                 Operation::Constant(constant) => self.push(program.constants[constant as usize].clone()),
                 Operation::Local(local) => {
                     let value = self.vm.stack[base + usize::from(local)].clone();
@@ -228,7 +228,7 @@ impl Run<'_> {
             let program = &self.vm.instances[target.instance as usize].program;
             usize::from(program.codes[target.code as usize].locals)
         };
-        self.vm.stack.resize(base + locals, Value::Null);
+        self.vm.stack.resize(base + locals, Value::Undefined);
         self.frames.push(Frame {
             instance: target.instance,
             code: target.code,
