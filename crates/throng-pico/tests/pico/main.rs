@@ -5,6 +5,7 @@
 mod bad_input;
 mod log;
 mod moving;
+mod original;
 mod registration;
 mod rulesets;
 mod service;
