@@ -1,7 +1,6 @@
 use super::{Given, Result};
 use crate::run::{Run, order, text_order};
 use crate::{Array, Value};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Sorts an array: as texts (`default`, `reverse`), as numbers (`numeric`, `ciremun`), or as a function of two items says.
@@ -50,7 +49,13 @@ fn merge(run: &mut Run<'_>, left: Vec<Value>, right: Vec<Value>, function: &Valu
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
         let result = run.call_function(function, &[first.clone(), second.clone()])?;
-        let takes_right = order(&result, &Value::Number(0.0)) == Ordering::Greater;
+        // As JavaScript compares with 0: what is undefined or no number is not below it.
+        let number = if matches!(result, Value::Undefined) {
+            None
+        } else {
+            result.to_number()
+        };
+        let takes_right = number.is_none_or(|number| number > 0.0);
         merged.extend(if takes_right { right.next() } else { left.next() });
     }
     merged.extend(left);

@@ -208,6 +208,18 @@ fn quantifiers_need_a_function_only_for_items() {
 }
 
 #[test]
+fn order_and_ranges_are_those_of_the_original() {
+    expect(&[
+        ("[3,1,2].sort(function(x,y){null})", "[2,1,3]"),
+        ("[3,1,2].sort(function(x,y){x <=> y})", "[1,2,3]"),
+        ("[3,1,2].sort(function(x,y){x > y})", "[1,2,3]"),
+        (r#"[3,1,2,5,4].sort(function(x,y){"a"})"#, "[4,5,2,1,3]"),
+        ("[3,1,2,5,4].sort(function(x,y){false})", "[3,1,2,5,4]"),
+        ("0.000001.range(10)[8]", "8.000001000000001"),
+    ]);
+}
+
+#[test]
 fn substr_without_a_start_is_the_text() {
     expect(&[
         ("255.substr()", r#""255""#),
