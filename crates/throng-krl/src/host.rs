@@ -119,15 +119,44 @@ impl Error {
     }
 }
 
-/// As JavaScript names it: `TypeError: …`, `Error: …`; with the place, ` [at line 3 col 5]`, if it is known.
-impl fmt::Display for Error {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.kind {
+/// The text of an error without the place that its `Display` adds: as pico-engine tells it.
+#[must_use]
+pub fn without_location(text: &str) -> &str {
+    match text.rfind(" [at line ") {
+        Some(at) if text.ends_with(']') => &text[..at],
+        _ => text,
+    }
+}
+
+impl Error {
+    /// The failure that a text tells, of another program say; the place is not of this one.
+    #[must_use]
+    pub fn told(text: &str) -> Error {
+        let text = without_location(text);
+        let kinds = [ErrorKind::Type, ErrorKind::Value, ErrorKind::Limit];
+        let told = kinds.into_iter().find_map(|kind| {
+            let message = text.strip_prefix(kind.name())?.strip_prefix(": ")?;
+            Some(Error::new(kind, message))
+        });
+        told.unwrap_or_else(|| Error::value_error(text))
+    }
+}
+
+impl ErrorKind {
+    /// As JavaScript names it.
+    fn name(self) -> &'static str {
+        match self {
             ErrorKind::Type => "TypeError",
             ErrorKind::Value => "Error",
             ErrorKind::Limit => "RangeError",
-        };
-        write!(formatter, "{name}: {}", self.message)?;
+        }
+    }
+}
+
+/// As JavaScript names it: `TypeError: …`, `Error: …`; with the place, ` [at line 3 col 5]`, if it is known.
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.kind.name(), self.message)?;
         match self.location {
             Some(location) => write!(formatter, " [at line {} col {}]", location.line, location.column),
             None => Ok(()),
@@ -156,9 +185,26 @@ impl Arguments {
     /// The argument of a parameter, by its name or else its place; null if it is missing.
     #[must_use]
     pub fn get(&self, place: usize, name: &str) -> Value {
+        self.find(place, name).unwrap_or_default()
+    }
+
+    /// As [`get`](Arguments::get), but none if it is missing.
+    pub(crate) fn find(&self, place: usize, name: &str) -> Option<Value> {
         let named = self.named.iter().find(|(key, _)| &**key == name);
         let found = named.map(|(_, value)| value).or_else(|| self.positional.get(place));
-        found.cloned().unwrap_or_default()
+        found.cloned()
+    }
+
+    /// The arguments as data ([`Value::into_data`]).
+    pub(crate) fn into_data(self) -> Arguments {
+        Arguments {
+            positional: self.positional.into_iter().map(Value::into_data).collect(),
+            named: self
+                .named
+                .into_iter()
+                .map(|(name, value)| (name, value.into_data()))
+                .collect(),
+        }
     }
 
     /// All of them as one map, those by place under their parameters' names.

@@ -34,7 +34,7 @@ mod value;
 pub use compile::{CompileError, compile};
 pub use host::{
     Arguments, Call, CallKind, Directive, Error, ErrorKind, Event, Host, Interrupt, Level, LogEntry, Module, Query,
-    Raise, Request, Schedule, Turn, When,
+    Raise, Request, Schedule, Turn, When, without_location,
 };
 pub use program::{Dependency, Diagnostic, Meta, Program};
 pub use run::{Function, Limits, Vm};

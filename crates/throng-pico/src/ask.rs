@@ -36,8 +36,9 @@ pub enum Ask {
     },
     /// A query of another pico, on behalf of this one.
     Query {
-        /// The pico whose rule asks: family channels are for it alone.
-        from: PicoId,
+        /// The pico whose rule asks: family channels are for it alone. None asks as a client does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<PicoId>,
         /// The other pico's channel.
         eci: Eci,
         /// A ruleset of the other pico's.

@@ -257,7 +257,11 @@ impl Picos {
                         name: name.clone(),
                         arguments: arguments.clone(),
                     };
-                    self.query_at(*eci, Some(*from), asked, depth).await.map_err(said)
+                    let answered = self.query_at(*eci, *from, asked, depth).await;
+                    answered.map_err(|failure| match failure {
+                        Error::Unknown { .. } | Error::Ended { .. } => format!("ECI not found {eci}").into(),
+                        failure => said(failure),
+                    })
                 }
                 Ask::Event { .. } => self.event_for(ask, depth).await,
                 Ask::Http { method, arguments } => self.0.web.request(method, arguments).await,
@@ -353,7 +357,7 @@ impl Picos {
         let mut names = Vec::with_capacity(picos.len());
         for pico in picos {
             let name = match self.0.engine.entity::<Pico>(*pico).read(Look {}).await {
-                Ok(view) => Value::from(view.name),
+                Ok(view) => view.name,
                 Err(_) => Value::Null,
             };
             names.push(name);

@@ -31,6 +31,7 @@ mod answer;
 mod editor;
 mod given;
 mod log;
+mod query_string;
 mod transfer;
 
 use crate::{
@@ -42,9 +43,10 @@ use answer::{Answer, refused};
 use axum::{
     Router,
     extract::{Path, State},
-    http::{HeaderMap, Method},
+    handler::Handler,
+    http::{HeaderMap, Method, header},
     response::{IntoResponse, Response},
-    routing::{any, get, post},
+    routing::{MethodRouter, any, get, post},
 };
 use given::Given;
 use serde_json::json;
@@ -58,22 +60,27 @@ pub(crate) const API_NAMES: [&str; 4] = ["ui-context", "owner-eci", "flush", "kr
 /// The routes, to be mounted on a gateway.
 pub fn routes(picos: Picos) -> Router {
     Router::new()
-        .route("/c/{eci}/event/{domain}/{name}", any(event))
-        .route("/c/{eci}/event-wait/{domain}/{name}", any(event_wait))
-        .route("/c/{eci}/event/{domain}/{name}/query/{rid}/{query}", any(event_query))
-        .route("/c/{eci}/query/{rid}/{query}", any(query))
+        .route("/c/{eci}/event/{domain}/{name}", every(event))
+        .route("/c/{eci}/event-wait/{domain}/{name}", every(event_wait))
+        .route("/c/{eci}/event/{domain}/{name}/query/{rid}/{query}", every(event_query))
+        .route("/c/{eci}/query/{rid}/{query}", every(query))
         .route("/c/{eci}/log", get(log::read))
         .route("/c/{eci}/export", get(transfer::export))
         .route("/c/{eci}/import", post(transfer::import))
-        .route("/sky/event/{eci}/{eid}/{domain}/{type}", any(sky_event))
-        .route("/sky/cloud/{eci}/{rid}/{query}", any(query))
+        .route("/sky/event/{eci}/{eid}/{domain}/{type}", every(sky_event))
+        .route("/sky/cloud/{eci}/{rid}/{query}", every(query))
         .route("/api/ui-context", get(ui_context))
         .route("/api/owner-eci", get(owner_eci))
-        .route("/api/flush", any(flush))
+        .route("/api/flush", every(flush))
         .route("/api/krl", post(editor::check))
         .route("/c/{eci}/try", post(editor::try_out))
         .route("/c/{eci}/install", post(editor::install))
         .with_state(picos)
+}
+
+/// Takes any method, but for `OPTIONS`, which only asks what there is.
+fn every<T: 'static>(handler: impl Handler<T, Picos>) -> MethodRouter<Picos> {
+    any(handler).options(async || [(header::ALLOW, "GET, POST, OPTIONS")])
 }
 
 /// What the routes take and give, for the service's documentation.
@@ -178,10 +185,10 @@ pub fn describe() -> Described {
 }
 
 /// A channel's id in a path.
-fn channel(picos: &Picos, text: &str) -> Result<Eci, Response> {
+fn channel(text: &str) -> Result<Eci, Response> {
     text.parse().map_err(|_| {
         let no = crate::pico::PicoRejection::NoChannel { eci: text.into() };
-        refused(picos, throng::model::Error::Rejected(no))
+        refused(throng::model::Error::Rejected(no))
     })
 }
 
@@ -194,7 +201,7 @@ async fn send(
     attributes: Value,
     then: Option<Asked>,
 ) -> Result<Ran, Response> {
-    let to = channel(picos, eci)?;
+    let to = channel(eci)?;
     let incoming = Incoming {
         via: to.secret,
         domain: event.0.into(),
@@ -204,9 +211,9 @@ async fn send(
         ..Incoming::default()
     };
     let ran = picos.event(to.pico, incoming, once.key().map(str::to_owned)).await;
-    let ran = ran.map_err(|failure| refused(picos, failure))?;
+    let ran = ran.map_err(refused)?;
     match &ran.error {
-        Some(error) => Err(answer::failed(picos, &ran, error)),
+        Some(error) => Err(answer::failed(&ran, error)),
         None => Ok(ran),
     }
 }
@@ -272,14 +279,14 @@ async fn event_query(
         name: query.into(),
         arguments: given.value.clone(),
     };
-    let eci_read = channel(&picos, &eci)?;
+    let eci_read = channel(&eci)?;
     let ran = send(&picos, &eci, &once, (&domain, &name), given.value, Some(asked.clone())).await?;
     let answered = match ran.answer {
         Some(Ok(value)) => Ok(value),
         Some(Err(crate::pico::PicoRejection::Waits { .. })) | None => picos.query(eci_read, asked).await,
         Some(Err(no)) => Err(throng::model::Error::Rejected(no)),
     };
-    let value = answered.map_err(|failure| refused(&picos, failure))?;
+    let value = answered.map_err(refused)?;
     Ok(Answer(value).into_response())
 }
 
@@ -290,7 +297,7 @@ async fn query(
     headers: HeaderMap,
     given: Given,
 ) -> Result<Response, Response> {
-    let eci = channel(&picos, &eci)?;
+    let eci = channel(&eci)?;
     if method == Method::GET && LiveEvents::are_accepted(&headers) {
         return log::changes(&picos, eci, (&rid, &name)).await;
     }
@@ -302,10 +309,7 @@ async fn query(
         name: Arc::from(name),
         arguments: given.value,
     };
-    let value = picos
-        .query(eci, asked)
-        .await
-        .map_err(|failure| refused(&picos, failure))?;
+    let value = picos.query(eci, asked).await.map_err(refused)?;
     Ok(match form {
         Some("html") => answer::text("text/html; charset=utf-8", &value),
         Some("txt") => answer::text("text/plain; charset=utf-8", &value),
@@ -314,19 +318,19 @@ async fn query(
 }
 
 async fn ui_context(State(picos): State<Picos>) -> Result<Response, Response> {
-    let root = picos.root().await.map_err(|failure| refused(&picos, failure))?;
+    let root = picos.root().await.map_err(refused)?;
     Ok(axum::Json(json!({ "version": env!("CARGO_PKG_VERSION"), "eci": root.ui })).into_response())
 }
 
 /// Where students begin: the root's channel that is tagged `owner`.
 async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
-    let owner = picos.owner().await.map_err(|failure| refused(&picos, failure))?;
+    let owner = picos.owner().await.map_err(refused)?;
     match owner {
         Some(eci) => Ok(axum::Json(json!({ "ok": true, "eci": eci })).into_response()),
         None => {
             let why = "The root pico has no channel that is tagged `owner`.";
             let problem = Problem::new("no-owner", 404, "There is no owner", why);
-            Err(answer::problem(&picos, why, problem))
+            Err(answer::problem(&format!("Error: {why}"), &problem))
         }
     }
 }
@@ -334,7 +338,7 @@ async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
 async fn flush(State(picos): State<Picos>, given: Given) -> Result<Response, Response> {
     let Some(url) = given.value.child("url").and_then(Value::as_str).map(str::to_owned) else {
         let problem = Problem::malformed("Expected `url`.").at_field("url");
-        return Err(answer::problem(&picos, "TypeError: Expected `url`", problem));
+        return Err(answer::problem("TypeError: Expected `url`", &problem));
     };
     match picos.flush(&url).await {
         Ok(loaded) => {
@@ -347,7 +351,7 @@ async fn flush(State(picos): State<Picos>, given: Given) -> Result<Response, Res
         }
         Err(why) => {
             let problem = Problem::new("ruleset-unusable", 422, "The ruleset cannot be used", why.to_string());
-            Err(answer::problem(&picos, &format!("Error: {why}"), problem))
+            Err(answer::problem(&format!("Error: {why}"), &problem))
         }
     }
 }

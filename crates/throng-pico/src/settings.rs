@@ -5,8 +5,6 @@ use std::path::PathBuf;
 /// Where rulesets come from, what they may reach, and how clients are answered.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Errors are answered with 200 and `{"error": …}`, as pico-engine 1.x does, instead of a status code of their own.
-    pub compat: bool,
     /// `file:` URLs below this directory may be loaded.
     pub files: Option<PathBuf>,
     /// Hosts that rulesets are loaded from and that they may ask, as `example.com` or `example.com:8080`; `*` is any that is not of this
@@ -30,7 +28,6 @@ impl Settings {
         };
         let is = |name: &str| get(name).is_some_and(|text| matches!(text.trim(), "1" | "true" | "yes"));
         Self {
-            compat: is("THRONG_PICOS_COMPAT"),
             headers: is("THRONG_PICOS_HEADERS"),
             files: get("THRONG_PICOS_FILES").map(PathBuf::from),
             hosts: get("THRONG_PICOS_HOSTS").map(list).unwrap_or_default(),

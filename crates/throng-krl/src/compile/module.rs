@@ -9,6 +9,23 @@ use std::sync::Arc;
 
 /// Modules the host answers.
 const HOST: [&str; 7] = ["ctx", "event", "http", "schedule", "wrangler", "subscription", "meta"];
+/// What there is in `meta`.
+const META: [&str; 14] = [
+    "eci",
+    "host",
+    "inEvent",
+    "inQuery",
+    "picoId",
+    "rid",
+    "rid_url",
+    "ruleName",
+    "rule_name",
+    "rulesetAuthor",
+    "rulesetConfig",
+    "rulesetName",
+    "rulesetURI",
+    "txnId",
+];
 /// What of `event` the machine answers itself.
 const EVENT: [&str; 8] = ["eci", "domain", "name", "type", "attrs", "attr", "eid", "time"];
 /// Modules of the original that this engine does not have.
@@ -56,6 +73,12 @@ impl Compiler {
         if (domain, name, kind) == ("event", "send", CallKind::Function) {
             self.error(location, "Not a function: Action");
             return None;
+        }
+        if domain == "meta" && !META.contains(&name) {
+            self.warn(
+                location,
+                format!("the module `meta` has no `{name}`: using it is an error"),
+            );
         }
         if HOST.contains(&domain) {
             return Some(ModuleTarget::Host);

@@ -1,12 +1,16 @@
 use super::function::is_function;
 use super::scope::Group;
 use super::{Code, Compiler, Operation};
+use crate::library::Operator;
 use crate::program::{Global, GlobalKind, Meta, ModuleUse, RuleProgram};
 use crate::syntax::ast::{Declaration, Expression, ExpressionKind, MetaKind, Name, Rule, Use};
 use crate::value::Value;
 use crate::{Program, Ruleset};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// What a ruleset can be tried out with, as a global.
+const TESTING: &str = "__testing";
 
 type Dispatch = HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>;
 
@@ -139,6 +143,8 @@ impl Compiler {
         for declaration in declarations {
             self.declare(&declaration.name, type_of(&declaration.value));
         }
+        // Up to the end of its own declaration `__testing` is what the compiler makes of the ruleset.
+        let own_testing = self.declare_testing();
         for (place, declaration) in configured.iter().enumerate() {
             let code = self.code(&[], |compiler| compiler.expression(&declaration.value));
             self.globals[place].kind = GlobalKind::Configured(code);
@@ -146,17 +152,22 @@ impl Compiler {
         for (place, declaration) in declarations.iter().enumerate() {
             let kind = self.global(declaration);
             self.globals[configured.len() + place].kind = kind;
+            if let Some(own) = own_testing.filter(|_| &*declaration.name.text == TESTING) {
+                self.global_names.insert(Arc::from(TESTING), own);
+            }
         }
-        if !self.global_names.contains_key("__testing") {
-            let name: Arc<str> = Arc::from("__testing");
-            let place = self.place(self.globals.len(), "globals");
-            self.global_names.insert(Arc::clone(&name), place);
-            self.global_types.push("Map");
-            self.globals.push(Global {
-                name,
-                kind: GlobalKind::Testing,
-            });
-        }
+    }
+
+    /// Declares the `__testing` that every ruleset has, and returns the place of the ruleset's own one.
+    fn declare_testing(&mut self) -> Option<u16> {
+        let name: Arc<str> = Arc::from(TESTING);
+        let place = self.place(self.globals.len(), "globals");
+        self.global_types.push("Map");
+        self.globals.push(Global {
+            name: Arc::clone(&name),
+            kind: GlobalKind::Testing,
+        });
+        self.global_names.insert(name, place)
     }
 
     fn declare(&mut self, name: &Name, type_name: &'static str) {
@@ -175,7 +186,7 @@ impl Compiler {
             ExpressionKind::String(text) => GlobalKind::Constant(Value::String(Arc::clone(text))),
             ExpressionKind::Number(number) => GlobalKind::Constant(Value::Number(*number)),
             ExpressionKind::Boolean(boolean) => GlobalKind::Constant(Value::Boolean(*boolean)),
-            ExpressionKind::Null => GlobalKind::Constant(Value::Null),
+            ExpressionKind::Null => GlobalKind::Constant(Value::Undefined),
             _ if is_function(value) => {
                 let code = self.reserve_code();
                 self.function_code(code, value, Group::default());
@@ -193,7 +204,11 @@ impl Compiler {
         for name in names {
             let Some(global) = self.global_names.get(&name.text).copied() else {
                 let message = format!("Trying to {verb}: {} but it's not defined in global", name.text);
-                self.error(name.location, message);
+                match Operator::of(&name.text) {
+                    // The original takes such a name for one that is defined.
+                    Some(_) => self.warn(name.location, message),
+                    None => self.error(name.location, message),
+                }
                 continue;
             };
             if verb == "share" && self.global_types.get(usize::from(global)) == Some(&"Action") {

@@ -47,7 +47,7 @@ pub(super) fn append(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
 pub(super) fn head(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let value = given.take(0);
     Ok(match value.as_array() {
-        Some(items) => items.first().cloned().unwrap_or_default(),
+        Some(items) => items.first().cloned().unwrap_or(Value::Undefined),
         None => value,
     })
 }

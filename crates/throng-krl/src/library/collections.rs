@@ -16,7 +16,7 @@ fn each(
     let mut visit = |run: &mut Run<'_>, item: &Value, key: Value| {
         let result = match function {
             // Without a function the items themselves count.
-            Value::Null => item.clone(),
+            function if function.is_null() => item.clone(),
             function => run.call_function(function, &[item.clone(), key.clone(), collection.clone()])?,
         };
         step(run, item, &key, result)
@@ -60,10 +60,15 @@ fn some(run: &mut Run<'_>, given: &Given) -> Result<bool> {
     Ok(holds)
 }
 
-/// The second argument, which has to be a function.
+/// The second argument, which has to be a function where there is an item.
 fn function(given: &Given) -> Result<&Value> {
+    let has_items = match given.get(0) {
+        Value::Array(items) => !items.is_empty(),
+        Value::Map(map) => !map.is_empty(),
+        _ => false,
+    };
     match given.get(1) {
-        Value::Null => Err(Error::type_error("null is not a function").into()),
+        function if function.is_null() && has_items => Err(Error::type_error("null is not a function").into()),
         other => Ok(other),
     }
 }
@@ -154,9 +159,9 @@ pub(super) fn pairwise(run: &mut Run<'_>, given: Given) -> Result<Value> {
         ));
     }
     let item = |array: &Value, place: usize| match array {
-        Value::Array(items) => items.get(place).cloned().unwrap_or_default(),
+        Value::Array(items) => items.get(place).cloned().unwrap_or(Value::Undefined),
         other if place == 0 => other.clone(),
-        _ => Value::Null,
+        _ => Value::Undefined,
     };
     let longest = arrays
         .iter()

@@ -79,7 +79,7 @@ fn to_regex(value: &Value) -> Result<Value> {
 
 pub(super) fn klog(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let message = match given.get(1) {
-        Value::Null => Arc::from("klog"),
+        message if message.is_null() => Arc::from("klog"),
         message => message.to_text(),
     };
     run.log(Level::Klog, message, given.get(0).clone());
@@ -186,6 +186,7 @@ pub(super) fn range(run: &mut Run<'_>, given: Given) -> Result<Value> {
     run.budget().step(u64::from(count))?;
     run.budget().allocate(u64::from(count) * 24)?;
     let step = if start < end { 1.0 } else { -1.0 };
-    let numbers = (0..count).map(|place| Value::Number(start + step * f64::from(place)));
-    Ok(Value::array(numbers.collect()))
+    // Each is the one before it and a step, as in the original: fractions add up so.
+    let numbers = std::iter::successors(Some(start), |before| Some(before + step)).take(count as usize);
+    Ok(Value::array(numbers.map(Value::Number).collect()))
 }

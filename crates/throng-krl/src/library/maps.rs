@@ -19,10 +19,20 @@ fn inner(given: &Given) -> Result<Value> {
         return Ok(Value::Null);
     }
     if given.get(1).is_true() {
-        Ok(value.at_path(&path(given.get(1))?))
+        below(value, given.get(1))
     } else {
         Ok(value.clone())
     }
+}
+
+/// What is at a path; null for one without keys, which leads nowhere.
+fn below(value: &Value, keys: &Value) -> Result<Value> {
+    let path = path(keys)?;
+    Ok(if path.is_empty() {
+        Value::Null
+    } else {
+        value.at_path(&path)
+    })
 }
 
 pub(super) fn keys(_: &mut Run<'_>, given: Given) -> Result<Value> {
@@ -49,7 +59,7 @@ pub(super) fn values(_: &mut Run<'_>, given: Given) -> Result<Value> {
 }
 
 pub(super) fn get(_: &mut Run<'_>, given: Given) -> Result<Value> {
-    Ok(given.get(0).at_path(&path(given.get(1))?))
+    below(given.get(0), given.get(1))
 }
 
 pub(super) fn set(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
@@ -58,7 +68,9 @@ pub(super) fn set(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     if !matches!(value, Value::Array(_) | Value::Map(_)) {
         value = Value::from(Map::default());
     }
-    value.set_at_path(&path, given.take(2));
+    if value.has_place_for(&path) {
+        value.set_at_path(&path, given.take(2));
+    }
     Ok(value)
 }
 
@@ -104,21 +116,33 @@ pub(super) fn put(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     }
 }
 
-/// As `set`, but what is missing on the way becomes a map in any case, and an array that has no such index does too.
+/// As `set` in an array or a map, but what is missing on the way becomes a map in any case, and an array there that has no such index, too.
 fn put_below(value: &mut Value, keys: &[Arc<str>], new: Value) {
     let Some((key, rest)) = keys.split_first() else {
         *value = new;
         return;
     };
-    match value {
-        Value::Map(_) => {}
-        Value::Array(array) if key.parse::<usize>().is_ok_and(|place| place <= array.len()) => {}
-        Value::Array(array) => *value = Value::from(array_as_map(array)),
-        _ => *value = Value::from(Map::default()),
+    let at = std::slice::from_ref(key);
+    if !value.has_place_for(at) {
+        return;
     }
-    let mut child = value.child(key).cloned().unwrap_or_default();
+    let Some(next) = rest.first() else {
+        value.set_at_path(at, new);
+        return;
+    };
+    let mut child = match value.child(key) {
+        Some(Value::Array(array)) if !is_near(array, next) => Value::from(array_as_map(array)),
+        Some(child @ (Value::Array(_) | Value::Map(_))) => child.clone(),
+        _ => Value::from(Map::default()),
+    };
     // Not shared with the child that is changed now, or it would be copied.
-    value.set_at_path(std::slice::from_ref(key), Value::Null);
+    value.set_at_path(at, Value::Null);
     put_below(&mut child, rest, new);
-    value.set_at_path(std::slice::from_ref(key), child);
+    value.set_at_path(at, child);
+}
+
+/// Whether the number a key begins with is an index of an array, or the next one.
+fn is_near(array: &[Value], key: &str) -> bool {
+    let end = key.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(key.len());
+    key[..end].parse::<usize>().is_ok_and(|index| index <= array.len())
 }

@@ -9,19 +9,33 @@ use ring::{digest, hmac};
 /// The hash algorithms there are, as the original names them.
 const ALGORITHMS: [&str; 5] = ["sha1", "sha256", "sha384", "sha512", "sha512-256"];
 
-fn number(arguments: &Arguments) -> Result<f64> {
-    let value = arguments.get(0, "number");
-    let message = || Error::type_error(format!("{} is no number", value.text()));
-    Ok(value.to_number().ok_or_else(message)?)
+/// The argument as JavaScript converts one. An array of one item is that item; a map, text that reads as no number
+/// and what is undefined are none.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Undefined | Value::Map(_) => None,
+        Value::Array(items) => match &items[..] {
+            [] | [Value::Null | Value::Undefined] => Some(0.0),
+            [Value::Boolean(_)] => None,
+            [item] => number(item),
+            _ => None,
+        },
+        other => other.to_number(),
+    }
+}
+
+/// What a function makes of the argument; null where the argument is no number.
+fn of_number(arguments: &Arguments, function: impl FnOnce(f64) -> f64) -> Result<Value> {
+    let number = number(&arguments.find(0, "number").unwrap_or(Value::Undefined));
+    Ok(number.map_or(Value::Null, |number| Value::number(function(number))))
 }
 
 pub(super) fn abs(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(Value::Number(number(arguments)?.abs()))
+    of_number(arguments, f64::abs)
 }
 
 /// Rounds to so many decimals: the decimal point is moved in the number's text, so that 1.005 has its two decimals.
 fn rounded(arguments: &Arguments, round: fn(f64) -> f64) -> Result<Value> {
-    let number = number(arguments)?;
     let precision = arguments
         .get(1, "precision")
         .to_number()
@@ -29,7 +43,7 @@ fn rounded(arguments: &Arguments, round: fn(f64) -> f64) -> Result<Value> {
         .trunc()
         .clamp(-292.0, 292.0);
     if precision == 0.0 {
-        return Ok(Value::Number(round(number)));
+        return of_number(arguments, round);
     }
     #[expect(clippy::cast_possible_truncation, reason = "clamped")]
     let precision = precision as i32;
@@ -39,7 +53,7 @@ fn rounded(arguments: &Arguments, round: fn(f64) -> f64) -> Result<Value> {
         let exponent = exponent.parse::<i32>().unwrap_or(0) + places;
         format!("{mantissa}e{exponent}").parse().unwrap_or(number)
     };
-    Ok(Value::number(moved(round(moved(number, precision)), -precision)))
+    of_number(arguments, |number| moved(round(moved(number, precision)), -precision))
 }
 
 pub(super) fn ceiling(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
@@ -56,7 +70,7 @@ pub(super) fn round(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub(super) fn int(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(Value::Number(number(arguments)?.trunc()))
+    of_number(arguments, f64::trunc)
 }
 
 pub(super) fn base64_encode(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {

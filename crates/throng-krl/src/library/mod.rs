@@ -10,6 +10,7 @@ mod random;
 mod replace;
 mod sets;
 mod sort;
+mod strftime;
 mod text;
 mod time;
 

@@ -46,7 +46,7 @@ fn bounds(arguments: &Arguments) -> (f64, f64) {
     let upper = arguments.get(0, "upper");
     let lower = arguments.get(1, "lower").to_number().unwrap_or(0.0);
     let upper = match upper {
-        Value::Null => 1.0,
+        upper if upper.is_null() => 1.0,
         upper => upper.to_number().unwrap_or(0.0),
     };
     (lower.min(upper), lower.max(upper))

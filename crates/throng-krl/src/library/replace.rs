@@ -78,7 +78,7 @@ fn by_function(run: &mut Run<'_>, text: &Arc<str>, regex: &Regex, function: &Val
         let Some(whole) = captures.get(0) else { continue };
         let groups = captures
             .iter()
-            .map(|group| group.map_or(Value::Null, |group| Value::from(group.as_str())));
+            .map(|group| group.map_or(Value::Undefined, |group| Value::from(group.as_str())));
         let mut arguments: Vec<Value> = groups.collect();
         let place = text[..whole.start()].encode_utf16().count();
         run.budget().step(place as u64 / 8)?;

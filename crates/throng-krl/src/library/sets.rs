@@ -46,7 +46,9 @@ impl Set {
 
 fn hash_of(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
-    std::mem::discriminant(value).hash(&mut hasher);
+    // Both kinds of null are equal.
+    let kind = if value.is_null() { &Value::Null } else { value };
+    std::mem::discriminant(kind).hash(&mut hasher);
     match value {
         Value::Boolean(boolean) => boolean.hash(&mut hasher),
         // 0 and -0 are equal.
@@ -67,7 +69,7 @@ fn hash_of(value: &Value) -> u64 {
             entries.fold(0, u64::wrapping_add).hash(&mut hasher);
         }
         Value::Regex(regex) => regex.to_string().hash(&mut hasher),
-        Value::Null | Value::Function(_) => {}
+        Value::Null | Value::Undefined | Value::Function(_) => {}
     }
     hasher.finish()
 }

@@ -1,7 +1,6 @@
 use super::{Given, Result};
 use crate::run::{Run, order, text_order};
 use crate::{Array, Value};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Sorts an array: as texts (`default`, `reverse`), as numbers (`numeric`, `ciremun`), or as a function of two items says.
@@ -14,7 +13,9 @@ pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let comparisons = array.len() as u64 * (u64::from(usize::BITS - array.len().leading_zeros()) + 1);
     run.budget().step(comparisons)?;
     let by = given.get(1);
-    let mut items: Vec<Value> = array.to_vec();
+    // What is undefined goes to the end, whatever the order.
+    let (undefined, mut items): (Vec<Value>, Vec<Value>) =
+        array.iter().cloned().partition(|item| matches!(item, Value::Undefined));
     match by.as_str() {
         Some("numeric") => items.sort_by(order),
         Some("ciremun") => items.sort_by(|left, right| order(right, left)),
@@ -22,6 +23,7 @@ pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
         _ if by.as_function().is_some() => items = sort_by(run, items, by)?,
         _ => items.sort_by(text_order),
     }
+    items.extend(undefined);
     Ok(Value::Array(Arc::new(Array::from(items))))
 }
 
@@ -47,7 +49,13 @@ fn merge(run: &mut Run<'_>, left: Vec<Value>, right: Vec<Value>, function: &Valu
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
         let result = run.call_function(function, &[first.clone(), second.clone()])?;
-        let takes_right = order(&result, &Value::Number(0.0)) == Ordering::Greater;
+        // As JavaScript compares with 0: what is undefined or no number is not below it.
+        let number = if matches!(result, Value::Undefined) {
+            None
+        } else {
+            result.to_number()
+        };
+        let takes_right = number.is_none_or(|number| number > 0.0);
         merged.extend(if takes_right { right.next() } else { left.next() });
     }
     merged.extend(left);

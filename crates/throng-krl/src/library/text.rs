@@ -97,7 +97,7 @@ pub(super) fn extract(run: &mut Run<'_>, given: Given) -> Result<Value> {
     }
     let captures = regex.engine().captures(&text);
     let groups = captures.iter().flat_map(|captures| captures.iter().skip(1));
-    let groups = groups.map(|group| group.map_or(Value::Null, |group| Value::from(group.as_str())));
+    let groups = groups.map(|group| group.map_or(Value::Undefined, |group| Value::from(group.as_str())));
     Ok(Value::array(groups.collect()))
 }
 
@@ -142,18 +142,15 @@ fn split_by_regex(text: &str, regex: &Arc<Regex>) -> Vec<Value> {
         }
         parts.push(Value::from(&text[from..whole.start()]));
         let groups = captures.iter().skip(1);
-        parts.extend(groups.map(|group| group.map_or(Value::Null, |group| Value::from(group.as_str()))));
+        parts.extend(groups.map(|group| group.map_or(Value::Undefined, |group| Value::from(group.as_str()))));
         from = whole.end();
     }
     parts.push(Value::from(&text[from..]));
     parts
 }
 
-pub(super) fn substr(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
+pub(super) fn substr(_: &mut Run<'_>, given: Given) -> Result<Value> {
     let text = given.get(0).to_text();
-    if given.get(1).is_null() && given.count() < 2 {
-        return Ok(given.take(0));
-    }
     let Some(start) = given.get(1).to_number() else {
         return Ok(Value::String(text));
     };

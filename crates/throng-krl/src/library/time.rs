@@ -1,12 +1,13 @@
 //! Times, as text in ISO 8601. All are UTC, as in what the original returns.
 
 use super::Result;
+use super::strftime::Moment;
 use crate::host::Arguments;
 use crate::run::Run;
 use crate::{Error, Map, Value};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
-use jiff::{Span, Timestamp, ToSpan as _};
+use jiff::{Timestamp, ToSpan as _};
 
 pub(super) fn now(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
     let options = arguments.get(0, "opts");
@@ -49,42 +50,73 @@ pub(super) fn add(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
         let message = format!("time:add was given {} instead of a spec map", spec.text());
         return Err(Error::type_error(message).into());
     };
-    let sum = span(spec).and_then(|span| time.to_zoned(TimeZone::UTC).checked_add(span).ok());
-    match sum {
-        Some(sum) => Ok(written(sum.timestamp())),
-        None => Err(Error::value_error("time:add leads beyond all times").into()),
-    }
+    Ok(sum(time, spec).map_or(Value::Null, written))
 }
 
-/// What a map of units and amounts comes to. Unknown units count for nothing, as in the original.
-fn span(spec: &Map) -> Option<Span> {
-    let amount = |names: &[&str]| {
-        let value = names.iter().find_map(|name| spec.get(name));
-        value.and_then(Value::to_number).unwrap_or(0.0)
-    };
-    #[expect(clippy::cast_possible_truncation, reason = "saturates, and is refused")]
-    let whole = |names: &[&str]| (amount(names) + 0.5).floor() as i64;
-    let quarters = whole(&["quarters", "quarter", "Q"]).checked_mul(3)?;
-    let milliseconds = amount(&["hours", "hour", "h"]) * 3_600_000.0
-        + amount(&["minutes", "minute", "m"]) * 60_000.0
-        + amount(&["seconds", "second", "s"]) * 1_000.0
-        + amount(&["milliseconds", "millisecond", "ms"]);
-    #[expect(clippy::cast_possible_truncation, reason = "saturates, and is refused")]
-    let milliseconds = milliseconds as i64;
-    let dates = 0.days().try_years(whole(&["years", "year", "y"])).ok()?;
-    let dates = dates
-        .try_months(whole(&["months", "month", "M"]).checked_add(quarters)?)
-        .ok()?;
-    let dates = dates.try_weeks(whole(&["weeks", "week", "w"])).ok()?;
-    let dates = dates.try_days(whole(&["days", "day", "d"])).ok()?;
-    // A span has one sign for all its units.
-    let zero: DateTime = Date::constant(2000, 1, 1).at(0, 0, 0, 0);
-    if (dates.signum() >= 0) == (milliseconds >= 0) || dates.is_zero() || milliseconds == 0 {
-        return dates.try_milliseconds(milliseconds).ok();
+/// A time and a map of units and amounts: first the months are added, then the days, then what is shorter. None beyond the year 9999.
+fn sum(time: Timestamp, spec: &Map) -> Option<Timestamp> {
+    let mut amounts = [0.0; 10];
+    for (name, amount) in spec {
+        if let Some(unit) = unit(name) {
+            amounts[unit] = amount.to_number().unwrap_or(f64::NAN);
+        }
     }
-    let days = dates.to_duration(zero).ok()?.as_millis();
-    let all = i64::try_from(days).ok()?.checked_add(milliseconds)?;
-    0.days().try_milliseconds(all).ok()
+    let [
+        years,
+        quarters,
+        months,
+        weeks,
+        iso_weeks,
+        days,
+        hours,
+        minutes,
+        seconds,
+        milliseconds,
+    ] = amounts;
+    let weeks = if weeks == 0.0 || weeks.is_nan() {
+        iso_weeks
+    } else {
+        weeks
+    };
+    // What is no number counts for nothing, and nothing that is added to it either. Halves go away from 0.
+    #[expect(clippy::cast_possible_truncation, reason = "saturates, and is beyond all times")]
+    let whole = |number: f64| number.round() as i64;
+    let months = 0
+        .days()
+        .try_months(whole(months + quarters * 3.0 + years * 12.0))
+        .ok()?;
+    let days = 0.days().try_days(whole(days + weeks * 7.0)).ok()?;
+    let milliseconds = milliseconds + seconds * 1_000.0 + minutes * 60_000.0 + hours * 3_600_000.0;
+    let date = Offset::UTC.to_datetime(time).checked_add(months).ok()?;
+    let date = date.checked_add(days).ok()?.to_zoned(TimeZone::UTC).ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "times are far below 2^53 milliseconds")]
+    let sum = date.timestamp().as_millisecond() as f64 + if milliseconds.is_nan() { 0.0 } else { milliseconds };
+    #[expect(clippy::cast_possible_truncation, reason = "saturates, and is refused")]
+    Timestamp::from_millisecond(sum as i64).ok()
+}
+
+/// The place of a unit among the amounts, by one of its names. `m` is a minute, `M` a month, `D` a date.
+fn unit(name: &str) -> Option<usize> {
+    let short = ["y", "Q", "M", "w", "W", "d", "h", "m", "s", "ms"];
+    let long = [
+        "year",
+        "quarter",
+        "month",
+        "week",
+        "isoweek",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "millisecond",
+    ];
+    let of_short = |name: &str| short.iter().position(|short| *short == name);
+    if of_short(name).is_some() || name == "D" {
+        return of_short(name);
+    }
+    let name = name.to_ascii_lowercase();
+    let singular = name.strip_suffix('s').unwrap_or(&name);
+    of_short(&name).or_else(|| long.iter().position(|long| *long == singular))
 }
 
 pub(super) fn strftime(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
@@ -100,10 +132,11 @@ pub(super) fn strftime(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value
         let message = format!("time:strftime was given {} instead of a fmt string", format.text());
         return Err(Error::type_error(message).into());
     };
-    match jiff::fmt::strtime::format(format, &time.to_zoned(TimeZone::UTC)) {
-        Ok(text) => Ok(Value::from(text)),
-        Err(error) => Err(Error::value_error(format!("time:strftime cannot use the format {format}: {error}")).into()),
-    }
+    let moment = Moment {
+        time: Offset::UTC.to_datetime(time),
+        seconds: time.as_millisecond().div_euclid(1_000),
+    };
+    Ok(Value::from(moment.format(format)))
 }
 
 /// The time of a `schedule … at`, in milliseconds since 1970: a number of them, or a text.
@@ -158,7 +191,7 @@ fn parse(text: &str, now_ms: i64) -> Option<Timestamp> {
     }
     let today = Offset::UTC.to_datetime(at_ms(now_ms)).date();
     let clock = text.strip_prefix('T').unwrap_or(text);
-    let is_clock = clock.len() >= 4 && clock.bytes().take(2).all(|byte| byte.is_ascii_digit());
+    let is_clock = clock.len() >= 2 && clock.bytes().take(2).all(|byte| byte.is_ascii_digit());
     if !is_clock {
         return None;
     }

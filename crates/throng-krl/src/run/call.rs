@@ -158,7 +158,7 @@ fn by_parameter(arguments: Vec<Value>, shape: &[Option<Arc<str>>], parameters: &
             continue;
         };
         if placed.len() <= at {
-            placed.resize(at + 1, Value::Null);
+            placed.resize(at + 1, Value::Undefined);
         }
         placed[at] = argument;
     }

@@ -15,21 +15,31 @@ impl Run<'_> {
             Operation::EntityGet { name, has_path } => {
                 let path = self.path(has_path)?;
                 let name = program.constants[name as usize].as_str().unwrap_or_default();
-                let value = self.host.ent_get(&program.rid, name, &path)?;
+                let value = match has_path && path.is_empty() {
+                    true => Value::Null,
+                    false => self.host.ent_get(&program.rid, name, &path)?,
+                };
                 self.push(value);
                 Ok(())
             }
             Operation::EntityPut { name, has_path } => {
-                let value = self.pop().into_data();
+                let value = self.pop();
                 let path = self.path(has_path)?;
                 let name = program.constants[name as usize].as_str().unwrap_or_default();
-                // What is put into a variable is a part of it: what the variable holds is bounded with the value that is read again.
-                let value = self.made(value)?;
-                self.host.ent_put(&program.rid, name, &path, value)
+                match has_path {
+                    true => self.put_below(&program.rid, name, &path, value),
+                    false => {
+                        let value = self.made(value.into_data())?;
+                        self.host.ent_put(&program.rid, name, &[], value)
+                    }
+                }
             }
             Operation::EntityRemove { name, has_path } => {
                 let path = self.path(has_path)?;
                 let name = program.constants[name as usize].as_str().unwrap_or_default();
+                if has_path && path.is_empty() {
+                    return Ok(());
+                }
                 self.host.ent_remove(&program.rid, name, &path)
             }
             Operation::SendDirective(shape) => self.send_directive(&program.shapes[shape as usize]),
@@ -64,6 +74,31 @@ impl Run<'_> {
         let path = path_of(&self.pop());
         checked_path(&path)?;
         Ok(path)
+    }
+
+    /// Sets what is at a path in an entity variable, which is a map if it was neither an array nor a map.
+    fn put_below(&mut self, rid: &str, name: &str, path: &[Arc<str>], value: Value) -> Result<(), Interrupt> {
+        let held = self.host.ent_get(rid, name, &[])?;
+        let is_container = matches!(held, Value::Array(_) | Value::Map(_));
+        let has_place = held.has_place_for(path);
+        // The host need not copy what nobody else holds.
+        drop(held);
+        if path.is_empty() && !is_container {
+            return self.host.ent_put(rid, name, path, Value::from(Map::default()));
+        }
+        if path.is_empty() || !has_place {
+            return Ok(());
+        }
+        let is_undefined = matches!(value, Value::Undefined);
+        // What is put into a variable is a part of it: what the variable holds is bounded with the value that is read again.
+        let value = self.made(value.into_data())?;
+        self.host.ent_put(rid, name, path, value)?;
+        // On the way through JSON a map loses what is undefined.
+        if is_undefined {
+            self.host.ent_remove(rid, name, path)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn log(&mut self, level: Level, message: Arc<str>, value: Value) {

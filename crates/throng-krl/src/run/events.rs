@@ -20,7 +20,7 @@ struct Progress {
 impl Progress {
     /// Forgets everything: what a pattern that does not match returns.
     fn lose(&mut self) -> bool {
-        self.settings.fill(Value::Null);
+        self.settings.fill(Value::Undefined);
         self.gathered.clear();
         self.is_lost = true;
         false
@@ -75,7 +75,7 @@ impl Run<'_> {
         event: &Event,
         state: &mut SelectState,
     ) -> Result<Option<Vec<Value>>, Interrupt> {
-        let blank = || vec![Value::Null; usize::from(rule.settings)];
+        let blank = || vec![Value::Undefined; usize::from(rule.settings)];
         if rule.machine.is_single() {
             let mut progress = Progress {
                 states: vec![START],
@@ -93,7 +93,11 @@ impl Run<'_> {
             .filter(|known| known.expression == fingerprint);
         let mut known = known.unwrap_or_default();
         known.expression = fingerprint;
-        known.settings.resize(usize::from(rule.settings), Value::Null);
+        // What a setting lacks is recorded as null.
+        for setting in known.settings.iter_mut().filter(|setting| setting.is_null()) {
+            *setting = Value::Undefined;
+        }
+        known.settings.resize(usize::from(rule.settings), Value::Undefined);
         if let Some(within) = rule.within {
             self.keep_time(within, event, &mut known)?;
         }
@@ -146,7 +150,7 @@ impl Run<'_> {
         let passed = event.time_ms.saturating_sub(began_ms) as f64;
         if passed > limit {
             state.states = vec![START];
-            state.settings.fill(Value::Null);
+            state.settings.fill(Value::Undefined);
         }
         let begins = state.states.contains(&START);
         state.began_ms = Some(if begins { event.time_ms } else { began_ms });
@@ -215,10 +219,10 @@ impl Run<'_> {
                 return Ok(progress.lose());
             };
             let groups = captures.iter().skip(1);
-            matched.extend(groups.map(|group| group.map_or(Value::Null, |group| Value::from(group.as_str()))));
+            matched.extend(groups.map(|group| group.map_or(Value::Undefined, |group| Value::from(group.as_str()))));
         }
         for (place, setting) in pattern.settings.iter().enumerate() {
-            progress.settings[usize::from(*setting)] = matched.get(place).cloned().unwrap_or_default();
+            progress.settings[usize::from(*setting)] = matched.get(place).cloned().unwrap_or(Value::Undefined);
         }
         if let Some(condition) = pattern.condition
             && !self.run_code(self.root, condition, &progress.settings)?.is_true()
@@ -285,7 +289,7 @@ fn gather(aggregator: &PatternAggregator, matched: &[Value], progress: &mut Prog
                 "an event expression gathers more than {GATHERED_MAX} values"
             )));
         }
-        values.push(matched.get(place).cloned().unwrap_or_default());
+        values.push(matched.get(place).cloned().unwrap_or(Value::Undefined));
         if repeats {
             // A window over the last ones.
             values.remove(0);

@@ -62,7 +62,7 @@ impl Run<'_> {
                 return Err(error.into());
             }
             match operation {
-                Operation::Null => self.push(Value::Null),
+                Operation::Null => self.push(Value::Undefined),
                 Operation::Constant(constant) => self.push(program.constants[constant as usize].clone()),
                 Operation::Local(local) => {
                     let value = self.vm.stack[base + usize::from(local)].clone();
@@ -220,15 +220,15 @@ impl Run<'_> {
 
     /// Puts a frame on top whose arguments are on the stack from `base` on.
     pub(super) fn enter(&mut self, target: &Closure, base: usize, floor: usize) -> Result<(), Interrupt> {
-        let most = self.vm.budget.limits().call_depth;
-        if self.frames.len() >= most as usize {
-            return Err(Error::limit(format!("calls nest more than {most} deep")).into());
+        if self.frames.len() >= self.vm.budget.limits().call_depth as usize {
+            // The docs tell the bound; the words are the original's.
+            return Err(Error::limit("Maximum call stack size exceeded").into());
         }
         let locals = {
             let program = &self.vm.instances[target.instance as usize].program;
             usize::from(program.codes[target.code as usize].locals)
         };
-        self.vm.stack.resize(base + locals, Value::Null);
+        self.vm.stack.resize(base + locals, Value::Undefined);
         self.frames.push(Frame {
             instance: target.instance,
             code: target.code,

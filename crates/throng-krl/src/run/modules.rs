@@ -28,7 +28,7 @@ impl Run<'_> {
                 let arguments = self.take_arguments(shape);
                 match self.own_property(&reference.domain, &reference.name) {
                     Some(value) => value,
-                    None => self.call_host(&reference.domain, &reference.name, kind, &arguments, &Value::Null)?,
+                    None => self.call_host(&reference.domain, &reference.name, kind, arguments, &Value::Null)?,
                 }
             }
             ModuleTarget::Used(place) => match self.used_module(place)? {
@@ -38,7 +38,7 @@ impl Run<'_> {
                     let instance = self.frames.last().map_or(self.root, |frame| frame.instance);
                     let program = Arc::clone(&self.vm.instances[instance as usize].program);
                     let rid = &program.uses[usize::from(place)].rid;
-                    self.call_host(rid, &reference.name, kind, &arguments, &configuration)?
+                    self.call_host(rid, &reference.name, kind, arguments, &configuration)?
                 }
             },
         };
@@ -62,9 +62,10 @@ impl Run<'_> {
         domain: &str,
         name: &str,
         kind: CallKind,
-        arguments: &Arguments,
+        arguments: Arguments,
         configuration: &Value,
     ) -> Result<Value, Interrupt> {
+        let arguments = &arguments.into_data();
         if kind == CallKind::Action {
             self.vm.budget.effect()?;
         }
@@ -101,7 +102,10 @@ impl Run<'_> {
             "domain" => Value::String(Arc::clone(&event.domain)),
             "name" | "type" => Value::String(Arc::clone(&event.name)),
             "attrs" => event.attributes.clone(),
-            "attr" => self.attribute(&arguments.get(0, "name").text()),
+            "attr" => {
+                let attribute = event.attributes.child(&arguments.get(0, "name").text());
+                attribute.cloned().unwrap_or(Value::Undefined)
+            }
             "eid" => Value::String(Arc::clone(&event.eid)),
             #[expect(clippy::cast_precision_loss, reason = "a time is far below 2^53 milliseconds")]
             _ => Value::Number(event.time_ms as f64),

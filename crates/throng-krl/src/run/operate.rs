@@ -143,13 +143,18 @@ impl Run<'_> {
         let path = self.pop();
         let object = self.pop();
         let value = match &path {
-            Value::String(key) => object.child(key).cloned().unwrap_or_default(),
-            Value::Array(_) if !is_index => {
+            Value::String(key) => object.at_path(std::slice::from_ref(key)),
+            Value::Array(keys) if !is_index => {
                 let path = path_of(&path);
                 checked_path(&path)?;
-                object.at_path(&path)
+                // A path without keys leads nowhere.
+                if keys.is_empty() {
+                    Value::Null
+                } else {
+                    object.at_path(&path)
+                }
             }
-            key => object.child(&key.text()).cloned().unwrap_or_default(),
+            key => object.at_path(&[key.to_text()]),
         };
         self.push(value);
         Ok(())

@@ -15,6 +15,9 @@ pub(super) enum TokenKind {
     BeestingOpen,
     BeestingClose,
     ChevronClose,
+    /// A character that means nothing, or what is never closed, with what is wrong with it. The parser refuses it where it comes to it, so that an
+    /// error before it is the one that is told.
+    Illegal(&'static str),
     End,
 }
 
@@ -68,6 +71,7 @@ const RAW: [&str; 29] = [
     ",", "/", ".", "-", "%", "+", ";", "*",
 ];
 
+/// Cuts a source into tokens; only one that is too long is refused.
 pub(super) fn tokenize(source: &str) -> Result<Tokens<'_>, ParseError> {
     let line_starts = std::iter::once(0)
         .chain(source.match_indices('\n').map(|(at, _)| at + 1))
@@ -89,10 +93,14 @@ pub(super) fn tokenize(source: &str) -> Result<Tokens<'_>, ParseError> {
             "the source is {} bytes long, more than {SOURCE_BYTES_MAX}",
             source.len()
         );
-        return Err(lexer.error(0, &wrong));
+        return Err(ParseError {
+            location: lexer.output.location(0),
+            found: String::new(),
+            expected: wrong,
+        });
     }
     while lexer.at < source.len() {
-        lexer.next()?;
+        lexer.next();
     }
     lexer.push(TokenKind::End, source.len());
     Ok(lexer.output)
@@ -108,7 +116,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    fn next(&mut self) -> Result<(), ParseError> {
+    fn next(&mut self) {
         let start = self.at;
         let byte = self.bytes[start];
         let rest = &self.source[start..];
@@ -119,16 +127,18 @@ impl Lexer<'_> {
             }
             _ if rest.starts_with("/*") => match rest[2..].find("*/") {
                 Some(length) => self.comment(length + 4),
-                None => return Err(self.error(start, "the comment is never closed with `*/`")),
+                None => self.unclosed("the comment is never closed with `*/`"),
             },
             b'0'..=b'9' => self.number(),
             b'.' if self.bytes.get(start + 1).is_some_and(u8::is_ascii_digit) => self.number(),
-            b'"' => {
-                let end = self.close_of(start + 1, b'"', "the string is never closed with `\"`")?;
-                self.push(TokenKind::String, end);
-            }
+            b'"' => match self.close_of(start + 1, b'"') {
+                Some(end) => self.push(TokenKind::String, end),
+                None => self.unclosed("the string is never closed with `\"`"),
+            },
             _ if rest.starts_with("re#") => {
-                let end = self.close_of(start + 3, b'#', "the regular expression is never closed with `#`")?;
+                let Some(end) = self.close_of(start + 3, b'#') else {
+                    return self.unclosed("the regular expression is never closed with `#`");
+                };
                 let flags = self.bytes[end..]
                     .iter()
                     .take_while(|flag| matches!(flag, b'g' | b'i' | b'm'));
@@ -137,19 +147,18 @@ impl Lexer<'_> {
             }
             _ if rest.starts_with("<<") => {
                 self.push(TokenKind::ChevronOpen, start + 2);
-                self.chevron()?;
+                self.chevron();
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' => {
                 let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
                 let length = self.bytes[start..].iter().take_while(is_part).count();
                 self.push(TokenKind::Symbol, start + length);
             }
-            _ => return self.raw(rest),
+            _ => self.raw(rest),
         }
-        Ok(())
     }
 
-    fn raw(&mut self, rest: &str) -> Result<(), ParseError> {
+    fn raw(&mut self, rest: &str) {
         let start = self.at;
         if let Some(blank) = rest
             .chars()
@@ -157,7 +166,7 @@ impl Lexer<'_> {
             .filter(|character| character.is_whitespace() || *character == '\u{feff}')
         {
             self.at += blank.len_utf8();
-            return Ok(());
+            return;
         }
         match (self.bytes[start], self.beestings.last_mut()) {
             (b'{', Some(braces)) => *braces += 1,
@@ -171,9 +180,11 @@ impl Lexer<'_> {
         }
         match RAW.iter().find(|raw| rest.starts_with(**raw)) {
             Some(raw) => self.push(TokenKind::Raw, start + raw.len()),
-            None => return Err(self.error(start, "this character means nothing here")),
+            None => {
+                let length = rest.chars().next().map_or(1, char::len_utf8);
+                self.push(TokenKind::Illegal("this character means nothing here"), start + length);
+            }
         }
-        Ok(())
     }
 
     fn comment(&mut self, length: usize) {
@@ -201,20 +212,20 @@ impl Lexer<'_> {
     }
 
     /// Where the token that a byte closes ends; a backslash takes the byte's meaning.
-    fn close_of(&self, from: usize, close: u8, unclosed: &str) -> Result<usize, ParseError> {
+    fn close_of(&self, from: usize, close: u8) -> Option<usize> {
         let mut at = from;
         while let Some(byte) = self.bytes.get(at) {
             match byte {
                 b'\\' => at += 2,
-                byte if *byte == close => return Ok(at + 1),
+                byte if *byte == close => return Some(at + 1),
                 _ => at += 1,
             }
         }
-        Err(self.error(self.at, unclosed))
+        None
     }
 
     /// The text of a chevron, up to its end or the next expression in it.
-    fn chevron(&mut self) -> Result<(), ParseError> {
+    fn chevron(&mut self) {
         let mut at = self.at;
         while let Some(byte) = self.bytes.get(at) {
             let rest = &self.bytes[at..];
@@ -229,25 +240,20 @@ impl Lexer<'_> {
                     self.push(TokenKind::BeestingOpen, at + 2);
                     self.beestings.push(0);
                 }
-                return Ok(());
+                return;
             }
             at += if *byte == b'\\' { 2 } else { 1 };
         }
-        Err(self.error(self.at, "the chevron is never closed with `>>`"))
+        self.unclosed("the chevron is never closed with `>>`");
+    }
+
+    fn unclosed(&mut self, wrong: &'static str) {
+        self.push(TokenKind::Illegal(wrong), self.source.len());
     }
 
     fn push(&mut self, kind: TokenKind, end: usize) {
         let start = self.at;
         self.output.tokens.push(Token { kind, start, end });
         self.at = end;
-    }
-
-    fn error(&self, offset: usize, wrong: &str) -> ParseError {
-        let found = self.source[offset..].chars().next();
-        ParseError {
-            location: self.output.location(offset),
-            found: found.map_or_else(|| "the end of the source".into(), |character| format!("`{character}`")),
-            expected: wrong.into(),
-        }
     }
 }

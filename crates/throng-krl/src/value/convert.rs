@@ -10,7 +10,7 @@ impl Value {
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
-            Value::Null => "Null",
+            Value::Null | Value::Undefined => "Null",
             Value::Boolean(_) => "Boolean",
             Value::Number(number) if number.is_nan() => "Null",
             Value::Number(number) if number.is_infinite() => "JSObject",
@@ -24,17 +24,17 @@ impl Value {
         }
     }
 
-    /// Whether it is the null that stands for what is missing.
+    /// Whether it is no value.
     #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(self, Value::Null)
+        matches!(self, Value::Null | Value::Undefined)
     }
 
     /// Whether a condition takes it for true: all but null, false, 0 and the empty text.
     #[must_use]
     pub fn is_true(&self) -> bool {
         match self {
-            Value::Null => false,
+            Value::Null | Value::Undefined => false,
             Value::Boolean(boolean) => *boolean,
             Value::Number(number) => *number != 0.0 && !number.is_nan(),
             Value::String(text) => !text.is_empty(),
@@ -56,7 +56,7 @@ impl Value {
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Value::String(text) => Cow::Borrowed(text),
-            Value::Null => Cow::Borrowed("null"),
+            Value::Null | Value::Undefined => Cow::Borrowed("null"),
             Value::Boolean(true) => Cow::Borrowed("true"),
             Value::Boolean(false) => Cow::Borrowed("false"),
             Value::Number(number) if number.is_finite() => Cow::Owned(format_number(*number)),
@@ -70,7 +70,7 @@ impl Value {
     #[must_use]
     pub fn to_number(&self) -> Option<f64> {
         match self {
-            Value::Null => Some(0.0),
+            Value::Null | Value::Undefined => Some(0.0),
             Value::Boolean(boolean) => Some(f64::from(u8::from(*boolean))),
             Value::Number(number) => number.is_finite().then_some(*number),
             Value::String(text) if is_hex(text) => parse_digits(&text[2..], 16),

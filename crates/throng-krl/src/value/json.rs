@@ -1,19 +1,21 @@
 //! Values as JSON.
 
-use super::{Array, Map, Value};
+use super::{Array, Map, Value, format_number};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// Whole numbers are written without a fraction; functions and regular expressions as their text.
+/// Whole numbers of up to 63 bits are written without a fraction; functions and regular expressions as their text,
+/// what is undefined as null. Only
+/// [`to_json`](Value::to_json) writes all numbers as JavaScript does.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Value::Null => serializer.serialize_unit(),
+            Value::Null | Value::Undefined => serializer.serialize_unit(),
             Value::Boolean(boolean) => serializer.serialize_bool(*boolean),
-            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-            Value::Number(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^63")]
+            Value::Number(number) if number.fract() == 0.0 && number.abs() < 9_223_372_036_854_775_808.0 => {
                 serializer.serialize_i64(*number as i64)
             }
             Value::Number(number) => serializer.serialize_f64(*number),
@@ -110,25 +112,68 @@ impl Value {
         serde_json::from_str(text).ok()
     }
 
-    /// The value as JSON, on one line.
+    /// The value as JSON, on one line, as JavaScript writes it.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Maps have text for keys and nothing fails to be written: there is no other error.
-        serde_json::to_string(self).unwrap_or_default()
+        self.to_json_indented(0)
     }
 
-    /// The value as JSON, every item on a line of its own, indented by so many blanks a level.
+    /// The value as JSON, every item on a line of its own, indented by so many blanks a level; on one line without any.
     #[must_use]
     pub(crate) fn to_json_indented(&self, indent: usize) -> String {
-        let blanks = " ".repeat(indent);
-        let mut bytes = Vec::new();
-        let formatter = serde_json::ser::PrettyFormatter::with_indent(blanks.as_bytes());
-        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-        match self.serialize(&mut serializer) {
-            Ok(()) => String::from_utf8(bytes).unwrap_or_default(),
-            Err(_) => String::new(),
+        let mut out = Vec::new();
+        self.write_json(&mut out, indent, 1);
+        String::from_utf8(out).unwrap_or_default()
+    }
+
+    /// Writes the value; what is in it stands on this level. Values nest only so deep.
+    fn write_json(&self, out: &mut Vec<u8>, indent: usize, level: usize) {
+        let separate = |out: &mut Vec<u8>, place: usize, level: usize| {
+            if place > 0 {
+                out.push(b',');
+            }
+            if indent > 0 {
+                out.push(b'\n');
+                out.resize(out.len() + indent * level, b' ');
+            }
+        };
+        match self {
+            Value::Null | Value::Undefined => out.extend(b"null"),
+            Value::Boolean(boolean) => out.extend(if *boolean { &b"true"[..] } else { b"false" }),
+            Value::Number(number) if number.is_finite() => out.extend(format_number(*number).as_bytes()),
+            Value::Number(_) => out.extend(b"null"),
+            Value::Array(items) => {
+                out.push(b'[');
+                for (place, item) in items.iter().enumerate() {
+                    separate(out, place, level);
+                    item.write_json(out, indent, level + 1);
+                }
+                if !items.is_empty() {
+                    separate(out, 0, level - 1);
+                }
+                out.push(b']');
+            }
+            Value::Map(map) => {
+                out.push(b'{');
+                for (place, (key, value)) in map.iter().enumerate() {
+                    separate(out, place, level);
+                    write_text(out, key);
+                    out.extend(if indent > 0 { &b": "[..] } else { b":" });
+                    value.write_json(out, indent, level + 1);
+                }
+                if !map.is_empty() {
+                    separate(out, 0, level - 1);
+                }
+                out.push(b'}');
+            }
+            other => write_text(out, &other.text()),
         }
     }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    // Nothing fails to be written to a vector.
+    let _ = serde_json::to_writer(out, text);
 }
 
 impl From<&serde_json::Value> for Value {

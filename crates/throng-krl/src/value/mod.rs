@@ -28,9 +28,12 @@ pub const NESTING_MAX: u16 = 200;
 /// Whatever KRL computes with; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// No value. What is not a number (0/0) is null too.
+    /// No value, as in JSON. What is not a number (0/0) is null too.
     #[default]
     Null,
+    /// No value either, but as a program has it: the literal `null`, an argument or a setting that is missing. The same as null wherever the
+    /// language looks at it, and left out of a map that leaves the program.
+    Undefined,
     /// True or false.
     Boolean(bool),
     /// A number; integers are exact up to 2^53.
@@ -54,7 +57,7 @@ pub(crate) struct Cost {
     pub(crate) depth: u16,
     /// Bytes, about, if nothing were shared.
     pub(crate) bytes: u64,
-    /// Whether it holds nothing but data: no function, no regular expression.
+    /// Whether it holds nothing but data: what is the same once it was written as JSON.
     pub(crate) is_data: bool,
 }
 
@@ -127,12 +130,13 @@ impl Value {
         match self {
             Value::Array(array) => array.cost().is_data,
             Value::Map(map) => map.cost().is_data,
-            Value::Regex(_) | Value::Function(_) => false,
+            Value::Undefined | Value::Regex(_) | Value::Function(_) => false,
             _ => true,
         }
     }
 
-    /// The same with functions and regular expressions as the text that encoding them gives, as an entity variable or an attribute keeps it.
+    /// What JavaScript makes of it on the way through JSON, as an entity variable or an attribute keeps it: maps are without what is undefined or
+    /// a function, elsewhere these are null, and a regular expression is an empty map.
     #[must_use]
     pub fn into_data(self) -> Value {
         if self.is_data() {
@@ -140,12 +144,18 @@ impl Value {
         }
         match self {
             Value::Array(array) => Value::array(array.iter().map(|item| item.clone().into_data()).collect()),
-            Value::Map(map) => Value::map(
-                map.iter()
-                    .map(|(key, value)| (Arc::clone(key), value.clone().into_data())),
-            ),
-            other => other.to_text().into(),
+            Value::Map(map) => {
+                let kept = map.iter().filter(|(_, value)| !value.is_left_out());
+                Value::map(kept.map(|(key, value)| (Arc::clone(key), value.clone().into_data())))
+            }
+            Value::Regex(_) => Value::from(Map::default()),
+            _ => Value::Null,
         }
+    }
+
+    /// Whether a map that becomes data goes without it.
+    fn is_left_out(&self) -> bool {
+        matches!(self, Value::Undefined | Value::Function(_))
     }
 
     /// The text, if it is one.
@@ -222,7 +232,7 @@ impl From<Map> for Value {
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
-            (Value::Null, Value::Null) => true,
+            (Value::Null | Value::Undefined, Value::Null | Value::Undefined) => true,
             (Value::Boolean(left), Value::Boolean(right)) => left == right,
             (Value::Number(left), Value::Number(right)) => left == right,
             (Value::String(left), Value::String(right)) => left == right,

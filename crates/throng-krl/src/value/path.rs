@@ -28,11 +28,23 @@ impl Value {
         }
     }
 
-    /// The value at the end of a path; null where there is none.
+    /// The value at the end of a path; null where there is none, or what is there is undefined.
     #[must_use]
     pub fn at_path(&self, path: &[Arc<str>]) -> Value {
         let found = path.iter().try_fold(self, |value, key| value.child(key));
-        found.cloned().unwrap_or_default()
+        found.filter(|value| !value.is_null()).cloned().unwrap_or_default()
+    }
+
+    /// Whether something can be set at the end of a path: an array on the way has room for indices only, and what is set there elsewhere is lost,
+    /// as in the original.
+    #[must_use]
+    pub fn has_place_for(&self, path: &[Arc<str>]) -> bool {
+        let mut value = Some(self);
+        path.iter().all(|key| {
+            let has = !matches!(value, Some(Value::Array(_))) || index_of(key).is_some();
+            value = value.and_then(|value| value.child(key));
+            has
+        })
     }
 
     /// Sets the value at the end of a path. What is missing on the way is made: an array where the next key is an index, a map elsewhere.

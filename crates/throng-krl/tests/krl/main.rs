@@ -4,4 +4,5 @@
 
 mod bounds;
 mod format;
+mod original;
 mod rulesets;

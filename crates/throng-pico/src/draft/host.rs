@@ -248,7 +248,7 @@ impl Draft<'_> {
             }
             "query" => {
                 let ask = Ask::Query {
-                    from: self.id(),
+                    from: Some(self.id()),
                     eci: eci_of(&text_of(0, "eci"))?,
                     rid: text_of(1, "rid").into(),
                     name: text_of(2, "name").into(),
@@ -272,12 +272,10 @@ impl Draft<'_> {
         let options = call.arguments.get(0, "options");
         let option = |name: &str| options.child(name).cloned().unwrap_or_default();
         let sub = option("sub");
+        let of_sub = |name: &str| sub.child(name).cloned().unwrap_or_default();
         let (eci, host) = match option("eci") {
-            eci if eci.is_true() => (eci, call.arguments.get(1, "host")),
-            _ => {
-                let of_sub = |name: &str| sub.child(name).cloned().unwrap_or_default();
-                (of_sub("Tx"), of_sub("Tx_host"))
-            }
+            eci if !eci.is_true() && sub.is_true() => (of_sub("Tx"), of_sub("Tx_host")),
+            eci => (eci, call.arguments.get(1, "host")),
         };
         let Some(eci) = eci.as_str() else {
             return Err(Error::type_error(format!("eci was {} instead of a string", eci.to_text())).into());
@@ -286,7 +284,11 @@ impl Draft<'_> {
             name if name.is_true() => name,
             _ => option("type"),
         };
-        self.send_to(eci, (&text(&option("domain")), &text(&name)), option("attrs"), &host)
+        let event = (text(&option("domain")), text(&name));
+        if !host.is_true() && self.is_unreachable(call.rid, eci) {
+            return Ok(Value::Null);
+        }
+        self.send_to(eci, (&event.0, &event.1), option("attrs"), &host)
     }
 
     /// Sends an event to a pico of this engine or of another one.
@@ -426,7 +428,8 @@ impl Draft<'_> {
             "ruleName" | "rule_name" => Ok(call.rule.map(Value::from).unwrap_or_default()),
             "rulesetName" => self.of_ruleset(call.rid, "rid_name"),
             "rulesetAuthor" => self.of_ruleset(call.rid, "rid_author"),
-            "rulesetURI" => self.of_ruleset(call.rid, "rid_url"),
+            "rulesetURI" | "rid_url" => self.of_ruleset(call.rid, "rid_url"),
+            "rulesetConfig" => self.of_ruleset(call.rid, "rid_config"),
             "inEvent" => Ok(self.event.is_some().into()),
             "inQuery" => Ok(self.is_query.into()),
             _ => Err(unknown(call)),
@@ -519,7 +522,7 @@ fn eci_of(text: &str) -> Result<Eci, Stop> {
 }
 
 fn answered(answered: crate::ask::Answered) -> Result<Value, Stop> {
-    answered.map_err(|why| Error::value_error(why).into())
+    answered.map_err(|why| Error::told(&why).into())
 }
 
 fn unknown(call: &Call<'_>) -> Stop {

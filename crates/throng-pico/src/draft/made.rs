@@ -5,7 +5,7 @@ use crate::{
     channel::Shape,
     family,
     id::{Eci, PicoId, Secret},
-    pico::{Adoption, Change, Child, Incoming, Installed, Installing, Newborn},
+    pico::{Adoption, Change, Child, Incoming, Installed, Installing, Logged, Newborn},
 };
 use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{Error, Value};
@@ -148,6 +148,21 @@ impl Draft<'_> {
             ..Incoming::default()
         };
         self.dispatch(Parcel::Event(to.pico, Box::new(incoming)))
+    }
+
+    /// Whether something is no ECI of this engine, which is an error in the log and nothing else to a sender that does not wait.
+    pub(crate) fn is_unreachable(&mut self, rid: &str, eci: &str) -> bool {
+        let is_unreachable = eci.parse::<Eci>().is_err();
+        if is_unreachable {
+            self.note(Logged {
+                level: "error".into(),
+                rid: rid.into(),
+                rule: None,
+                message: format!("Error: ECI not found {eci}").into(),
+                value: Value::Null,
+            });
+        }
+        is_unreachable
     }
 
     /// Sends an event to a pico of another engine.

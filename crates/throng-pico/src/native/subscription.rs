@@ -110,10 +110,21 @@ fn append(draft: &mut Draft<'_>, list_name: &str, bus: Value) -> Result<(), Stop
 
 /// Sends an event to the other side, on its host if it has another one.
 fn tell(draft: &mut Draft<'_>, (to, host): (&Value, &Value), name: &str, attributes: Value) -> Result<(), Stop> {
+    send(draft, (to, host), ("wrangler", name), attributes)
+}
+
+/// Sends any event to the other side.
+fn send(
+    draft: &mut Draft<'_>,
+    (to, host): (&Value, &Value),
+    (domain, name): (&str, &str),
+    attributes: Value,
+) -> Result<(), Stop> {
     let Some(eci) = to.as_str() else { return Ok(()) };
     match host.is_true() {
-        true => draft.send_abroad(format!("{}/c/{eci}/event/wrangler/{name}", host.to_text()), attributes),
-        false => draft.send(eci, "wrangler", name, attributes),
+        true => draft.send_abroad(format!("{}/c/{eci}/event/{domain}/{name}", host.to_text()), attributes),
+        false if draft.is_unreachable(SUBSCRIPTION, eci) => Ok(()),
+        false => draft.send(eci, domain, name, attributes),
     }
 }
 
@@ -124,6 +135,7 @@ fn raise(draft: &mut Draft<'_>, name: &str, attributes: Value) -> Result<(), Sto
 fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     match &*event.name {
         "subscription" => ask_for(draft, event),
+        "subscription_request_needed" => request(draft, event),
         "new_subscription_request" => asked_for(draft, event),
         "pending_subscription_approval" => approve(draft, event),
         "outbound_pending_subscription_approved" => approved(draft, event),
@@ -172,7 +184,8 @@ fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
         "inbound_removal" => removed(draft, event, INBOUND, "inbound_subscription_cancelled"),
         "outbound_removal" => removed(draft, event, OUTBOUND, "outbound_subscription_cancelled"),
         "cancel_subscriptions" => cancel_all(draft, event),
-        "send_event_on_subs" => send_on(draft, event),
+        "send_event_on_subs" => find_subs(draft, event),
+        "send_event_to_subs" => send_to_subs(draft, event),
         "inbound_pending_subscription_added" => accept_if_configured(draft, event),
         "autoAcceptConfigUpdate" => configure(draft, event),
         "intent_to_delete" if required(event, "Id").is_some() => {
@@ -230,24 +243,32 @@ fn ask_for(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
         full = with(&full, key, value.clone());
     }
     let full = with(&with(&full, "channel_name", name), "channel_type", kind);
-    let own = crate::rulesets::host(draft.body().realm);
-    let rx_host = match attribute(event, "Rx_host") {
+    raise(draft, "subscription_request_needed", full.clone())?;
+    raise(draft, "outbound_pending_subscription_added", full)
+}
+
+/// Asks the other side for a subscription, from its view.
+fn request(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
+    let host = match attribute(event, "Rx_host") {
         host if host.as_str() == Some("localhost") => Value::Null,
         host if host.is_true() => host,
-        _ if attribute(event, "Tx_host").is_true() => own.into(),
-        _ => Value::Null,
+        _ => crate::rulesets::host(draft.body().realm).into(),
     };
-    // The other side's view.
-    let mut told = with(&full, "Rx_role", attribute(event, "Tx_role"));
-    told = with(&told, "Tx_role", attribute(event, "Rx_role"));
-    told = without(&with(&with(&told, "Tx", rx), "Tx_host", rx_host), "Rx");
-    tell(
-        draft,
-        (&well_known, &attribute(event, "Tx_host")),
-        "new_subscription_request",
-        told,
-    )?;
-    raise(draft, "outbound_pending_subscription_added", full)
+    let mut told = event.attributes.clone();
+    for (key, value) in [
+        ("Rx_role", attribute(event, "Tx_role")),
+        ("Tx_role", attribute(event, "Rx_role")),
+        ("Tx", attribute(event, "Rx")),
+        ("Tx_host", host),
+    ] {
+        told = if value.is_null() {
+            without(&told, key)
+        } else {
+            with(&told, key, value)
+        };
+    }
+    let to = (&attribute(event, "wellKnown_Tx"), &attribute(event, "Tx_host"));
+    tell(draft, to, "new_subscription_request", told)
 }
 
 fn asked_for(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
@@ -271,7 +292,7 @@ fn approve(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
         return Ok(());
     };
     let attributes = with(&event.attributes, "Id", entry(&bus, "Id"));
-    let told = without(&with(&attributes, "Tx", entry(&bus, "Rx")), "Rx");
+    let told = with(&attributes, "Tx", entry(&bus, "Rx"));
     let to = (&entry(&bus, "Tx"), &entry(&bus, "Tx_host"));
     tell(draft, to, "outbound_pending_subscription_approved", told)?;
     take(draft, INBOUND, place)?;
@@ -318,26 +339,37 @@ fn cancel_all(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     Ok(())
 }
 
-fn send_on(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
-    let wanted = [("Id", "subID"), ("Tx_role", "Tx_role"), ("Rx_role", "Rx_role")];
-    let wanted: Vec<(&str, Value)> = wanted.map(|(key, name)| (key, attribute(event, name))).into();
-    let matches = |bus: &Value| {
-        wanted
+fn find_subs(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
+    let established = list(draft, ESTABLISHED);
+    let mut found: Vec<Value> = Vec::new();
+    for (key, name) in [("Id", "subID"), ("Tx_role", "Tx_role"), ("Rx_role", "Rx_role")] {
+        let wanted = attribute(event, name);
+        let matching = established
             .iter()
-            .any(|(key, value)| value.is_true() && entry(bus, key) == *value)
-    };
-    let found: Vec<Value> = list(draft, ESTABLISHED).into_iter().filter(matches).collect();
-    let (domain, name) = (text(&attribute(event, "domain")), text(&attribute(event, "type")));
-    if found.is_empty() || domain.is_empty() || name.is_empty() {
-        return raise(draft, "failed_to_send_event_to_sub", event.attributes.clone());
+            .filter(|bus| wanted.is_true() && entry(bus, key) == wanted);
+        found.extend(matching.cloned());
     }
-    for bus in found {
-        let (to, host) = (text(&entry(&bus, "Tx")), entry(&bus, "Tx_host"));
-        let attributes = attribute(event, "attrs");
-        match host.is_true() {
-            true => draft.send_abroad(format!("{}/c/{to}/event/{domain}/{name}", host.to_text()), attributes)?,
-            false => draft.send(&to, &domain, &name, attributes)?,
-        }
+    let [domain, name] = ["domain", "type"].map(|name| attribute(event, name).is_true());
+    if domain && name && !found.is_empty() {
+        return raise(
+            draft,
+            "send_event_to_subs",
+            with(&event.attributes, "subs", found.into()),
+        );
+    }
+    let mut why = with(&event.attributes, "foundSubsToSendTo", (!found.is_empty()).into());
+    for (key, is_given) in [("domainGiven", domain), ("typeGiven", name)] {
+        why = with(&why, key, is_given.into());
+    }
+    raise(draft, "failed_to_send_event_to_sub", why)
+}
+
+fn send_to_subs(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
+    let (domain, name) = (text(&attribute(event, "domain")), text(&attribute(event, "type")));
+    let subs = attribute(event, "subs");
+    for bus in subs.as_array().unwrap_or_default() {
+        let to = (&entry(bus, "Tx"), &entry(bus, "Tx_host"));
+        send(draft, to, (&domain, &name), attribute(event, "attrs"))?;
     }
     Ok(())
 }

@@ -2,9 +2,12 @@
 
 use super::{Given, Native, UI, WRANGLER, attribute, channels, required, text, with};
 use crate::{
-    ask::Ask,
+    ask::{Answered, Ask},
     draft::{Draft, Stop},
+    id::{Eci, PicoId},
+    pico::Body,
 };
+use std::sync::Arc;
 use throng_krl::{Error, Event, Value};
 
 pub(super) const RULESET: Native = Native {
@@ -17,9 +20,10 @@ pub(super) const RULESET: Native = Native {
 
 fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     match &*event.name {
-        "new_child_request" => match required(event, "name") {
-            Some(_) => new_child(draft, event),
-            None => Ok(()),
+        "new_child_request" => match event.attributes.child("name") {
+            // Any name that has a text, null among them.
+            Some(name) if !name.text().is_empty() => new_child(draft, event),
+            _ => Ok(()),
         },
         "child_deletion_request" => match required(event, "eci") {
             Some(eci) => {
@@ -161,11 +165,11 @@ fn flush_all(draft: &mut Draft<'_>) -> Result<(), Stop> {
 
 fn answer(draft: &mut Draft<'_>, name: &str, given: &Given<'_>) -> Option<Result<Value, Stop>> {
     Some(match name {
-        "name" => Ok(name_of(draft)),
+        "name" => Ok(own_name(draft)),
         "id" => Ok(own(draft)),
         "parent_eci" => Ok(parent(draft)),
         "myself" => Ok(Value::map([
-            ("name", name_of(draft)),
+            ("name", own_name(draft)),
             ("id", own(draft)),
             (
                 "eci",
@@ -193,7 +197,8 @@ fn answer(draft: &mut Draft<'_>, name: &str, given: &Given<'_>) -> Option<Result
         }
         "rulesetMeta" => ruleset_meta(draft, &given.text(0, "rid")),
         "children" => children(draft),
-        "skyQuery" | "picoQuery" => pico_query(draft, given),
+        "skyQuery" => sky_query(draft, given),
+        "picoQuery" => pico_query(draft, given),
         "createChannel" => {
             let [tags, events, queries] =
                 [(0, "tags"), (1, "eventPolicy"), (2, "queryPolicy")].map(|(at, name)| given.get(at, name));
@@ -206,9 +211,15 @@ fn answer(draft: &mut Draft<'_>, name: &str, given: &Given<'_>) -> Option<Result
     })
 }
 
-fn name_of(draft: &mut Draft<'_>) -> Value {
-    match draft.value(WRANGLER, "name") {
-        Value::Null => "Pico".into(),
+fn own_name(draft: &mut Draft<'_>) -> Value {
+    let name = draft.value(WRANGLER, "name");
+    name_of(draft.body(), name)
+}
+
+/// The name of a pico by what it has been given: a root begins with one, a child has its own or none.
+pub(crate) fn name_of(body: &Body, given: Value) -> Value {
+    match given {
+        Value::Null if body.parent.is_none() => "Pico".into(),
         name => name,
     }
 }
@@ -279,33 +290,128 @@ fn children(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     Ok(shown.collect::<Vec<_>>().into())
 }
 
+/// What a pico is asked over one of its channels.
+struct Asked {
+    eci: String,
+    rid: Arc<str>,
+    name: Arc<str>,
+    arguments: Value,
+    /// The URL to ask at, where that is another engine's.
+    abroad: Option<String>,
+    is_own: bool,
+}
+
+impl Asked {
+    fn read(draft: &Draft<'_>, given: &Given<'_>) -> Result<Self, Stop> {
+        let (eci, rid, name) = (given.text(0, "eci"), given.text(1, "mod"), given.text(2, "func"));
+        let [host, path, root] = [(4, "_host"), (5, "_path"), (6, "_root_url")].map(|(at, name)| given.text(at, name));
+        let own = crate::rulesets::host(draft.body().realm);
+        let root = match (&*root, &*host) {
+            ("", "") => None,
+            ("", host) if host == &*own => None,
+            ("", host) => Some(format!("{host}{}", if path.is_empty() { "/sky/cloud/" } else { &path })),
+            (root, _) => Some(root.to_owned()),
+        };
+        let to = eci.parse::<Eci>().ok();
+        let is_own = to.is_some_and(|to| to.pico == draft.id() && draft.channel(to.secret).is_some());
+        Ok(Self {
+            abroad: root.map(|root| format!("{root}{eci}/{rid}/{name}")),
+            is_own,
+            eci,
+            rid: rid.into(),
+            name: name.into(),
+            arguments: crate::draft::attributes_of(given.get(3, "params"))?,
+        })
+    }
+
+    /// Asks a pico of this engine: as this pico, or as any client.
+    fn here(self, draft: &mut Draft<'_>, from: Option<PicoId>) -> Result<Answered, Stop> {
+        let Ok(eci) = self.eci.parse() else {
+            return Ok(Err(format!("ECI not found {}", self.eci).into()));
+        };
+        draft.ask(Ask::Query {
+            from,
+            eci,
+            rid: self.rid,
+            name: self.name,
+            arguments: self.arguments,
+        })
+    }
+}
+
+/// What `http:get` answers where a pico asks itself.
+fn own_response() -> Value {
+    Value::map([
+        ("status_code", 400.0.into()),
+        ("status_line", "HTTP/1.1 400 Pico should not query itself".into()),
+        ("content", r#"{"error":"Pico should not query itself"}"#.into()),
+    ])
+}
+
+/// What another engine answers, as `http:get` does.
+fn asked_abroad(draft: &mut Draft<'_>, url: String, arguments: Value) -> Result<Value, Stop> {
+    let arguments = Value::map([("url", Value::from(url)), ("qs", arguments)]);
+    let method = "GET".into();
+    Ok(draft
+        .ask(Ask::Http { method, arguments })?
+        .map_err(|why| Error::told(&why))?)
+}
+
 fn pico_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
-    let eci = given.text(0, "eci");
-    let (rid, name) = (given.text(1, "mod"), given.text(2, "func"));
-    let arguments = crate::draft::attributes_of(given.get(3, "params"))?;
-    if given.get(4, "_host").is_true() || given.get(6, "_root_url").is_true() {
-        return Err(Error::value_error("a query of another engine is asked with http:get").into());
+    let asked = Asked::read(draft, given)?;
+    match asked.abroad {
+        _ if asked.is_own => Ok(own_response()),
+        Some(url) => asked_abroad(draft, url, asked.arguments).map(|response| result_of(&response)),
+        None => {
+            let from = Some(draft.id());
+            Ok(asked.here(draft, from)?.map_err(|why| Error::told(&why))?)
+        }
     }
-    let Ok(to) = eci.parse::<crate::id::Eci>() else {
-        return Err(Error::value_error(format!("ECI not found {eci}")).into());
+}
+
+/// As a client asks, over HTTP: what goes wrong is a map, never an error.
+fn sky_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
+    let asked = Asked::read(draft, given)?;
+    let response = match asked.abroad {
+        _ if asked.is_own => own_response(),
+        Some(url) => asked_abroad(draft, url, asked.arguments)?,
+        None => {
+            let answered = asked.here(draft, None)?;
+            let error = |why: Box<str>| Value::map([("error", Value::from(Error::told(&why).to_string()))]);
+            Value::map([
+                ("status_code", 200.0.into()),
+                ("status_line", "OK".into()),
+                ("content", answered.unwrap_or_else(error)),
+            ])
+        }
     };
-    if to.pico == draft.id() {
-        let says = Value::map([
-            ("error", Value::from("Pico should not query itself")),
-            ("httpStatus", 400.0.into()),
-        ]);
-        return Ok(says);
-    }
-    let from = draft.id();
-    let ask = Ask::Query {
-        from,
-        eci: to,
-        rid: rid.into(),
-        name: name.into(),
-        arguments,
+    Ok(result_of(&response))
+}
+
+/// What was asked for, or a map that says what went wrong: where the status is not 200, nothing came, or it has an `error` of its own.
+fn result_of(response: &Value) -> Value {
+    let part = |name: &str| response.child(name).cloned().unwrap_or_default();
+    let (status, content) = (part("status_code"), part("content"));
+    let content = content.as_str().and_then(Value::from_json).unwrap_or(content);
+    let own = |name: &str| {
+        content
+            .as_map()
+            .and_then(|map| map.get(name))
+            .filter(|error| !error.is_null())
     };
-    match draft.ask(ask)? {
-        Ok(value) => Ok(value),
-        Err(why) => Ok(Value::map([("error", Value::from(&*why))])),
+    let [error, message] = ["error", "error_str"].map(|name| own(name).cloned().unwrap_or(0.0.into()));
+    let is_bad = content.is_null() || content.as_str() == Some("null") || error.is_true() || message.is_true();
+    if status == 200.0.into() && !is_bad {
+        return content;
     }
+    Value::map([
+        ("error", Value::from("sky query request was unsuccesful.")),
+        (
+            "httpStatus",
+            Value::map([("code", status), ("message", part("status_line"))]),
+        ),
+        ("picoQueryError", error),
+        ("picoQueryErrorMsg", message),
+        ("picoQueryReturnValue", content),
+    ])
 }

@@ -169,10 +169,7 @@ fn body(body: &Value, json: &Value, form: &Value) -> (Option<Vec<u8>>, Option<&'
         return (Some(body.text().into_owned().into_bytes()), None);
     }
     if !json.is_null() {
-        return (
-            Some(serde_json::to_vec(json).unwrap_or_default()),
-            Some("application/json"),
-        );
+        return (Some(json.to_json().into_bytes()), Some("application/json"));
     }
     if let Some(form) = form.as_map() {
         let mut pairs = form_urlencoded::Serializer::new(String::new());

@@ -259,11 +259,15 @@ fn episode(entry: &Entry) -> Json {
     for logged in entry.log.as_array().into_iter().flatten() {
         let of = |name: &str| logged.get(name).and_then(Json::as_str).unwrap_or_default();
         let value = logged.get("value").cloned().unwrap_or_default();
-        lines.push(format!(
-            "{clock} [{}] {} {value}",
-            of("level").to_uppercase(),
-            of("message")
-        ));
+        let (level, message) = (of("level"), of("message"));
+        let about = match (level, message, &value) {
+            ("klog", message, value) => format!("{message} {value}"),
+            (_, message, Json::Null) => format!("{message} {}", json!({ "rid": of("rid") })),
+            // What was logged is no text.
+            (_, "", value) => format!("{value} {}", json!({ "rid": of("rid") })),
+            (_, message, value) => format!("{message} {value}"),
+        };
+        lines.push(format!("{clock} [{}] {about}", level.to_uppercase()));
     }
     if let Some(error) = &entry.error {
         lines.push(format!("{clock} [ERROR] {error}"));

@@ -63,8 +63,9 @@ pub struct PicoView {
     pub own: Option<Eci>,
     /// The channel tagged `owner`.
     pub owner: Option<Eci>,
-    /// As `wrangler:name()` tells it; `Pico` where none was given.
-    pub name: String,
+    /// As `wrangler:name()` tells it.
+    #[schemars(with = "serde_json::Value")]
+    pub name: Value,
     /// None for a root, and for what is being imported.
     pub parent: Option<PicoId>,
     /// It looks for a way to another parent.
@@ -86,13 +87,17 @@ impl Query<Pico> for Look {
                 secret: channel.secret,
             })
         };
-        let name = pico.variables.get(native::WRANGLER, "name").and_then(Value::as_str);
+        let name = pico
+            .variables
+            .get(native::WRANGLER, "name")
+            .cloned()
+            .unwrap_or_default();
         Ok(PicoView {
             realm: pico.body.realm,
             ui: tagged(&["engine", "ui"]),
             own: tagged(&["system", "self"]),
             owner: tagged(&["owner"]),
-            name: name.unwrap_or("Pico").to_owned(),
+            name: native::name_of(&pico.body, name),
             parent: pico.body.parent.map(|parent| parent.pico),
             is_moving: pico.body.moving.is_some(),
             children: pico.body.children.clone(),

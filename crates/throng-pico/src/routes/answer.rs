@@ -1,16 +1,14 @@
 //! Answers as clients of the pico-engine know them, and problems with status codes of their own.
 
 use crate::{
-    Picos,
     outside::Failure,
     pico::{PicoRejection, Ran},
 };
 use axum::{
-    Json,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use throng::model::Error;
 use throng_http::Problem;
 use throng_krl::Value;
@@ -20,7 +18,8 @@ pub(super) struct Answer(pub(super) Value);
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
-        Json(self.0).into_response()
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        (kind, self.0.to_json()).into_response()
     }
 }
 
@@ -31,11 +30,11 @@ pub(super) fn text(kind: &'static str, value: &Value) -> Response {
 }
 
 /// Why an event or a query was not handled.
-pub(super) fn refused(picos: &Picos, failure: Failure) -> Response {
+pub(super) fn refused(failure: Failure) -> Response {
     let said = match &failure {
         // The id of a pico that never was, or is no more.
         Error::Unknown { .. } | Error::Ended { .. } => "Error: ECI not found".to_owned(),
-        Error::Rejected(PicoRejection::Failed { error }) => error.to_string(),
+        Error::Rejected(PicoRejection::Failed { error }) => throng_krl::without_location(error).to_owned(),
         other => format!("Error: {other}"),
     };
     let gone = |status| {
@@ -54,35 +53,37 @@ pub(super) fn refused(picos: &Picos, failure: Failure) -> Response {
         }
         other => Problem::from(other),
     };
-    problem(picos, &said, problem_of)
+    problem(&said, &problem_of)
 }
 
 /// An event that failed: nothing of it is left but its entry in the log.
-pub(super) fn failed(picos: &Picos, ran: &Ran, error: &str) -> Response {
-    if picos.settings().compat {
-        return Json(json!({ "error": error })).into_response();
-    }
+pub(super) fn failed(ran: &Ran, error: &str) -> Response {
+    let said = throng_krl::without_location(error);
     let directive = json!({
-        "type": "directive", "name": "error", "options": { "error": error }, "meta": { "txnId": ran.eid },
+        "type": "directive", "name": "error", "options": { "error": said }, "meta": { "txnId": ran.eid },
     });
-    let body = json!({
-        "type": "/problems/ruleset-failed",
-        "title": "A ruleset failed",
-        "status": 500,
-        "detail": error,
-        "eid": ran.eid,
-        "directives": [directive],
-    });
-    let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-    (StatusCode::INTERNAL_SERVER_ERROR, kind, body.to_string()).into_response()
+    let problem = Problem::new("ruleset-failed", 500, "A ruleset failed", error);
+    answer_problem(
+        said,
+        &problem,
+        [("eid", json!(ran.eid)), ("directives", json!([directive]))],
+    )
 }
 
-/// A problem; for clients of the original as they know it.
-pub(super) fn problem(picos: &Picos, said: &str, problem: Problem) -> Response {
-    match picos.settings().compat {
-        true => Json(json!({ "error": said })).into_response(),
-        false => problem.into_response(),
+/// A problem, and in its `error` what pico-engine 1.x says: its clients look for it and at nothing else.
+pub(super) fn problem(said: &str, problem: &Problem) -> Response {
+    answer_problem(said, problem, [])
+}
+
+fn answer_problem<const MORE: usize>(said: &str, problem: &Problem, more: [(&str, Json); MORE]) -> Response {
+    let mut body = serde_json::to_value(problem).unwrap_or_default();
+    if let Some(members) = body.as_object_mut() {
+        members.insert("error".into(), said.into());
+        members.extend(more.map(|(name, value)| (name.to_owned(), value)));
     }
+    let (mut parts, _) = problem.clone().into_response().into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, body.to_string().into())
 }
 
 /// What directives say of the answer itself: cookies, and where to go.

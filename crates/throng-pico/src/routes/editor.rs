@@ -98,14 +98,14 @@ impl SourceLocation {
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 
-fn given<T>(picos: &Picos, body: Body<T>) -> Result<T, Response> {
+fn given<T>(body: Body<T>) -> Result<T, Response> {
     body.map(|Json(given)| given).map_err(|rejection| {
         let why = rejection.body_text();
-        answer::problem(picos, &format!("TypeError: {why}"), Problem::malformed(why.clone()))
+        answer::problem(&format!("TypeError: {why}"), &Problem::malformed(why.clone()))
     })
 }
 
-fn bounded(picos: &Picos, source: String) -> Result<String, Response> {
+fn bounded(source: String) -> Result<String, Response> {
     if source.len() <= SOURCE_BYTES_MAX {
         return Ok(source);
     }
@@ -113,11 +113,8 @@ fn bounded(picos: &Picos, source: String) -> Result<String, Response> {
         "The ruleset has {} bytes, at most {SOURCE_BYTES_MAX} are taken.",
         source.len()
     );
-    Err(answer::problem(
-        picos,
-        &why,
-        Problem::malformed(why.clone()).at_field("source"),
-    ))
+    let problem = Problem::malformed(why.clone()).at_field("source");
+    Err(answer::problem(&format!("Error: {why}"), &problem))
 }
 
 fn checked(source: &str) -> Checked {
@@ -155,12 +152,8 @@ fn checked(source: &str) -> Checked {
     }
 }
 
-pub(super) async fn check(
-    _: Administrator,
-    State(picos): State<Picos>,
-    body: Body<Source>,
-) -> Result<Response, Response> {
-    let source = bounded(&picos, given(&picos, body)?.source)?;
+pub(super) async fn check(_: Administrator, body: Body<Source>) -> Result<Response, Response> {
+    let source = bounded(given(body)?.source)?;
     Ok(Json(checked(&source)).into_response())
 }
 
@@ -170,8 +163,8 @@ pub(super) async fn try_out(
     Path(eci): Path<String>,
     body: Body<Trying>,
 ) -> Result<Response, Response> {
-    let Trying { source, event, query } = given(&picos, body)?;
-    let (eci, source) = (channel(&picos, &eci)?, bounded(&picos, source)?);
+    let Trying { source, event, query } = given(body)?;
+    let (eci, source) = (channel(&eci)?, bounded(source)?);
     let map = |value: Value| match value {
         Value::Null => Value::map::<&str>([]),
         value => value,
@@ -189,7 +182,7 @@ pub(super) async fn try_out(
         arguments: map(query.args),
     });
     let tried = picos.try_out(eci, source.into(), event, asked).await;
-    let tried = tried.map_err(|failure| refused(&picos, failure))?;
+    let tried = tried.map_err(refused)?;
     Ok(Json(tried).into_response())
 }
 
@@ -199,9 +192,9 @@ pub(super) async fn install(
     Path(eci): Path<String>,
     body: Body<Source>,
 ) -> Result<Response, Response> {
-    let source = bounded(&picos, given(&picos, body)?.source)?;
-    let loaded = picos.install(channel(&picos, &eci)?, source).await;
-    let loaded = loaded.map_err(|failure| refused(&picos, failure))?;
+    let source = bounded(given(body)?.source)?;
+    let loaded = picos.install(channel(&eci)?, source).await;
+    let loaded = loaded.map_err(refused)?;
     let shown = json!({ "url": loaded.url, "rid": loaded.rid(), "hash": loaded.hash });
     Ok(Json(shown).into_response())
 }

@@ -1,11 +1,12 @@
 //! Attributes and arguments: the query string, and over it the body.
 
+use super::{answer, query_string};
 use crate::Picos;
 use axum::{
     body::Bytes,
     extract::{FromRequest, Request},
     http::{HeaderMap, header},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use throng_http::Problem;
 use throng_krl::Value;
@@ -21,14 +22,15 @@ impl FromRequest<Picos> for Given {
     async fn from_request(request: Request, picos: &Picos) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
         let mut value = Value::map::<&str>([]);
-        merge_pairs(&mut value, parts.uri.query().unwrap_or_default().as_bytes());
+        merge(
+            &mut value,
+            query_string::of_query(parts.uri.query().unwrap_or_default().as_bytes()),
+        );
         let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await;
-        let bytes = bytes.map_err(|rejection| Problem::malformed(rejection.body_text()).into_response())?;
+        let malformed = |why: String| answer::problem(&format!("TypeError: {why}"), &Problem::malformed(why.clone()));
+        let bytes = bytes.map_err(|rejection| malformed(rejection.body_text()))?;
         if !bytes.is_empty() {
-            merge_body(&mut value, &parts.headers, &bytes).map_err(|why| {
-                let problem = Problem::malformed(why.clone());
-                super::answer::problem(picos, &format!("TypeError: {why}"), problem)
-            })?;
+            merge_body(&mut value, &parts.headers, &bytes).map_err(malformed)?;
         }
         if picos.settings().headers {
             set(&mut value, "_headers", headers(&parts.headers));
@@ -41,12 +43,13 @@ fn set(map: &mut Value, name: &str, value: Value) {
     map.set_at_path(&[name.into()], value);
 }
 
-fn merge_pairs(map: &mut Value, pairs: &[u8]) {
-    for (name, value) in form_urlencoded::parse(pairs) {
-        set(map, &name, value.into_owned().into());
+fn merge(map: &mut Value, pairs: Vec<(String, Value)>) {
+    for (name, value) in pairs {
+        set(map, &name, value);
     }
 }
 
+/// A body of another type counts for nothing, as in the original.
 fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), String> {
     let kind = headers
         .get(header::CONTENT_TYPE)
@@ -54,7 +57,7 @@ fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), S
         .unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if kind == "application/x-www-form-urlencoded" {
-        merge_pairs(map, body);
+        merge(map, query_string::of_form(body));
         return Ok(());
     }
     let is_json = matches!(
@@ -62,9 +65,7 @@ fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), S
         "application/json" | "application/octet-stream" | "application/ssi-agent-wire"
     );
     if !is_json {
-        return Err(format!(
-            "the body is a JSON map or a form, found {kind:?}: send Content-Type: application/json"
-        ));
+        return Ok(());
     }
     let given: Value = serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
     let Some(entries) = given.as_map() else {

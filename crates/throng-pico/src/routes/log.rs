@@ -17,7 +17,7 @@ pub(super) async fn changes(picos: &Picos, eci: Eci, (rid, name): (&str, &str)) 
         name: name.into(),
     };
     let seen = picos.may(eci, query).await;
-    let seen = seen.map_err(|failure| refused(picos, failure))?;
+    let seen = seen.map_err(refused)?;
     let live = picos.follow_changes(eci, seen).await;
     live.map(IntoResponse::into_response)
         .map_err(IntoResponse::into_response)
@@ -29,17 +29,16 @@ pub(super) async fn read(
     Query(mut query): Query<LogQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let eci = channel(&picos, &eci)?;
-    let refuse = |failure| refused(&picos, failure);
+    let eci = channel(&eci)?;
     if LiveEvents::are_accepted(&headers) {
         let last = LiveEvents::last_seen(&headers).map_err(|problem| problem.into_response())?;
         query.after = last.unwrap_or(query.after);
-        let seen = picos.may(eci, Use::ReadLog).await.map_err(refuse)?;
+        let seen = picos.may(eci, Use::ReadLog).await.map_err(refused)?;
         let live = picos.follow_log(eci, query, seen).await;
         return live
             .map(IntoResponse::into_response)
             .map_err(IntoResponse::into_response);
     }
-    let page = picos.log(eci, &query).await.map_err(refuse)?;
+    let page = picos.log(eci, &query).await.map_err(refused)?;
     Ok(Json(page).into_response())
 }

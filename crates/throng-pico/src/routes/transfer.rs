@@ -29,9 +29,9 @@ pub(super) struct ImportQuery {
 }
 
 pub(super) async fn export(State(picos): State<Picos>, Path(eci): Path<String>) -> Result<Response, Response> {
-    let eci = channel(&picos, &eci)?;
+    let eci = channel(&eci)?;
     let may = picos.may(eci, Use::Export).await;
-    may.map_err(|failure| refused(&picos, failure))?;
+    may.map_err(refused)?;
     let lines = picos.export(eci.pico).map_err(|failure| failure.to_string());
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
@@ -43,26 +43,20 @@ pub(super) async fn import(
     Query(query): Query<ImportQuery>,
     body: Bytes,
 ) -> Result<Response, Response> {
-    let eci = channel(&picos, &eci)?;
+    let eci = channel(&eci)?;
     let may = picos.may(eci, Use::Adopt).await;
-    may.map_err(|failure| refused(&picos, failure))?;
+    may.map_err(refused)?;
     let source = match &query.file {
         None => Source::Body(body),
-        Some(url) => Source::File(
-            picos
-                .file(url)
-                .map_err(|why| failed(&picos, Failed::Unusable(why.into())))?,
-        ),
+        Some(url) => Source::File(picos.file(url).map_err(|why| failed(Failed::Unusable(why.into())))?),
     };
     let imported = picos.import(eci, source, query.identical).await;
-    imported
-        .map(|imported| Json(imported).into_response())
-        .map_err(|why| failed(&picos, why))
+    imported.map(|imported| Json(imported).into_response()).map_err(failed)
 }
 
-fn failed(picos: &Picos, failed: Failed) -> Response {
+fn failed(failed: Failed) -> Response {
     let (why, problem) = match failed {
-        Failed::Refused(failure) => return refused(picos, failure),
+        Failed::Refused(failure) => return refused(failure),
         Failed::Unusable(why) => {
             let problem = Problem::new("export-unusable", 422, "The export cannot be imported", why.clone());
             (why, problem)
@@ -77,5 +71,5 @@ fn failed(picos: &Picos, failed: Failed) -> Response {
             (why.to_owned(), problem.retry_after(Duration::from_secs(5)))
         }
     };
-    answer::problem(picos, &format!("Error: {why}"), problem)
+    answer::problem(&format!("Error: {why}"), &problem)
 }

@@ -6,6 +6,7 @@ mod bad_input;
 mod log;
 mod moving;
 mod multiplying;
+mod original;
 mod registration;
 mod rulesets;
 mod service;

@@ -253,25 +253,6 @@ fn an_event_that_fails_is_in_the_log_and_has_changed_nothing() {
 }
 
 #[test]
-fn clients_of_the_original_get_errors_with_200() {
-    let service = Service::start(Settings {
-        compat: true,
-        ..Settings::default()
-    });
-    let response = service.get("/c/nothing/event/a/b");
-    assert_eq!(
-        (response.status, response.json()),
-        (200, json!({ "error": "Error: ECI not found nothing" }))
-    );
-    let root = service.root();
-    let response = service.get(&format!("/sky/cloud/{root}/none/name"));
-    assert_eq!(
-        response.json(),
-        json!({ "error": "Error: Pico doesn't have none installed." })
-    );
-}
-
-#[test]
 fn attributes_are_the_query_string_and_over_it_the_body() {
     let service = service();
     let root = service.root();

@@ -88,7 +88,7 @@ impl Http2 {
         fields: &[(&str, &str)],
         body: Body,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
-        let mut request = Request::builder()
+        let request = Request::builder()
             .method(method)
             .uri(format!("http://localhost{path}"))
             .header("content-type", "application/json");

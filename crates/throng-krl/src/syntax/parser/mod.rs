@@ -92,6 +92,12 @@ impl<'a> Parser<'a> {
         self.tokens.location(self.ahead(0).start)
     }
 
+    /// Whether nothing stands between this token and the one before it.
+    fn follows_directly(&self) -> bool {
+        let before = self.at.checked_sub(1).and_then(|at| self.tokens.tokens.get(at));
+        before.is_some_and(|before| before.end == self.ahead(0).start)
+    }
+
     fn advance(&mut self) {
         if self.kind() != TokenKind::End {
             self.at += 1;
@@ -146,10 +152,14 @@ impl<'a> Parser<'a> {
 
     /// The error that something else was expected here.
     fn expected(&self, expected: &str) -> ParseError {
+        let (mut expected, mut length) = (expected, 40);
+        if let TokenKind::Illegal(wrong) = self.kind() {
+            (expected, length) = (wrong, 1);
+        }
         let found = match self.kind() {
             TokenKind::End => "the end of the source".into(),
             _ => {
-                let text: String = self.text().chars().take(40).collect();
+                let text: String = self.text().chars().take(length).collect();
                 format!("`{text}`")
             }
         };
@@ -235,15 +245,15 @@ impl<'a> Parser<'a> {
         Ok(names)
     }
 
-    /// A ruleset's id: words with points and hyphens between them.
+    /// A ruleset's id: words with points and hyphens between them, and no blanks.
     fn rid(&mut self) -> Result<Name, ParseError> {
         let mut name = self.word("a ruleset's id")?;
         let mut text = name.text.to_string();
-        while self.is_raw(".") || self.is_raw("-") {
+        while self.follows_directly() && (self.is_raw(".") || self.is_raw("-")) {
             self.roles[self.at] = Role::Joint;
             text.push_str(self.text());
             self.advance();
-            if !matches!(self.kind(), TokenKind::Symbol | TokenKind::Number) {
+            if !self.follows_directly() || !matches!(self.kind(), TokenKind::Symbol | TokenKind::Number) {
                 return Err(self.expected("expected the rest of a ruleset's id, like `io.picolabs.some.name`"));
             }
             text.push_str(self.text());
