@@ -20,7 +20,13 @@ pub struct Note {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub enum Command {
-    Write { text: String },
+    Write {
+        text: String,
+    },
+    /// Writes a text, also where the note has ended.
+    Begin {
+        text: String,
+    },
     Close,
 }
 
@@ -48,9 +54,13 @@ impl Entity for Note {
     type Reply = u64;
     type Rejection = Never;
 
+    fn creates_anew(command: &Command) -> bool {
+        matches!(command, Command::Begin { .. })
+    }
+
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         match command {
-            Command::Write { text } => turn.emit(Happened::Written { text }),
+            Command::Write { text } | Command::Begin { text } => turn.emit(Happened::Written { text }),
             Command::Close => {
                 turn.emit(Happened::Closed);
                 turn.end();

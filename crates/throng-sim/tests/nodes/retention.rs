@@ -143,6 +143,9 @@ impl World {
             if self.sim.chance(0.05) {
                 self.close().await;
             }
+            if self.sim.chance(0.1) {
+                self.begin_anew().await;
+            }
             self.write(of, to).await;
         }
     }
@@ -162,6 +165,29 @@ impl World {
         }
         self.sim.count("diary closed");
         self.closed.lock().unwrap().push(id);
+    }
+
+    /// Begins one of the closed diaries anew, rather an older one: it may be gone by now.
+    async fn begin_anew(&self) {
+        let id = {
+            let mut closed = self.closed.lock().unwrap();
+            let at = self.sim.below(1 + closed.len() as u64) as usize;
+            if at >= closed.len() {
+                return;
+            }
+            closed.remove(at / 2)
+        };
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let ask = move |engine| write(engine, (AGED, id), format!("anew {id}"), Command::Begin { number });
+        if let Err(why) = self.surely(ask).await {
+            return self.sim.wrong(format!("beginning {id} anew: {why}"));
+        }
+        self.sim.count("diary begun anew");
+        let model = Model { count: 1, sum: number };
+        self.models.lock().unwrap().insert((AGED, id), model);
+        if self.sim.chance(0.5) {
+            self.write((AGED, id), None).await;
+        }
     }
 
     /// A pass by hand at any node: all of them make one.
@@ -521,6 +547,7 @@ fn history_ends_as_it_is_kept_whatever_happens_to_nodes() {
         "history removed by whoever has lost its shards",
         "pass of all nodes",
         "diary closed",
+        "diary begun anew",
         "follower told that history was removed",
         "store lost",
     ];
@@ -560,4 +587,9 @@ fn states_that_go_while_something_rests_on_them_are_noticed() {
 #[test]
 fn events_that_go_though_they_are_kept_are_noticed() {
     is_noticed(Lie::RemovesTooMuch, "are left of");
+}
+
+#[test]
+fn a_store_that_needs_the_first_event_is_noticed() {
+    is_noticed(Lie::NeedsFirstEvent, "is shown as Err(Quarantined");
 }
