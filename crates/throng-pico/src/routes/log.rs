@@ -1,7 +1,15 @@
 //! `/c/{eci}/log`: what has happened to a pico, a page at a time or as it happens; and that something has.
 
-use super::{answer::refused, channel};
-use crate::{Picos, id::Eci, outside::LogQuery, pico::Use};
+use super::{
+    answer::{problem, refused},
+    channel,
+};
+use crate::{
+    Picos,
+    id::Eci,
+    outside::{LogError, LogQuery},
+    pico::Use,
+};
 use axum::{
     Json,
     extract::{Path, State},
@@ -40,6 +48,9 @@ pub(super) async fn read(
             .map(IntoResponse::into_response)
             .map_err(IntoResponse::into_response);
     }
-    let page = picos.log(eci, &query).await.map_err(refuse)?;
+    let page = picos.log(eci, &query).await.map_err(|error| match error {
+        LogError::Refused(failure) => refuse(failure),
+        LogError::Lost(lost) => problem(&picos, &format!("Error: {lost}"), lost.into()),
+    })?;
     Ok(Json(page).into_response())
 }
