@@ -5,9 +5,15 @@ use throng::{EntityEvent, FeedError, journal::StoredEvent};
 
 /// Why a follower cannot go on.
 pub(crate) fn problem(error: FeedError) -> Box<Problem> {
-    match error {
-        FeedError::Lost(cursor) => Problem::history_lost(&cursor).boxed(),
-        FeedError::Engine(error) => Problem::of_engine(error).boxed(),
+    Problem::from(error).boxed()
+}
+
+impl From<FeedError> for Problem {
+    fn from(error: FeedError) -> Self {
+        match error {
+            FeedError::Lost(cursor) => Self::history_lost(&cursor),
+            FeedError::Engine(error) => Self::of_engine(error),
+        }
     }
 }
 

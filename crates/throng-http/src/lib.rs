@@ -78,6 +78,9 @@
 //! `Request-Timeout` or `X-Request-Timeout` (seconds, or `500ms`; the deadline, 5 s unless said), `Last-Event-ID` on a live
 //! stream, `traceparent` (W3C trace context: a command runs in a span of that trace). Errors are [`Problem`] details (RFC 9457).
 //!
+//! A page or stream of events after the last event is empty, or waits. After a number that is beyond it, it is refused as
+//! `history-lost` (410): the number is of a history that a restore has taken back.
+//!
 //! # Who asks
 //!
 //! A command is a route if its kind names it in [`Entity::PUBLIC`](throng::model::Entity::PUBLIC); a kind may have no routes

@@ -26,7 +26,7 @@ mod settings;
 mod time;
 mod transfer;
 
-pub use outside::{Failure, LogPage, LogQuery, Picos};
+pub use outside::{Failure, LogError, LogPage, LogQuery, Picos};
 pub use routes::{describe, routes};
 pub use settings::Settings;
 

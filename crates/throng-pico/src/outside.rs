@@ -5,7 +5,7 @@ mod fetch;
 mod log;
 mod work;
 
-pub use log::{LogPage, LogQuery};
+pub use log::{LogError, LogPage, LogQuery};
 
 use crate::{
     Settings,

@@ -7,7 +7,8 @@ use crate::{
         widen,
     },
     engine::{Core, Engine},
-    ledger::unreadable,
+    feed::FeedError,
+    ledger::{recovering, unreadable},
     life::Life,
 };
 use std::sync::Arc;
@@ -35,12 +36,51 @@ pub struct History {
     pub removed: u64,
 }
 
+impl History {
+    /// Nothing has happened after the number it was asked for.
+    fn is_end(&self) -> bool {
+        self.events.is_empty() && !self.more && self.removed == 0
+    }
+}
+
 impl Engine {
     /// An entity's durable events after a sequence number, in order, at most `limit` and 4 MiB of payloads. In a cluster, its owner is asked.
     ///
     /// # Errors
-    /// `Unknown` for an entity without events, or the engine's.
-    pub async fn history(
+    /// [`Lost`](FeedError::Lost) for a number beyond the last event: another history gave it. `Unknown` for an entity without events, or
+    /// the engine's.
+    pub async fn history(&self, kind: usize, id: &str, after: u64, limit: usize) -> Result<History, FeedError> {
+        let history = self.history_after(kind, id, after, limit).await;
+        let mut history = history.map_err(FeedError::Engine)?;
+        if after > 0 && history.is_end() {
+            let seen = self.history_at(kind, id, after).await?;
+            let seen = seen.ok_or_else(|| FeedError::Lost(after.to_string()))?;
+            history.removed = Some(seen.removed).filter(|removed| *removed > after).unwrap_or(0);
+        }
+        Ok(history)
+    }
+
+    /// The event of a number above 0, or what is left of the history behind it; `None` if the number is beyond the last event.
+    pub(crate) async fn history_at(&self, kind: usize, id: &str, seq: u64) -> Result<Option<History>, FeedError> {
+        let look = async |after| match self.history_after(kind, id, after, 1).await {
+            Ok(history) => Ok(Some(history).filter(|history| !history.is_end())),
+            Err(Error::Unknown { .. }) => Ok(None),
+            Err(error) => Err(FeedError::Engine(error)),
+        };
+        if let Some(found) = look(seq - 1).await? {
+            return Ok(Some(found));
+        }
+        // The owner, asked for what follows the event, waits until the event is durable.
+        look(seq).await?;
+        if let Some(found) = look(seq - 1).await? {
+            return Ok(Some(found));
+        }
+        // All of the history may be removed: of a store that was built anew, only its beginning says how much.
+        Ok(look(0).await?.filter(|history| history.removed >= seq))
+    }
+
+    /// The same without a look whether there is an event of that number.
+    pub(crate) async fn history_after(
         &self,
         kind: usize,
         id: &str,
@@ -138,7 +178,16 @@ impl Core {
             let shard = life.door.shard_of(hash);
             let tail = life.door.visit(shard, move |shard| shard.tail(kind, hash, &of));
             let mut tail = tail.await.map_err(widen)?;
+            let is_on_its_way = |event: &&TailEvent| !event.is_state && event.place.position > life.ledger.durable();
+            if let Some(event) = tail.iter().find(|event| event.seq == after).filter(is_on_its_way) {
+                // Another node may have read the event before this one hears that it is durable.
+                let until = context.until(Some(context.options.deadline));
+                let durable = life.ledger.wait_until(event.place.position.commit.0, until).await;
+                durable.map_err(|_: Error<JsonRejection>| recovering())?;
+            }
             tail.retain(|event| event.place.position <= life.ledger.durable());
+            let stated = tail.iter().rfind(|event| event.is_state).map_or(0, |state| state.seq);
+            tail.retain(|event| !event.is_state);
             let stored = |after, limit, bytes_max| context.store.history(&address, after, limit, bytes_max);
             let mut events = stored(after, limit.saturating_add(1), HISTORY_BYTES_MAX)
                 .await
@@ -170,7 +219,15 @@ impl Core {
                 Some(first) if first.seq > after + 1 => first.seq - 1,
                 Some(_) => 0,
                 None if more => 0,
-                None => self.recorded(&address).await.map_err(unavailable)?,
+                None => match self.recorded(&address).await.map_err(unavailable)?.max(stated) {
+                    // A store that was built anew has the state alone.
+                    0 if after == 0 => {
+                        let version = context.registry.kinds()[kind].state_version;
+                        let stored = now_or_later(context.store.load(&address, version)).await;
+                        stored.map_err(unavailable)?.state.map_or(0, |state| state.seq)
+                    }
+                    recorded => recorded,
+                },
             };
             if events.is_empty() && after == 0 && !more && removed == 0 {
                 return Err(Error::Unknown {

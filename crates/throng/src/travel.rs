@@ -174,7 +174,7 @@ impl Engine {
         while reached < seq {
             let limit = usize::try_from(seq - reached).unwrap_or(PAGE_EVENTS).min(PAGE_EVENTS);
             let page = self
-                .history(kind, id, reached, limit)
+                .history_after(kind, id, reached, limit)
                 .await
                 .map_err(TravelError::Engine)?;
             let Some(first) = page.events.first() else {
@@ -198,7 +198,8 @@ impl Engine {
         }
         if at_micros.is_none() && seq > 0 {
             // It was a state that is kept; its event may be gone.
-            let page = self.history(kind, id, seq - 1, 1).await.map_err(TravelError::Engine)?;
+            let page = self.history_after(kind, id, seq - 1, 1).await;
+            let page = page.map_err(TravelError::Engine)?;
             let event = page.events.first().filter(|event| event.seq == seq);
             at_micros = event.map(|event| event.at_micros);
         }

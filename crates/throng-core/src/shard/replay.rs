@@ -87,7 +87,7 @@ impl Shard {
         self.tables[kind].loaded(&mut self.common, hash, id, read)
     }
 
-    /// An entity's events the store may not have indexed.
+    /// An entity's events the store may not have indexed, and its recorded state among them.
     #[must_use]
     pub fn tail(&self, kind: usize, hash: u64, id: &str) -> Vec<TailEvent> {
         self.tables[kind].tail(hash, id)
@@ -306,6 +306,6 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
         let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
-        trace.map(|trace| trace.events()).unwrap_or_default()
+        trace.map(|trace| trace.tail.clone()).unwrap_or_default()
     }
 }

@@ -67,11 +67,6 @@ impl Trace {
         before - self.tail_bytes()
     }
 
-    /// The events in it.
-    pub(super) fn events(&self) -> Vec<TailEvent> {
-        self.tail.iter().filter(|event| !event.is_state).copied().collect()
-    }
-
     /// The store has all of it.
     pub(super) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone && self.note.is_nothing()

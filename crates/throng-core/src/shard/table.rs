@@ -94,7 +94,7 @@ pub trait Table: Any + Send {
     /// What was [replayed](Self::replay) of an entity stands in a note of the store.
     fn has_note(&mut self, hash: u64, id: &str);
 
-    /// Events of this entity the store may not have indexed.
+    /// Events of this entity the store may not have indexed, and its recorded state among them.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
 
     /// The first ids of this kind after an id that have events the store may not have indexed, with their last number.

@@ -2,6 +2,7 @@
 
 use super::{By, action::Action, map};
 use crate::{
+    follow,
     problem::Problem,
     request::query,
     routes::{Answered, Shown, checked_id, engine_problem, execute},
@@ -11,7 +12,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use throng::{
-    Decision, Inspect, Pending, TimerView, TravelError, Whereabouts,
+    Decision, FeedError, History, Inspect, Pending, TimerView, TravelError, Whereabouts,
     journal::{Address, StoredEvent},
 };
 
@@ -212,7 +213,11 @@ pub(super) async fn history(shared: &Shared, subject: &Subject, asked: HistoryQu
     if limit == 0 {
         return Ok(json!({ "events": [], "next": null, "removed": 0 }));
     }
-    let page = engine.history(*kind, id, after, limit).await.map_err(engine_problem)?;
+    let page = match engine.history(*kind, id, after, limit).await {
+        // The page that ends there is behind the last event.
+        Err(FeedError::Lost(_)) if asked.before.is_some() => History::default(),
+        page => page.map_err(follow::problem)?,
+    };
     let provenances = engine.provenances(name, id, &page.events).await;
     let provenances =
         provenances.map_err(|error| Problem::of_journal("What caused its events cannot be read.", &error).boxed())?;

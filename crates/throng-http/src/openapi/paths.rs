@@ -196,6 +196,7 @@ fn history(kind: &str, events: &[CommandDoc]) -> Value {
         "content": { "application/json": { "schema": page }, "text/event-stream": { "schema": { "type": "string" } } },
     });
     responses.insert("200".into(), ok);
+    responses.append(&mut problems(&["gone"]));
     let last = json!({ "name": "Last-Event-ID", "in": "header", "schema": { "type": "integer" }, "description": "Of a stream: go on after this event." });
     let after = json!({ "name": "after", "in": "query", "schema": { "type": "integer", "default": 0 }, "description": "After this sequence number" });
     json!({
@@ -260,11 +261,12 @@ pub(super) fn problems(which: &[&str]) -> Map<String, Value> {
 
 /// The gateway's own problems as responses, by a name of their status.
 pub(super) fn problem_responses() -> Map<String, Value> {
-    let groups: [(&str, u16); 11] = [
+    let groups: [(&str, u16); 12] = [
         ("malformed", 400),
         ("unauthorized", 401),
         ("forbidden", 403),
         ("unknown", 404),
+        ("gone", 410),
         ("too-large", 413),
         ("unsupported-media-type", 415),
         ("key-reused", 422),

@@ -54,7 +54,7 @@ catalog! {
     NOT_SKIPPED = "not-skipped", 409, "The event was not skipped",
         "The projection has not stopped at the event that was named, so nothing was skipped: it goes on, stops at another event, or another node runs it. `detail` says which. Look at /admin/journal, and decide anew.";
     HISTORY_LOST = "history-lost", 410, "The history has no such place",
-        "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
+        "The cursor names a place that is not in the service's history: it was restored from an earlier one, all of the entity was removed, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
     ENDED = "ended", 410, "The entity has ended",
         "An entity of this id was there and has ended, and the command asked is not one that creates it anew. Nothing was done. Its last state and its history can be read for as long as the service keeps them.";
     NOT_KEPT = "not-kept", 410, "That is not kept any more",

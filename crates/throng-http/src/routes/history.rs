@@ -1,10 +1,11 @@
 //! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
 
-use super::{Answered, admit, caller, engine_problem, entity_id, kind, may};
+use super::{Answered, admit, caller, entity_id, kind, may};
 use crate::{
     access::Action,
     answer::{self, Answer},
     connection::Connection,
+    follow,
     request::query::{self, HistoryQuery},
     server::Server,
 };
@@ -82,7 +83,7 @@ pub(super) async fn page(
         .engine
         .history(kind, &id, after, limit)
         .await
-        .map_err(engine_problem)?;
+        .map_err(follow::problem)?;
     let last = history.events.last().map(|event| event.seq);
     let page = Page {
         events: history.events.iter().map(Shown::new).collect(),

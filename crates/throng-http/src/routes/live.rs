@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use throng::{Engine, EntityEvent, Follow, Follower};
+use throng::{Engine, EntityEvent, FeedError, Follow, Follower};
 use tokio::{sync::mpsc, time::timeout};
 
 /// Where a client that comes back goes on.
@@ -44,7 +44,8 @@ pub(super) async fn open(
     let id = entity_id(id_part)?;
     may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, .. } = query::read(parts.uri.query())?;
-    let after = match parts.headers.get(LAST_EVENT_ID) {
+    let seen = parts.headers.get(LAST_EVENT_ID);
+    let after = match seen {
         None => after,
         Some(value) => last_event_id(value)?,
     };
@@ -54,7 +55,11 @@ pub(super) async fn open(
         after,
         at: None,
     };
-    let follower = server.shared().engine.follow(entity).await.map_err(follow::problem)?;
+    let follower = server.shared().engine.follow(entity).await;
+    let follower = follower.map_err(|error| match error {
+        FeedError::Lost(_) if seen.is_some() => Problem::from(error).at_field("Last-Event-ID").boxed(),
+        error => follow::problem(error),
+    })?;
     let live = Live {
         follower,
         write: Box::new(as_shown),

@@ -55,6 +55,26 @@ fn a_client_that_comes_back_goes_on_where_it_was() {
 }
 
 #[test]
+fn stream_after_an_event_that_never_was_is_refused() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    for last in ["2", "99"] {
+        let seen = [STREAM[0], ("last-event-id", last)];
+        let answer = client.request("GET", "/api/section/S1/events", &seen, "");
+        assert_eq!(answer.problem(410, "history-lost")["field"], "Last-Event-ID");
+        let answer = client.request("GET", &format!("/api/section/S1/events?after={last}"), &STREAM, "");
+        assert_eq!(answer.problem(410, "history-lost")["field"], "after");
+    }
+    // At the end it waits for what happens next.
+    let mut stream = Client::new(&gateway);
+    stream.send(request("GET", "/api/section/S1/events?after=1", &STREAM, ""));
+    assert_eq!(stream.head().unwrap().status, 200);
+    client.post("/api/section/S1/add-student", r#"{"student":"7"}"#);
+    assert_eq!(until(&mut stream, "id:"), "id: 2");
+}
+
+#[test]
 fn a_stream_of_nobody_is_not_opened() {
     let gateway = plain();
     Client::new(&gateway)

@@ -100,6 +100,12 @@ fn the_history_comes_page_by_page() {
     );
     let end = client.get("/api/section/S1/events?after=3").json();
     assert_eq!(end, json!({"events": [], "next": null}));
+    for beyond in ["S1/events?after=4", "S1/events?after=99", "nobody/events?after=1"] {
+        let lost = client
+            .get(&format!("/api/section/{beyond}"))
+            .problem(410, "history-lost");
+        assert_eq!(lost["field"], "after");
+    }
 }
 
 #[test]

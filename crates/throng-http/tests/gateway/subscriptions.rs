@@ -204,6 +204,12 @@ fn a_cursor_of_another_history_is_noticed() {
         socket.send(&subscribe("lost", entity, cursor.as_str(), 1));
         socket.problem("lost", "history-lost");
     }
+    for beyond in [json!(2), json!(99), json!("99")] {
+        socket.send(&subscribe("lost", Some("S1"), beyond, 1));
+        socket.problem("lost", "history-lost");
+    }
+    socket.send(&subscribe("end", Some("S1"), json!(1), 1));
+    socket.expect("subscribed", "end");
     for (entity, wrong) in [
         (Some("S1"), json!("x")),
         (None, json!("x")),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 use throng::{
-    EntityEvent, Follow,
+    EntityEvent, FeedError, Follow, JsonRejection,
     model::{Entity, Error},
 };
 use throng_http::{LiveEvents, Problem};
@@ -80,6 +80,23 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
+/// Why there is no page of a log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The log has no such place.
+    #[error(transparent)]
+    Lost(FeedError),
+    /// The channel does not allow it, or the engine's.
+    #[error(transparent)]
+    Refused(Failure),
+}
+
+fn failed(rejection: JsonRejection) -> Failure {
+    Error::Rejected(PicoRejection::Failed {
+        error: rejection.to_string().into(),
+    })
+}
+
 /// `None` if it cannot be read as an event of a pico.
 fn recorded(name: &str, payload: &[u8]) -> Option<PicoEvent> {
     let payload: Json = serde_json::from_slice(payload).ok()?;
@@ -142,11 +159,15 @@ impl Picos {
     /// A page of the log of the pico that a channel reaches. The channel must allow the query `logs` of the console's ruleset.
     ///
     /// # Errors
-    /// The channel does not allow it, or the engine's.
-    pub async fn log(&self, eci: Eci, query: &LogQuery) -> Result<LogPage, Failure> {
-        self.may(eci, Use::ReadLog).await?;
+    /// The channel does not allow it, the log has no such place, or the engine's.
+    pub async fn log(&self, eci: Eci, query: &LogQuery) -> Result<LogPage, LogError> {
+        self.may(eci, Use::ReadLog).await.map_err(LogError::Refused)?;
         let limit = query.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
-        self.page(eci.pico, query, limit).await
+        let page = self.page(eci.pico, query, limit).await;
+        page.map_err(|error| match error {
+            FeedError::Engine(error) => LogError::Refused(error.engine().unwrap_or_else(failed)),
+            lost @ FeedError::Lost(_) => LogError::Lost(lost),
+        })
     }
 
     /// The log from where the query says, and then what happens to the pico, as it becomes durable. It ends with the pico, and once the channel
@@ -197,18 +218,12 @@ impl Picos {
         LiveEvents::follow(self.engine(), entity, show).await
     }
 
-    async fn page(&self, pico: PicoId, query: &LogQuery, limit: usize) -> Result<LogPage, Failure> {
+    async fn page(&self, pico: PicoId, query: &LogQuery, limit: usize) -> Result<LogPage, FeedError> {
         let kind = self.engine().kind(Pico::KIND).unwrap_or_default();
         let id = pico.to_string();
         let (mut page, mut after, mut scanned) = (LogPage::default(), query.after, 0);
         loop {
-            let history = self.engine().history(kind, &id, after, PAGE_MAX).await;
-            let history = history.map_err(|error| match error.engine() {
-                Ok(error) => error,
-                Err(rejection) => Error::Rejected(PicoRejection::Failed {
-                    error: rejection.to_string().into(),
-                }),
-            })?;
+            let history = self.engine().history(kind, &id, after, PAGE_MAX).await?;
             if history.removed > 0 {
                 page.removed = Some(history.removed);
             }
@@ -233,7 +248,8 @@ impl Picos {
         let mut last = LogPage::default();
         let mut query = LogQuery::default();
         loop {
-            let page = self.page(pico, &query, PAGE_MAX).await.map_err(super::said)?;
+            let page = self.page(pico, &query, PAGE_MAX).await;
+            let page = page.map_err(|error| error.to_string())?;
             let next = page.next;
             last.events.extend(page.events);
             let beyond = last.events.len().saturating_sub(EPISODES);

@@ -1,7 +1,15 @@
 //! `/c/{eci}/log`: what has happened to a pico, a page at a time or as it happens; and that something has.
 
-use super::{answer::refused, channel};
-use crate::{Picos, id::Eci, outside::LogQuery, pico::Use};
+use super::{
+    answer::{problem, refused},
+    channel,
+};
+use crate::{
+    Picos,
+    id::Eci,
+    outside::{LogError, LogQuery},
+    pico::Use,
+};
 use axum::{
     Json,
     extract::{Path, State},
@@ -39,6 +47,9 @@ pub(super) async fn read(
             .map(IntoResponse::into_response)
             .map_err(IntoResponse::into_response);
     }
-    let page = picos.log(eci, &query).await.map_err(refused)?;
+    let page = picos.log(eci, &query).await.map_err(|error| match error {
+        LogError::Refused(failure) => refused(failure),
+        LogError::Lost(lost) => problem(&format!("Error: {lost}"), &lost.into()),
+    })?;
     Ok(Json(page).into_response())
 }

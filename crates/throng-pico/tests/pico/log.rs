@@ -59,6 +59,21 @@ fn a_live_log_ends_with_its_channel_and_with_its_pico() {
 }
 
 #[test]
+fn log_after_an_event_that_never_was_is_refused() {
+    let service = Service::start(Settings::default());
+    let root = service.root();
+    let log = service.get(&format!("/c/{root}/log")).json();
+    let last = log["events"].as_array().unwrap().last().unwrap()["seq"].as_u64();
+    let path = |after| format!("/c/{root}/log?after={after}");
+    assert_eq!(service.get(&path(last.unwrap())).status, 200);
+    for fields in ["", "accept: text/event-stream\r\n"] {
+        let lost = service.send("GET", &path(9_999), fields, "");
+        assert_eq!(lost.status, 410, "{}", lost.body);
+        assert!(lost.body.contains("/problems/history-lost"), "{}", lost.body);
+    }
+}
+
+#[test]
 fn a_live_log_ends_when_the_service_stops() {
     let service = Service::start(Settings::default());
     let root = service.root();

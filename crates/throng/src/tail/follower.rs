@@ -8,6 +8,7 @@ use super::{
 use crate::{
     engine::Engine,
     feed::{Cursor, FeedError},
+    history::History,
     ledger::unreadable,
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -36,7 +37,7 @@ pub enum Follow {
         kind: usize,
         /// The entity's id.
         id: String,
-        /// The events after this sequence number.
+        /// The events after this sequence number, which is one of the entity's, or 0.
         after: u64,
         /// The commit the event of that number stands in, to notice a history that was lost by a restore.
         at: Option<Position>,
@@ -111,10 +112,16 @@ impl Engine {
                 Interest { kind, entity }
             }
             Follow::Entity { kind, id, after, at } => {
+                let seen = match *after {
+                    // There has to be such an entity.
+                    0 => Some(self.history(*kind, id, 0, 1).await?),
+                    seq => self.history_at(*kind, id, seq).await?,
+                };
                 let at = at.filter(|_| *after > 0);
-                let before = after - u64::from(at.is_some());
-                let history = self.history(*kind, id, before, 1).await.map_err(FeedError::Engine)?;
-                if at.is_some_and(|at| history.events.first().is_none_or(|event| event.position != at)) {
+                let is_there = |history: &History| {
+                    at.is_none_or(|at| history.events.first().is_some_and(|event| event.position == at))
+                };
+                if !seen.as_ref().is_some_and(is_there) {
                     return Err(FeedError::Lost(follow.to_string()));
                 }
                 let (kind, entity) = (*kind, Some(id.as_str().into()));
@@ -243,7 +250,7 @@ impl Follower {
             true => None,
             false => Some(self.engine.place(false).await?),
         };
-        let history = self.engine.history(kind, id, after, limit).await;
+        let history = self.engine.history_after(kind, id, after, limit).await;
         let history = history.map_err(FeedError::Engine)?;
         let mut place = self.place.clone();
         place.tail = tail.filter(|_| !history.more);

@@ -287,7 +287,10 @@ async fn any_node_lists_all_entities_and_knows_their_history() {
                 assert_eq!(page.more, round > 0);
             }
             let unknown = node.engine.history(0, "nobody", 0, 1).await.unwrap_err();
-            assert!(matches!(unknown, Error::Unknown { kind: "account", .. }), "{unknown}");
+            assert!(
+                matches!(&unknown, FeedError::Engine(Error::Unknown { kind: "account", .. })),
+                "{unknown}"
+            );
         }
         match round {
             0 => reads.cluster.give(&one, &third, &shards(20, 90)).await,
@@ -486,5 +489,36 @@ async fn a_place_that_no_stream_of_the_cluster_has_is_refused() {
             matches!(&lost, Some(FeedError::Lost(lost)) if lost == cursor),
             "{lost:?}"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn number_beyond_the_last_event_is_lost_at_any_node() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    let follow = |id: &str, after| Follow::Entity {
+        kind: 0,
+        id: id.into(),
+        after,
+        at: None,
+    };
+    for round in 1..4_u64 {
+        for id in ids() {
+            let command = match round {
+                1 => Command::Open { balance: 0 },
+                _ => Command::Deposit { amount: 1 },
+            };
+            ask(&one.engine, &id, command).await.unwrap();
+            for node in [&one, &other] {
+                assert!(node.engine.follow(follow(&id, round)).await.is_ok(), "{id} {round}");
+                assert_eq!(node.engine.history(0, &id, round, 9).await.unwrap().events, []);
+                let lost = node.engine.follow(follow(&id, round + 1)).await.err();
+                assert!(matches!(lost, Some(FeedError::Lost(_))), "{id} {lost:?}");
+                let lost = node.engine.history(0, &id, round + 1, 9).await.err();
+                assert!(matches!(lost, Some(FeedError::Lost(_))), "{id} {lost:?}");
+            }
+        }
+        let (from, to) = if round % 2 == 1 { (&one, &other) } else { (&other, &one) };
+        reads.cluster.give(from, to, &shards(64, 128)).await;
     }
 }

@@ -1,6 +1,9 @@
 //! Following a kind and its entities: every event once, in order, decoded once for all.
 
-use crate::kinds::{Account, Command, Counting, World, ask, failing::Failing, open};
+use crate::{
+    kinds::{Account, Command, Counting, World, ask, failing::Failing, open},
+    publish::Held,
+};
 use futures_util::future::join_all;
 use std::{
     future::Future,
@@ -18,6 +21,7 @@ use throng::{
     journal::{Journal, Position},
     model::{Answer, Entity, Error, Event, Rejection, Timestamp, Turn},
 };
+use tokio::sync::watch;
 
 /// A second kind.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
@@ -544,5 +548,56 @@ async fn a_place_this_history_does_not_have_is_lost() {
         engine.follow(one("nobody", 0)).await,
         Err(FeedError::Engine(Error::Unknown { .. }))
     ));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn number_beyond_the_last_event_is_lost() {
+    let world = World::new();
+    let engine = engine(&world, world.journal.clone()).await;
+    open(&engine, "a", 0).await;
+    deposit(&engine, "a").await;
+    for (id, beyond) in [("a", 3), ("a", 99), ("a", u64::MAX), ("nobody", 1), ("nobody", 7)] {
+        let number = beyond.to_string();
+        let lost = engine.follow(one(id, beyond)).await.err();
+        assert!(
+            matches!(lost, Some(FeedError::Lost(lost)) if lost == number),
+            "{id} {number}"
+        );
+        let lost = engine.history(ACCOUNT, id, beyond, 9).await.err();
+        assert!(
+            matches!(lost, Some(FeedError::Lost(lost)) if lost == number),
+            "{id} {number}"
+        );
+    }
+    for (after, limit, left) in [(2, 9, 0), (1, 9, 1), (1, 0, 0), (0, 9, 2)] {
+        let page = engine.history(ACCOUNT, "a", after, limit).await.unwrap();
+        assert_eq!(page.events.len(), left, "after {after}");
+    }
+    let mut at_the_end = engine.follow(one("a", 2)).await.unwrap();
+    deposit(&engine, "a").await;
+    assert_eq!(take(&mut at_the_end, 1).await, [("a".into(), 3)]);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn event_on_its_way_is_waited_for_and_not_lost() {
+    let world = World::new();
+    let (gate, may) = watch::channel(true);
+    let engine = engine(&world, Held(world.journal.clone(), may)).await;
+    open(&engine, "a", 0).await;
+    gate.send(false).unwrap();
+    let by = engine.clone();
+    let mut depositing = ByHand::new(async move { deposit(&by, "a").await });
+    depositing.waits().await;
+    let (follower, reader) = (engine.clone(), engine.clone());
+    let mut following = ByHand::new(async move { follower.follow(one("a", 2)).await });
+    let mut reading = ByHand::new(async move { reader.history(ACCOUNT, "a", 2, 9).await });
+    following.waits().await;
+    reading.waits().await;
+    gate.send(true).unwrap();
+    soon(depositing.future).await;
+    assert!(soon(following.future).await.is_ok());
+    assert_eq!(soon(reading.future).await.unwrap().events, []);
     engine.stop().await;
 }

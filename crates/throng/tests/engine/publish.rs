@@ -85,7 +85,7 @@ impl Entity for Clock {
 }
 
 /// A journal that appends nothing until it may.
-struct Held(MemoryJournal, watch::Receiver<bool>);
+pub(crate) struct Held(pub(crate) MemoryJournal, pub(crate) watch::Receiver<bool>);
 
 impl Journal for Held {
     fn append(&self, commit: Commit) -> Append {

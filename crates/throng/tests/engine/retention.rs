@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Engine, Follow, Options,
+    Engine, FeedError, Follow, Options,
     journal::{
         Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore,
         Position, RecordKind, ShardSet, Store, StoredEvent, WriterId,
@@ -122,6 +122,35 @@ async fn the_last_events_of_each_entity_are_kept() {
         fill(&engine, &[], 0).await;
         engine.prune(false).await.unwrap();
         assert_eq!(seqs(&engine, "a").await, [18, 19, 20, 21, 22]);
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn end_of_removed_history_is_known() {
+    for is_store_lost in [false, true] {
+        let mut world = World::new();
+        let mut engine = world.engine_with(keeping(NOTHING)).await;
+        fill(&engine, &["a"], 3).await;
+        engine.prune(false).await.unwrap();
+        let follow = |after| Follow::Entity {
+            kind: 0,
+            id: "a".into(),
+            after,
+            at: None,
+        };
+        // Then with what a checkpoint has written into the new store.
+        for is_lost_next in [is_store_lost, false, false] {
+            let history = engine.history(0, "a", 0, 9).await.unwrap();
+            assert_eq!((history.events.len(), history.removed), (0, 4));
+            for after in 0..5 {
+                assert!(engine.follow(follow(after)).await.is_ok(), "{after}");
+                assert!(engine.history(0, "a", after, 9).await.is_ok(), "{after}");
+            }
+            let lost = engine.follow(follow(5)).await.err();
+            assert!(matches!(lost, Some(FeedError::Lost(_))), "{lost:?}");
+            engine = again(&mut world, engine, NOTHING, is_lost_next).await;
+        }
         engine.stop().await;
     }
 }
