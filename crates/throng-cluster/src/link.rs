@@ -370,7 +370,10 @@ fn weight(request: &Request) -> usize {
         Request::Record { kind, id } => 64 + kind.len() + id.len(),
         Request::Prune { .. } => 16,
         Request::List { after, .. } => 128 + after.as_ref().map_or(0, String::len),
-        Request::Take(letters) => letters.iter().map(|letter| 128 + letter.body.len()).sum(),
+        Request::Operate(action) | Request::DropSent(action) => 128 + action.id.len() + action.reason.len(),
+        Request::Take(letters) | Request::DropLetters { letters, .. } => {
+            letters.iter().map(|letter| 128 + letter.body.len()).sum()
+        }
     }
 }
 

@@ -229,7 +229,7 @@ fn weight(reply: &Reply) -> usize {
         Reply::Done(body) => 16 + body.len(),
         Reply::Taken(taken) => 64 * taken.len(),
         Reply::History { events, .. } => events.iter().map(|event| 64 + event.payload.len()).sum(),
-        Reply::Erased { .. } | Reply::Recorded { .. } => 64,
+        Reply::Erased { .. } | Reply::Recorded { .. } | Reply::Operated(_) | Reply::Dropped { .. } => 64,
         Reply::Pruned { report, .. } => 256 + report.held_by.iter().map(String::len).sum::<usize>(),
         Reply::Listed { heads, .. } => heads.iter().map(|(id, _)| 16 + id.len()).sum(),
         Reply::Refused(_) | Reply::NotHere | Reply::Unknown => 128,

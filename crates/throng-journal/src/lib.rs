@@ -44,7 +44,9 @@ mod views;
 pub use commit::{
     COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Removal, Rest, Stamp,
 };
-pub use directory::{Directory, ERASES, FEATURES, Floor, Join, Node, NodeId, NodeState, PRUNES, View, WAITS};
+pub use directory::{
+    Directory, ERASES, FEATURES, Floor, Join, Node, NodeId, NodeState, PRUNES, QUARANTINES, View, WAITS,
+};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use inventory::{Inventory, PartEntry, WriterEntry};

@@ -78,6 +78,7 @@ mod life;
 mod listing;
 mod mail;
 mod metrics;
+mod operator;
 mod options;
 #[cfg(feature = "projections")]
 pub mod projection;

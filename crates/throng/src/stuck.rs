@@ -1,18 +1,10 @@
-//! Entities that are set aside or cannot be brought back, and what a person does about them.
+//! Entities that are quarantined, cannot be brought back, or take the room of others.
 
-use crate::{
-    dead::owned,
-    door::{Target, Work},
-    driver::widen,
-    engine::{Core, Engine},
-    handle::unknown_kind,
-    ledger::recovering,
-    life::Life,
-};
-use std::{collections::BTreeMap, sync::Arc};
+use crate::{driver::widen, engine::Engine};
+use std::collections::BTreeMap;
 use throng_core::{
     model::{Error, Timestamp},
-    shard::{ByHand, JsonRejection, Outcome, Quarantined},
+    shard::{JsonRejection, Quarantined},
 };
 use throng_journal::Address;
 
@@ -77,72 +69,5 @@ impl Engine {
     pub fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
         let life = self.core.lives.running();
         life.map_or_else(Vec::new, |life| life.door.outbox.crowding(limit))
-    }
-
-    /// Quarantines an entity until it is [released](Self::release): it has no turn, commands and queries are refused with the reason, and its
-    /// timers and the messages to it wait, the messages in the log, where they take nobody's room. Recorded with who decided it and why, so
-    /// that a start keeps it. Also while work from outside is refused. `false` if an operator has quarantined it already.
-    ///
-    /// # Errors
-    /// `Unknown` for an entity to which nothing has ever happened, or the engine's.
-    pub async fn quarantine(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<bool> {
-        let target = self.core.named(kind, id)?;
-        let outcome = self.decided(target, Work::Quarantine(owned(by))).await?;
-        Ok(outcome == Outcome::Done)
-    }
-
-    /// Ends a quarantine. One by an operator ends with a record of who decided that; the messages that have waited are delivered, in their
-    /// order. An entity that could not be brought back is loaded again by its next command; messages to it that are dead are
-    /// [tried again](Self::retry_dead) on their own. `false` if it is not quarantined.
-    ///
-    /// # Errors
-    /// The engine is not ready, or has no such kind.
-    pub async fn release(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<bool> {
-        let target = self.core.named(kind, id)?;
-        let outcome = self.decided(target, Work::Release(owned(by))).await?;
-        Ok(outcome == Outcome::Done)
-    }
-
-    /// Drops the messages that wait now for an entity which an operator has [quarantined](Self::quarantine): they are never taken. Recorded with
-    /// who decided it and why; whoever asked for the outcome of one hears `Dropped`. How many they were. Once begun, it is carried to its end
-    /// also if nobody waits for it.
-    ///
-    /// # Errors
-    /// `Rejected` if no operator has quarantined the entity, or the engine's; what was dropped by then is gone all the same.
-    pub async fn drop_messages(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<u64> {
-        self.core.context.may_change()?;
-        let index = self.core.named(kind, id)?.kind;
-        let address = Address::new(self.core.context.registry.kinds()[index].name, id);
-        let (life, by) = (self.core.lives.current()?, owned(by));
-        self.core.drop_messages_here(&life, &address, by).await
-    }
-}
-
-impl Core {
-    /// An entity of a kind that is known.
-    fn named(&self, kind: &str, id: &str) -> Answer<Target<'static>> {
-        let index = self.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        self.target(index, id.to_owned().into())
-    }
-
-    async fn drop_messages_here(&self, life: &Arc<Life>, to: &Address, by: ByHand<'static>) -> Answer<u64> {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let (mail, of) = (life.mail.clone(), to.clone());
-        // On a thread of the engine's own: it may take long, and the caller's may be a loop.
-        self.context.host.spawn(Box::pin(async move {
-            let _ = tell.send(mail.drop_waiting(&of, by).await);
-        }));
-        let dropped = told.await.unwrap_or(Err(recovering())).map_err(widen)?;
-        dropped.ok_or_else(|| Error::Rejected(not_quarantined(to)))
-    }
-}
-
-fn not_quarantined(address: &Address) -> JsonRejection {
-    JsonRejection {
-        code: "not-quarantined",
-        status: 409,
-        field: None,
-        message: format!("no operator has quarantined {address}: its messages are delivered; quarantine it first"),
-        body: Vec::new(),
     }
 }

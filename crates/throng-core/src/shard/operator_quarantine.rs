@@ -181,6 +181,12 @@ impl Shard {
         Some(commit)
     }
 
+    /// Whether an operator has quarantined an entity.
+    #[must_use]
+    pub fn is_quarantined_by_hand(&self, of: &Address) -> bool {
+        self.common.timers.quarantines.contains(of)
+    }
+
     /// The entities of all kinds that an operator has quarantined.
     #[must_use]
     pub fn quarantined_by_hand(&self) -> Vec<Quarantined> {

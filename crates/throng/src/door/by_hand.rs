@@ -8,10 +8,11 @@ use crate::{
 };
 use std::sync::Arc;
 use throng_core::{
+    limits,
     model::Error,
     shard::{ByHand, Delivery, KnownDead, Outcome, Shard},
 };
-use throng_journal::{Address, ShardId};
+use throng_journal::Address;
 
 impl Door {
     /// Does what a person has decided. Its answer rests on the record that says so; [`Outcome::Refused`]: it is so already.
@@ -75,15 +76,19 @@ impl Door {
         Address::new(self.context.registry.kinds()[target.kind].name, &*target.id)
     }
 
-    /// Drops messages that wait for an entity which an operator has quarantined; how many nobody had taken or dropped before.
+    /// Drops messages that wait for an entity; how many nobody had taken or dropped before. `None`: no operator has quarantined it.
     pub(crate) async fn drop_waiting(
         self: &Arc<Self>,
-        shard: ShardId,
+        to: &Address,
         messages: Vec<Box<Outgoing>>,
         by: ByHand<'static>,
-    ) -> Result<u64, Refusal> {
-        let door = self.clone();
+    ) -> Result<Option<u64>, Refusal> {
+        let (door, to) = (self.clone(), to.clone());
+        let shard = self.shard_of(limits::hash(&to.kind, &to.id));
         let dropped = self.visit(shard, move |shard| {
+            if !shard.is_quarantined_by_hand(&to) {
+                return Ok(None);
+            }
             let (now, mut staging) = (door.context.host.now(), door.ledger.staging());
             let mut dropped = 0;
             for outgoing in messages {
@@ -97,7 +102,7 @@ impl Door {
                 door.outbox
                     .push(told.into_iter().map(|delivery| door.outgoing(delivery)));
             }
-            Ok(dropped)
+            Ok(Some(dropped))
         });
         let dropped = dropped.await?;
         turn::wake_committer(&self.context);

@@ -54,11 +54,12 @@ impl<'a> OwnerOf<'a> {
             };
             match reply {
                 Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
-                Reply::History { .. } | Reply::Erased { .. } => {}
+                Reply::History { .. } | Reply::Erased { .. } | Reply::Operated(_) => {}
                 // One that does not own the shard any more says of others.
                 Reply::Listed { ref shards, .. }
                 | Reply::Recorded { ref shards }
                 | Reply::Pruned { ref shards, .. }
+                | Reply::Dropped { ref shards, .. }
                     if ShardSet::from_bytes(shards).contains(self.shard) => {}
                 _ if host.elapsed_micros() >= self.hold.min(self.until) => {
                     return Err(Error::Unavailable {
@@ -110,7 +111,9 @@ impl Door {
                 | Reply::Listed { .. }
                 | Reply::Erased { .. }
                 | Reply::Recorded { .. }
-                | Reply::Pruned { .. } => {
+                | Reply::Pruned { .. }
+                | Reply::Operated(_)
+                | Reply::Dropped { .. } => {
                     host.sleep(LOOK_AGAIN).await;
                     return Ok((attempt, Carried::Again));
                 }

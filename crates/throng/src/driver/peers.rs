@@ -6,7 +6,7 @@
 pub use super::remote_error::RemoteError;
 
 use super::Driver;
-use crate::{PruneReport, door, life::Member};
+use crate::{Engine, PruneReport, door, life::Member};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_core::{
@@ -62,6 +62,45 @@ pub enum Request {
         /// It is only to say what would go.
         is_dry: bool,
     },
+    /// What an operator has decided about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::QUARANTINES), like those below.
+    Operate(OperatorAction),
+    /// To drop what that node's shards have sent to an entity which an operator has quarantined, and what waits there.
+    DropSent(OperatorAction),
+    /// To drop messages, all from one entity to another one which an operator has quarantined.
+    DropLetters {
+        /// In the order of their numbers.
+        letters: Vec<Letter>,
+        /// The caller's name, or what stands for it.
+        by: String,
+        /// Why, in a person's words.
+        reason: String,
+    },
+}
+
+/// What an operator has decided about an entity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorAction {
+    /// Which it is.
+    pub what: OperatorActionKind,
+    /// Of the entity, by name.
+    pub kind: String,
+    /// Of the entity, within its kind.
+    pub id: String,
+    /// The caller's name, or what stands for it.
+    pub by: String,
+    /// Why, in a person's words.
+    pub reason: String,
+}
+
+/// A kind of [`OperatorAction`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OperatorActionKind {
+    /// [`Engine::quarantine`](crate::Engine::quarantine).
+    Quarantine,
+    /// [`Engine::release`](crate::Engine::release).
+    Release,
+    /// [`Engine::drop_messages`](crate::Engine::drop_messages).
+    DropMessages,
 }
 
 /// A command or query of a client.
@@ -173,6 +212,16 @@ pub enum Reply {
         /// What was removed of them.
         report: PruneReport,
     },
+    /// An operator's action was done: 0 if it was so before, or how many messages were dropped.
+    Operated(u64),
+    /// Messages of these shards were dropped.
+    Dropped {
+        /// The shards this is said of, as a [`ShardSet`]'s bytes.
+        #[serde(with = "serde_bytes")]
+        shards: Vec<u8>,
+        /// So many.
+        messages: u64,
+    },
 }
 
 /// An event on its way between nodes.
@@ -203,7 +252,7 @@ pub enum TakenAs {
     /// Nobody could take it: it is a dead message at its receiver's shard.
     Dead,
     /// It was not taken, and what follows it from the same entity to the same one was not, for the reason that comes as its answer: the
-    /// program there does not understand it, and a newer release lives. Said where all nodes know [`WAITS`](throng_journal::WAITS).
+    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes know [`WAITS`](throng_journal::WAITS).
     Waits,
 }
 
@@ -256,6 +305,12 @@ pub(crate) fn unknown_kind(kind: &str) -> Reply {
 }
 
 impl Driver {
+    fn engine(&self) -> Engine {
+        Engine {
+            core: self.core.clone(),
+        }
+    }
+
     /// Serves exactly these shards from now on, as this node of a cluster: ends the stream before in order, and opens the next one.
     ///
     /// # Errors
@@ -286,6 +341,12 @@ impl Driver {
             Request::Erase { kind, id } => self.core.answer_erase(&kind, &id).await,
             Request::Record { kind, id } => self.core.answer_record(&kind, &id).await,
             Request::Prune { is_dry } => self.core.answer_prune(is_dry).await,
+            Request::Operate(action) => self.engine().answer_operate(&action).await,
+            Request::DropSent(action) => self.core.answer_drop_sent(&action).await,
+            Request::DropLetters { letters, by, reason } => match self.core.lives.running() {
+                Some(life) => life.mail.drop_letters(letters, (by, reason)).await,
+                None => Reply::NotHere,
+            },
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,
         }
     }

@@ -213,7 +213,7 @@ impl Mail {
 
     /// Drops the messages that wait now for an entity which an operator has quarantined; how many. `None`: none has.
     pub(crate) async fn drop_waiting(&self, to: &Address, by: ByHand<'static>) -> Result<Option<u64>, Refusal> {
-        let (door, ledger) = (&self.door, &self.door.ledger);
+        let ledger = &self.door.ledger;
         let Some(from) = self.outbox.waits_from(to) else {
             return Ok(None);
         };
@@ -221,26 +221,28 @@ impl Mail {
         let upto = ledger.position(ledger.last());
         turn::wake_committer(&self.context);
         ledger.wait_until(upto.commit.0, u64::MAX).await?;
-        let shard = door.shard_of(limits::hash(&to.kind, &to.id));
         let (mut reached, mut dropped) = (from.unwrap_or(upto), 0);
-        while reached < upto {
+        'all: while reached < upto {
             let read = ledger.read_after(reached, READ_BYTES).await;
             let (commits, end) = read.map_err(|why| unreadable(format!("messages to {to} cannot be read"), &why))?;
-            if commits.is_empty() {
-                break;
-            }
-            reached = end;
             for commit in commits.iter().filter(|commit| commit.position() <= upto) {
                 let mut waiting = messages(commit, &ledger.shards, |message| message.to == *to).peekable();
                 while waiting.peek().is_some() {
                     let some = waiting.by_ref().take(DROPPED_AT_ONCE).collect();
                     self.room_to_remove().await;
-                    dropped += door.drop_waiting(shard, some, by.clone()).await?;
+                    match self.door.drop_waiting(to, some, by.clone()).await? {
+                        Some(some) => dropped += some,
+                        // It was released meanwhile.
+                        None => break 'all,
+                    }
                     yield_now().await;
                 }
             }
+            reached = if commits.is_empty() { upto } else { end };
         }
-        self.outbox.dropped(to, upto);
+        if reached >= upto {
+            self.outbox.dropped(to, upto);
+        }
         let last = ledger.last();
         turn::wake_committer(&self.context);
         ledger.wait_until(last, u64::MAX).await?;

@@ -20,7 +20,7 @@ use std::{
 };
 use throng_core::{
     limits,
-    shard::{Delivery, JsonReply},
+    shard::{ByHand, Delivery, JsonReply},
 };
 use throng_journal::{Address, Position, ShardId, WAITS};
 
@@ -60,10 +60,7 @@ impl Mail {
                     }
                 }
                 Next::Send(letters) => {
-                    let numbers: Vec<_> = letters
-                        .iter()
-                        .map(|letter| (ShardId(letter.from), letter.number))
-                        .collect();
+                    let numbers: Vec<_> = letters.iter().map(number).collect();
                     if ledger.wait(last).await.is_err() || ledger.is_over() {
                         return;
                     }
@@ -117,7 +114,7 @@ impl Mail {
                     line.to
                 ),
                 Some((sender, receiver)) => {
-                    tracing::warn!("messages of {sender} to {receiver} wait for a newer release")
+                    tracing::warn!("messages of {sender} to {receiver} wait: its node does not let it take them now")
                 }
             }
         }
@@ -191,6 +188,8 @@ impl Mail {
             .peers
             .as_ref()
             .is_none_or(|peers| peers.without_feature(WAITS).is_some());
+        // A node that knows of no such wait is told that nothing is taken.
+        let knows_waits = !is_final;
         for letter in letters {
             let wants_answer = letter.wants_answer;
             let Some(mut attempt) = self.attempt_of(letter) else {
@@ -203,6 +202,7 @@ impl Mail {
             }
             attempt.is_final = is_final;
             let one = match self.take_one(attempt, wants_answer).await {
+                Err((_, Waiting::ForRelease(_))) if !knows_waits => None,
                 Err((_, Waiting::ForRelease(why))) => {
                     waiting.insert(pair, why.clone());
                     Some(waits(why))
@@ -242,26 +242,81 @@ impl Mail {
         Reply::Taken(taken)
     }
 
+    /// Drops what shards of this node have sent to an entity which an operator has quarantined at another node, and what waits here for that; how
+    /// many messages. `None`: not all of them.
+    pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &ByHand<'_>) -> Option<u64> {
+        let (peers, ledger) = (self.context.peers.clone()?, &self.door.ledger);
+        // What is sent from here on is not meant.
+        let upto = ledger.position(ledger.last());
+        let mut dropped = 0;
+        for line in self.outbox.pairs_to(to) {
+            // Of one of its own shards, its owner has read the log.
+            while !ledger.shards.contains(line.to) {
+                let mut last = 0;
+                let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
+                    if outgoing.sent.writer == ledger.writer {
+                        last = outgoing.sent.commit.0.max(last);
+                    }
+                    (outgoing.sent <= upto).then(|| letter(outgoing))
+                });
+                let letters: Vec<Letter> = match next {
+                    Next::Nothing => break,
+                    Next::Read(behind) => match self.read_line(&line, behind).await {
+                        true => continue,
+                        false => return None,
+                    },
+                    Next::Send(letters) => letters.into_iter().map_while(|letter| letter).collect(),
+                };
+                if letters.is_empty() {
+                    break;
+                }
+                let numbers: Vec<_> = letters.iter().map(number).collect();
+                ledger.wait(last).await.ok()?;
+                let request = Request::DropLetters {
+                    letters,
+                    by: by.by.clone().into_owned(),
+                    reason: by.reason.clone().into_owned(),
+                };
+                let Reply::Taken(taken) = peers.ask(line.to, request, WITHIN).await else {
+                    return None;
+                };
+                for (number, (what, _)) in numbers.into_iter().zip(taken) {
+                    self.taken_of(&line, number, what, None);
+                    dropped += 1;
+                }
+            }
+        }
+        Some(dropped)
+    }
+
+    /// Drops what an entity of another node has sent to one of this node which an operator has quarantined.
+    pub(crate) async fn drop_letters(&self, letters: Vec<Letter>, (by, reason): (String, String)) -> Reply {
+        let number = letters.len();
+        let messages: Option<Vec<_>> = letters.iter().map(outgoing_of).collect();
+        let Some(messages) = messages else {
+            return Reply::NotHere;
+        };
+        let Some(to) = messages.first().map(|outgoing| outgoing.delivery.to.clone()) else {
+            return Reply::Taken(Vec::new());
+        };
+        let by = ByHand {
+            by: by.into(),
+            reason: reason.into(),
+        };
+        self.room_to_remove().await;
+        let dropped = self.door.drop_waiting(&to, messages, by).await;
+        let ledger = &self.door.ledger;
+        let last = ledger.last();
+        match dropped {
+            Ok(Some(_)) if ledger.wait(last).await.is_ok() => Reply::Taken(vec![(TakenAs::Refused, None); number]),
+            _ => Reply::NotHere,
+        }
+    }
+
     /// A letter as an attempt, the next in its line; `None`: it cannot be read.
     fn attempt_of(&self, letter: Letter) -> Option<Attempt<'static>> {
         let wants_answer = letter.wants_answer;
-        let sender = Address::new(letter.sender.0, letter.sender.1);
-        let number = (ShardId(letter.from), letter.number);
-        let delivery = match Delivery::of_parts(number, sender, &letter.name, &letter.body, 0) {
-            Ok(delivery) => delivery,
-            Err(why) => {
-                tracing::error!("a message of another node cannot be read, it waits there: {why}");
-                return None;
-            }
-        };
-        let outgoing = Box::new(Outgoing {
-            delivery,
-            waiter: None,
-            sent: Position::default(),
-            // It comes in order: nobody is before it.
-            is_first_in_line: true,
-            is_in_hand: false,
-        });
+        let outgoing = outgoing_of(&letter)?;
         let mut attempt = deliver::attempt(&self.context, outgoing);
         if wants_answer {
             attempt.answer = Answer::Json(JsonReply::default());
@@ -310,6 +365,29 @@ type Taken = (TakenAs, Option<Result<ByteBuf, RemoteError>>);
 
 fn waits(why: String) -> Taken {
     (TakenAs::Waits, Some(Err(RemoteError::Unavailable(why))))
+}
+
+fn number(letter: &Letter) -> (ShardId, u64) {
+    (ShardId(letter.from), letter.number)
+}
+
+/// A letter as the message that it is; `None`: it cannot be read.
+fn outgoing_of(letter: &Letter) -> Option<Box<Outgoing>> {
+    let sender = Address::new(&*letter.sender.0, &*letter.sender.1);
+    match Delivery::of_parts(number(letter), sender, &letter.name, &letter.body, 0) {
+        Ok(delivery) => Some(Box::new(Outgoing {
+            delivery,
+            waiter: None,
+            sent: Position::default(),
+            // It comes in order: nobody is before it.
+            is_first_in_line: true,
+            is_in_hand: false,
+        })),
+        Err(why) => {
+            tracing::error!("a message of another node cannot be read, it waits there: {why}");
+            None
+        }
+    }
 }
 
 fn letter(outgoing: &Outgoing) -> Letter {

@@ -135,7 +135,7 @@ async fn prune_with(core: &Arc<Core>, shard: ShardId, is_dry: bool) -> Result<(S
 }
 
 /// Says so if a node lives that knows none of the requests which this makes of all nodes.
-pub(super) fn refuse_older_nodes(core: &Core, (feature, doing): (u32, &str)) -> Result<(), String> {
+pub(crate) fn refuse_older_nodes(core: &Core, (feature, doing): (u32, &str)) -> Result<(), String> {
     let peers = core.context.peers.as_ref();
     match peers.and_then(|peers| peers.without_feature(feature)) {
         None => Ok(()),

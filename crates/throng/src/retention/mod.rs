@@ -17,6 +17,7 @@ mod pass;
 mod scan;
 
 pub(crate) use cursors::{Removals, removed_upto};
+pub(crate) use elsewhere::refuse_older_nodes;
 pub(crate) use erase::CutOff;
 pub use erase::Erased;
 #[cfg(feature = "projections")]

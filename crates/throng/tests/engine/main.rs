@@ -8,6 +8,7 @@ mod behaviour;
 mod check;
 mod cluster;
 mod cluster_erase;
+mod cluster_operator;
 mod cluster_reads;
 mod cluster_retention;
 mod dead;

@@ -279,6 +279,12 @@ impl Outbox {
         })
     }
 
+    /// The lines of those who wait to send to a receiver.
+    pub(crate) fn pairs_to(&self, to: &Address) -> Vec<Line> {
+        let is_to = |line: &&Line| line.pair.as_ref().is_some_and(|(_, receiver)| receiver == to);
+        self.with(|window| window.lines.keys().filter(is_to).cloned().collect())
+    }
+
     /// What comes next in a line: a look at the first messages, at most so many.
     pub(crate) fn next_of<R>(&self, line: &Line, most: usize, mut look: impl FnMut(&Outgoing) -> R) -> Next<R> {
         self.with(|window| {
