@@ -12,7 +12,7 @@
 //! let options = IngressOptions::new("amqp://consumer:secret@localhost".parse()?, "hits");
 //! let ingress = Ingress::start(engine, options, |message: &Incoming<'_>| {
 //!     let counter = String::from_utf8(message.body.to_vec()).map_err(|error| error.to_string())?;
-//!     Ok(vec![EntityCommand { kind: "counter", id: counter, name: "hit".into(), body: Vec::new() }])
+//!     Ok(vec![EntityCommand::new("counter", counter, "hit", Vec::new())])
 //! })?;
 //! # Ok(ingress)
 //! # }

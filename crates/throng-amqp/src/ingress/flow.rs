@@ -166,6 +166,10 @@ impl<'a> Flow<'a> {
         let Some(kind) = self.part.engine.kind(command.kind) else {
             return Step::Refused(format!("the engine has no kind {:?}", command.kind));
         };
+        let public = self.part.engine.registry().kinds()[kind].public;
+        if !command.is_private && !public.contains(&&*command.name) {
+            return Step::Refused(not_public(command, public));
+        }
         let attempt = self
             .driver
             .command(kind, &*command.id, &*command.name, &*command.body)
@@ -214,6 +218,15 @@ impl<'a> Flow<'a> {
         }
         Ok(settled)
     }
+}
+
+/// The names of private commands are nobody's to know.
+fn not_public(command: &EntityCommand, public: &[&str]) -> String {
+    let EntityCommand { kind, name, .. } = command;
+    let known = public.join(", ");
+    format!(
+        "the kind {kind:?} has no public command {name:?}, and its intake asks for no private one; public are: {known}"
+    )
 }
 
 /// What came of a message.

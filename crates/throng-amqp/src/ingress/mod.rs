@@ -94,6 +94,34 @@ pub struct EntityCommand {
     pub name: Cow<'static, str>,
     /// Its content as JSON; empty is `{}`.
     pub body: Vec<u8>,
+    is_private: bool,
+}
+
+impl EntityCommand {
+    /// A command that clients may ask: one of the kind's [`PUBLIC`](throng::model::Entity::PUBLIC). Any other is refused, and its message is dead.
+    pub fn new(kind: &'static str, id: impl Into<String>, name: impl Into<Cow<'static, str>>, body: Vec<u8>) -> Self {
+        Self {
+            kind,
+            id: id.into(),
+            name: name.into(),
+            body,
+            is_private: false,
+        }
+    }
+
+    /// Any command of the kind, also one that no client may ask. Only for a name that the intake chooses itself, or a queue
+    /// that only the service's own parts can publish to.
+    pub fn private(
+        kind: &'static str,
+        id: impl Into<String>,
+        name: impl Into<Cow<'static, str>>,
+        body: Vec<u8>,
+    ) -> Self {
+        Self {
+            is_private: true,
+            ..Self::new(kind, id, name, body)
+        }
+    }
 }
 
 /// Reads messages. A function will do.

@@ -166,3 +166,10 @@ pub(crate) async fn get(look: &Look, queue: &str) -> Option<BasicGetMessage> {
     let options = BasicGetOptions { no_ack: true };
     look.channel.basic_get(queue.into(), options).await.unwrap()
 }
+
+/// A text among a message's headers.
+pub(crate) fn header(message: &BasicGetMessage, name: &str) -> Option<String> {
+    let headers = message.properties.headers().as_ref()?;
+    let value = headers.inner().get(name)?.as_long_string()?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
