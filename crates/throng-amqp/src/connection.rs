@@ -1,6 +1,6 @@
 //! A connection to a broker, plain or under TLS.
 
-use crate::Error;
+use crate::{Error, repair::Repaired};
 use async_compat::{Compat, CompatExt as _};
 use async_rs::{
     Runtime, Tokio,
@@ -25,15 +25,22 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use throng_breaker::Pauses;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpStream, lookup_host},
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
 
 /// How long connecting may take, the handshakes included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long reaching one of its addresses may take: the next attempt finds one that came back meanwhile sooner than this one would.
+const DIAL_MAX: Duration = Duration::from_secs(2);
+/// Between two attempts to connect, at most, and half of it more at random: a broker that is back is used within three seconds.
+pub(crate) const RECONNECT: Duration = Duration::from_millis(1_500);
+/// The longest frame, where nobody has said.
+pub(crate) const FRAME_BYTES: usize = 128 << 10;
 /// The heartbeat where the address does not say, in seconds: a broker that is silent for twice as long is taken for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
 
@@ -111,6 +118,11 @@ impl Broker {
     }
 }
 
+/// The pauses between attempts to connect.
+pub(crate) fn reconnect_pauses() -> Pauses {
+    Pauses::new(Duration::from_millis(100), RECONNECT)
+}
+
 /// A socket, or a TLS session on one.
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
@@ -119,13 +131,24 @@ type Stream = Compat<Box<dyn Wire>>;
 
 async fn dial(uri: &AMQPUri, tls: Option<&TlsConnector>) -> io::Result<Stream> {
     let host = uri.authority.host.as_str();
-    let socket = TcpStream::connect((host, uri.authority.port)).await?;
+    let mut reached = Err(io::Error::other("its name has no address"));
+    for address in lookup_host((host, uri.authority.port)).await? {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"));
+        reached = timeout(DIAL_MAX, TcpStream::connect(address))
+            .await
+            .unwrap_or_else(|_| Err(late()));
+        if reached.is_ok() {
+            break;
+        }
+    }
+    let socket = reached?;
     socket.set_nodelay(true)?;
     let Some(tls) = tls else {
-        return Ok((Box::new(socket) as Box<dyn Wire>).compat());
+        return Ok((Box::new(Repaired::new(socket)) as Box<dyn Wire>).compat());
     };
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    Ok((Box::new(tls.connect(name, socket).await?) as Box<dyn Wire>).compat())
+    let session = tls.connect(name, socket).await?;
+    Ok((Box::new(Repaired::new(session)) as Box<dyn Wire>).compat())
 }
 
 fn tls(certificates: Option<&Path>) -> Result<TlsConnector, Error> {

@@ -39,7 +39,9 @@ mod frames;
 mod ingress;
 mod metrics;
 mod pace;
+mod properties;
 mod publisher;
+mod repair;
 mod runner;
 mod topology;
 

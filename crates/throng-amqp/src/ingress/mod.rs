@@ -7,9 +7,11 @@ mod window;
 
 use crate::{
     Broker, Error, Metrics, Topology,
+    connection::reconnect_pauses,
     pace::Pace,
     runner::{Runner, Stop},
 };
+use letters::Letters;
 use session::{Ended, session};
 use std::{
     borrow::Cow,
@@ -19,7 +21,6 @@ use std::{
     time::Duration,
 };
 use throng::{Engine, driver::KeyLife};
-use throng_breaker::Pauses;
 
 /// Between two looks at the broker while much comes: nobody waits for what comes of a message.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -153,6 +154,7 @@ impl Ingress {
     /// Trying again would come to the same: an exchange or a queue is there as another one, or a certificate is none.
     pub fn start(engine: &Engine, options: IngressOptions, intake: impl Intake) -> Result<Self, Error> {
         let queue = options.queue.clone();
+        let letters = Letters::start(&options)?;
         let (first, tried) = mpsc::sync_channel(1);
         let (engine, intake) = (engine.clone(), Arc::new(intake) as Arc<dyn Intake>);
         let pace = Arc::new(Pace::new(PAUSE));
@@ -163,6 +165,7 @@ impl Ingress {
                 engine,
                 options,
                 intake,
+                letters,
             };
             consume(part, stop, first)
         })?;
@@ -192,6 +195,7 @@ struct Part {
     options: IngressOptions,
     intake: Arc<dyn Intake>,
     metrics: crate::metrics::OfQueue,
+    letters: Letters,
     pace: Arc<Pace>,
 }
 
@@ -200,7 +204,7 @@ type First = mpsc::SyncSender<Result<(), Error>>;
 
 async fn consume(part: Part, mut stop: Stop, first: First) {
     let committer = tokio::spawn(part.engine.driver().committer());
-    let mut pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(10));
+    let mut pauses = reconnect_pauses();
     let mut first = Some(first);
     loop {
         let mut connected = || {

@@ -1,11 +1,15 @@
 //! One connection's worth of consuming a queue.
 
-use super::{Part, flow::Flow, letters::Letters, window::Window};
+use super::{
+    Part,
+    flow::{Flow, Settle},
+    window::Window,
+};
 use crate::{Error, runner::Stop, topology::short};
 use futures_util::Stream as _;
 use lapin::{
     Channel, Consumer,
-    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions},
     types::{FieldTable, ShortString},
 };
 use std::{
@@ -39,13 +43,15 @@ pub(super) async fn session(part: &Part, stop: &mut Stop, connected: &mut impl F
     let opened = connection.create_channel().await;
     let channel = opened.map_err(Error::broker("opening a channel"))?;
     let mut session = Session {
-        flow: Flow::new(part, Letters::open(part, &connection).await?),
+        flow: Flow::new(part),
         window: Window::new(*options.prefetch.start(), *options.prefetch.end(), options.latency),
         queue: short(&options.queue)?,
         channel,
-        ack: None,
-        to_acknowledge: None,
+        telling: None,
+        to_tell: Vec::new(),
+        beside: 0,
         again: Box::pin(sleep(AGAIN)),
+        observe: Box::pin(sleep(OBSERVE)),
         seen: Seen::new(),
         part,
     };
@@ -76,17 +82,20 @@ struct Session<'a> {
     queue: ShortString,
     flow: Flow<'a>,
     window: Window,
-    /// An acknowledgement on its way; one at a time, what is settled meanwhile goes with the next.
-    ack: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
-    /// All up to this delivery tag are settled, and the broker is to be told.
-    to_acknowledge: Option<u64>,
+    /// What the broker is just told; what is settled meanwhile goes with the next.
+    telling: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
+    /// What the broker is to be told.
+    to_tell: Vec<Settle>,
+    /// So many dead letters were waiting when it began to consume: the broker has so many messages more out.
+    beside: usize,
     again: Pin<Box<Sleep>>,
+    /// When the window is looked at, though nothing comes.
+    observe: Pin<Box<Sleep>>,
     seen: Seen,
 }
 
 /// What was seen since the window was looked at last.
 struct Seen {
-    since: Instant,
     settled: u32,
     took: Duration,
     was_full: bool,
@@ -95,7 +104,6 @@ struct Seen {
 impl Seen {
     fn new() -> Self {
         Self {
-            since: Instant::now(),
             settled: 0,
             took: Duration::ZERO,
             was_full: false,
@@ -111,9 +119,11 @@ enum Why {
 }
 
 impl Session<'_> {
-    async fn consume(&self) -> Result<Consumer, Error> {
+    async fn consume(&mut self) -> Result<Consumer, Error> {
         let failed = || Error::broker("consuming the queue");
-        let size = self.window.size();
+        self.beside = self.flow.letters();
+        let beside = u16::try_from(self.beside).unwrap_or(u16::MAX);
+        let size = self.window.size().saturating_add(beside);
         self.part.metrics.prefetch.set(i64::from(size));
         let limited = self.channel.basic_qos(size, BasicQosOptions::default());
         limited.await.map_err(failed())?;
@@ -150,7 +160,7 @@ impl Session<'_> {
     async fn drain(&mut self) -> Result<Why, Error> {
         std::future::poll_fn(|context| {
             let polled = self.poll(None, context);
-            match self.flow.len() == 0 && self.ack.is_none() && self.to_acknowledge.is_none() {
+            match self.flow.len() == 0 && self.telling.is_none() && self.to_tell.is_empty() {
                 true => Poll::Ready(Ok(Why::Stopped)),
                 false => polled,
             }
@@ -164,7 +174,7 @@ impl Session<'_> {
             self.flow.try_again();
         }
         let taken = match consumer {
-            Some(_) if self.window_has_changed() => return Poll::Ready(Ok(Why::Window)),
+            Some(_) if self.window_has_changed(context) => return Poll::Ready(Ok(Why::Window)),
             Some(consumer) => self.take(consumer, context),
             None => Poll::Pending,
         };
@@ -203,37 +213,54 @@ impl Session<'_> {
 
     /// Tells the broker what is settled.
     fn settle(&mut self, context: &mut Context<'_>) -> lapin::Result<()> {
-        let settled = self.flow.poll_settled(context)?;
+        let settled = self.flow.poll_settled(context);
         if settled.count > 0 {
             self.part.metrics.taken.inc_by(u64::from(settled.count));
             self.part.metrics.in_flight.set(self.flow.len() as i64);
             self.seen.settled += settled.count;
             self.seen.took += settled.took;
         }
-        self.to_acknowledge = settled.up_to.or(self.to_acknowledge);
+        self.to_tell.extend(settled.settles);
         loop {
-            if let Some(ack) = &mut self.ack {
-                match ack.as_mut().poll(context) {
+            if let Some(telling) = &mut self.telling {
+                match telling.as_mut().poll(context) {
                     Poll::Pending => return Ok(()),
                     Poll::Ready(told) => told?,
                 }
-                self.ack = None;
+                self.telling = None;
             }
-            let Some(up_to) = self.to_acknowledge.take() else {
+            if self.to_tell.is_empty() {
                 return Ok(());
-            };
-            let channel = self.channel.clone();
-            self.ack = Some(Box::pin(async move {
-                channel.basic_ack(up_to, BasicAckOptions { multiple: true }).await
-            }));
+            }
+            let settles = std::mem::take(&mut self.to_tell);
+            self.telling = Some(Box::pin(tell(self.channel.clone(), settles)));
         }
     }
 
-    fn window_has_changed(&mut self) -> bool {
-        if self.seen.since.elapsed() < OBSERVE || self.seen.settled == 0 {
+    fn window_has_changed(&mut self, context: &mut Context<'_>) -> bool {
+        if self.observe.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        self.observe.as_mut().reset(Instant::now() + OBSERVE);
+        // Dead letters that wait take places of the window.
+        let waiting = self.flow.letters().saturating_sub(self.beside);
+        let is_crowded = waiting * 2 >= usize::from(self.window.size());
+        if self.seen.settled == 0 && !is_crowded {
             return false;
         }
         let seen = std::mem::replace(&mut self.seen, Seen::new());
-        self.window.observe(seen.took / seen.settled, seen.was_full)
+        let has_changed = seen.settled > 0 && self.window.observe(seen.took / seen.settled, seen.was_full);
+        has_changed || is_crowded
     }
+}
+
+async fn tell(channel: Channel, settles: Vec<Settle>) -> lapin::Result<()> {
+    for settle in settles {
+        match settle {
+            Settle::UpTo(tag) => channel.basic_ack(tag, BasicAckOptions { multiple: true }).await?,
+            Settle::One(tag) => channel.basic_ack(tag, BasicAckOptions { multiple: false }).await?,
+            Settle::Reject(tag) => channel.basic_reject(tag, BasicRejectOptions { requeue: false }).await?,
+        }
+    }
+    Ok(())
 }

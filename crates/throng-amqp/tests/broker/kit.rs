@@ -23,7 +23,16 @@ use throng::{
 use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
 
 /// Gone when the test's process is, see `servers`.
-pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| RabbitMq::start(RabbitMqOptions::default()).unwrap());
+pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| {
+    let options = RabbitMqOptions {
+        users: vec![(CONSUMER.into(), CONSUMER.into())],
+        ..RabbitMqOptions::default()
+    };
+    RabbitMq::start(options).unwrap()
+});
+
+/// A user besides the administrator, whose password is the name, too.
+pub(crate) const CONSUMER: &str = "consumer";
 
 /// A name nobody has used.
 pub(crate) fn name() -> String {
@@ -38,6 +47,13 @@ pub(crate) fn number(variable: &str, default: u64) -> u64 {
 
 pub(crate) fn broker(server: &RabbitMq) -> Broker {
     server.url().parse().unwrap()
+}
+
+/// The broker's URL by another port, behind which it stands.
+pub(crate) fn url_by(server: &RabbitMq, port: u16) -> String {
+    server
+        .url()
+        .replace(&format!(":{}", server.port()), &format!(":{port}"))
 }
 
 /// A durable queue.
@@ -72,15 +88,19 @@ pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
     }
 }
 
-/// Consumes a durable queue into counters; what they do not take goes to the dead letters `{queue}-dead`.
-pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
+/// How a durable queue is consumed; what counters do not take goes to the dead letters `{queue}-dead`.
+pub(crate) fn ingress_options(broker: Broker, name: &str) -> IngressOptions {
     let dead = format!("{name}-dead");
-    let options = IngressOptions {
+    IngressOptions {
         topology: queue(name).with_dead_letters(&dead),
         dead_letters: Some(dead),
-        ..IngressOptions::new(broker(server), name)
-    };
-    Ingress::start(engine, options, counter::read).unwrap()
+        ..IngressOptions::new(broker, name)
+    }
+}
+
+/// Consumes a durable queue into counters.
+pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
+    Ingress::start(engine, ingress_options(broker(server), name), counter::read).unwrap()
 }
 
 fn options() -> Options {
@@ -134,14 +154,17 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
 
 /// A look at a broker, as an operator's. On one channel: to open another one for each question takes the broker longer than to answer it.
 pub(crate) struct Look {
-    channel: Channel,
+    pub(crate) channel: Channel,
     _connection: Connection,
 }
 
 pub(crate) async fn look(server: &RabbitMq) -> Look {
-    let connection = Connection::connect(&server.url(), ConnectionProperties::default())
-        .await
-        .unwrap();
+    look_at(&server.url()).await
+}
+
+/// A look by another way.
+pub(crate) async fn look_at(url: &str) -> Look {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     Look {
         channel: connection.create_channel().await.unwrap(),
         _connection: connection,

@@ -6,6 +6,7 @@ mod egress;
 mod faults;
 mod ingress;
 mod kit;
+mod poison;
 mod process;
 mod proxy;
 mod publisher;
