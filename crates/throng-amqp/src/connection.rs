@@ -9,7 +9,8 @@ use async_rs::{
 };
 use futures_io::{AsyncRead as AsyncReadIo, AsyncWrite as AsyncWriteIo};
 use lapin::{
-    AsyncTcpStream, Connection, ConnectionProperties,
+    AsyncTcpStream, Connection, ConnectionProperties, ErrorKind,
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
     uri::{AMQPScheme, AMQPUri},
 };
 use rustls::{
@@ -112,9 +113,42 @@ impl Broker {
         .await
         {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(unreachable(error.to_string())),
+            Ok(Err(error)) => Err(match found(&error) {
+                Found::Refused => Error::Refused {
+                    place: self.to_string(),
+                    why: error.to_string(),
+                },
+                Found::Untrusted => Error::Untrusted {
+                    place: self.to_string(),
+                    why: error.to_string(),
+                },
+                Found::Nobody => unreachable(error.to_string()),
+            }),
             Err(_) => Err(unreachable(format!("no answer within {CONNECT_MAX:?}"))),
         }
+    }
+}
+
+/// What was found where a broker should be.
+enum Found {
+    Nobody,
+    Refused,
+    Untrusted,
+}
+
+fn found(error: &lapin::Error) -> Found {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => match error.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
+                Found::Refused
+            }
+            _ => Found::Nobody,
+        },
+        ErrorKind::IOError(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
+            Some(rustls::Error::InvalidCertificate(_)) => Found::Untrusted,
+            _ => Found::Nobody,
+        },
+        _ => Found::Nobody,
     }
 }
 

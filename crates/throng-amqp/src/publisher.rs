@@ -25,6 +25,7 @@ use std::{
     },
     time::Duration,
 };
+use throng::services::health::{Health, Reason, Registered, Status};
 use throng_breaker::Breaker;
 use tokio::time::timeout;
 
@@ -126,6 +127,13 @@ pub struct Publisher {
     runner: Arc<Runner>,
 }
 
+/// How the connection is, and who is told.
+struct Standing {
+    status: Status,
+    reason: Reason,
+    check: Option<Registered>,
+}
+
 struct Shared {
     options: PublisherOptions,
     exchange: ShortString,
@@ -134,6 +142,7 @@ struct Shared {
     is_blocked: AtomicBool,
     /// Of the last connection.
     frame_bytes_max: AtomicUsize,
+    standing: Mutex<Standing>,
     unconfirmed: AtomicUsize,
     /// The beginning of all ids it gives, unlike any other publisher's.
     prefix: String,
@@ -146,7 +155,7 @@ impl Publisher {
     /// Connects. A broker that is down is tried again behind; meanwhile messages are refused.
     ///
     /// # Errors
-    /// Trying again would come to the same: an exchange or a queue is there as another one, or a certificate is none.
+    /// Trying again would come to the same: the broker refuses the user, an exchange or a queue is there as another one, a certificate is none.
     pub fn start(options: PublisherOptions) -> Result<Self, Error> {
         let (publisher, tried) = Self::begin(options)?;
         match tried.recv() {
@@ -166,6 +175,13 @@ impl Publisher {
             channel: Mutex::default(),
             is_blocked: AtomicBool::new(false),
             frame_bytes_max: AtomicUsize::new(FRAME_BYTES),
+            standing: Mutex::new(Standing {
+                status: Status::Fail,
+                reason: format!("the broker at {} was not reached yet", options.broker)
+                    .as_str()
+                    .into(),
+                check: None,
+            }),
             unconfirmed: AtomicUsize::new(0),
             prefix: format!("{:032x}", rand::random::<u128>()),
             ids: AtomicU64::new(0),
@@ -246,6 +262,16 @@ impl Publisher {
         self.runner.spawn(task);
     }
 
+    /// Tells a service how it is, as the check `broker NAME`: it fails until the broker was reached once, and warns while it is not, or takes no
+    /// messages. With [`Engine::checks`](throng::Engine::checks) that is on `/health/ready`.
+    pub fn report_to(&self, health: &Health) {
+        let name = format!("broker {}", self.shared.options.name);
+        let check = health.register(name.trim_end(), None);
+        let mut standing = self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        check.check_in(standing.status, standing.reason.clone());
+        standing.check = Some(check);
+    }
+
     /// Whether there is a connection now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -288,6 +314,20 @@ impl Shared {
 
     fn fits(&self, properties: &BasicProperties) -> bool {
         header_bytes(properties) <= self.frame_bytes_max.load(Ordering::Acquire)
+    }
+
+    /// It is well, or warns why not; before it was well once it fails.
+    fn stands(&self, trouble: Option<&str>) {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.status = match trouble {
+            None => Status::Pass,
+            Some(_) if standing.status == Status::Fail => Status::Fail,
+            Some(_) => Status::Warn,
+        };
+        standing.reason = trouble.map_or(Reason::None, Reason::from);
+        if let Some(check) = &standing.check {
+            check.check_in(standing.status, standing.reason.clone());
+        }
     }
 
     fn set_channel(&self, channel: Option<Channel>) {
@@ -396,6 +436,7 @@ async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSe
             shared.is_blocked.store(false, Ordering::Release);
             shared.set_channel(Some(channel.clone()));
             options.breaker.close();
+            shared.stands(None);
             tracing::info!(
                 "connected to the broker at {}, to publish {}",
                 options.broker,
@@ -419,9 +460,14 @@ async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSe
                     return;
                 }
                 metrics.reconnects.inc();
-                tracing::warn!("the connection to the broker at {} is lost", options.broker);
+                let why = format!("the connection to the broker at {} is lost", options.broker);
+                tracing::warn!("{why}");
+                shared.stands(Some(&why));
             }
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => {
+                tracing::warn!("{error}");
+                shared.stands(Some(&error.to_string()));
+            }
         }
         tokio::select! {
             () = pauses.pause() => {}
@@ -449,11 +495,15 @@ async fn until_lost(shared: &Shared, connection: &Connection, channel: &Channel)
             Ok(None | Some(Event::Error(_))) => return,
             Ok(Some(Event::ConnectionBlocked(why))) => {
                 shared.is_blocked.store(true, Ordering::Release);
-                tracing::warn!("the broker takes no messages for now: {why}");
+                let broker = &shared.options.broker;
+                let why = format!("the broker at {broker} takes no messages for now: {why}");
+                tracing::warn!("{why}");
+                shared.stands(Some(&why));
             }
             Ok(Some(Event::ConnectionUnblocked)) => {
                 shared.is_blocked.store(false, Ordering::Release);
                 tracing::info!("the broker takes messages again");
+                shared.stands(None);
             }
             Ok(Some(_)) | Err(_) => {}
         }

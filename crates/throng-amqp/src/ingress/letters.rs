@@ -1,13 +1,9 @@
 //! Messages nobody can take, on their way to the dead letters.
 
-use super::IngressOptions;
+use super::{IngressOptions, standing::Standing};
 use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished};
 use lapin::{BasicProperties, message::Delivery, types::AMQPValue};
-use std::{
-    future::Future,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 use throng_breaker::{Breaker, Pauses, Settings};
 
 /// Why nobody could take it.
@@ -30,7 +26,7 @@ const CONFIRM_MAX: Duration = Duration::from_secs(24 * 3_600);
 pub(super) struct Letters {
     to: Option<Publisher>,
     queue: String,
-    trouble: Arc<Mutex<Option<String>>>,
+    standing: Arc<Standing>,
 }
 
 /// Why a message is dead.
@@ -51,7 +47,7 @@ pub(super) enum Fate {
 }
 
 impl Letters {
-    pub(super) fn start(options: &IngressOptions) -> Result<Self, Error> {
+    pub(super) fn start(options: &IngressOptions, standing: Arc<Standing>) -> Result<Self, Error> {
         let publisher = |exchange: &String| {
             Publisher::start_behind(PublisherOptions {
                 name: format!("{} dead letters", options.queue),
@@ -66,13 +62,8 @@ impl Letters {
         Ok(Self {
             to: options.dead_letters.as_ref().map(publisher).transpose()?,
             queue: options.queue.clone(),
-            trouble: Arc::default(),
+            standing,
         })
-    }
-
-    /// Why the last one was not kept at once, if it was not.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts a message aside.
@@ -85,7 +76,7 @@ impl Letters {
             self.properties(&delivery, verdict, Some(cut(reason, REASON_BYTES_FEW))),
             self.properties(&delivery, verdict, None),
         ];
-        let (to, trouble, queue) = (self.to.clone(), self.trouble.clone(), self.queue.clone());
+        let (to, standing, queue) = (self.to.clone(), self.standing.clone(), self.queue.clone());
         async move {
             let Some(publisher) = to else { return Fate::Rejected };
             let mut pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(5));
@@ -101,7 +92,7 @@ impl Letters {
                 let sent = publisher.publish_as(routing_key, properties.clone(), &delivery.data);
                 let why = match sent.await {
                     Ok(()) => {
-                        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                        standing.letters(None);
                         return Fate::Kept;
                     }
                     Err(PublishError::Violation(why)) if violations + 1 == VIOLATIONS_MAX => {
@@ -115,7 +106,7 @@ impl Letters {
                 };
                 // Better it waits here than it is lost.
                 tracing::error!("a dead letter of the queue {queue:?} waits: {why}");
-                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                standing.letters(Some(&why));
                 pauses.pause().await;
             }
         }

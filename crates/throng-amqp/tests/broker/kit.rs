@@ -19,20 +19,25 @@ use std::{
 use throng::{
     Engine, Options,
     journal::{MemoryJournal, MemoryStore},
+    services::health::Status,
 };
 use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
 
 /// Gone when the test's process is, see `servers`.
 pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| {
     let options = RabbitMqOptions {
-        users: vec![(CONSUMER.into(), CONSUMER.into())],
+        users: [CONSUMER, MAY_CONSUME, MAY_PUBLISH]
+            .map(|user| (user.into(), user.into()))
+            .into(),
         ..RabbitMqOptions::default()
     };
     RabbitMq::start(options).unwrap()
 });
 
-/// A user besides the administrator, whose password is the name, too.
+/// Users besides the administrator, whose passwords are their names; a test restricts the last two.
 pub(crate) const CONSUMER: &str = "consumer";
+pub(crate) const MAY_CONSUME: &str = "may-consume";
+pub(crate) const MAY_PUBLISH: &str = "may-publish";
 
 /// A name nobody has used.
 pub(crate) fn name() -> String {
@@ -116,6 +121,13 @@ pub(crate) fn builder() -> throng::Builder {
         .with::<Counter>()
         .query::<Counter, Hits>()
         .options(options())
+}
+
+/// What a check of an engine says: its status and why.
+pub(crate) fn check(engine: &Engine, name: &str) -> (Status, String) {
+    let checks = engine.checks().checks();
+    let found = checks.into_iter().find(|check| check.name == name).unwrap();
+    (found.status, found.reason.to_string())
 }
 
 /// An engine in memory.

@@ -2,7 +2,7 @@
 
 use crate::{
     counter::{self, ask},
-    kit::{self, CONSUMER, Look, SERVER, broker, depth, get, header, hits, look, message, until},
+    kit::{self, CONSUMER, Look, SERVER, broker, check, depth, get, header, hits, look, message, until},
     proxy::{Passage, Proxy},
 };
 use lapin::{
@@ -11,8 +11,8 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 use servers::{RabbitMq, RabbitMqOptions};
-use throng::Engine;
-use throng_amqp::{Ingress, IngressOptions};
+use throng::{Engine, services::health::Status};
+use throng_amqp::{Ingress, IngressOptions, Metrics};
 
 async fn publish(look: &Look, queue: &str, properties: BasicProperties, body: &[u8]) {
     let options = BasicPublishOptions::default();
@@ -210,5 +210,59 @@ async fn broker_short_of_memory_does_not_stop_a_queue_with_a_dead_letter() {
     until("the dead letter is kept", async || depth(&connection, &dead).await == 1).await;
     ingress.stop();
     assert_eq!(depth(&connection, &queue).await, 0);
+    engine.stop().await;
+}
+
+/// Ends the connection of whoever is sent `KILL`.
+fn kill(frame: &mut Vec<u8>) -> Passage {
+    match frame.windows(4).any(|part| part == b"KILL") {
+        true => Passage::Cut,
+        false => Passage::Passed,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delivery_that_kills_the_session_is_isolated_and_reported() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let (publisher, connection) = (kit::publisher(&SERVER, &queue), look(&SERVER).await);
+    publisher
+        .publish(message(&queue, "bad", b"KILL".to_vec()))
+        .await
+        .unwrap();
+    for number in 0..20 {
+        let message = message(&queue, &number.to_string(), ask("a", "Hit"));
+        publisher.publish(message).await.unwrap();
+    }
+    let proxy = Proxy::filtering(SERVER.port(), |_| Passage::Passed, kill);
+    let metrics = Metrics::default();
+    engine.metrics().register(|registry| metrics.register(registry));
+    let broker = kit::url_by(&SERVER, proxy.port()).parse().unwrap();
+    let options = IngressOptions {
+        metrics,
+        ..kit::ingress_options(broker, &queue)
+    };
+    let ingress = Ingress::start(&engine, options, counter::read).unwrap();
+    let name = format!("queue {queue}");
+    until("it is reported", async || {
+        let (status, reason) = check(&engine, &name);
+        status == Status::Warn && reason.contains("its first message may be why")
+    })
+    .await;
+    let prefetch = format!("amqp_prefetch{{queue=\"{queue}\"}} 1\n");
+    until("messages come one by one", async || {
+        let mut text = String::new();
+        engine.metrics().encode(&mut text).unwrap();
+        text.contains(&prefetch)
+    })
+    .await;
+    until("the first message is taken away", async || {
+        get(&connection, &queue)
+            .await
+            .is_some_and(|taken| taken.data == b"KILL")
+    })
+    .await;
+    until("the others are counted", async || hits_of(&engine, "a").await == 20).await;
+    until("it is well again", async || check(&engine, &name).0 == Status::Pass).await;
+    ingress.stop();
     engine.stop().await;
 }
