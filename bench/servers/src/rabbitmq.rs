@@ -6,7 +6,11 @@ use crate::{
     programs::{self, User},
     start::{free_port, takes_connections, until_ready},
 };
-use std::{fmt::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 const INSTALL: &str = "the package rabbitmq-server of the distribution (./test does so)";
 
@@ -179,11 +183,43 @@ impl RabbitMq {
         until_ready("epmd", keeper, &self.mapper_directory, || takes_connections(port))
     }
 
+    /// Runs a command of `rabbitmqctl` on it; what it wrote.
+    ///
+    /// # Errors
+    /// It is not there, or what it said.
+    pub fn control(&self, arguments: &[&str]) -> Result<String, Error> {
+        let program = "rabbitmqctl";
+        let mut command = Command::new(Path::new(&self.programs.server).with_file_name(program));
+        command
+            .args(arguments)
+            .envs(self.variables())
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null());
+        let done = User::of(self.directory.user, &mut command).output();
+        let done = done.map_err(Error::io(format!("starting {program}")))?;
+        match done.status.success() {
+            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+            false => Err(Error::Failed {
+                program,
+                said: String::from_utf8_lossy(&done.stderr).trim().replace('\n', " | "),
+            }),
+        }
+    }
+
     fn command(&self) -> Vec<String> {
+        let variables = self.variables();
+        let variables = variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let mut command = vec!["/usr/bin/env".to_owned()];
+        command.extend(variables);
+        command.push(self.programs.server.clone());
+        command
+    }
+
+    fn variables(&self) -> [(&'static str, String); 15] {
         let home = self.directory.path().display();
         let Ports { mapper, node, .. } = self.ports;
         let arguments = "-noinput +S 1:1 -kernel inet_dist_use_interface {127,0,0,1}";
-        let variables = [
+        [
             ("HOME", home.to_string()),
             ("ERL_EPMD_PORT", mapper.to_string()),
             ("RABBITMQ_NODENAME", format!("throng{node}@localhost")),
@@ -200,12 +236,7 @@ impl RabbitMq {
             // The script becomes the server then, and signals reach that.
             ("RABBITMQ_ALLOW_INPUT", "true".into()),
             ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", arguments.into()),
-        ];
-        let variables = variables.iter().map(|(name, value)| format!("{name}={value}"));
-        let mut command = vec!["/usr/bin/env".to_owned()];
-        command.extend(variables);
-        command.push(self.programs.server.clone());
-        command
+        ]
     }
 
     fn configure(&self) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! A connection to a broker, plain or under TLS.
 
-use crate::Error;
+use crate::{Error, repair::Repaired};
 use async_compat::{Compat, CompatExt as _};
 use async_rs::{
     Runtime, Tokio,
@@ -9,7 +9,8 @@ use async_rs::{
 };
 use futures_io::{AsyncRead as AsyncReadIo, AsyncWrite as AsyncWriteIo};
 use lapin::{
-    AsyncTcpStream, Connection, ConnectionProperties,
+    AsyncTcpStream, Connection, ConnectionProperties, ErrorKind,
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
     uri::{AMQPScheme, AMQPUri},
 };
 use rustls::{
@@ -25,15 +26,22 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use throng_breaker::Pauses;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpStream, lookup_host},
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
 
 /// How long connecting may take, the handshakes included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long reaching one of its addresses may take: the next attempt finds one that came back meanwhile sooner than this one would.
+const DIAL_MAX: Duration = Duration::from_secs(2);
+/// Between two attempts to connect, at most, and half of it more at random: a broker that is back is used within three seconds.
+pub(crate) const RECONNECT: Duration = Duration::from_millis(1_500);
+/// The longest frame, where nobody has said.
+pub(crate) const FRAME_BYTES: usize = 128 << 10;
 /// The heartbeat where the address does not say, in seconds: a broker that is silent for twice as long is taken for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
 
@@ -105,10 +113,48 @@ impl Broker {
         .await
         {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(unreachable(error.to_string())),
+            Ok(Err(error)) => Err(match found(&error) {
+                Found::Refused => Error::Refused {
+                    place: self.to_string(),
+                    why: error.to_string(),
+                },
+                Found::Untrusted => Error::Untrusted {
+                    place: self.to_string(),
+                    why: error.to_string(),
+                },
+                Found::Nobody => unreachable(error.to_string()),
+            }),
             Err(_) => Err(unreachable(format!("no answer within {CONNECT_MAX:?}"))),
         }
     }
+}
+
+/// What was found where a broker should be.
+enum Found {
+    Nobody,
+    Refused,
+    Untrusted,
+}
+
+fn found(error: &lapin::Error) -> Found {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => match error.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
+                Found::Refused
+            }
+            _ => Found::Nobody,
+        },
+        ErrorKind::IOError(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
+            Some(rustls::Error::InvalidCertificate(_)) => Found::Untrusted,
+            _ => Found::Nobody,
+        },
+        _ => Found::Nobody,
+    }
+}
+
+/// The pauses between attempts to connect.
+pub(crate) fn reconnect_pauses() -> Pauses {
+    Pauses::new(Duration::from_millis(100), RECONNECT)
 }
 
 /// A socket, or a TLS session on one.
@@ -119,13 +165,24 @@ type Stream = Compat<Box<dyn Wire>>;
 
 async fn dial(uri: &AMQPUri, tls: Option<&TlsConnector>) -> io::Result<Stream> {
     let host = uri.authority.host.as_str();
-    let socket = TcpStream::connect((host, uri.authority.port)).await?;
+    let mut reached = Err(io::Error::other("its name has no address"));
+    for address in lookup_host((host, uri.authority.port)).await? {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"));
+        reached = timeout(DIAL_MAX, TcpStream::connect(address))
+            .await
+            .unwrap_or_else(|_| Err(late()));
+        if reached.is_ok() {
+            break;
+        }
+    }
+    let socket = reached?;
     socket.set_nodelay(true)?;
     let Some(tls) = tls else {
-        return Ok((Box::new(socket) as Box<dyn Wire>).compat());
+        return Ok((Box::new(Repaired::new(socket)) as Box<dyn Wire>).compat());
     };
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    Ok((Box::new(tls.connect(name, socket).await?) as Box<dyn Wire>).compat())
+    let session = tls.connect(name, socket).await?;
+    Ok((Box::new(Repaired::new(session)) as Box<dyn Wire>).compat())
 }
 
 fn tls(certificates: Option<&Path>) -> Result<TlsConnector, Error> {

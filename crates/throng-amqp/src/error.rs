@@ -6,12 +6,32 @@ pub enum Error {
     /// What was given as its address is none.
     #[error("{0:?} is no broker's address: write amqp://user:password@host:port/virtual-host, or amqps:// for TLS")]
     Address(String),
-    /// It cannot be reached, or does not let us in.
+    /// It cannot be reached.
     #[error("the broker at {place} cannot be reached: {why}")]
     Unreachable {
         /// Host and port.
         place: String,
         /// What was found.
+        why: String,
+    },
+    /// It does not let this program in.
+    #[error(
+        "the broker at {place} refuses this program: {why}; look at user, password and virtual host of its address"
+    )]
+    Refused {
+        /// Host and port.
+        place: String,
+        /// The broker's words.
+        why: String,
+    },
+    /// Its certificate is not trusted.
+    #[error(
+        "the certificate of the broker at {place} cannot be trusted: {why}; trust its authority, or look at the name in the address"
+    )]
+    Untrusted {
+        /// Host and port.
+        place: String,
+        /// What is wrong with it.
         why: String,
     },
     /// The certificates to trust cannot be read.

@@ -28,7 +28,9 @@ pub fn encode<T: AsRef<[u8]>>(messages: &[T]) -> Vec<u8> {
 /// # Errors
 /// It says that it is a frame, and is no JSON array.
 pub fn decode<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
-    if content_type != Some(CONTENT_TYPE) {
+    // What may follow says nothing about it: `; charset=utf-8`.
+    let media_type = content_type.and_then(|text| text.split(';').next()).map(str::trim);
+    if media_type != Some(CONTENT_TYPE) {
         return Ok(vec![body]);
     }
     let messages: Vec<&RawValue> =
@@ -50,6 +52,8 @@ mod tests {
         );
         assert!(decode(Some(CONTENT_TYPE), b"[1,").is_err());
         assert!(decode(Some(CONTENT_TYPE), b"{}").is_err());
+        let with_parameter = format!("{CONTENT_TYPE}; charset=utf-8");
+        assert_eq!(decode(Some(&with_parameter), b"[1,2]").unwrap().len(), 2);
     }
 
     proptest! {

@@ -12,7 +12,7 @@
 //! let options = IngressOptions::new("amqp://consumer:secret@localhost".parse()?, "hits");
 //! let ingress = Ingress::start(engine, options, |message: &Incoming<'_>| {
 //!     let counter = String::from_utf8(message.body.to_vec()).map_err(|error| error.to_string())?;
-//!     Ok(vec![EntityCommand { kind: "counter", id: counter, name: "hit".into(), body: Vec::new() }])
+//!     Ok(vec![EntityCommand::new("counter", counter, "hit", Vec::new())])
 //! })?;
 //! # Ok(ingress)
 //! # }
@@ -28,6 +28,8 @@
 //! as long as a message may wait in its queue (and wander through dead letters back into it). A message without an id takes effect twice if the
 //! process or the connection ends between the commit and the acknowledgement.
 //!
+//! One consumer of a queue takes messages, another stands by ([`IngressOptions::single_active`]).
+//!
 //! What nobody can take (it cannot be read, its entity says no, it crashes the entity) goes to the dead-letter exchange with the reason in its headers. What the
 //! engine has no room for stays with the broker: nothing is acknowledged, so the broker sends no more, and the queue grows there.
 
@@ -39,7 +41,9 @@ mod frames;
 mod ingress;
 mod metrics;
 mod pace;
+mod properties;
 mod publisher;
+mod repair;
 mod runner;
 mod topology;
 

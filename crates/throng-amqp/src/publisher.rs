@@ -2,14 +2,17 @@
 
 use crate::{
     Broker, Error, Metrics, Topology,
+    connection::{FRAME_BYTES, RECONNECT, reconnect_pauses},
     metrics::OfPublisher,
     pace::Pace,
+    properties::header_bytes,
     runner::{Runner, Stop},
 };
 use futures_util::StreamExt as _;
 use lapin::{
-    BasicProperties, Channel, Confirmation, Connection, Event,
+    BasicProperties, Channel, Confirmation, Connection, ErrorKind, Event,
     options::{BasicPublishOptions, ConfirmSelectOptions},
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
     types::{AMQPValue, FieldTable, ShortString},
 };
 use std::{
@@ -17,12 +20,13 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
     time::Duration,
 };
-use throng_breaker::{Breaker, Pauses};
+use throng::services::health::{Health, Reason, Registered, Status};
+use throng_breaker::Breaker;
 use tokio::time::timeout;
 
 /// A message that survives a restart of the broker in a durable queue.
@@ -108,6 +112,9 @@ pub enum PublishError {
     /// The broker refused it, or no queue takes it.
     #[error("the broker has refused the message: {0}")]
     Refused(String),
+    /// The broker has closed the channel over it, or over one that was under way beside it. If over this one, sent again it would do so again.
+    #[error("the broker has closed the channel over this message, or over another beside it: {0}")]
+    Violation(String),
     /// The broker has not confirmed it and may have it: to be sent again under the same id only.
     #[error("the broker may or may not have the message: {0}")]
     Unknown(String),
@@ -120,10 +127,22 @@ pub struct Publisher {
     runner: Arc<Runner>,
 }
 
+/// How the connection is, and who is told.
+struct Standing {
+    status: Status,
+    reason: Reason,
+    check: Option<Registered>,
+}
+
 struct Shared {
     options: PublisherOptions,
     exchange: ShortString,
     channel: Mutex<Option<Channel>>,
+    /// The broker takes no messages for now.
+    is_blocked: AtomicBool,
+    /// Of the last connection.
+    frame_bytes_max: AtomicUsize,
+    standing: Mutex<Standing>,
     unconfirmed: AtomicUsize,
     /// The beginning of all ids it gives, unlike any other publisher's.
     prefix: String,
@@ -136,11 +155,33 @@ impl Publisher {
     /// Connects. A broker that is down is tried again behind; meanwhile messages are refused.
     ///
     /// # Errors
-    /// Trying again would come to the same: an exchange or a queue is there as another one, or a certificate is none.
+    /// Trying again would come to the same: the broker refuses the user, an exchange or a queue is there as another one, a certificate is none.
     pub fn start(options: PublisherOptions) -> Result<Self, Error> {
+        let (publisher, tried) = Self::begin(options)?;
+        match tried.recv() {
+            Ok(Err(error)) if error.is_final() => Err(error),
+            _ => Ok(publisher),
+        }
+    }
+
+    /// Connects behind, whatever comes of it.
+    pub(crate) fn start_behind(options: PublisherOptions) -> Result<Self, Error> {
+        Self::begin(options).map(|(publisher, _)| publisher)
+    }
+
+    fn begin(options: PublisherOptions) -> Result<(Self, mpsc::Receiver<Result<(), Error>>), Error> {
         let shared = Arc::new(Shared {
             exchange: crate::topology::short(&options.exchange)?,
             channel: Mutex::default(),
+            is_blocked: AtomicBool::new(false),
+            frame_bytes_max: AtomicUsize::new(FRAME_BYTES),
+            standing: Mutex::new(Standing {
+                status: Status::Fail,
+                reason: format!("the broker at {} was not reached yet", options.broker)
+                    .as_str()
+                    .into(),
+                check: None,
+            }),
             unconfirmed: AtomicUsize::new(0),
             prefix: format!("{:032x}", rand::random::<u128>()),
             ids: AtomicU64::new(0),
@@ -152,13 +193,11 @@ impl Publisher {
         let task = shared.clone();
         let pace = shared.pace.clone();
         let runner = Runner::start("throng-publisher", pace, move |stop| keep_connected(task, stop, first))?;
-        match tried.recv() {
-            Ok(Err(error)) if error.is_final() => Err(error),
-            _ => Ok(Self {
-                shared,
-                runner: Arc::new(runner),
-            }),
-        }
+        let publisher = Self {
+            shared,
+            runner: Arc::new(runner),
+        };
+        Ok((publisher, tried))
     }
 
     /// Publishes a message and waits for the broker's confirm. On a tokio runtime with time.
@@ -166,20 +205,45 @@ impl Publisher {
     /// # Errors
     /// It was not confirmed; which of them mean that it was not sent, they say.
     pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
-        let Shared { options, metrics, .. } = &*self.shared;
-        let published = match options.breaker.enter() {
-            Err(refused) => Err(PublishError::Unavailable {
-                retry_after: refused.retry_after,
-            }),
-            Ok(call) => {
-                let published = self.shared.publish(message).await;
-                match &published {
-                    Ok(()) | Err(PublishError::Refused(_)) => call.succeeded(),
-                    Err(PublishError::Full(_)) => drop(call),
-                    Err(PublishError::Unavailable { .. } | PublishError::Unknown(_)) => call.failed(),
-                }
-                published
+        let named = || {
+            let routing_key = ShortString::try_new(message.routing_key.as_str())?;
+            Ok((routing_key, self.shared.properties(&message)?))
+        };
+        match named() {
+            Ok((routing_key, properties)) => self.publish_as(routing_key, properties, &message.body).await,
+            Err(error) => {
+                let error: lapin::types::ShortStringError = error;
+                self.shared.metrics.unpublished.inc();
+                Err(PublishError::Refused(error.to_string()))
             }
+        }
+    }
+
+    /// Publishes a message with these properties.
+    pub(crate) async fn publish_as(
+        &self,
+        routing_key: ShortString,
+        properties: BasicProperties,
+        body: &[u8],
+    ) -> Result<(), PublishError> {
+        let Shared { options, metrics, .. } = &*self.shared;
+        let published = match self.shared.channel() {
+            // The next attempt to connect is due soon, and its success ends this: no failure of a call.
+            None => Err(PublishError::Unavailable { retry_after: RECONNECT }),
+            Some(channel) => match options.breaker.enter() {
+                Err(refused) => Err(PublishError::Unavailable {
+                    retry_after: refused.retry_after,
+                }),
+                Ok(call) => {
+                    let published = self.shared.publish(&channel, routing_key, properties, body).await;
+                    match &published {
+                        Ok(()) | Err(PublishError::Refused(_) | PublishError::Violation(_)) => call.succeeded(),
+                        Err(PublishError::Full(_)) => drop(call),
+                        Err(PublishError::Unavailable { .. } | PublishError::Unknown(_)) => call.failed(),
+                    }
+                    published
+                }
+            },
         };
         match published {
             Ok(()) => metrics.published.inc(),
@@ -188,9 +252,24 @@ impl Publisher {
         published
     }
 
+    /// Whether a message's properties fit a frame: the broker takes them in one.
+    pub(crate) fn fits(&self, properties: &BasicProperties) -> bool {
+        self.shared.fits(properties)
+    }
+
     /// Has its own thread run a task besides.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runner.spawn(task);
+    }
+
+    /// Tells a service how it is, as the check `broker NAME`: it fails until the broker was reached once, and warns while it is not, or takes no
+    /// messages. With [`Engine::checks`](throng::Engine::checks) that is on `/health/ready`.
+    pub fn report_to(&self, health: &Health) {
+        let name = format!("broker {}", self.shared.options.name);
+        let check = health.register(name.trim_end(), None);
+        let mut standing = self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        check.check_in(standing.status, standing.reason.clone());
+        standing.check = Some(check);
     }
 
     /// Whether there is a connection now.
@@ -226,8 +305,29 @@ impl Drop for Unconfirmed<'_> {
 
 impl Shared {
     fn channel(&self) -> Option<Channel> {
+        if self.is_blocked.load(Ordering::Acquire) {
+            return None;
+        }
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         channel.as_ref().filter(|channel| channel.status().connected()).cloned()
+    }
+
+    fn fits(&self, properties: &BasicProperties) -> bool {
+        header_bytes(properties) <= self.frame_bytes_max.load(Ordering::Acquire)
+    }
+
+    /// It is well, or warns why not; before it was well once it fails.
+    fn stands(&self, trouble: Option<&str>) {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.status = match trouble {
+            None => Status::Pass,
+            Some(_) if standing.status == Status::Fail => Status::Fail,
+            Some(_) => Status::Warn,
+        };
+        standing.reason = trouble.map_or(Reason::None, Reason::from);
+        if let Some(check) = &standing.check {
+            check.check_in(standing.status, standing.reason.clone());
+        }
     }
 
     fn set_channel(&self, channel: Option<Channel>) {
@@ -246,23 +346,28 @@ impl Shared {
         Ok(Unconfirmed(self))
     }
 
-    async fn publish(&self, message: Message) -> Result<(), PublishError> {
+    async fn publish(
+        &self,
+        channel: &Channel,
+        routing_key: ShortString,
+        properties: BasicProperties,
+        body: &[u8],
+    ) -> Result<(), PublishError> {
         let _place = self.place()?;
         self.pace.add(1);
-        let Some(channel) = self.channel() else {
-            let retry_after = Duration::from_secs(1);
-            return Err(PublishError::Unavailable { retry_after });
-        };
-        let long = |error: lapin::types::ShortStringError| PublishError::Refused(error.to_string());
-        let routing_key = ShortString::try_new(message.routing_key.as_str()).map_err(long)?;
-        let properties = self.properties(&message).map_err(long)?;
+        if !self.fits(&properties) {
+            let bytes = header_bytes(&properties);
+            return Err(PublishError::Refused(format!(
+                "its properties take {bytes} bytes, more than a frame"
+            )));
+        }
         let options = BasicPublishOptions {
             mandatory: self.options.mandatory,
             ..BasicPublishOptions::default()
         };
         let exchange = self.exchange.clone();
         let confirmed = async {
-            let sent = channel.basic_publish(exchange, routing_key, options, &message.body, properties);
+            let sent = channel.basic_publish(exchange, routing_key, options, body, properties);
             sent.await?.await
         };
         match timeout(self.options.confirm_max, confirmed).await {
@@ -270,6 +375,7 @@ impl Shared {
             Ok(Ok(Confirmation::Ack(Some(returned)))) => Err(PublishError::Refused(returned.reply_text.to_string())),
             Ok(Ok(Confirmation::Nack(_))) => Err(PublishError::Unknown("it said that it has lost it".into())),
             Ok(Ok(Confirmation::NotRequested)) => Err(PublishError::Unknown("it was not asked for a confirm".into())),
+            Ok(Err(error)) if is_violation(&error) => Err(PublishError::Violation(error.to_string())),
             Ok(Err(error)) => Err(PublishError::Unknown(error.to_string())),
             Err(_) => Err(PublishError::Unknown("it has not confirmed it in time".into())),
         }
@@ -304,15 +410,38 @@ impl Shared {
     }
 }
 
+/// The broker has closed the channel over what it was sent, as opposed to where or by whom.
+fn is_violation(error: &lapin::Error) -> bool {
+    let ErrorKind::ProtocolError(error) = error.kind() else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED | AMQPSoftError::CONTENTTOOLARGE)
+            | AMQPErrorKind::Hard(AMQPHardError::FRAMEERROR | AMQPHardError::SYNTAXERROR)
+    )
+}
+
 /// Connects, and again whenever the connection is lost.
 async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSender<Result<(), Error>>) {
-    let mut pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(10));
+    let mut pauses = reconnect_pauses();
     let mut first = Some(first);
     let Shared { options, metrics, .. } = &*shared;
     while !stop.is_now() {
         let connected = connect(options).await;
-        if let Ok((_, channel)) = &connected {
+        if let Ok((connection, channel)) = &connected {
+            let frame = connection.configuration().frame_max() as usize;
+            let frame = if frame == 0 { usize::MAX } else { frame };
+            shared.frame_bytes_max.store(frame, Ordering::Release);
+            shared.is_blocked.store(false, Ordering::Release);
             shared.set_channel(Some(channel.clone()));
+            options.breaker.close();
+            shared.stands(None);
+            tracing::info!(
+                "connected to the broker at {}, to publish {}",
+                options.broker,
+                options.name
+            );
         }
         if let Some(first) = first.take() {
             // Whoever asked is told once.
@@ -322,7 +451,7 @@ async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSe
             Ok((connection, channel)) => {
                 pauses.reset();
                 tokio::select! {
-                    () = until_lost(&connection, &channel) => {}
+                    () = until_lost(&shared, &connection, &channel) => {}
                     () = stop.wait() => {}
                 }
                 shared.set_channel(None);
@@ -331,9 +460,14 @@ async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSe
                     return;
                 }
                 metrics.reconnects.inc();
-                tracing::warn!("the connection to the broker at {} is lost", options.broker);
+                let why = format!("the connection to the broker at {} is lost", options.broker);
+                tracing::warn!("{why}");
+                shared.stands(Some(&why));
             }
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => {
+                tracing::warn!("{error}");
+                shared.stands(Some(&error.to_string()));
+            }
         }
         tokio::select! {
             () = pauses.pause() => {}
@@ -353,16 +487,24 @@ async fn connect(options: &PublisherOptions) -> Result<(Connection, Channel), Er
 }
 
 /// Waits until the connection, or its channel, is of no more use.
-async fn until_lost(connection: &Connection, channel: &Channel) {
+async fn until_lost(shared: &Shared, connection: &Connection, channel: &Channel) {
     let mut events = std::pin::pin!(connection.events_listener());
     // What happened before the first look is no event any more.
     while channel.status().connected() {
         match timeout(LOOK, events.next()).await {
             Ok(None | Some(Event::Error(_))) => return,
             Ok(Some(Event::ConnectionBlocked(why))) => {
-                tracing::warn!("the broker takes no messages for now: {why}");
+                shared.is_blocked.store(true, Ordering::Release);
+                let broker = &shared.options.broker;
+                let why = format!("the broker at {broker} takes no messages for now: {why}");
+                tracing::warn!("{why}");
+                shared.stands(Some(&why));
             }
-            Ok(Some(Event::ConnectionUnblocked)) => tracing::info!("the broker takes messages again"),
+            Ok(Some(Event::ConnectionUnblocked)) => {
+                shared.is_blocked.store(false, Ordering::Release);
+                tracing::info!("the broker takes messages again");
+                shared.stands(None);
+            }
             Ok(Some(_)) | Err(_) => {}
         }
     }

@@ -108,7 +108,7 @@ impl Exchange {
         };
         let what = || format!("the exchange {:?}", self.name);
         let name = short(&self.name)?;
-        checked(what, passive, async |passive| {
+        let declared = checked(what, passive, async |passive| {
             // One each: the broker closes it with an error.
             let channel = connection.create_channel().await?;
             let options = ExchangeDeclareOptions {
@@ -119,8 +119,8 @@ impl Exchange {
             let declared = channel.exchange_declare(name.clone(), kind.clone(), options, FieldTable::default());
             declared.await?;
             channel.close(200, "done".into()).await
-        })
-        .await
+        });
+        declared.await.map(drop)
     }
 }
 
@@ -140,7 +140,7 @@ impl Queue {
         }
         let what = || format!("the queue {:?}", self.name);
         let name = short(&self.name)?;
-        checked(what, passive, async |passive| {
+        let is_own = checked(what, passive, async |passive| {
             let channel = connection.create_channel().await?;
             let options = QueueDeclareOptions {
                 passive,
@@ -162,7 +162,12 @@ impl Queue {
                 .map_err(Error::broker("opening a channel"))?;
             let options = QueueBindOptions::default();
             let bound = channel.queue_bind(name.clone(), exchange, key, options, FieldTable::default());
-            bound.await.map_err(Error::broker("binding a queue"))?;
+            let bound = bound.await;
+            // A user who may not declare it may not bind it, either: whoever has declared it has bound it.
+            if !is_own && soft(&bound) == Some(AMQPSoftError::ACCESSREFUSED) {
+                return Ok(());
+            }
+            bound.map_err(Error::broker("binding a queue"))?;
             channel
                 .close(200, "done".into())
                 .await
@@ -172,18 +177,20 @@ impl Queue {
     }
 }
 
-/// Declares, or only looks; who may not declare looks, too.
+/// Declares, or only looks; a user who may not declare looks, too. Whether it was declared.
 async fn checked(
     what: impl Fn() -> String,
     passive: bool,
     declare: impl AsyncFn(bool) -> lapin::Result<()>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
+    let mut is_own = !passive;
     let mut declared = declare(passive).await;
-    if !passive && soft(&declared) == Some(AMQPSoftError::ACCESSREFUSED) {
+    if is_own && soft(&declared) == Some(AMQPSoftError::ACCESSREFUSED) {
+        is_own = false;
         declared = declare(true).await;
     }
     let refusal = soft(&declared);
-    declared.map_err(|error| {
+    declared.map(|()| is_own).map_err(|error| {
         let (what, why) = (what(), error.to_string());
         match refusal {
             Some(AMQPSoftError::PRECONDITIONFAILED) => Error::Mismatch { what, why },

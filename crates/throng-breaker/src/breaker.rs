@@ -73,6 +73,11 @@ impl Breaker {
         }
     }
 
+    /// Lets calls pass again: the other side is known to be well, say because a connection to it was just made.
+    pub fn close(&self) {
+        self.with(Circuit::close);
+    }
+
     fn with<R>(&self, change: impl FnOnce(&mut Circuit, Duration) -> R) -> R {
         let Inner { name, .. } = *self.inner;
         let mut circuit = self.inner.circuit.lock().unwrap_or_else(PoisonError::into_inner);

@@ -164,15 +164,20 @@ impl Circuit {
                 *under_way -= 1;
                 *succeeded += 1;
                 if *succeeded >= self.settings.probes.max(1) {
-                    self.openings = 0;
-                    self.enter(Phase::Closed {
-                        since: now,
-                        calls: 0,
-                        failures: 0,
-                    });
+                    self.close(now);
                 }
             }
         }
+    }
+
+    /// The other side is known to be well: calls pass again, however many have failed.
+    pub fn close(&mut self, now: Duration) {
+        self.openings = 0;
+        self.enter(Phase::Closed {
+            since: now,
+            calls: 0,
+            failures: 0,
+        });
     }
 
     fn open(&mut self, now: Duration) {
@@ -256,6 +261,22 @@ mod tests {
         }
         (0..2).for_each(|_| call(&mut circuit, at(1), Outcome::Succeeded));
         assert_eq!(circuit.state(), State::Closed);
+    }
+
+    #[test]
+    fn closing_it_forgets_what_has_failed() {
+        let mut circuit = Circuit::new(SETTINGS);
+        (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
+        let probe = circuit.ask(at(1)).unwrap();
+        circuit.close(at(1));
+        circuit.end(at(1), probe, Outcome::Failed);
+        assert_eq!(
+            circuit.state(),
+            State::Closed,
+            "how a call ended that began before says nothing"
+        );
+        (0..4).for_each(|_| call(&mut circuit, at(1), Outcome::Failed));
+        assert_eq!(circuit.ask(at(1)).unwrap_err(), at(1), "the first pause again");
     }
 
     #[derive(Clone, Debug)]

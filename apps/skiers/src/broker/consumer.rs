@@ -57,12 +57,8 @@ fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
     let rides = frame::decode(message.content_type, message.body)?;
     let command = |body: &[u8]| {
         let message: RideMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        Ok(EntityCommand {
-            kind: Skier::KIND,
-            id: message.skier.to_string(),
-            name: "ride".into(),
-            body: serde_json::to_vec(&message.ride()).map_err(|error| error.to_string())?,
-        })
+        let ride = serde_json::to_vec(&message.ride()).map_err(|error| error.to_string())?;
+        Ok(EntityCommand::new(Skier::KIND, message.skier.to_string(), "ride", ride))
     };
     rides.into_iter().map(command).collect()
 }

@@ -32,6 +32,7 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
         .map(|url| ReadModels::new(url, breakers.breaker("redis", Settings::default())))
         .transpose()?;
     let behind = front::Behind { redis, consumer };
+    let publisher = rides.publisher.clone();
     Ok(App::new("skiers")
         .version(env!("CARGO_PKG_VERSION"))
         .routes(|engine| front::routes(engine, rides, behind))
@@ -41,6 +42,7 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
                 metrics.register(registry);
                 breakers.register(registry);
             });
+            publisher.report_to(engine.checks());
             Ok(Box::new(|| ()))
         }))
 }
@@ -111,7 +113,7 @@ fn refused(error: PublishError) -> Failure {
             (unavailable("the broker cannot be reached".into()), Some(retry_after))
         }
         PublishError::Refused(why) => (unavailable(format!("the broker takes no rides: {why}")), None),
-        PublishError::Unknown(_) => (Error::OutcomeUnknown, None),
+        PublishError::Unknown(_) | PublishError::Violation(_) => (Error::OutcomeUnknown, None),
     };
     let problem = Problem::from(error as Error<Refused>);
     Failure::Problem(Box::new(match retry_after {

@@ -2,10 +2,11 @@
 
 use super::{
     EntityCommand, Incoming, Part,
-    letters::{Letters, Verdict},
+    letters::{Fate, Verdict, WAITING_MAX},
 };
-use crate::metrics::OfQueue;
-use lapin::message::Delivery;
+use crate::repair::SUBSTITUTE;
+use futures_util::{Stream as _, stream::FuturesUnordered};
+use lapin::{message::Delivery, types::ShortString};
 use std::{
     collections::VecDeque,
     convert::Infallible,
@@ -22,26 +23,24 @@ use throng::{
 };
 use tokio::task::JoinHandle;
 
-/// Messages in flight, in the order of their delivery tags.
+/// Messages in flight, in the order of their delivery tags; those that wait to be put aside stand beside.
 pub(super) struct Flow<'a> {
     part: &'a Part,
     driver: Driver,
-    letters: Letters,
     /// Unlike any other session's: the beginning of keys for messages without an id.
     session: u128,
     messages: VecDeque<Message>,
+    /// Dead letters on their way, each with its delivery tag: all of them below those of the messages.
+    letters: FuturesUnordered<Pin<Box<dyn Future<Output = (u64, Fate)> + Send>>>,
     /// Commands the engine has no room for at the moment.
     refused_for_now: usize,
 }
 
 /// A message that is not settled.
 struct Message {
-    delivery: Option<Delivery>,
-    tag: u64,
+    delivery: Delivery,
     came: Instant,
     commands: Vec<(EntityCommand, Step)>,
-    /// On its way to the dead letters.
-    letter: Option<Pin<Box<dyn Future<Output = lapin::Result<bool>> + Send>>>,
     /// It cannot be read.
     unreadable: Option<String>,
 }
@@ -60,48 +59,76 @@ enum Step {
 
 type Answer = Result<(), Error<JsonRejection>>;
 
+/// What the broker is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settle {
+    /// All up to this delivery tag are done.
+    UpTo(u64),
+    /// This one is.
+    One(u64),
+    Reject(u64),
+}
+
 /// Messages that are settled.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// All up to this delivery tag are to be acknowledged.
-    pub(super) up_to: Option<u64>,
+    pub(super) settles: Vec<Settle>,
     pub(super) count: u32,
     /// How long they took, all together.
     pub(super) took: std::time::Duration,
 }
 
+impl Settled {
+    /// A message is done; `is_first`: none before it waits.
+    fn done(&mut self, tag: u64, is_first: bool) {
+        self.count += 1;
+        match self.settles.last_mut() {
+            Some(Settle::UpTo(up_to)) if is_first => *up_to = tag,
+            _ if is_first => self.settles.push(Settle::UpTo(tag)),
+            _ => self.settles.push(Settle::One(tag)),
+        }
+    }
+
+    fn rejected(&mut self, tag: u64) {
+        self.count += 1;
+        self.settles.push(Settle::Reject(tag));
+    }
+}
+
 impl<'a> Flow<'a> {
-    pub(super) fn new(part: &'a Part, letters: Letters) -> Self {
+    pub(super) fn new(part: &'a Part) -> Self {
         Self {
             driver: part.engine.driver(),
             part,
-            letters,
             session: rand::random(),
             messages: VecDeque::new(),
+            letters: FuturesUnordered::new(),
             refused_for_now: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.messages.len()
+        self.messages.len() + self.letters.len()
     }
 
-    /// The engine has no room for what is here: more would only wait in memory.
+    /// Dead letters that are not kept yet.
+    pub(super) fn letters(&self) -> usize {
+        self.letters.len()
+    }
+
+    /// The engine has no room for what is here, or no dead letter is kept: more would only wait in memory.
     pub(super) fn is_held_up(&self) -> bool {
-        self.refused_for_now > 0
+        self.refused_for_now > 0 || self.letters.len() >= WAITING_MAX
     }
 
     /// Takes a message in, and has it done if that can be now.
     pub(super) fn take(&mut self, delivery: Delivery) {
         let metrics = &self.part.metrics;
-        let properties = &delivery.properties;
-        let id = properties.message_id().as_ref().map(lapin::types::ShortString::as_str);
+        let id = message_id(&delivery);
+        let content_type = delivery.properties.content_type().as_ref().map(ShortString::as_str);
         let incoming = Incoming {
             body: &delivery.data,
-            content_type: properties
-                .content_type()
-                .as_ref()
-                .map(lapin::types::ShortString::as_str),
+            content_type: content_type.filter(|text| !text.contains(SUBSTITUTE)),
             id,
             exchange: delivery.exchange.as_str(),
             routing_key: delivery.routing_key.as_str(),
@@ -114,20 +141,19 @@ impl<'a> Flow<'a> {
             metrics.unnamed.inc();
         }
         // The app's code: a message that has it panic is one nobody can take, and no end of the queue's consumer.
-        let read = catch_unwind(AssertUnwindSafe(|| self.part.intake.read(&incoming)));
-        let (commands, unreadable) = match read.unwrap_or_else(|_| Err("reading it panicked".into())) {
+        let read = || catch_unwind(AssertUnwindSafe(|| self.part.intake.read(&incoming)));
+        let read = check_names(&incoming).and_then(|()| read().unwrap_or_else(|_| Err("reading it panicked".into())));
+        let (commands, unreadable) = match read {
             Ok(commands) => (commands, None),
             Err(why) => (Vec::new(), Some(why)),
         };
         metrics.commands.inc_by(commands.len() as u64);
         self.part.pace.add(commands.len());
         let mut message = Message {
-            tag: delivery.delivery_tag,
             came: Instant::now(),
             commands: commands.into_iter().map(|command| (command, Step::Try)).collect(),
-            letter: None,
             unreadable,
-            delivery: Some(delivery),
+            delivery,
         };
         self.refused_for_now += self.try_all(&mut message);
         self.messages.push_back(message);
@@ -143,9 +169,9 @@ impl<'a> Flow<'a> {
 
     /// Tries those commands of a message that have to be; how many still have to be then.
     fn try_all(&self, message: &mut Message) -> usize {
-        let Some(delivery) = &message.delivery else { return 0 };
-        let id = delivery.properties.message_id().as_ref();
-        let name = id.map_or_else(|| format!("{:032x}-{}", self.session, message.tag), ToString::to_string);
+        let tag = message.delivery.delivery_tag;
+        let id = message_id(&message.delivery);
+        let name = id.map_or_else(|| format!("{:032x}-{tag}", self.session), str::to_owned);
         let is_one = message.commands.len() == 1;
         let mut left = 0;
         for (number, (command, step)) in message.commands.iter_mut().enumerate() {
@@ -166,6 +192,10 @@ impl<'a> Flow<'a> {
         let Some(kind) = self.part.engine.kind(command.kind) else {
             return Step::Refused(format!("the engine has no kind {:?}", command.kind));
         };
+        let public = self.part.engine.registry().kinds()[kind].public;
+        if !command.is_private && !public.contains(&&*command.name) {
+            return Step::Refused(not_public(command, public));
+        }
         let attempt = self
             .driver
             .command(kind, &*command.id, &*command.name, &*command.body)
@@ -190,30 +220,70 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Settles messages from the front, as far as they are. An error is the connection's.
-    pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> lapin::Result<Settled> {
+    /// Settles messages from the front, as far as they are. A dead one stands aside until it is kept, and holds up none.
+    pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> Settled {
         let mut settled = Settled::default();
+        self.settle_letters(&mut settled, context);
         while let Some(message) = self.messages.front_mut() {
-            let end = match message.poll_end(context) {
-                Poll::Ready(End::Done) => Poll::Ready(Ok(false)),
-                Poll::Ready(End::Dead) => message.poll_dead(&self.letters, &self.part.metrics, context),
+            match message.poll_end(context) {
+                Poll::Ready(End::Done) => {}
+                Poll::Ready(End::Dead) if self.letters.len() < WAITING_MAX => {}
                 Poll::Ready(End::Again) => {
                     self.refused_for_now += 1;
-                    Poll::Pending
+                    break;
                 }
-                Poll::Pending => Poll::Pending,
-            };
-            let Poll::Ready(was_rejected) = end else { break };
-            // One that was rejected is settled by that, and is named no more.
-            if !was_rejected? {
-                settled.up_to = Some(message.tag);
+                Poll::Ready(End::Dead) | Poll::Pending => break,
             }
-            settled.count += 1;
-            settled.took += message.came.elapsed();
-            self.messages.pop_front();
+            let Some(message) = self.messages.pop_front() else {
+                break;
+            };
+            if message.is_dead() {
+                self.part.metrics.dead.inc();
+                let (verdict, tag) = (message.verdict(), message.delivery.delivery_tag);
+                let sent = self.part.letters.send(message.delivery, &verdict);
+                self.letters.push(Box::pin(async move { (tag, sent.await) }));
+                self.settle_letters(&mut settled, context);
+            } else {
+                settled.took += message.came.elapsed();
+                settled.done(message.delivery.delivery_tag, self.letters.is_empty());
+            }
         }
-        Ok(settled)
+        settled
     }
+
+    fn settle_letters(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
+        while let Poll::Ready(Some((tag, fate))) = Pin::new(&mut self.letters).poll_next(context) {
+            match fate {
+                Fate::Kept => settled.done(tag, false),
+                Fate::Rejected => settled.rejected(tag),
+            }
+        }
+    }
+}
+
+/// A message's id, if it has one. An empty one, which some clients set, is none.
+fn message_id(delivery: &Delivery) -> Option<&str> {
+    let id = delivery.properties.message_id().as_ref().map(ShortString::as_str);
+    id.filter(|id| !id.is_empty())
+}
+
+/// Whether what tells this message from another is as it was sent.
+fn check_names(message: &Incoming<'_>) -> Result<(), String> {
+    for (name, text) in [("message-id", message.id), ("routing key", Some(message.routing_key))] {
+        if text.is_some_and(|text| text.contains(SUBSTITUTE)) {
+            return Err(format!("its {name} is not UTF-8, or its properties are damaged"));
+        }
+    }
+    Ok(())
+}
+
+/// The names of private commands are nobody's to know.
+fn not_public(command: &EntityCommand, public: &[&str]) -> String {
+    let EntityCommand { kind, name, .. } = command;
+    let known = public.join(", ");
+    format!(
+        "the kind {kind:?} has no public command {name:?}, and its intake asks for no private one; public are: {known}"
+    )
 }
 
 /// What came of a message.
@@ -226,14 +296,9 @@ enum End {
 
 impl Message {
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        let mut is_dead = self.unreadable.is_some();
         for (_, step) in &mut self.commands {
             let answer = match step {
-                Step::Done => continue,
-                Step::Refused(_) => {
-                    is_dead = true;
-                    continue;
-                }
+                Step::Done | Step::Refused(_) => continue,
                 Step::Try => return Poll::Pending,
                 Step::Carried(task) => match Pin::new(task).poll(context) {
                     Poll::Pending => return Poll::Pending,
@@ -246,31 +311,17 @@ impl Message {
                 },
             };
             *step = Step::of(answer);
-            match step {
-                Step::Try => return Poll::Ready(End::Again),
-                Step::Refused(_) => is_dead = true,
-                _ => {}
+            if matches!(step, Step::Try) {
+                return Poll::Ready(End::Again);
             }
         }
-        Poll::Ready(if is_dead { End::Dead } else { End::Done })
+        Poll::Ready(if self.is_dead() { End::Dead } else { End::Done })
     }
 
-    /// Puts it aside; whether it was settled by that.
-    fn poll_dead(
-        &mut self,
-        letters: &Letters,
-        metrics: &OfQueue,
-        context: &mut Context<'_>,
-    ) -> Poll<lapin::Result<bool>> {
-        if let Some(delivery) = self.delivery.take() {
-            metrics.dead.inc();
-            let verdict = self.verdict();
-            self.letter = Some(Box::pin(letters.send(delivery, &verdict)));
-        }
-        match &mut self.letter {
-            Some(letter) => letter.as_mut().poll(context),
-            None => Poll::Ready(Ok(false)),
-        }
+    /// It cannot be read, or a command of it is refused.
+    fn is_dead(&self) -> bool {
+        let is_refused = |(_, step): &(EntityCommand, Step)| matches!(step, Step::Refused(_));
+        self.unreadable.is_some() || self.commands.iter().any(is_refused)
     }
 
     fn verdict(&self) -> Verdict {

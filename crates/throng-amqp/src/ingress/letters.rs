@@ -1,32 +1,32 @@
 //! Messages nobody can take, on their way to the dead letters.
 
-use super::Part;
-use crate::{Error, topology::short};
-use lapin::{
-    BasicProperties, Channel, Confirmation, Connection,
-    message::Delivery,
-    options::{BasicPublishOptions, BasicRejectOptions, ConfirmSelectOptions},
-    types::{AMQPValue, ShortString},
-};
-use std::future::Future;
-use std::time::Duration;
-use throng_breaker::Pauses;
+use super::{IngressOptions, standing::Standing};
+use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished};
+use lapin::{BasicProperties, message::Delivery, types::AMQPValue};
+use std::{future::Future, sync::Arc, time::Duration};
+use throng_breaker::{Breaker, Pauses, Settings};
 
 /// Why nobody could take it.
-const REASON: &str = "x-throng-reason";
+pub(crate) const REASON: &str = "x-throng-reason";
 /// The queue it came from.
-const QUEUE: &str = "x-throng-queue";
+pub(crate) const QUEUE: &str = "x-throng-queue";
 /// Of a frame: which of its messages, counted from 0; the others have taken effect.
-const REFUSED: &str = "x-throng-refused";
-/// Longest reason in a header, in bytes.
+pub(crate) const REFUSED: &str = "x-throng-refused";
+/// Longest reason in a header, in bytes; and where the message's own headers leave little room.
 const REASON_BYTES_MAX: usize = 4 << 10;
+const REASON_BYTES_FEW: usize = 200;
+/// Letters that wait for the broker's confirm, beside the prefetch.
+pub(super) const WAITING_MAX: usize = 128;
+/// A letter is rejected after the broker has closed the channel over it so often.
+const VIOLATIONS_MAX: u32 = 3;
+/// A letter waits for its confirm for as long as the connection lives: sent again, it would be there twice.
+const CONFIRM_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// Where dead letters go.
-#[derive(Clone)]
+/// Where dead letters go: over a connection of their own, for a broker that is short of memory stops those that publish.
 pub(super) struct Letters {
-    /// The exchange, and a channel with confirms.
-    to: Option<(ShortString, Channel)>,
+    to: Option<Publisher>,
     queue: String,
+    standing: Arc<Standing>,
 }
 
 /// Why a message is dead.
@@ -37,62 +37,86 @@ pub(super) struct Verdict {
     pub(super) commands: usize,
 }
 
+/// What became of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The broker has it among the dead letters: the message itself can be acknowledged.
+    Kept,
+    /// The message is to be rejected: the queue's own dead-letter exchange has it, if there is one.
+    Rejected,
+}
+
 impl Letters {
-    pub(super) async fn open(part: &Part, connection: &Connection) -> Result<Self, Error> {
-        let to = match &part.options.dead_letters {
-            None => None,
-            Some(exchange) => {
-                let failed = || Error::broker("opening a channel for dead letters");
-                let channel = connection.create_channel().await.map_err(failed())?;
-                let confirms = ConfirmSelectOptions::default();
-                channel.confirm_select(confirms).await.map_err(failed())?;
-                Some((short(exchange)?, channel))
-            }
+    pub(super) fn start(options: &IngressOptions, standing: Arc<Standing>) -> Result<Self, Error> {
+        let publisher = |exchange: &String| {
+            Publisher::start_behind(PublisherOptions {
+                name: format!("{} dead letters", options.queue),
+                mandatory: true,
+                unconfirmed_max: WAITING_MAX,
+                confirm_max: CONFIRM_MAX,
+                breaker: Breaker::new("the dead letters", Settings::default()),
+                metrics: options.metrics.clone(),
+                ..PublisherOptions::new(options.broker.clone(), exchange)
+            })
         };
         Ok(Self {
-            to,
-            queue: part.options.queue.clone(),
+            to: options.dead_letters.as_ref().map(publisher).transpose()?,
+            queue: options.queue.clone(),
+            standing,
         })
     }
 
-    /// Puts a message aside. The broker has it elsewhere then, or has been told to reject it: that also settles it, and `true` says so.
-    pub(super) fn send(
-        &self,
-        delivery: Delivery,
-        verdict: &Verdict,
-    ) -> impl Future<Output = lapin::Result<bool>> + Send + use<> {
-        let reason = &verdict.reason[..verdict.reason.floor_char_boundary(REASON_BYTES_MAX)];
+    /// Puts a message aside.
+    pub(super) fn send(&self, delivery: Delivery, verdict: &Verdict) -> impl Future<Output = Fate> + Send + use<> {
+        let reason = cut(&verdict.reason, REASON_BYTES_MAX);
         tracing::warn!("a message of the queue {:?} is dead: {reason}", self.queue);
-        let properties = self.properties(&delivery, verdict, reason);
-        let to = self.to.clone();
+        // The first that fits a frame.
+        let forms = [
+            self.properties(&delivery, verdict, Some(reason)),
+            self.properties(&delivery, verdict, Some(cut(reason, REASON_BYTES_FEW))),
+            self.properties(&delivery, verdict, None),
+        ];
+        let (to, standing, queue) = (self.to.clone(), self.standing.clone(), self.queue.clone());
         async move {
-            let Some((exchange, channel)) = to else {
-                delivery.acker.reject(BasicRejectOptions { requeue: false }).await?;
-                return Ok(true);
-            };
-            let options = BasicPublishOptions {
-                mandatory: true,
-                ..BasicPublishOptions::default()
-            };
-            let mut pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(30));
+            let Some(publisher) = to else { return Fate::Rejected };
+            let mut pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(5));
+            let mut violations = 0;
             loop {
-                let (exchange, key) = (exchange.clone(), delivery.routing_key.clone());
-                let sent = channel.basic_publish(exchange.clone(), key, options, &delivery.data, properties.clone());
-                match sent.await?.await? {
-                    Confirmation::Ack(None) => return Ok(false),
-                    // Better none is taken from here on than one is lost.
-                    _ => {
-                        tracing::error!("no queue takes the dead letters of the exchange {exchange:?}: bind one to it")
+                let Some(properties) = forms.iter().find(|form| publisher.fits(form)) else {
+                    tracing::error!(
+                        "a dead letter of the queue {queue:?} is rejected: its headers are longer than a frame"
+                    );
+                    return Fate::Rejected;
+                };
+                let routing_key = delivery.routing_key.clone();
+                let sent = publisher.publish_as(routing_key, properties.clone(), &delivery.data);
+                let why = match sent.await {
+                    Ok(()) => {
+                        standing.letters(None);
+                        return Fate::Kept;
                     }
-                }
+                    Err(PublishError::Violation(why)) if violations + 1 == VIOLATIONS_MAX => {
+                        tracing::error!("a dead letter of the queue {queue:?} is rejected: {why}");
+                        return Fate::Rejected;
+                    }
+                    Err(error) => {
+                        violations += u32::from(matches!(error, PublishError::Violation(_)));
+                        error.to_string()
+                    }
+                };
+                // Better it waits here than it is lost.
+                tracing::error!("a dead letter of the queue {queue:?} waits: {why}");
+                standing.letters(Some(&why));
                 pauses.pause().await;
             }
         }
     }
 
     /// Those of the message, and why it is dead. It keeps its id: sent again, what has taken effect does not do so twice.
-    fn properties(&self, delivery: &Delivery, verdict: &Verdict, reason: &str) -> BasicProperties {
-        let mut headers = delivery.properties.headers().clone().unwrap_or_default();
+    fn properties(&self, delivery: &Delivery, verdict: &Verdict, reason: Option<&str>) -> BasicProperties {
+        let properties = republished(&delivery.properties);
+        let Some(reason) = reason else { return properties };
+        let mut headers = properties.headers().clone().unwrap_or_default();
         let mut set = |name: &str, value: &str| {
             headers.insert(name.into(), AMQPValue::LongString(value.into()));
         };
@@ -102,6 +126,10 @@ impl Letters {
             let refused: Vec<String> = verdict.refused.iter().map(usize::to_string).collect();
             set(REFUSED, &refused.join(","));
         }
-        delivery.properties.clone().with_headers(headers)
+        properties.with_headers(headers)
     }
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }

@@ -3,26 +3,33 @@
 mod flow;
 mod letters;
 mod session;
+mod standing;
 mod window;
 
 use crate::{
     Broker, Error, Metrics, Topology,
+    connection::reconnect_pauses,
     pace::Pace,
     runner::{Runner, Stop},
 };
+use letters::Letters;
 use session::{Ended, session};
+use standing::Standing;
 use std::{
     borrow::Cow,
+    cell::Cell,
     fmt,
     ops::RangeInclusive,
     sync::{Arc, mpsc},
     time::Duration,
 };
 use throng::{Engine, driver::KeyLife};
-use throng_breaker::Pauses;
 
 /// Between two looks at the broker while much comes: nobody waits for what comes of a message.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// After so many connections that were lost before a message was settled, messages come one by one: then it is known which one is why.
+const BARREN_MAX: u32 = 3;
 
 /// How a queue is consumed.
 #[derive(Clone, Debug)]
@@ -38,6 +45,9 @@ pub struct IngressOptions {
     pub dead_letters: Option<String>,
     /// How long message ids are kept as idempotency keys: as long as a message may live in the queue, its TTL.
     pub keys: KeyLife,
+    /// Takes messages only while nobody else does: a second consumer of the queue stands by until it has had none for three seconds. Not wanted only
+    /// where every consumer is a node of one cluster; others would each count a part of the messages, in journals of their own.
+    pub single_active: bool,
     /// Messages the broker may have out unsettled, at least and at most; between them the number follows from how long messages take.
     pub prefetch: RangeInclusive<u16>,
     /// How long a message should take from its arrival to its commit.
@@ -58,6 +68,7 @@ impl IngressOptions {
             topology: Topology::default(),
             dead_letters: None,
             keys: KeyLife::at_least(Duration::from_secs(24 * 3_600)),
+            single_active: true,
             prefetch: 16..=8_192,
             latency: Duration::from_millis(100),
             drain: Duration::from_secs(2),
@@ -94,6 +105,34 @@ pub struct EntityCommand {
     pub name: Cow<'static, str>,
     /// Its content as JSON; empty is `{}`.
     pub body: Vec<u8>,
+    is_private: bool,
+}
+
+impl EntityCommand {
+    /// A command that clients may ask: one of the kind's [`PUBLIC`](throng::model::Entity::PUBLIC). Any other is refused, and its message is dead.
+    pub fn new(kind: &'static str, id: impl Into<String>, name: impl Into<Cow<'static, str>>, body: Vec<u8>) -> Self {
+        Self {
+            kind,
+            id: id.into(),
+            name: name.into(),
+            body,
+            is_private: false,
+        }
+    }
+
+    /// Any command of the kind, also one that no client may ask. Only for a name that the intake chooses itself, or a queue
+    /// that only the service's own parts can publish to.
+    pub fn private(
+        kind: &'static str,
+        id: impl Into<String>,
+        name: impl Into<Cow<'static, str>>,
+        body: Vec<u8>,
+    ) -> Self {
+        Self {
+            is_private: true,
+            ..Self::new(kind, id, name, body)
+        }
+    }
 }
 
 /// Reads messages. A function will do.
@@ -116,15 +155,20 @@ impl<F: Fn(&Incoming<'_>) -> Result<Vec<EntityCommand>, String> + Send + Sync + 
 pub struct Ingress {
     runner: Runner,
     queue: String,
+    standing: Arc<Standing>,
 }
 
 impl Ingress {
-    /// Begins to consume. A broker that is down is tried again behind.
+    /// Begins to consume. A broker that is down is tried again behind. The check `queue NAME` of the engine says how it is: it fails until the
+    /// broker was reached once, and warns while the queue is not consumed.
     ///
     /// # Errors
-    /// Trying again would come to the same: an exchange or a queue is there as another one, or a certificate is none.
+    /// Trying again would come to the same: the broker refuses the user, an exchange or a queue is there as another one, a certificate is none.
     pub fn start(engine: &Engine, options: IngressOptions, intake: impl Intake) -> Result<Self, Error> {
         let queue = options.queue.clone();
+        let standing = Arc::new(Standing::new(engine.checks(), &queue, &options.broker));
+        let letters = Letters::start(&options, standing.clone())?;
+        let told = standing.clone();
         let (first, tried) = mpsc::sync_channel(1);
         let (engine, intake) = (engine.clone(), Arc::new(intake) as Arc<dyn Intake>);
         let pace = Arc::new(Pace::new(PAUSE));
@@ -135,18 +179,34 @@ impl Ingress {
                 engine,
                 options,
                 intake,
+                letters,
+                standing: told,
+                stood_by: Cell::new(false),
+                barren: Cell::new(0),
             };
             consume(part, stop, first)
         })?;
+        let ingress = Self {
+            runner,
+            queue,
+            standing,
+        };
         match tried.recv() {
             Ok(Err(error)) if error.is_final() => Err(error),
-            _ => Ok(Self { runner, queue }),
+            _ => Ok(ingress),
         }
     }
 
     /// Takes nothing new, settles what is in flight, and ends. Before the engine stops: what is not settled by then comes again.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Ingress {
+    fn drop(&mut self) {
         self.runner.stop();
+        self.standing.end();
     }
 }
 
@@ -164,7 +224,25 @@ struct Part {
     options: IngressOptions,
     intake: Arc<dyn Intake>,
     metrics: crate::metrics::OfQueue,
+    letters: Letters,
+    standing: Arc<Standing>,
+    /// It stood by when it looked last.
+    stood_by: Cell<bool>,
+    /// Connections in a row that were lost before a message was settled.
+    barren: Cell<u32>,
     pace: Arc<Pace>,
+}
+
+impl Part {
+    fn is_lost(&self, error: &Error) {
+        let barren = self.barren.get();
+        self.standing.is_lost(&match barren {
+            0..BARREN_MAX => error.to_string(),
+            _ => format!(
+                "{barren} connections in a row were lost before a message was settled; its first message may be why: {error}"
+            ),
+        });
+    }
 }
 
 /// Tells whoever started it how the first connection went.
@@ -172,7 +250,7 @@ type First = mpsc::SyncSender<Result<(), Error>>;
 
 async fn consume(part: Part, mut stop: Stop, first: First) {
     let committer = tokio::spawn(part.engine.driver().committer());
-    let mut pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(10));
+    let mut pauses = reconnect_pauses();
     let mut first = Some(first);
     loop {
         let mut connected = || {
@@ -186,9 +264,11 @@ async fn consume(part: Part, mut stop: Stop, first: First) {
             Ok(Ended::Lost(error)) => {
                 part.metrics.reconnects.inc();
                 tracing::warn!("the queue {:?}: {error}; connecting again", part.options.queue);
+                part.is_lost(&error);
             }
             Err(error) => {
                 tracing::warn!("the queue {:?} is not consumed: {error}", part.options.queue);
+                part.is_lost(&error);
                 if let Some(first) = first.take() {
                     let _ = first.send(Err(error));
                 }

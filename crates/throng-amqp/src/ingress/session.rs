@@ -1,11 +1,18 @@
 //! One connection's worth of consuming a queue.
 
-use super::{Part, flow::Flow, letters::Letters, window::Window};
+use super::{
+    BARREN_MAX, Part,
+    flow::{Flow, Settle},
+    window::Window,
+};
 use crate::{Error, runner::Stop, topology::short};
 use futures_util::Stream as _;
 use lapin::{
     Channel, Consumer,
-    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    options::{
+        BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
+        QueueDeclareOptions,
+    },
     types::{FieldTable, ShortString},
 };
 use std::{
@@ -22,6 +29,9 @@ const TURN: usize = 1_024;
 const OBSERVE: Duration = Duration::from_secs(1);
 /// When what the engine had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
+/// How often one that stands by looks whether the queue has a consumer, and how often in a row it has to have none.
+const FREE_LOOK: Duration = Duration::from_secs(1);
+const FREE_LOOKS: u32 = 3;
 /// The name of the consumer at the broker; of a channel of its own.
 const TAG: &str = "throng";
 
@@ -38,36 +48,81 @@ pub(super) async fn session(part: &Part, stop: &mut Stop, connected: &mut impl F
     options.topology.apply(&connection).await?;
     let opened = connection.create_channel().await;
     let channel = opened.map_err(Error::broker("opening a channel"))?;
+    let queue = short(&options.queue)?;
+    let Some(waiting) = when_free(part, &channel, &queue, stop, connected).await? else {
+        return Ok(Ended::Stopped);
+    };
+    let window = Window::new(*options.prefetch.start(), *options.prefetch.end(), options.latency);
     let mut session = Session {
-        flow: Flow::new(part, Letters::open(part, &connection).await?),
-        window: Window::new(*options.prefetch.start(), *options.prefetch.end(), options.latency),
-        queue: short(&options.queue)?,
+        flow: Flow::new(part),
+        window: match part.barren.get() {
+            0..BARREN_MAX => window,
+            _ => window.of_one(),
+        },
+        queue,
         channel,
-        ack: None,
-        to_acknowledge: None,
+        telling: None,
+        to_tell: Vec::new(),
+        beside: 0,
         again: Box::pin(sleep(AGAIN)),
-        seen: Seen::new(),
+        observe: Box::pin(sleep(OBSERVE)),
+        seen: Seen::default(),
+        has_settled: false,
         part,
     };
-    let mut consumer = session.consume().await?;
-    connected();
-    let ended = loop {
-        match session.run(&mut consumer, stop).await {
-            Ok(Why::Stopped) => {
-                // What is not settled by then comes again.
-                let _ = timeout(options.drain, session.drain()).await;
-                break Ended::Stopped;
-            }
-            Ok(Why::Window) => match session.consume_anew(consumer).await {
-                Ok(anew) => consumer = anew,
-                Err(error) => break Ended::Lost(error),
-            },
-            Err(error) => break Ended::Lost(error),
-        }
-    };
+    let ended = session.consume_until_end(stop, connected).await;
+    let is_lost = !matches!(ended, Ok(Ended::Stopped));
+    if is_lost && !session.has_settled && (waiting > 0 || session.flow.len() > 0) {
+        part.barren.set(part.barren.get().saturating_add(1));
+    }
     part.metrics.in_flight.set(0);
     let _ = timeout(Duration::from_secs(1), connection.close(200, "done".into())).await;
-    Ok(ended)
+    ended
+}
+
+/// Waits until nobody else consumes the queue, and says how many messages wait in it; `None`: it is stopped before that. By looking, which no
+/// broker refuses, and not by the exclusive consumer alone: of a quorum queue there is none.
+async fn when_free(
+    part: &Part,
+    channel: &Channel,
+    queue: &ShortString,
+    stop: &mut Stop,
+    connected: &mut impl FnMut(),
+) -> Result<Option<u32>, Error> {
+    let mut free = 0;
+    loop {
+        let looked = look(channel, queue).await?;
+        part.standing.is_reached();
+        if !part.options.single_active || looked.consumer_count() == 0 {
+            free += 1;
+            // One that was there is given the time to come back.
+            if !part.stood_by.get() || free == FREE_LOOKS {
+                part.stood_by.set(false);
+                return Ok(Some(looked.message_count()));
+            }
+        } else {
+            free = 0;
+            if !part.stood_by.replace(true) {
+                tracing::info!("another consumer has the queue {queue:?}: this one stands by");
+            }
+            part.standing.stands_by();
+            connected();
+        }
+        tokio::select! {
+            () = sleep(FREE_LOOK) => {}
+            () = stop.wait() => return Ok(None),
+        }
+    }
+}
+
+/// How many consumers and messages a queue has.
+async fn look(channel: &Channel, queue: &ShortString) -> Result<lapin::Queue, Error> {
+    let options = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let looked = channel.queue_declare(queue.clone(), options, FieldTable::default());
+    looked.await.map_err(Error::broker("looking at the queue"))
 }
 
 struct Session<'a> {
@@ -76,31 +131,25 @@ struct Session<'a> {
     queue: ShortString,
     flow: Flow<'a>,
     window: Window,
-    /// An acknowledgement on its way; one at a time, what is settled meanwhile goes with the next.
-    ack: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
-    /// All up to this delivery tag are settled, and the broker is to be told.
-    to_acknowledge: Option<u64>,
+    /// What the broker is just told; what is settled meanwhile goes with the next.
+    telling: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
+    /// What the broker is to be told.
+    to_tell: Vec<Settle>,
+    /// So many dead letters were waiting when it began to consume: the broker has so many messages more out.
+    beside: usize,
     again: Pin<Box<Sleep>>,
+    /// When the window is looked at, though nothing comes.
+    observe: Pin<Box<Sleep>>,
     seen: Seen,
+    has_settled: bool,
 }
 
 /// What was seen since the window was looked at last.
+#[derive(Default)]
 struct Seen {
-    since: Instant,
     settled: u32,
     took: Duration,
     was_full: bool,
-}
-
-impl Seen {
-    fn new() -> Self {
-        Self {
-            since: Instant::now(),
-            settled: 0,
-            took: Duration::ZERO,
-            was_full: false,
-        }
-    }
 }
 
 /// Why it does not go on as it did.
@@ -111,17 +160,59 @@ enum Why {
 }
 
 impl Session<'_> {
-    async fn consume(&self) -> Result<Consumer, Error> {
+    async fn consume_until_end(&mut self, stop: &mut Stop, connected: &mut impl FnMut()) -> Result<Ended, Error> {
+        let mut consumer = self.consume().await?;
+        let (options, standing) = (&self.part.options, &self.part.standing);
+        tracing::info!(
+            "the queue {:?} of the broker at {} is consumed",
+            options.queue,
+            options.broker
+        );
+        if self.part.barren.get() < BARREN_MAX {
+            standing.consumes();
+        }
+        connected();
+        loop {
+            match self.run(&mut consumer, stop).await {
+                Ok(Why::Stopped) => {
+                    // What is not settled by then comes again.
+                    let _ = timeout(options.drain, self.drain()).await;
+                    return Ok(Ended::Stopped);
+                }
+                Ok(Why::Window) => match self.consume_anew(consumer).await {
+                    Ok(anew) => consumer = anew,
+                    Err(error) => return Ok(Ended::Lost(error)),
+                },
+                Err(error) => return Ok(Ended::Lost(error)),
+            }
+        }
+    }
+
+    async fn consume(&mut self) -> Result<Consumer, Error> {
         let failed = || Error::broker("consuming the queue");
-        let size = self.window.size();
+        self.beside = self.flow.letters();
+        let beside = u16::try_from(self.beside).unwrap_or(u16::MAX);
+        let size = self.window.size().saturating_add(beside);
         self.part.metrics.prefetch.set(i64::from(size));
         let limited = self.channel.basic_qos(size, BasicQosOptions::default());
         limited.await.map_err(failed())?;
-        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let single_active = self.part.options.single_active;
+        let options = BasicConsumeOptions {
+            exclusive: single_active,
+            ..BasicConsumeOptions::default()
+        };
         let consumer = self
             .channel
-            .basic_consume(self.queue.clone(), TAG.into(), options, arguments);
-        consumer.await.map_err(failed())
+            .basic_consume(self.queue.clone(), TAG.into(), options, FieldTable::default());
+        let consumer = consumer.await.map_err(failed())?;
+        // Two that have found it free at the same moment both begin anew, after pauses that differ.
+        if single_active && look(&self.channel, &self.queue).await?.consumer_count() != 1 {
+            return Err(Error::Broker {
+                doing: "consuming the queue",
+                why: "another consumer has begun at the same moment".into(),
+            });
+        }
+        Ok(consumer)
     }
 
     /// A consumer with the window as it is now: that of one which consumes cannot be changed.
@@ -150,7 +241,7 @@ impl Session<'_> {
     async fn drain(&mut self) -> Result<Why, Error> {
         std::future::poll_fn(|context| {
             let polled = self.poll(None, context);
-            match self.flow.len() == 0 && self.ack.is_none() && self.to_acknowledge.is_none() {
+            match self.flow.len() == 0 && self.telling.is_none() && self.to_tell.is_empty() {
                 true => Poll::Ready(Ok(Why::Stopped)),
                 false => polled,
             }
@@ -164,7 +255,7 @@ impl Session<'_> {
             self.flow.try_again();
         }
         let taken = match consumer {
-            Some(_) if self.window_has_changed() => return Poll::Ready(Ok(Why::Window)),
+            Some(_) if self.window_has_changed(context) => return Poll::Ready(Ok(Why::Window)),
             Some(consumer) => self.take(consumer, context),
             None => Poll::Pending,
         };
@@ -203,37 +294,59 @@ impl Session<'_> {
 
     /// Tells the broker what is settled.
     fn settle(&mut self, context: &mut Context<'_>) -> lapin::Result<()> {
-        let settled = self.flow.poll_settled(context)?;
+        let settled = self.flow.poll_settled(context);
         if settled.count > 0 {
+            if !self.has_settled {
+                self.has_settled = true;
+                self.part.barren.set(0);
+                self.part.standing.consumes();
+            }
             self.part.metrics.taken.inc_by(u64::from(settled.count));
             self.part.metrics.in_flight.set(self.flow.len() as i64);
             self.seen.settled += settled.count;
             self.seen.took += settled.took;
         }
-        self.to_acknowledge = settled.up_to.or(self.to_acknowledge);
+        self.to_tell.extend(settled.settles);
         loop {
-            if let Some(ack) = &mut self.ack {
-                match ack.as_mut().poll(context) {
+            if let Some(telling) = &mut self.telling {
+                match telling.as_mut().poll(context) {
                     Poll::Pending => return Ok(()),
                     Poll::Ready(told) => told?,
                 }
-                self.ack = None;
+                self.telling = None;
             }
-            let Some(up_to) = self.to_acknowledge.take() else {
+            if self.to_tell.is_empty() {
                 return Ok(());
-            };
-            let channel = self.channel.clone();
-            self.ack = Some(Box::pin(async move {
-                channel.basic_ack(up_to, BasicAckOptions { multiple: true }).await
-            }));
+            }
+            let settles = std::mem::take(&mut self.to_tell);
+            self.telling = Some(Box::pin(tell(self.channel.clone(), settles)));
         }
     }
 
-    fn window_has_changed(&mut self) -> bool {
-        if self.seen.since.elapsed() < OBSERVE || self.seen.settled == 0 {
+    fn window_has_changed(&mut self, context: &mut Context<'_>) -> bool {
+        if self.observe.as_mut().poll(context).is_pending() {
             return false;
         }
-        let seen = std::mem::replace(&mut self.seen, Seen::new());
-        self.window.observe(seen.took / seen.settled, seen.was_full)
+        self.observe.as_mut().reset(Instant::now() + OBSERVE);
+        // Dead letters that wait take places of the window.
+        let waiting = self.flow.letters().saturating_sub(self.beside);
+        let is_crowded = waiting * 2 >= usize::from(self.window.size());
+        if self.seen.settled == 0 && !is_crowded {
+            return false;
+        }
+        let seen = std::mem::take(&mut self.seen);
+        let has_changed = seen.settled > 0 && self.window.observe(seen.took / seen.settled, seen.was_full);
+        has_changed || is_crowded
     }
+}
+
+async fn tell(channel: Channel, settles: Vec<Settle>) -> lapin::Result<()> {
+    for settle in settles {
+        match settle {
+            Settle::UpTo(tag) => channel.basic_ack(tag, BasicAckOptions { multiple: true }).await?,
+            Settle::One(tag) => channel.basic_ack(tag, BasicAckOptions { multiple: false }).await?,
+            Settle::Reject(tag) => channel.basic_reject(tag, BasicRejectOptions { requeue: false }).await?,
+        }
+    }
+    Ok(())
 }

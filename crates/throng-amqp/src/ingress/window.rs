@@ -28,6 +28,11 @@ impl Window {
         }
     }
 
+    /// One message at first, whatever the least is.
+    pub(super) fn of_one(self) -> Self {
+        Self { size: 1, ..self }
+    }
+
     pub(super) fn size(&self) -> u16 {
         self.size
     }

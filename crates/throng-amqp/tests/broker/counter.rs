@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::model::*;
-use throng_amqp::{Incoming, frame};
+use throng_amqp::{EntityCommand, Incoming, frame};
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Counter {
@@ -15,6 +15,8 @@ pub(crate) enum Command {
     Hit {},
     Refuse {},
     Crash {},
+    /// Of the service's own.
+    Grant {},
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +36,7 @@ impl Rejection for Dislike {
 
 impl Entity for Counter {
     const KIND: &'static str = "counter";
+    const PUBLIC: &'static [&'static str] = &["Hit", "Refuse", "Crash"];
     type Id = String;
     type Command = Command;
     type Event = Happened;
@@ -43,6 +46,7 @@ impl Entity for Counter {
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
         match command {
             Command::Hit {} => turn.emit(Happened::Hit { by: 1 }),
+            Command::Grant {} => turn.emit(Happened::Hit { by: 1_000 }),
             Command::Refuse {} => return Err(Dislike),
             Command::Crash {} => panic!("the counter fell over"),
         }
@@ -79,16 +83,15 @@ pub(crate) fn ask(counter: &str, command: &str) -> Vec<u8> {
 }
 
 /// Reads messages and frames of them.
-pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<throng_amqp::EntityCommand>, String> {
+pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
     let bodies = frame::decode(message.content_type, message.body)?;
     let one = |body: &[u8]| {
         let Ask { counter, command } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         assert_ne!(command, "Panic", "the reader fell over");
-        Ok(throng_amqp::EntityCommand {
-            kind: if command == "Nothing" { "nothing" } else { Counter::KIND },
-            id: counter,
-            name: command.into(),
-            body: Vec::new(),
+        let kind = if command == "Nothing" { "nothing" } else { Counter::KIND };
+        Ok(match command.strip_prefix("private ") {
+            Some(command) => EntityCommand::private(kind, counter, command.to_owned(), Vec::new()),
+            None => EntityCommand::new(kind, counter, command, Vec::new()),
         })
     };
     bodies.into_iter().map(one).collect()

@@ -2,7 +2,7 @@
 
 use crate::{
     counter::{Command, Counter, ask},
-    kit::{self, SERVER, depth, get, hits, look, message, until},
+    kit::{self, SERVER, depth, get, header, hits, look, message, until},
 };
 use std::collections::BTreeMap;
 use throng_amqp::{FrameOptions, Frames, Message, frame};
@@ -137,14 +137,9 @@ async fn what_nobody_can_take_is_among_the_dead_letters_with_the_reason_and_hold
     let mut refused = None;
     while let Some(letter) = get(&connection, &dead).await {
         let id = letter.properties.message_id().clone().unwrap().to_string();
-        let headers = letter.properties.headers().clone().unwrap();
-        let header = |name: &str| {
-            let value = headers.inner().get(name)?.as_long_string()?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        assert_eq!(header("x-throng-queue").as_ref(), Some(&queue));
-        refused = refused.or_else(|| header("x-throng-refused"));
-        reasons.insert(id, header("x-throng-reason").unwrap());
+        assert_eq!(header(&letter, "x-throng-queue").as_ref(), Some(&queue));
+        refused = refused.or_else(|| header(&letter, "x-throng-refused"));
+        reasons.insert(id, header(&letter, "x-throng-reason").unwrap());
     }
     let says = |id: &str, part: &str| assert!(reasons[id].contains(part), "{id}: {}", reasons[id]);
     says("unreadable", "cannot be read");
@@ -164,5 +159,31 @@ async fn what_nobody_can_take_is_among_the_dead_letters_with_the_reason_and_hold
     );
     ingress.stop();
     assert_eq!(depth(&connection, &queue).await, 0);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_command_runs_only_where_the_intake_says_so() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    for (id, command) in [("stolen", "Grant"), ("own", "private Grant"), ("none", "Fly")] {
+        publisher.publish(message(&queue, id, ask(id, command))).await.unwrap();
+    }
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    until("the service's own takes effect", async || {
+        hits(&engine, ["own".into()].into_iter()).await == 1_000
+    })
+    .await;
+    let (connection, dead) = (look(&SERVER).await, format!("{queue}-dead"));
+    until("the others are dead", async || depth(&connection, &dead).await == 2).await;
+    assert_eq!(hits(&engine, ["stolen".into()].into_iter()).await, 0);
+    while let Some(letter) = get(&connection, &dead).await {
+        let reason = header(&letter, "x-throng-reason").unwrap();
+        assert!(
+            reason.contains("no public command") && reason.contains("Hit, Refuse, Crash"),
+            "{reason}"
+        );
+    }
+    ingress.stop();
     engine.stop().await;
 }

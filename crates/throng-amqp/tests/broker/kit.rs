@@ -19,11 +19,25 @@ use std::{
 use throng::{
     Engine, Options,
     journal::{MemoryJournal, MemoryStore},
+    services::health::Status,
 };
 use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
 
 /// Gone when the test's process is, see `servers`.
-pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| RabbitMq::start(RabbitMqOptions::default()).unwrap());
+pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| {
+    let options = RabbitMqOptions {
+        users: [CONSUMER, MAY_CONSUME, MAY_PUBLISH]
+            .map(|user| (user.into(), user.into()))
+            .into(),
+        ..RabbitMqOptions::default()
+    };
+    RabbitMq::start(options).unwrap()
+});
+
+/// Users besides the administrator, whose passwords are their names; a test restricts the last two.
+pub(crate) const CONSUMER: &str = "consumer";
+pub(crate) const MAY_CONSUME: &str = "may-consume";
+pub(crate) const MAY_PUBLISH: &str = "may-publish";
 
 /// A name nobody has used.
 pub(crate) fn name() -> String {
@@ -38,6 +52,13 @@ pub(crate) fn number(variable: &str, default: u64) -> u64 {
 
 pub(crate) fn broker(server: &RabbitMq) -> Broker {
     server.url().parse().unwrap()
+}
+
+/// The broker's URL by another port, behind which it stands.
+pub(crate) fn url_by(server: &RabbitMq, port: u16) -> String {
+    server
+        .url()
+        .replace(&format!(":{}", server.port()), &format!(":{port}"))
 }
 
 /// A durable queue.
@@ -72,15 +93,19 @@ pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
     }
 }
 
-/// Consumes a durable queue into counters; what they do not take goes to the dead letters `{queue}-dead`.
-pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
+/// How a durable queue is consumed; what counters do not take goes to the dead letters `{queue}-dead`.
+pub(crate) fn ingress_options(broker: Broker, name: &str) -> IngressOptions {
     let dead = format!("{name}-dead");
-    let options = IngressOptions {
+    IngressOptions {
         topology: queue(name).with_dead_letters(&dead),
         dead_letters: Some(dead),
-        ..IngressOptions::new(broker(server), name)
-    };
-    Ingress::start(engine, options, counter::read).unwrap()
+        ..IngressOptions::new(broker, name)
+    }
+}
+
+/// Consumes a durable queue into counters.
+pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
+    Ingress::start(engine, ingress_options(broker(server), name), counter::read).unwrap()
 }
 
 fn options() -> Options {
@@ -96,6 +121,13 @@ pub(crate) fn builder() -> throng::Builder {
         .with::<Counter>()
         .query::<Counter, Hits>()
         .options(options())
+}
+
+/// What a check of an engine says: its status and why.
+pub(crate) fn check(engine: &Engine, name: &str) -> (Status, String) {
+    let checks = engine.checks().checks();
+    let found = checks.into_iter().find(|check| check.name == name).unwrap();
+    (found.status, found.reason.to_string())
 }
 
 /// An engine in memory.
@@ -134,14 +166,17 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
 
 /// A look at a broker, as an operator's. On one channel: to open another one for each question takes the broker longer than to answer it.
 pub(crate) struct Look {
-    channel: Channel,
+    pub(crate) channel: Channel,
     _connection: Connection,
 }
 
 pub(crate) async fn look(server: &RabbitMq) -> Look {
-    let connection = Connection::connect(&server.url(), ConnectionProperties::default())
-        .await
-        .unwrap();
+    look_at(&server.url()).await
+}
+
+/// A look by another way.
+pub(crate) async fn look_at(url: &str) -> Look {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     Look {
         channel: connection.create_channel().await.unwrap(),
         _connection: connection,
@@ -165,4 +200,11 @@ pub(crate) async fn depth(look: &Look, queue: &str) -> u32 {
 pub(crate) async fn get(look: &Look, queue: &str) -> Option<BasicGetMessage> {
     let options = BasicGetOptions { no_ack: true };
     look.channel.basic_get(queue.into(), options).await.unwrap()
+}
+
+/// A text among a message's headers.
+pub(crate) fn header(message: &BasicGetMessage, name: &str) -> Option<String> {
+    let headers = message.properties.headers().as_ref()?;
+    let value = headers.inner().get(name)?.as_long_string()?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }

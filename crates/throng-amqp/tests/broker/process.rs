@@ -68,9 +68,7 @@ async fn a_consumer_killed_between_its_commit_and_the_acknowledgement_counts_wha
     let directory = tempfile::tempdir().unwrap();
     publish_hits(&queue, sent).await;
     let (proxy, connection) = (Proxy::start(SERVER.port()), look(&SERVER).await);
-    let broker = SERVER
-        .url()
-        .replace(&format!(":{}", SERVER.port()), &format!(":{}", proxy.port()));
+    let broker = kit::url_by(&SERVER, proxy.port());
     let mut child = consumer(&broker, &queue, directory.path());
     // It acknowledges what is durable; the broker never hears of it.
     until("it acknowledges", async || proxy.swallowed() > 0).await;

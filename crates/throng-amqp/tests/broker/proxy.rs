@@ -1,8 +1,8 @@
-//! What stands between a consumer and its broker, and keeps acknowledgements to itself.
+//! What stands between a client and its broker, and passes frames on, changed or not.
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,15 +16,34 @@ const METHOD: u8 = 1;
 /// Type, channel and length of a frame; behind its payload stands one byte more.
 const HEAD: usize = 7;
 
-/// Passes all on between whoever connects to it and the broker, but for what acknowledges messages. Its threads end with the connections.
+/// What becomes of a frame.
+pub(crate) enum Passage {
+    Passed,
+    Swallowed,
+    /// It ends the connection.
+    Cut,
+}
+
+type Filter = fn(&mut Vec<u8>) -> Passage;
+
+/// Passes frames on between whoever connects to it and the broker. Its threads end with the connections.
 pub(crate) struct Proxy {
     address: SocketAddr,
     swallowed: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    /// Before the broker at this port.
+    /// Before the broker at this port; what acknowledges messages stays with it.
     pub(crate) fn start(broker: u16) -> Self {
+        let is_ack = |frame: &mut Vec<u8>| match frame[0] == METHOD && frame[HEAD..].starts_with(&ACK) {
+            true => Passage::Swallowed,
+            false => Passage::Passed,
+        };
+        Self::filtering(broker, is_ack, |_| Passage::Passed)
+    }
+
+    /// Before the broker at this port; the filters see the client's frames, and the broker's.
+    pub(crate) fn filtering(broker: u16, of_client: Filter, of_broker: Filter) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, swallowed) = (listener.local_addr().unwrap(), Arc::default());
         let count = Arc::clone(&swallowed);
@@ -32,11 +51,12 @@ impl Proxy {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
                 let broker = TcpStream::connect(("127.0.0.1", broker)).unwrap();
-                let (mut from, mut to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
+                let (from, to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
                 // A connection that ends is the end of its two threads.
-                thread::spawn(move || io::copy(&mut from, &mut to));
+                let counter = Arc::clone(&count);
+                thread::spawn(move || pass(from, to, of_broker, &counter, 0));
                 let count = Arc::clone(&count);
-                thread::spawn(move || pass_all_but_acks(client, broker, &count));
+                thread::spawn(move || pass(client, broker, of_client, &count, 8));
             }
         });
         Self { address, swallowed }
@@ -46,27 +66,40 @@ impl Proxy {
         self.address.port()
     }
 
-    /// How many acknowledgements it has kept to itself.
+    /// How many frames it has kept to itself.
     pub(crate) fn swallowed(&self) -> u64 {
         self.swallowed.load(Ordering::Acquire)
     }
 }
 
-fn pass_all_but_acks(mut client: TcpStream, mut broker: TcpStream, swallowed: &AtomicU64) -> io::Result<()> {
-    // The protocol's header, which is no frame.
-    let mut greeting = [0; 8];
-    client.read_exact(&mut greeting)?;
-    broker.write_all(&greeting)?;
+/// The greeting, so many bytes, is no frame.
+fn pass(from: TcpStream, to: TcpStream, filter: Filter, swallowed: &AtomicU64, greeting: usize) {
+    let _ = pass_frames(&from, &to, filter, swallowed, greeting);
+    // Both ends: neither is of use without the other.
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+fn pass_frames(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    filter: Filter,
+    swallowed: &AtomicU64,
+    greeting: usize,
+) -> io::Result<()> {
+    let mut first = vec![0; greeting];
+    from.read_exact(&mut first)?;
+    to.write_all(&first)?;
     loop {
         let mut frame = vec![0; HEAD];
-        client.read_exact(&mut frame)?;
+        from.read_exact(&mut frame)?;
         let length = u32::from_be_bytes([frame[3], frame[4], frame[5], frame[6]]) as usize;
         frame.resize(HEAD + length + 1, 0);
-        client.read_exact(&mut frame[HEAD..])?;
-        if frame[0] == METHOD && frame[HEAD..].starts_with(&ACK) {
-            swallowed.fetch_add(1, Ordering::AcqRel);
-        } else {
-            broker.write_all(&frame)?;
+        from.read_exact(&mut frame[HEAD..])?;
+        match filter(&mut frame) {
+            Passage::Passed => to.write_all(&frame)?,
+            Passage::Swallowed => drop(swallowed.fetch_add(1, Ordering::AcqRel)),
+            Passage::Cut => return Ok(()),
         }
     }
 }

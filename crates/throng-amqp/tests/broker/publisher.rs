@@ -43,51 +43,51 @@ async fn no_more_messages_wait_for_their_confirms_than_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_broker_is_down_messages_are_refused_without_being_sent_and_later_taken_again() {
+async fn publisher_takes_messages_as_soon_as_the_broker_is_back() {
     let mut server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
-    let (queue, breaker) = (
-        kit::name(),
-        Breaker::new(
-            "broker",
-            Settings {
-                pause_max: Duration::from_secs(1),
-                ..Settings::default()
-            },
-        ),
-    );
+    // Once open, it stays so until it is known that the broker is well.
+    let settings = Settings {
+        calls_min: 1,
+        pause_first: Duration::from_secs(3_600),
+        pause_max: Duration::from_secs(3_600),
+        ..Settings::default()
+    };
+    let (queue, breaker) = (kit::name(), Breaker::new("broker", settings));
     let options = PublisherOptions {
         topology: kit::queue(&queue),
         breaker: breaker.clone(),
         ..PublisherOptions::new(broker(&server), "")
     };
     let publisher = Publisher::start(options).unwrap();
-    let publish = async |id: u64| {
-        publisher
-            .publish(message(&queue, &id.to_string(), ask("a", "Hit")))
-            .await
-    };
-    publish(0).await.unwrap();
+    let publish = async |id: &str| publisher.publish(message(&queue, id, ask("a", "Hit"))).await;
+    publish("first").await.unwrap();
     server.stop(Stop::Immediate);
-    let mut id = 0;
-    until("the breaker opens", async || {
-        id += 1;
-        let told = publish(id).await;
-        assert!(told.is_err(), "nobody can have confirmed it");
-        breaker.state() == State::Open
+    until("messages are refused without being sent", async || {
+        matches!(publish("refused").await, Err(PublishError::Unavailable { .. }))
     })
     .await;
-    let refused = publish(id + 1).await;
-    assert!(matches!(refused, Err(PublishError::Unavailable { .. })), "{refused:?}");
+    // As if confirms had failed before the connection did.
+    breaker.enter().into_iter().for_each(throng_breaker::Call::failed);
+    assert_eq!(breaker.state(), State::Open);
     server.resume().unwrap();
-    until("messages are taken again", async || {
-        id += 1;
-        publish(id).await.is_ok()
-    })
-    .await;
+    until("messages are taken again", async || publish("last").await.is_ok()).await;
     assert_eq!(breaker.state(), State::Closed);
-    assert_eq!(
-        depth(&look(&server).await, &queue).await,
-        2,
-        "the first and the last, no other was confirmed"
+    let confirmed = depth(&look(&server).await, &queue).await;
+    assert_eq!(confirmed, 2, "the first and the last");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn message_longer_than_a_frame_is_refused_and_harms_no_other() {
+    let queue = kit::name();
+    let publisher = kit::publisher(&SERVER, &queue);
+    let long = Message {
+        headers: vec![("long", "x".repeat(128 << 10))],
+        ..message(&queue, "long", Vec::new())
+    };
+    let (refused, taken) = tokio::join!(
+        publisher.publish(long),
+        publisher.publish(message(&queue, "1", ask("a", "Hit"))),
     );
+    assert!(matches!(refused, Err(PublishError::Refused(_))), "{refused:?}");
+    assert_eq!(taken, Ok(()));
 }
