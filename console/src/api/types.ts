@@ -150,6 +150,17 @@ export interface Pending {
   sent: string | null;
 }
 
+export interface Quarantine {
+  seq: number;
+  reason: string;
+  since: string | null;
+  refused: number;
+  /** The operator who has quarantined it; null: it cannot be brought back. */
+  by: string | null;
+  /** About how many messages wait for it. */
+  waiting: number | null;
+}
+
 export interface Entity extends Address {
   shard: number;
   seq: number;
@@ -160,7 +171,9 @@ export interface Entity extends Address {
   state_version: number | null;
   at_seq: number;
   at?: string | null;
-  quarantine: { seq: number; reason: string; since: string | null; refused: number } | null;
+  quarantine: Quarantine | null;
+  /** Of the present only. */
+  actions?: Action[];
   family?: { parent: Address | null; children: number };
   keys?: number | null;
   timers?: Timer[];

@@ -32,7 +32,13 @@ const TYPES: Record<string, Type> = {
     title: 'Quarantined',
     icon: 'stopped',
     tone: 'bad',
-    says: 'Set aside: they cannot be brought back by this program. Everybody else goes on.',
+    says: 'Set aside, by an operator or because this program cannot bring them back. Everybody else goes on.',
+  },
+  crowding: {
+    title: 'Full of messages',
+    icon: 'stopped',
+    tone: 'bad',
+    says: 'Messages between entities take all their room, most of them for these. Work from outside is refused.',
   },
   stuck: {
     title: 'Stuck',
@@ -158,6 +164,7 @@ function Group({ type, items, total, isUncounted, ask }: GroupProps) {
 const COUNTS: Record<string, (count: number) => string> = {
   quarantined: (count) => `${whole(count)} refused`,
   stuck: (count) => `${plural(count, 'message')} wait`,
+  crowding: (count) => `${plural(count, 'message')} in memory`,
   timer: (count) => plural(count, 'try', 'tries'),
   projection: (count) => `${plural(count, 'commit')} behind`,
 };

@@ -1,10 +1,11 @@
 import { useEffect, useState } from 'preact/hooks';
 import * as calls from '../../api/calls';
-import type { Entity } from '../../api/types';
+import type { Action, Entity, Quarantine } from '../../api/types';
 import { plural, whole } from '../../lib/format';
 import { link } from '../../lib/route';
 import { Absent } from '../../parts/absent';
 import { Badge, Card, Note, TabPanel, Tabs } from '../../parts/basic';
+import { useConfirm } from '../../parts/confirm';
 import { Icon } from '../../parts/icon';
 import { useLoad } from '../../parts/load';
 import { route, set } from '../../state/place';
@@ -69,6 +70,7 @@ function Shown({ kind, id, now, reload, refresh }: ShownProps) {
   const at = number(query.get('at'), last);
   const against = number(query.get('with'), last);
   const view = (query.get('tab') ?? 'state') as View;
+  const { ask, dialog } = useConfirm(reload);
   const past = usePast(kind, id, at, last);
   const [isFollowed, setFollowed] = useState(true);
   history.follow(isFollowed);
@@ -78,14 +80,10 @@ function Shown({ kind, id, now, reload, refresh }: ShownProps) {
   const around = (now.timers?.length ?? 0) + (now.pending_in?.length ?? 0) + (now.pending_out?.length ?? 0);
   return (
     <>
-      <Head kind={kind} id={id} now={now} />
+      <Head kind={kind} id={id} now={now} ask={(action, what) => ask({ action, of: { kind, id, what } })} />
+      {dialog}
       <div class="stack">
-        {now.quarantine && (
-          <Note tone="bad">
-            <b>Quarantined</b> at event {now.quarantine.seq}: {now.quarantine.reason}{' '}
-            <a href={link('trouble')}>Mend it</a>
-          </Note>
-        )}
+        {now.quarantine && <Quarantined quarantine={now.quarantine} />}
         <TimeTravel
           first={history.removed}
           last={last}
@@ -149,6 +147,18 @@ function Shown({ kind, id, now, reload, refresh }: ShownProps) {
   );
 }
 
+/** Why it has no turns, and what waits for it. */
+function Quarantined({ quarantine: { by, seq, reason, waiting } }: { quarantine: Quarantine }) {
+  const where = seq > 0 ? ` at event ${whole(seq)}` : '';
+  return (
+    <Note tone="bad">
+      <b>Quarantined</b>
+      {by === null ? where : ` by ${by}`}: {reason}
+      {(waiting ?? 0) > 0 && `. About ${plural(waiting ?? 0, 'message')} wait for it.`}
+    </Note>
+  );
+}
+
 /** Asks anew when something has happened, but not more than a few times a second. */
 function useFresh(isOld: boolean, reload: () => void): void {
   useEffect(() => {
@@ -179,7 +189,14 @@ function usePast(kind: string, id: string, at: number | undefined, last: number)
   );
 }
 
-function Head({ kind, id, now }: { kind: string; id: string; now: Entity | undefined }) {
+interface HeadProps {
+  kind: string;
+  id: string;
+  now: Entity | undefined;
+  ask?: (action: Action, what: string) => void;
+}
+
+function Head({ kind, id, now, ask }: HeadProps) {
   return (
     <div class="head">
       <nav class="trail" aria-label="Which entity">
@@ -211,6 +228,17 @@ function Head({ kind, id, now }: { kind: string; id: string; now: Entity | undef
               </Badge>
             </a>
           )}
+          {ask &&
+            now.actions?.map((action) => (
+              <button
+                key={action.name}
+                type="button"
+                class={`button ${action.confirm ? 'danger' : ''}`}
+                onClick={() => ask(action, now.quarantine?.reason ?? plural(now.seq, 'event'))}
+              >
+                {action.label}
+              </button>
+            ))}
         </span>
       )}
     </div>
