@@ -149,9 +149,12 @@ async fn note_begun_anew_ends_and_is_gone_once_more() {
     for way in [Way::Erased, Way::Pruned] {
         let disk = Disk::new();
         for round in 0..3 {
-            let running = start(&disk, way.keep()).await;
+            let mut running = start(&disk, way.keep()).await;
             if round > 0 {
                 begin(&running.engine, "after 1").await;
+                running.engine.stop().await;
+                drop(running);
+                running = start(&disk, way.keep()).await;
             }
             way.go(&running.engine).await;
             running.engine.stop().await;

@@ -173,3 +173,33 @@ async fn its_timers_end_with_it() {
     assert!(dead.messages.is_empty());
     engine.stop().await;
 }
+
+#[tokio::test]
+async fn child_created_anew_has_its_new_parent() {
+    let family = async |engine: &Engine, id: &str| ask(engine, id, Command::Family).await.unwrap().text;
+    for is_erased in [false, true] {
+        let mut world = World::new();
+        let engine = world.engine().await;
+        for id in ["old", "new"] {
+            open(&engine, id, 0).await;
+        }
+        ask(&engine, "old", Command::Child { id: "a".into() }).await.unwrap();
+        eventually(async || engine.entity::<Account>("a").read(View {}).await.is_ok()).await;
+        assert_eq!(family(&engine, "a").await, "account/old>");
+        match is_erased {
+            true => _ = engine.erase("account", "a").await.unwrap(),
+            false => _ = ask(&engine, "a", Command::Close).await.unwrap(),
+        }
+        ask(&engine, "new", Command::Foster { id: "a".into() }).await.unwrap();
+        eventually(async || ask(&engine, "a", Command::Family).await.is_ok()).await;
+        assert_eq!(family(&engine, "a").await, "account/new>", "erased: {is_erased}");
+        engine.stop().await;
+        // From the store, and from the journal alone.
+        for _ in 0..2 {
+            let engine = world.engine().await;
+            assert_eq!(family(&engine, "a").await, "account/new>", "erased: {is_erased}");
+            engine.stop().await;
+            world.store = throng::journal::MemoryStore::new(world.journal.clone());
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -398,6 +398,8 @@ async fn who_begins_before_what_was_removed_is_told() {
 struct Refusing {
     store: MemoryStore,
     left: Arc<AtomicI64>,
+    /// It takes an index that begins later than with event 1 for damaged, as that of an earlier release.
+    is_earlier: Arc<AtomicBool>,
 }
 
 impl Store for Refusing {
@@ -417,7 +419,17 @@ impl Store for Refusing {
     }
 
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
-        self.store.load(address, state_version)
+        let Maybe::Ready(Ok(loaded)) = self.store.load(address, state_version) else {
+            unreachable!("what is in memory is loaded at once");
+        };
+        let begins_late = loaded.state.is_none() && loaded.events.first().is_some_and(|first| first.seq > 1);
+        Maybe::Ready(match begins_late && self.is_earlier.load(SeqCst) {
+            true => Err(Error::Row {
+                address: address.clone(),
+                why: "the index of its events cannot be read".into(),
+            }),
+            false => Ok(loaded),
+        })
     }
 
     fn history(
@@ -463,21 +475,22 @@ async fn with_refusing_store(world: &World) -> (Engine, Refusing) {
     let store = Refusing {
         store: world.store.clone(),
         left: Arc::new(AtomicI64::new(i64::MAX)),
+        is_earlier: Arc::default(),
     };
+    let engine = engine_on(world, &store).await;
+    fill(&engine, &["a", "b"], 3).await;
+    (engine, store)
+}
+
+async fn engine_on(world: &World, store: &Refusing) -> Engine {
     let options = Options {
         checkpoint_every: Duration::from_hours(1),
         ..keeping(Keep::Forever)
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .hears::<Account, Account>()
-        .options(options)
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(store.clone()))
-        .await
-        .unwrap();
-    fill(&engine, &["a", "b"], 3).await;
-    (engine, store)
+    let builder = Engine::builder().with::<Account>().query::<Account, View>();
+    let builder = builder.hears::<Account, Account>().options(options);
+    let started = builder.start_shared(Arc::new(world.journal.clone()), Arc::new(store.clone()));
+    started.await.unwrap()
 }
 
 #[tokio::test]
@@ -539,4 +552,65 @@ async fn what_is_created_anew_during_an_erasure_stays() {
     let engine = again(&mut world, engine, Keep::Forever, true).await;
     assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));
     engine.stop().await;
+}
+
+/// What an earlier release quarantined, since its history began after its end, nobody has to mend.
+#[tokio::test]
+async fn one_that_an_earlier_release_quarantined_comes_back() {
+    for is_restarted in [false, true] {
+        let world = World::new();
+        let (engine, store) = with_refusing_store(&world).await;
+        engine.erase("account", "a").await.unwrap();
+        ask(&engine, "a", Command::Reopen).await.unwrap();
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+        engine.stop().await;
+        store.is_earlier.store(true, SeqCst);
+        let mut engine = engine_on(&world, &store).await;
+        let refused = ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
+        assert!(matches!(refused, model::Error::Quarantined { .. }), "{refused}");
+        engine.checkpoint().await.unwrap();
+        if is_restarted {
+            engine.stop().await;
+            store.is_earlier.store(false, SeqCst);
+            engine = engine_on(&world, &store).await;
+        } else {
+            store.is_earlier.store(false, SeqCst);
+            assert!(engine.release("account", "a").await.unwrap());
+        }
+        assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+        engine.stop().await;
+        let engine = engine_on(&world, &store).await;
+        assert_eq!(balance(&engine, "a").await, 3);
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn one_created_anew_is_shown_as_it_was_after_each_event() {
+    for is_erased in [false, true] {
+        let world = World::new();
+        let engine = world.engine_with(keeping(Keep::Forever)).await;
+        fill(&engine, &["a"], 3).await;
+        match is_erased {
+            true => _ = engine.erase("account", "a").await.unwrap(),
+            false => _ = ask(&engine, "a", Command::Close).await.unwrap(),
+        }
+        let ended = if is_erased { 4 } else { 5 };
+        ask(&engine, "a", Command::Reopen).await.unwrap();
+        ask(&engine, "a", Command::Deposit { amount: 7 }).await.unwrap();
+        let shown = async |seq| engine.as_of(0, "a", seq).await.map(|then| then.state);
+        for (seq, balance) in [(ended + 1, "\"balance\":1,"), (ended + 2, "\"balance\":8,")] {
+            let state = shown(seq).await.unwrap();
+            assert!(state.contains(balance), "after event {seq}: {state}");
+        }
+        for seq in [0, 1, ended] {
+            let refused = shown(seq).await;
+            assert!(
+                matches!(refused, Err(throng::TravelError::Gone { .. })),
+                "{seq}: {refused:?}"
+            );
+        }
+        engine.stop().await;
+    }
 }

@@ -74,6 +74,10 @@ pub enum Command {
     Child {
         id: String,
     },
+    /// Has a child begun, or begun anew.
+    Foster {
+        id: String,
+    },
     Family,
     /// The last command.
     Close,
@@ -174,6 +178,7 @@ impl Entity for Account {
             Command::Tick => turn.emit(Happened::Ticked),
             Command::Cancel => turn.cancel("tick"),
             Command::Child { id } => turn.create::<Self>(id, Command::Open { balance: 0 }),
+            Command::Foster { id } => turn.create::<Self>(id, Command::Reopen),
             Command::Family => {
                 let parent = turn.parent().map_or(String::new(), |(kind, id)| format!("{kind}/{id}"));
                 let children: Vec<_> = turn.children::<Self>().collect();
