@@ -123,6 +123,7 @@ fn on_engine<T>(
         sync_delay: Duration::ZERO,
         accept_loss: None,
         archive,
+        disk_bytes_max: None,
         has_projections: builder.has_projections(),
         lease: None,
     })?;

@@ -148,6 +148,8 @@ pub(crate) struct Opening {
     pub(crate) accept_loss: Option<Position>,
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
+    /// What the journal may take of the disk.
+    pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     /// How long an engine may answer from memory after it has last shown that it lives, in a cluster.
     #[cfg_attr(
@@ -169,7 +171,8 @@ impl JournalLocation {
                     sync_delay,
                     accept_loss: how.accept_loss,
                     ..throng_log::Options::default()
-                };
+                }
+                .within(how.disk_bytes_max);
                 let (log, store) = throng_log::open_embedded(directory, options)
                     .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
                 log.set_archive(how.archive.clone());

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
+mod budget;
 mod compact;
 mod conformance;
 mod crashes;
