@@ -123,6 +123,7 @@ pub(crate) fn on_engine<T>(
         sync_delay: Duration::ZERO,
         accept_loss: None,
         archive,
+        disk_bytes_max: None,
         has_projections: builder.has_projections(),
         acting: Acting::UnlessCopied,
         lease: None,

@@ -176,6 +176,8 @@ pub(crate) struct Opening {
     pub(crate) accept_loss: Option<Position>,
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
+    /// What the journal may take of the disk.
+    pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     pub(crate) acting: Acting,
     /// How long an engine may answer from memory after it has last shown that it lives, in a cluster.
@@ -198,7 +200,8 @@ impl JournalLocation {
                     sync_delay,
                     accept_loss: how.accept_loss,
                     ..throng_log::Options::default()
-                };
+                }
+                .within(how.disk_bytes_max);
                 let stands = throng_log::Place::of(directory);
                 how.acting.permit(stands.copied()?, self)?;
                 let (log, store) = throng_log::open_embedded(directory, options)

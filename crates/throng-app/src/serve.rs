@@ -84,8 +84,8 @@ pub struct ServeArguments {
     /// Where the embedded journal copies its segments before history is removed from them; it can be read as a journal.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
-    /// Bytes the data directory may take, as 500M or 20G: from 80 % on that is told, from 100 % on commands are refused and reads go on. On
-    /// PostgreSQL, bytes of its history. [default: what the disk has]
+    /// Bytes the data directory may take, as 500M or 20G, 16M at least: from 80 % on that is told, from 100 % on commands are refused and
+    /// reads go on. On PostgreSQL, bytes of its history. [default: what the disk has]
     #[arg(long, value_name = "BYTES", value_parser = disk_bytes)]
     disk_budget: Option<u64>,
     /// A projection that has been behind for so long (30m, 12h) does not hold up the removal of history it has not read

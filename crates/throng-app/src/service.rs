@@ -121,6 +121,7 @@ impl Service {
                 sync_delay: settings.sync_delay,
                 accept_loss: settings.accept_loss,
                 archive: settings.archive.clone(),
+                disk_bytes_max: settings.engine.disk_bytes_max,
                 has_projections: builder.has_projections(),
                 acting: match (settings.engine.quiet, settings.as_primary) {
                     (true, _) => Acting::Quiet,

@@ -296,4 +296,9 @@ pub trait Journal: Send + Sync {
     fn disk_bytes(&self) -> Option<u64> {
         self.bytes()
     }
+
+    /// Bytes that it may take of the disk whatever is removed from its history, with what stands beside it in the same place.
+    fn disk_bytes_min(&self) -> u64 {
+        0
+    }
 }

@@ -29,6 +29,24 @@ pub struct Options {
     pub store_compact_bytes: u64,
 }
 
+/// A segment is no smaller for a disk budget's sake.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+
+impl Options {
+    /// With smaller files where all together are to take at most so many bytes of the disk: half of these at most are taken by what is made
+    /// ready or kept for the end.
+    #[must_use]
+    pub fn within(self, bytes_max: Option<u64>) -> Self {
+        let Some(bytes_max) = bytes_max else { return self };
+        Self {
+            segment_bytes: self.segment_bytes.min((bytes_max / 16).max(SEGMENT_BYTES_MIN)),
+            reserve_bytes: self.reserve_bytes.min(bytes_max / 16),
+            store_compact_bytes: self.store_compact_bytes.min(bytes_max / 8),
+            ..self
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -65,6 +65,16 @@ pub enum StartError {
         /// The kind it asks.
         asked: &'static str,
     },
+    /// The journal takes nearly all of the disk budget, whatever is removed.
+    #[error(
+        "a disk budget of {bytes_max} bytes cannot work: the journal takes {needed} of them whatever is removed; give it twice as much"
+    )]
+    DiskBudget {
+        /// The budget.
+        bytes_max: u64,
+        /// What the journal takes.
+        needed: u64,
+    },
     /// The system gives no threads.
     #[error("the engine's threads cannot be started: {0}")]
     Threads(std::io::Error),
@@ -228,11 +238,13 @@ impl Builder {
     /// As [`start`](Self::start), on a journal and a store others hold too.
     ///
     /// # Errors
-    /// They are in use, of another version or layout, damaged, or not reachable.
+    /// They are in use, of another version or layout, damaged, or not reachable; the disk budget cannot work.
     pub async fn start_shared(self, journal: Arc<dyn Journal>, store: Arc<dyn Store>) -> Result<Engine, StartError> {
         if let Some((asker, asked)) = self.registry.unheard() {
             return Err(StartError::Unheard { asker, asked });
         }
+        let disk = DiskBudget::new(self.options.disk_bytes_max);
+        disk.refuse_too_small(journal.disk_bytes_min())?;
         let host = match self.host {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
@@ -249,7 +261,7 @@ impl Builder {
         let idle = idle.iter().map(|consumer| consumer.name()).collect();
         let context = Arc::new(Context {
             registry: Arc::new(self.registry),
-            disk: DiskBudget::new(self.options.disk_bytes_max),
+            disk,
             options: self.options,
             host,
             journal,

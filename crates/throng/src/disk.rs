@@ -1,16 +1,17 @@
 //! How much of the disk the journal may take, where that is said.
 
-use crate::engine::Core;
+use crate::{StartError, engine::Core};
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-/// Between two looks at what it takes.
+/// Between two looks at what it takes, and once that is told.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY_HIGH: Duration = Duration::from_millis(250);
 /// In percent of the budget: it is told from here on, …
 const HIGH: u64 = 80;
 /// … until it is below this again.
@@ -46,6 +47,8 @@ pub(crate) struct DiskBudget {
     bytes_max: Option<u64>,
     used: AtomicU64,
     level: AtomicU8,
+    /// It has been used up, and what is being written has not been finished since, so that it can go. Set by whoever looks, reset by a pass.
+    is_to_finish: AtomicBool,
 }
 
 impl DiskBudget {
@@ -54,6 +57,27 @@ impl DiskBudget {
             bytes_max,
             used: AtomicU64::new(0),
             level: AtomicU8::new(Level::Low as u8),
+            is_to_finish: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a pass is to finish what is being written.
+    pub(crate) fn is_to_finish(&self) -> bool {
+        self.is_to_finish.load(Ordering::Acquire)
+    }
+
+    /// A pass has finished it.
+    pub(crate) fn has_finished(&self) {
+        self.is_to_finish.store(false, Ordering::Release);
+    }
+
+    /// Refuses a budget of which the journal takes more than leaves room for anything, whatever is removed.
+    pub(crate) fn refuse_too_small(&self, needed: u64) -> Result<(), StartError> {
+        match self.bytes_max {
+            Some(bytes_max) if percent(needed, bytes_max) >= FULL_ENDS => {
+                Err(StartError::DiskBudget { bytes_max, needed })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -91,6 +115,9 @@ impl DiskBudget {
         let before = self.level();
         let level = before.after(percent(used, bytes_max));
         self.level.store(level as u8, Ordering::Release);
+        if before < level && level == Level::Full {
+            self.is_to_finish.store(true, Ordering::Release);
+        }
         match (self.trouble(), before < level) {
             (Some(trouble), true) => tracing::warn!("{trouble}"),
             (None, _) if before > level => tracing::info!("the journal is well within its disk budget again"),
@@ -121,7 +148,11 @@ async fn task(core: Weak<Core>, bytes_max: u64) {
             context.metrics.disk_bytes.set(gauge(used));
             context.metrics.disk_budget_bytes.set(gauge(bytes_max));
         }
-        let sleep = context.host.sleep(LOOK_EVERY);
+        let every = match context.disk.level() {
+            Level::Low => LOOK_EVERY,
+            Level::High | Level::Full => LOOK_EVERY_HIGH,
+        };
+        let sleep = context.host.sleep(every);
         drop(strong);
         sleep.await;
     }

@@ -34,6 +34,8 @@ use throng_journal::{
 /// A directory is this process's alone while it lives.
 pub(crate) type Lock = Box<dyn Send + Sync>;
 
+/// What the file of the store takes with few rows in it, and that of the read models.
+const DATABASE_BYTES: u64 = 4 << 20;
 /// The file whose lock is the directory's.
 const LOCK_NAME: &str = "lock";
 
@@ -332,6 +334,22 @@ impl Journal for Log {
         let names = files.list(&self.dir).ok()?;
         let allocated = |name: &String| files.open(&self.dir.join(name), false).ok()?.allocated().ok();
         Some(names.iter().filter_map(allocated).sum())
+    }
+
+    /// The segment that is written, the one that is made ready, and one that is rewritten; the store before it is compacted; read models.
+    fn disk_bytes_min(&self) -> u64 {
+        let Options {
+            segment_bytes,
+            reserve_bytes,
+            store_compact_bytes,
+            ..
+        } = self.options;
+        let store_bytes = Some(store_compact_bytes).filter(|bytes| *bytes < u64::MAX);
+        let database_bytes = store_bytes.unwrap_or(0).max(DATABASE_BYTES) + DATABASE_BYTES;
+        segment_bytes
+            .saturating_mul(3)
+            .saturating_add(reserve_bytes)
+            .saturating_add(database_bytes)
     }
 
     fn bytes(&self) -> Option<u64> {

@@ -45,6 +45,8 @@ const FIRST: Duration = Duration::from_mins(1);
 /// A pass in so many parts of the shortest time that is kept.
 const PARTS: u32 = 16;
 const EVERY: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
+/// Where the disk budget is used up.
+const EVERY_FULL: Duration = Duration::from_secs(10);
 /// Where a number of events is kept.
 const EVERY_EVENTS: Duration = Duration::from_hours(1);
 
@@ -102,6 +104,7 @@ pub(crate) fn start(core: &Arc<Core>) {
 async fn task(core: Weak<Core>) {
     // When the next pass is due.
     let mut due: Option<u64> = None;
+    let mut last_pass = 0;
     let mut last: Weak<Life> = Weak::new();
     loop {
         let Some(strong) = core.upgrade() else { return };
@@ -123,11 +126,18 @@ async fn task(core: Weak<Core>) {
                 strong.is_erasing.store(true, Ordering::Release);
             }
             if let Some(every) = strong.prune_every() {
-                let at = *due.get_or_insert_with(|| now + micros(every.min(FIRST)));
+                let disk = &strong.context.disk;
+                let at = match (due, disk.has_room(), disk.is_to_finish()) {
+                    (_, _, true) => now,
+                    (Some(at), false, _) => at.min(last_pass + micros(EVERY_FULL)),
+                    (Some(at), true, _) => at,
+                    (None, ..) => now + micros(every.min(FIRST)),
+                };
+                due = Some(at);
                 // A node of an older program may not expect what a pass leaves of a stream.
                 let is_possible = elsewhere::refuse_older_nodes(&strong, elsewhere::PRUNING).is_ok();
                 if now >= at && is_possible {
-                    due = Some(now + micros(every));
+                    (due, last_pass) = (Some(now + micros(every)), now);
                     match pass::run(&strong, &life, Pass::Usual).await {
                         Ok(report) if report.is_cut_short => due = Some(now),
                         Ok(_) => {}

@@ -136,6 +136,12 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
         });
     }
     let _one_at_a_time = core.pruning.lock().await;
+    if !is_dry && core.context.disk.is_to_finish() {
+        core.context.journal.end_segment().await?;
+        // The last commit that a checkpoint covers stays, and with it all that is finished together with it: some follow.
+        stand_in(core, life, &mut Plan::default(), false).await?;
+        core.context.disk.has_finished();
+    }
     core.lives.checkpoint_now(life).await?;
     let (limit, held_by) = limit(core, life).await?;
     let held = i64::try_from(held_by.len()).unwrap_or(i64::MAX);

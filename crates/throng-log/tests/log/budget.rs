@@ -1,0 +1,85 @@
+//! A bound of the disk: once it is used up, what is over makes room by itself.
+
+use crate::notes::{Command, Look, Never, Note, once_free};
+use std::{collections::BTreeMap, path::Path, time::Duration};
+use tempfile::TempDir;
+use throng::{
+    Engine, StartError,
+    model::{Error, Keep},
+};
+use throng_journal::{Durability, RecordKind};
+use throng_log::{Options, open_embedded, tools::for_each_commit};
+
+const BUDGET: u64 = 20 << 20;
+const TEXT_BYTES: usize = 200 << 10;
+
+async fn start(dir: &Path, budget: u64) -> Result<Engine, StartError> {
+    let how = Options {
+        durability: Durability::Os,
+        ..Options::default()
+    };
+    let (log, store) = once_free(|| open_embedded(dir, how.clone().within(Some(BUDGET)))).await;
+    let options = throng::Options {
+        keep: BTreeMap::from([("note".to_owned(), Keep::Age(Duration::ZERO))]),
+        // None is due.
+        prune_every: Some(Duration::from_hours(1)),
+        disk_bytes_max: Some(budget),
+        deadline: Duration::from_mins(1),
+        ..throng::Options::default()
+    };
+    let builder = Engine::builder().with::<Note>().query::<Note, Look>().shards(2);
+    builder.options(options).start_shared(log, store).await
+}
+
+async fn write(engine: &Engine) -> Result<u64, Error<Never>> {
+    let text = "x".repeat(TEXT_BYTES);
+    engine.entity::<Note>("ann").ask(Command::Write { text }).await
+}
+
+fn events(dir: &Path) -> u64 {
+    let mut events = 0;
+    for_each_commit(&Options::default(), dir, &mut |commit| {
+        let records = commit.records().flatten();
+        events += records.filter(|record| record.record == RecordKind::Event).count() as u64;
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_budget_makes_room_of_what_is_written_last_too() {
+    let dir = TempDir::new().unwrap();
+    let engine = start(dir.path(), BUDGET).await.unwrap();
+    for _ in 0..2 {
+        let mut written = 0;
+        while write(&engine).await.is_ok() {
+            written += 1;
+            assert!(written * TEXT_BYTES < 10 * BUDGET as usize, "it is never full");
+        }
+        let refused = write(&engine).await;
+        assert!(matches!(refused, Err(Error::StorageFull { .. })), "{refused:?}");
+        let makes_room = async {
+            while events(dir.path()) > 0 || engine.health().storage_full {
+                tokio::task::yield_now().await;
+            }
+        };
+        let made = tokio::time::timeout(Duration::from_mins(1), makes_room).await;
+        assert!(
+            made.is_ok(),
+            "{} events are left: {:?}",
+            events(dir.path()),
+            engine.health()
+        );
+        write(&engine).await.unwrap();
+    }
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn budget_that_the_files_fill_is_refused_at_the_start() {
+    let dir = TempDir::new().unwrap();
+    let refused = start(dir.path(), BUDGET / 2).await.err().unwrap();
+    assert!(matches!(refused, StartError::DiskBudget { .. }), "{refused}");
+    start(dir.path(), BUDGET).await.unwrap().stop().await;
+}
