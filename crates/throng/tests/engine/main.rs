@@ -21,6 +21,7 @@ mod lives;
 mod nodes;
 mod projection;
 mod publish;
+mod receiver;
 mod requests;
 mod restart;
 mod retention;
