@@ -3,7 +3,10 @@
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use std::{process::ExitCode, sync::Arc};
-use throng::journal::{ViewOffset, Views};
+use throng::{
+    journal::{ViewOffset, Views},
+    projection::begin_anew,
+};
 
 use crate::place::LocationArguments;
 
@@ -59,15 +62,16 @@ impl ProjectionCommand {
             }
             Self::Rebuild(RebuildArguments { name, place }) => {
                 let views = open(place, app)?;
-                let Some(ViewOffset { position, .. }) = views.offset(name).await? else {
+                let Some(position) = begin_anew(&*views, name).await? else {
                     let names = views.names().await?;
                     bail!(
                         "there is no read model {name:?} that was written; there are: {}",
                         names.join(", ")
                     );
                 };
-                views.clear(name).await?;
-                println!("{name} is empty; it had come to commit {position}, and is rebuilt from the first event");
+                println!(
+                    "{name} had come to commit {position}, and is rebuilt from the first event; what a sink has delivered is cleared before, by the service"
+                );
             }
         }
         Ok(ExitCode::SUCCESS)

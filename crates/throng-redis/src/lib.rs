@@ -32,6 +32,10 @@
 //!     const NAME: &'static str = "hits-in-redis";
 //!     type Of = Counter;
 //!
+//!     fn owns(&self, key: &str) -> bool {
+//!         key == "hits"
+//!     }
+//!
 //!     fn map(&self, seen: &Seen<Counter>, commands: &mut Pipeline) {
 //!         commands.hincr("hits", &seen.id, 1);
 //!     }
@@ -45,9 +49,15 @@
 //! # }
 //! ```
 //!
+//! # What is lost
+//!
+//! At each start, with every batch and every ten seconds the sink compares the place in Redis with the last event it has delivered. A Redis that lost data (a
+//! restart with less than `appendfsync always`, a removed database, another one) is behind: what it has lost is delivered again, from its own place on. Data and place are
+//! one transaction, so nothing counts twice. One that lost its place has lost all: the mapping's [own keys](Mapping::owns) are removed, and
+//! everything is delivered again. Until then the key `throng:NAME:VERSION:filling` is there, and [`Reader::ask_complete`] answers nothing.
+//!
 //! Redis has no rollback: a command it refuses within a transaction (a key that holds a value of another type) stops the sink, with the reason, but the
-//! others of its batch count. Such a read model is cleared and rebuilt: remove its keys and the key of its place (`throng:NAME:VERSION`), then have
-//! the projection rebuilt.
+//! others of its batch count. A rebuild of the sink helps: it removes the mapping's own keys first.
 
 mod place;
 mod reader;

@@ -17,6 +17,22 @@ pub(crate) struct SinkPosition {
 }
 
 impl SinkPosition {
+    /// Before the first event.
+    pub(crate) const BEGINNING: Self = Self {
+        offset: EventOffset {
+            position: Position {
+                writer: WriterId(0),
+                commit: CommitNo(0),
+            },
+            record: 0,
+        },
+        at_micros: 0,
+    };
+
+    pub(crate) fn is_beginning(self) -> bool {
+        self == Self::BEGINNING
+    }
+
     /// Whether an event was taken already. An error: it is of another history.
     pub(crate) fn has(self, event: Self) -> Result<bool, ()> {
         if event.offset > self.offset {
@@ -79,5 +95,6 @@ mod tests {
         assert_eq!(last.has(place("1.99.0@40")), Ok(true));
         assert_eq!(last.has(place("1.1.0@101")), Err(()), "begun after it");
         assert_eq!(last.has(place("2.10.1@99")), Err(()));
+        assert_eq!(SinkPosition::BEGINNING.has(place("0.1.0@-5")), Ok(false));
     }
 }

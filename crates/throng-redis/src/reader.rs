@@ -1,10 +1,10 @@
 //! Queries of what a sink has written.
 
 use crate::{
-    Error,
-    sink::{CONNECT_MAX, is_refusal},
+    Error, Mapping,
+    sink::{CONNECT_MAX, filling_key, is_refusal, place_key},
 };
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisError, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use std::{fmt, sync::Arc, time::Duration};
 use throng_breaker::{Breaker, RetryBudget};
 use tokio::sync::Mutex;
@@ -40,6 +40,12 @@ pub enum ReadError {
         /// When asking again may make sense.
         retry_after: Duration,
     },
+    /// The read model is not there, or not complete: nothing was written yet, or what was is lost and written again.
+    #[error("the read model {name} in Redis is not complete: its consumer is writing it, or has to be started")]
+    Incomplete {
+        /// The name of its mapping.
+        name: &'static str,
+    },
     /// Asking again comes to the same.
     #[error("Redis refuses the question: {0}")]
     Refused(RedisError),
@@ -72,6 +78,24 @@ impl Reader {
             answered => return answered.map_err(Failed::into_error),
         }
         self.try_once(commands).await.map_err(Failed::into_error)
+    }
+
+    /// As [`ask`](Self::ask), of what a mapping has written, and only while that is complete.
+    ///
+    /// # Errors
+    /// There is no answer, or it would be one of an incomplete read model.
+    pub async fn ask_complete<M: Mapping, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, ReadError> {
+        let mut commands = commands.clone();
+        // Behind the rest: what is lost before it is answered is seen here.
+        commands.exists(place_key::<M>()).exists(filling_key::<M>());
+        let mut values: Vec<Value> = self.ask(&commands).await?;
+        let answers = values.split_off(values.len().saturating_sub(2));
+        let (is_there, is_filling): (bool, bool) = FromRedisValue::from_redis_value(Value::Array(answers))
+            .map_err(|error| ReadError::Refused(error.into()))?;
+        if !is_there || is_filling {
+            return Err(ReadError::Incomplete { name: M::NAME });
+        }
+        T::from_redis_value(Value::Array(values)).map_err(|error| ReadError::Refused(error.into()))
     }
 
     async fn try_once<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, Failed> {

@@ -2,13 +2,14 @@
 
 use crate::place::SinkPosition;
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
+    AsyncCommands as _, AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value,
+    aio::MultiplexedConnection,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 use throng::{
     journal::Later,
     model::Entity,
-    projection::{Seen, Sink, SinkError},
+    projection::{EventOffset, Seen, Sink, SinkError},
 };
 use throng_breaker::{Breaker, Settings};
 use tokio::{runtime::Runtime, sync::Mutex};
@@ -21,10 +22,14 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 pub trait Mapping: Send + Sync + 'static {
     /// 1 to 64 of `[a-z0-9-]`, unlike any other sink's or projection's: the place in history is kept under this name, here and in Redis.
     const NAME: &'static str;
-    /// Raise it to have everything written again from the first event; what the version before has written is the mapping's own to remove.
+    /// Raise it to have everything written again from the first event; what the version before has written is removed.
     const VERSION: u32 = 1;
     /// The entity whose events are written.
     type Of: Entity;
+
+    /// Whether a key is one of those that it writes. They are removed before everything is written again: counters would go on from what they
+    /// are.
+    fn owns(&self, key: &str) -> bool;
 
     /// Adds an event's commands. Their answers are not looked at; they are part of a transaction.
     fn map(&self, seen: &Seen<Self::Of>, commands: &mut Pipeline);
@@ -52,7 +57,7 @@ pub struct RedisSink<M> {
 #[derive(Default)]
 struct Session {
     connection: Option<MultiplexedConnection>,
-    /// The place that was stored last.
+    /// The place that was stored, or found, last.
     stored: Option<SinkPosition>,
 }
 
@@ -118,15 +123,49 @@ impl<M: Mapping> Sink for RedisSink<M> {
     type Of = M::Of;
 
     fn deliver(&self, batch: Vec<Seen<M::Of>>) -> Later<'_, Result<(), SinkError>> {
+        self.run(|inner| async move {
+            let first = batch.first().map(|seen| seen.offset);
+            inner
+                .attempt(first, async |session| inner.store(session, batch).await)
+                .await
+        })
+    }
+
+    fn compare(&self, delivered: Option<EventOffset>) -> Later<'_, Result<(), SinkError>> {
+        self.run(move |inner| async move {
+            inner
+                .attempt(None, async |session| inner.compare(session, delivered).await)
+                .await
+        })
+    }
+
+    fn clear(&self) -> Later<'_, Result<(), SinkError>> {
+        self.run(|inner| async move {
+            inner
+                .attempt(None, async |session| inner.begin_anew(session).await)
+                .await
+        })
+    }
+
+    fn complete(&self) -> Later<'_, Result<(), SinkError>> {
+        self.run(|inner| async move { inner.attempt(None, async |session| inner.complete(session).await).await })
+    }
+}
+
+impl<M: Mapping> RedisSink<M> {
+    /// Has its own thread do something.
+    fn run<F>(&self, work: impl FnOnce(Arc<Inner<M>>) -> F) -> Later<'_, Result<(), SinkError>>
+    where
+        F: Future<Output = Result<(), SinkError>> + Send + 'static,
+    {
+        let done = self
+            .runtime
+            .as_ref()
+            .map(|runtime| runtime.spawn(work(self.inner.clone())));
         Box::pin(async move {
             let ended = || SinkError::Retry("the sink is ending".into());
-            let inner = self.inner.clone();
-            let stored = self
-                .runtime
-                .as_ref()
-                .map(|runtime| runtime.spawn(async move { inner.deliver(batch).await }));
-            match stored {
-                Some(stored) => stored.await.map_err(|_| ended())?,
+            match done {
+                Some(done) => done.await.map_err(|_| ended())?,
                 None => Err(ended()),
             }
         })
@@ -137,12 +176,14 @@ fn retry(error: impl fmt::Display) -> SinkError {
     SinkError::Retry(format!("Redis: {error}"))
 }
 
-/// Why a batch is not stored.
+/// Why something is not done.
 enum Failed {
     /// The connection, or what was said on it: anew, from the place that is stored.
     Redis(RedisError),
     /// Another one has written meanwhile.
     Overtaken,
+    /// Redis has only come to this event.
+    Behind(Option<EventOffset>),
     /// Trying again comes to the same.
     Poison(String),
 }
@@ -153,66 +194,161 @@ impl From<RedisError> for Failed {
     }
 }
 
+/// Keys looked at in one go.
+const SCAN_KEYS: usize = 1_000;
+
 impl<M: Mapping> Inner<M> {
-    async fn deliver(&self, batch: Vec<Seen<M::Of>>) -> Result<(), SinkError> {
-        let Some(first) = batch.first().map(|seen| seen.offset) else {
-            return Ok(());
-        };
+    /// Does something with Redis, one at a time, and says what became of it; `first`: the first event of a batch.
+    async fn attempt(
+        &self,
+        first: Option<EventOffset>,
+        work: impl AsyncFnOnce(&mut Session) -> Result<(), Failed>,
+    ) -> Result<(), SinkError> {
         let mut session = self.session.lock().await;
         let call = self.breaker.enter().map_err(retry)?;
-        match self.store(&mut session, batch).await {
-            Ok(()) => {
-                call.succeeded();
-                Ok(())
-            }
-            Err(Failed::Redis(error)) => {
+        let Err(failed) = work(&mut session).await else {
+            call.succeeded();
+            return Ok(());
+        };
+        let error = match failed {
+            Failed::Redis(error) => {
                 session.connection = None;
                 call.failed();
-                Err(retry(error))
+                return Err(retry(error));
             }
-            Err(Failed::Overtaken) => {
-                call.succeeded();
-                Err(SinkError::Retry(
-                    "another engine has written to this read model in Redis".into(),
-                ))
+            Failed::Overtaken => SinkError::Retry("another engine has written to this read model in Redis".into()),
+            Failed::Behind(reached) => SinkError::Behind { reached },
+            Failed::Poison(reason) => match first {
+                Some(offset) => SinkError::Poison { offset, reason },
+                None => SinkError::Unusable(reason),
+            },
+        };
+        call.succeeded();
+        Err(error)
+    }
+
+    async fn connection<'a>(&self, session: &'a mut Session) -> Result<&'a mut MultiplexedConnection, Failed> {
+        Ok(match &mut session.connection {
+            Some(connection) => connection,
+            none => none.insert(self.connect().await?),
+        })
+    }
+
+    /// Whether Redis has what it was delivered.
+    async fn compare(&self, session: &mut Session, delivered: Option<EventOffset>) -> Result<(), Failed> {
+        let (key, filling) = (place_key::<M>(), filling_key::<M>());
+        let connection = self.connection(session).await?;
+        let mut look = redis::pipe();
+        look.get(&key).exists(&filling);
+        let (found, is_filling): (Option<String>, bool) = look.query_async(connection).await?;
+        let Some(found) = found else {
+            // Who has delivered nothing, as far as is known, has no keys there to remove.
+            if delivered.is_none() && !is_filling {
+                self.check_no_own_keys(connection).await?;
             }
-            Err(Failed::Poison(reason)) => {
-                call.succeeded();
-                Err(SinkError::Poison { offset: first, reason })
+            self.begin_anew(session).await?;
+            return Err(Failed::Behind(None));
+        };
+        let found = read_place(&key, &found)?;
+        session.stored = Some(found);
+        match Some(found.offset) < delivered {
+            true => self.go_back(session, found).await,
+            false => Ok(()),
+        }
+    }
+
+    /// What was lost is to be delivered again. Until then readers are told that it is not complete.
+    async fn go_back(&self, session: &mut Session, found: SinkPosition) -> Result<(), Failed> {
+        session.stored = Some(found);
+        let connection = self.connection(session).await?;
+        let () = connection.set(filling_key::<M>(), "").await?;
+        Err(Failed::Behind((!found.is_beginning()).then_some(found.offset)))
+    }
+
+    /// Removes what it has written, and begins with the first event. Whatever ends it half-way, the key that says so is there before.
+    async fn begin_anew(&self, session: &mut Session) -> Result<(), Failed> {
+        let (key, filling) = (place_key::<M>(), filling_key::<M>());
+        session.stored = None;
+        let connection = self.connection(session).await?;
+        let mut begin = redis::pipe();
+        begin.atomic().set(&filling, "").ignore().del(&key).ignore();
+        // The place may be watched, and another engine may have written it.
+        if begin.query_async::<Value>(connection).await? == Value::Nil {
+            return Err(Failed::Overtaken);
+        }
+        let mut cursor = 0_u64;
+        loop {
+            let own: Vec<String>;
+            (cursor, own) = self.own_keys(connection, cursor).await?;
+            if !own.is_empty() {
+                let () = connection.unlink(own).await?;
+            }
+            if cursor == 0 {
+                break;
+            }
+        }
+        let () = connection.set(&key, SinkPosition::BEGINNING.to_string()).await?;
+        session.stored = Some(SinkPosition::BEGINNING);
+        Ok(())
+    }
+
+    async fn check_no_own_keys(&self, connection: &mut MultiplexedConnection) -> Result<(), Failed> {
+        let mut cursor = 0_u64;
+        loop {
+            let own: Vec<String>;
+            (cursor, own) = self.own_keys(connection, cursor).await?;
+            if let Some(own) = own.first() {
+                return Err(Failed::Poison(format!(
+                    "Redis has keys of this read model ({own:?}) and not how far they have come ({:?}): have it rebuilt, which removes them, or use another database",
+                    place_key::<M>()
+                )));
+            }
+            if cursor == 0 {
+                return Ok(());
             }
         }
     }
 
+    /// Its own among some of the keys there are, and where the next ones are; also what earlier versions have left.
+    async fn own_keys(
+        &self,
+        connection: &mut MultiplexedConnection,
+        cursor: u64,
+    ) -> Result<(u64, Vec<String>), Failed> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("COUNT").arg(SCAN_KEYS);
+        let (cursor, keys): (u64, Vec<Vec<u8>>) = scan.query_async(connection).await?;
+        let (of_name, place, filling) = (format!("throng:{}:", M::NAME), place_key::<M>(), filling_key::<M>());
+        let is_own =
+            |key: &String| self.mapping.owns(key) || (key.starts_with(&of_name) && *key != place && *key != filling);
+        let keys = keys.into_iter().filter_map(|key| String::from_utf8(key).ok());
+        Ok((cursor, keys.filter(is_own).collect()))
+    }
+
+    async fn complete(&self, session: &mut Session) -> Result<(), Failed> {
+        let connection = self.connection(session).await?;
+        let () = connection.del(filling_key::<M>()).await?;
+        Ok(())
+    }
+
     async fn store(&self, session: &mut Session, batch: Vec<Seen<M::Of>>) -> Result<(), Failed> {
-        let connection = match &mut session.connection {
-            Some(connection) => connection,
-            none => none.insert(self.connect().await?),
-        };
-        let key = format!("throng:{}:{}", M::NAME, M::VERSION);
+        let key = place_key::<M>();
+        let connection = self.connection(session).await?;
         let mut look = redis::pipe();
         look.cmd("WATCH").arg(&key).ignore().get(&key);
         let (found,): (Option<String>,) = look.query_async(connection).await?;
-        let place = found.map(|found| {
-            found.parse::<SinkPosition>().map_err(|()| {
-                Failed::Poison(format!(
-                    "the key {key:?} in Redis holds {found:?} and no place in history"
-                ))
-            })
-        });
-        let place = place.transpose()?;
-        let (found, stored) = (
-            place.map(|place| place.offset),
-            session.stored.map(|place| place.offset),
-        );
-        // Unless it begins anew: then all of it comes again.
-        if found < stored && batch.first().map(|seen| seen.offset) > stored {
-            return Err(Failed::Poison(
-                "Redis has lost events it had taken; clear the read model and have the projection rebuilt".into(),
-            ));
+        let Some(found) = found else {
+            self.begin_anew(session).await?;
+            return Err(Failed::Behind(None));
+        };
+        let found = read_place(&key, &found)?;
+        if Some(found.offset) < session.stored.map(|place| place.offset) {
+            return self.go_back(session, found).await;
         }
-        let Some((commands, last)) = self.commands(place, &key, batch)? else {
+        let Some((commands, last)) = self.commands(found, &key, batch)? else {
             return Ok(());
         };
+        let connection = self.connection(session).await?;
         match commands.query_async::<Value>(connection).await {
             Ok(Value::Nil) => Err(Failed::Overtaken),
             Ok(_) => {
@@ -229,7 +365,7 @@ impl<M: Mapping> Inner<M> {
     /// The transaction of those events of a batch that were not taken before, and the place of the last of them.
     fn commands(
         &self,
-        place: Option<SinkPosition>,
+        place: SinkPosition,
         key: &str,
         batch: Vec<Seen<M::Of>>,
     ) -> Result<Option<(Pipeline, SinkPosition)>, Failed> {
@@ -241,8 +377,7 @@ impl<M: Mapping> Inner<M> {
                 offset: seen.offset,
                 at_micros: seen.at.micros,
             };
-            let is_taken = place.map_or(Ok(false), |place| place.has(event));
-            let is_taken = is_taken.map_err(|()| {
+            let is_taken = place.has(event).map_err(|()| {
                 Failed::Poison(format!(
                     "what Redis holds is of another history than the journal's (its key {key:?}): clear it, or bring the journal back"
                 ))
@@ -264,6 +399,24 @@ impl<M: Mapping> Inner<M> {
             .set_response_timeout(Some(ANSWER_MAX));
         self.client.get_multiplexed_async_connection_with_config(&config).await
     }
+}
+
+/// How far the read model has come.
+pub(crate) fn place_key<M: Mapping>() -> String {
+    format!("throng:{}:{}", M::NAME, M::VERSION)
+}
+
+/// There while the read model is not complete: what it had is delivered again.
+pub(crate) fn filling_key<M: Mapping>() -> String {
+    format!("throng:{}:{}:filling", M::NAME, M::VERSION)
+}
+
+fn read_place(key: &str, found: &str) -> Result<SinkPosition, Failed> {
+    found.parse().map_err(|()| {
+        Failed::Poison(format!(
+            "the key {key:?} in Redis holds {found:?} and no place in history"
+        ))
+    })
 }
 
 /// Redis is well, and refuses a command of a transaction that it has executed: it would again. (One that it has not executed, say for want of memory, is

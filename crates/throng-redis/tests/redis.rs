@@ -1,18 +1,22 @@
 //! On a real Redis, also one that is killed: each event takes effect once.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use redis::{AsyncCommands as _, Pipeline};
+use redis::{AsyncCommands as _, Pipeline, aio::MultiplexedConnection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use servers::{Redis, Stop};
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use throng::{
     Engine,
-    journal::{MemoryJournal, MemoryStore},
+    journal::{MemoryJournal, MemoryStore, MemoryViews},
     model::*,
     projection::{Seen, State},
 };
-use throng_redis::{Mapping, RedisSink};
+use throng_breaker::{Breaker, Settings};
+use throng_redis::{Mapping, ReadError, Reader, RedisSink};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Counter {
@@ -58,6 +62,10 @@ impl Mapping for Hits {
     const NAME: &'static str = "hits";
     type Of = Counter;
 
+    fn owns(&self, key: &str) -> bool {
+        key == "hits"
+    }
+
     fn map(&self, seen: &Seen<Counter>, commands: &mut Pipeline) {
         commands.hincr("hits", &seen.id, 1);
     }
@@ -71,10 +79,50 @@ fn parts() -> Parts {
 }
 
 /// Its own offsets are in memory: each start delivers from the first event.
-async fn engine(redis: &Redis, (journal, store): Parts) -> Engine {
+async fn engine(redis: &Redis, parts: Parts) -> Engine {
+    engine_over(redis, parts, &MemoryViews::new()).await
+}
+
+async fn engine_over(redis: &Redis, (journal, store): Parts, views: &MemoryViews) -> Engine {
     let sink = RedisSink::new(Hits, &redis.url()).unwrap();
     let builder = Engine::builder().with::<Counter>().sink(sink);
+    let builder = builder.views(Arc::new(views.clone()));
     builder.start(journal, store).await.unwrap()
+}
+
+async fn connect(redis: &Redis) -> MultiplexedConnection {
+    let client = redis::Client::open(redis.url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+async fn flush(connection: &mut MultiplexedConnection) {
+    let () = redis::cmd("FLUSHALL").query_async(connection).await.unwrap();
+}
+
+/// Waits until Redis has counted so many hits, and says that this is all.
+async fn filled(redis: &Redis, hits: u64) {
+    let reader = Reader::new(&redis.url(), Breaker::new("redis", Settings::default())).unwrap();
+    let mut commands = redis::pipe();
+    commands.hvals("hits");
+    let begun = Instant::now();
+    loop {
+        let answer = reader.ask_complete::<Hits, (Vec<u64>,)>(&commands).await;
+        match &answer {
+            Ok((counts,)) if counts.iter().sum::<u64>() == hits => return,
+            answer => assert!(begun.elapsed() < Duration::from_secs(120), "{hits}: {answer:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Why the sink has stopped, once it has.
+async fn stopped(engine: &Engine) -> String {
+    let reason = || match &engine.projections()[0].state {
+        State::Stopped { reason, .. } => Some(reason.clone()),
+        _ => None,
+    };
+    until("it stops", || reason().is_some()).await;
+    reason().unwrap()
 }
 
 async fn hit(engine: &Engine, times: u64) {
@@ -105,8 +153,7 @@ async fn caught_up(engine: &Engine, events: u64) {
 }
 
 async fn counted(redis: &Redis) -> u64 {
-    let client = redis::Client::open(redis.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = connect(redis).await;
     let counts: Vec<u64> = connection.hvals("hits").await.unwrap();
     counts.into_iter().sum()
 }
@@ -154,56 +201,131 @@ async fn another_history_is_not_mixed_with_what_redis_holds() {
     first.stop().await;
     let other = engine(&redis, parts()).await;
     hit(&other, 10).await;
-    let reason = || match &other.projections()[0].state {
-        State::Stopped { reason, .. } => Some(reason.clone()),
-        _ => None,
-    };
-    until("it stops", || reason().is_some()).await;
-    assert!(
-        reason().unwrap().contains("another history"),
-        "{reason:?}",
-        reason = reason()
-    );
+    let reason = stopped(&other).await;
+    assert!(reason.contains("another history"), "{reason}");
     assert_eq!(counted(&redis).await, 10);
     other.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_has_lost_what_it_had_taken_is_noticed_and_filled_again_by_a_rebuild() {
+async fn redis_that_loses_its_data_is_filled_again_while_idle() {
     let redis = Redis::start().unwrap();
     let engine = engine(&redis, parts()).await;
     hit(&engine, 10).await;
-    caught_up(&engine, 10).await;
-    let client = redis::Client::open(redis.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let () = redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
+    filled(&redis, 10).await;
+    let mut connection = connect(&redis).await;
+    flush(&mut connection).await;
+    // No event comes that would show it.
+    filled(&redis, 10).await;
+    flush(&mut connection).await;
     hit(&engine, 10).await;
-    let has_lost =
-        || matches!(&engine.projections()[0].state, State::Stopped { reason, .. } if reason.contains("has lost"));
-    until("it stops", has_lost).await;
+    filled(&redis, 20).await;
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_that_lost_data_beside_a_restart_is_filled_again() {
+    const PLACE: &str = "throng:hits:1";
+    for losing in ["the newest", "all", "the place"] {
+        let (redis, parts, views) = (Redis::start().unwrap(), parts(), MemoryViews::new());
+        let engine = engine_over(&redis, parts.clone(), &views).await;
+        hit(&engine, 10).await;
+        filled(&redis, 10).await;
+        let mut connection = connect(&redis).await;
+        let copy: (String, Vec<(String, u64)>) = redis::pipe()
+            .get(PLACE)
+            .hgetall("hits")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        hit(&engine, 10).await;
+        filled(&redis, 20).await;
+        engine.stop().await;
+        drop(engine);
+        match losing {
+            "the newest" => {
+                let mut restore = redis::pipe();
+                restore.set(PLACE, &copy.0).hset_multiple("hits", &copy.1);
+                let () = restore.query_async(&mut connection).await.unwrap();
+            }
+            "all" => flush(&mut connection).await,
+            _ => {
+                let () = connection.del(PLACE).await.unwrap();
+            }
+        }
+        let engine = engine_over(&redis, parts, &views).await;
+        filled(&redis, 20).await;
+        hit(&engine, 1).await;
+        filled(&redis, 21).await;
+        engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rebuild_removes_what_was_written_and_nothing_else() {
+    let redis = Redis::start().unwrap();
+    let engine = engine(&redis, parts()).await;
+    hit(&engine, 10).await;
+    filled(&redis, 10).await;
+    let mut connection = connect(&redis).await;
+    let mut harm = redis::pipe();
+    harm.hincr("hits", "nobody", 5).set("another's", 1);
+    let () = harm.query_async(&mut connection).await.unwrap();
     assert!(engine.rebuild_projection("hits"));
-    caught_up(&engine, 30).await;
-    assert_eq!(counted(&redis).await, 20);
+    filled(&redis, 10).await;
+    let left: u64 = connection.get("another's").await.unwrap();
+    assert_eq!(left, 1);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_unknown_origin_stop_the_sink_until_a_rebuild() {
+    let redis = Redis::start().unwrap();
+    let mut connection = connect(&redis).await;
+    let () = connection.hset("hits", "0", 7).await.unwrap();
+    let engine = engine(&redis, parts()).await;
+    hit(&engine, 3).await;
+    let reason = stopped(&engine).await;
+    assert!(reason.contains("\"hits\"") && reason.contains("rebuilt"), "{reason}");
+    assert_eq!(counted(&redis).await, 7);
+    assert!(engine.rebuild_projection("hits"));
+    filled(&redis, 3).await;
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reader_refuses_an_incomplete_read_model() {
+    let redis = Redis::start().unwrap();
+    let mut connection = connect(&redis).await;
+    let reader = Reader::new(&redis.url(), Breaker::new("redis", Settings::default())).unwrap();
+    let mut commands = redis::pipe();
+    commands.hget("hits", "0");
+    let ask = async || reader.ask_complete::<Hits, (Option<u64>,)>(&commands).await;
+    let is_refused = |answer| matches!(answer, Err(ReadError::Incomplete { name: "hits" }));
+    assert!(is_refused(ask().await), "nothing was written yet");
+    let engine = engine(&redis, parts()).await;
+    filled(&redis, 0).await;
+    hit(&engine, 1).await;
+    filled(&redis, 1).await;
+    assert_eq!(ask().await.unwrap(), (Some(1),));
+    let () = connection.set("throng:hits:1:filling", "").await.unwrap();
+    assert!(is_refused(ask().await), "it is being written");
+    flush(&mut connection).await;
+    assert!(is_refused(ask().await), "it was lost");
     engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_that_redis_refuses_stops_the_sink_with_the_reason() {
     let redis = Redis::start().unwrap();
-    let client = redis::Client::open(redis.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let () = connection.set("hits", "no hash").await.unwrap();
     let engine = engine(&redis, parts()).await;
+    filled(&redis, 0).await;
+    let () = connect(&redis).await.set("hits", "no hash").await.unwrap();
     hit(&engine, 1).await;
-    let reason = || match &engine.projections()[0].state {
-        State::Stopped { reason, .. } => Some(reason.clone()),
-        _ => None,
-    };
-    until("it stops", || reason().is_some()).await;
+    let reason = stopped(&engine).await;
     assert!(
-        reason().unwrap().contains("WRONGTYPE") || reason().unwrap().contains("wrong kind"),
-        "{:?}",
-        reason()
+        reason.contains("WRONGTYPE") || reason.contains("wrong kind"),
+        "{reason}"
     );
     engine.stop().await;
 }

@@ -7,6 +7,9 @@
 //! | `day:56:2022:12:skiers` | a set: who rode |
 //! | `resort:56` | a sorted set: the seasons |
 //! | `resorts` | a sorted set: the resorts |
+//!
+//! The first three are `ride-counts`, the others `resort-seasons`. Of each, `throng:NAME:1` says how far it has come, and `throng:NAME:1:filling` is there
+//! while it is not complete.
 
 use std::collections::HashMap;
 use throng::{model::Error, projection::Seen};
@@ -51,6 +54,10 @@ impl Mapping for RideCounts {
     const NAME: &'static str = "ride-counts";
     type Of = Skier;
 
+    fn owns(&self, key: &str) -> bool {
+        key.starts_with("skier:") || key.starts_with("day:")
+    }
+
     fn map(&self, seen: &Seen<Skier>, commands: &mut Pipeline) {
         let SkierEvent::Rode(ride) = seen.event;
         let (skier, day) = (seen.id.0, ride.resort_day());
@@ -69,6 +76,10 @@ pub struct ResortSeasons;
 impl Mapping for ResortSeasons {
     const NAME: &'static str = "resort-seasons";
     type Of = Resort;
+
+    fn owns(&self, key: &str) -> bool {
+        key == RESORTS || key.starts_with("resort:")
+    }
 
     fn map(&self, seen: &Seen<Resort>, commands: &mut Pipeline) {
         let (resort, ResortEvent::SeasonAdded { season }) = (seen.id.0, seen.event);
@@ -95,7 +106,7 @@ impl ReadModels {
     pub(crate) async fn skier(&self, skier: u32) -> Result<Skier, NoAnswer> {
         let mut commands = redis::pipe();
         commands.hgetall(skier_key(skier));
-        let (rides,): (HashMap<String, u64>,) = self.ask(&commands).await?;
+        let (rides,): (HashMap<String, u64>,) = self.ask::<RideCounts, _>(&commands).await?;
         if rides.is_empty() {
             return Err(NoAnswer::NotFound);
         }
@@ -109,8 +120,9 @@ impl ReadModels {
     /// A day of a resort; `None` without a ride.
     pub(crate) async fn resort_day(&self, day: ResortDayId) -> Result<Option<ResortDayView>, NoAnswer> {
         let mut commands = redis::pipe();
-        commands.atomic().hgetall(day_key(day)).scard(day_skiers_key(day));
-        let (counts, skiers): (HashMap<String, u64>, u64) = self.ask(&commands).await?;
+        // No transaction: a Redis that is full refuses those, and still answers.
+        commands.hgetall(day_key(day)).scard(day_skiers_key(day));
+        let (counts, skiers): (HashMap<String, u64>, u64) = self.ask::<RideCounts, _>(&commands).await?;
         if counts.is_empty() {
             return Ok(None);
         }
@@ -134,7 +146,7 @@ impl ReadModels {
     pub(crate) async fn resort(&self, resort: u32) -> Result<ResortView, NoAnswer> {
         let mut commands = redis::pipe();
         commands.zrange(resort_key(resort), 0, -1);
-        let (seasons,): (Vec<u32>,) = self.ask(&commands).await?;
+        let (seasons,): (Vec<u32>,) = self.ask::<ResortSeasons, _>(&commands).await?;
         match seasons.is_empty() {
             true => Err(NoAnswer::NotFound),
             false => Ok(ResortView { seasons }),
@@ -145,17 +157,17 @@ impl ReadModels {
     pub(crate) async fn resorts(&self) -> Result<Vec<u32>, NoAnswer> {
         let mut commands = redis::pipe();
         commands.zrange(RESORTS, 0, RESORTS_MAX as isize - 1);
-        let (resorts,) = self.ask(&commands).await?;
+        let (resorts,) = self.ask::<ResortSeasons, _>(&commands).await?;
         Ok(resorts)
     }
 
-    async fn ask<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, NoAnswer> {
-        self.reader.ask(commands).await.map_err(|error| {
+    async fn ask<M: Mapping, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, NoAnswer> {
+        self.reader.ask_complete::<M, T>(commands).await.map_err(|error| {
             let reason = error.to_string();
             let problem = Problem::from(Error::<Refused>::Unavailable { reason });
             NoAnswer::Failed(Box::new(match error {
                 ReadError::Unavailable { retry_after, .. } => problem.retry_after(retry_after),
-                ReadError::Refused(_) => problem,
+                ReadError::Incomplete { .. } | ReadError::Refused(_) => problem,
             }))
         })
     }

@@ -44,6 +44,12 @@ impl Mapping for OriginalSets {
     const NAME: &'static str = "original-sets";
     type Of = Skier;
 
+    fn owns(&self, key: &str) -> bool {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (first, second) = key.split_once(':').unwrap_or((key, "0"));
+        is_number(first) && is_number(second)
+    }
+
     fn map(&self, seen: &Seen<Skier>, commands: &mut Pipeline) {
         let SkierEvent::Rode(ride) = seen.event;
         let wait_time = ride.wait.unwrap_or_default();
@@ -67,6 +73,21 @@ impl Mapping for OriginalSets {
         if let (Ok(of_skier), Ok(of_day)) = (of_skier, of_day) {
             commands.sadd(seen.id.0, of_skier);
             commands.sadd(format!("{}:{}", ride.season, ride.day), of_day);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_told_from_the_other_keys_of_the_database() {
+        for own in ["7", "2022:12"] {
+            assert!(OriginalSets.owns(own), "{own}");
+        }
+        for other in ["", "7:", "skier:7", "day:56:2022:12", "2022:12:1", "resorts"] {
+            assert!(!OriginalSets.owns(other), "{other}");
         }
     }
 }

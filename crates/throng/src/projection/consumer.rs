@@ -6,6 +6,7 @@ use super::{
     rows::RowCache,
 };
 use crate::model::Entity as _;
+use std::future::ready;
 use throng_journal::{Commit, Later, Views};
 
 /// Rounds of fetching rows for one batch; a projection that asks for other rows each time is stopped.
@@ -28,15 +29,53 @@ pub(crate) trait Consumer: Send + Sync {
         cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>>;
+
+    /// As [`Sink::compare`], [`Sink::clear`] and [`Sink::complete`]; a projection's rows are the engine's own.
+    fn compare(&self, _delivered: Option<EventOffset>) -> Later<'_, Result<(), Obstacle>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn clear(&self) -> Later<'_, Result<(), Obstacle>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn complete(&self) -> Later<'_, Result<(), Obstacle>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// Why nothing is delivered.
+#[derive(Debug)]
+pub(crate) enum Obstacle {
+    /// It is worth another attempt.
+    Retry(String),
+    /// The receiver has only come to this event.
+    Behind(Option<EventOffset>),
+    Unusable(String),
+}
+
+impl From<SinkError> for Obstacle {
+    fn from(error: SinkError) -> Self {
+        match error {
+            SinkError::Retry(why) => Self::Retry(why),
+            SinkError::Behind { reached } => Self::Behind(reached),
+            SinkError::Unusable(why) => Self::Unusable(why),
+            poison @ SinkError::Poison { .. } => Self::Unusable(poison.to_string()),
+        }
+    }
 }
 
 /// How much of a batch was taken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Handled {
     /// The first so many of its commits count.
     pub(super) commits: usize,
     /// Events in them.
     pub(super) events: usize,
+    /// The last event that was delivered; of a sink.
+    pub(super) delivered: Option<EventOffset>,
+    /// Why nothing was.
+    pub(super) obstacle: Option<Obstacle>,
     /// Why it stops there, if it does, and at which event.
     pub(crate) poison: Option<(String, Option<EventOffset>)>,
 }
@@ -91,9 +130,8 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
                     let reason = format!("it asks for other rows each time it is called, {FETCHES_MAX} times by now");
                     cache.clear();
                     return Ok(Handled {
-                        commits: 0,
-                        events: 0,
                         poison: Some((format!("at commit {}: {reason}", commits[commit].position()), event)),
+                        ..Handled::default()
                     });
                 }
                 let values = views.get(P::NAME, missing.clone()).await;
@@ -143,10 +181,22 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
                 if count == 0 {
                     return Ok(handled(upto, 0, poison));
                 }
+                let delivered = events.last().map(|(_, seen)| seen.offset);
                 let batch = events.into_iter().map(|(_, seen)| seen).collect();
                 match self.0.deliver(batch).await {
-                    Ok(()) => return Ok(handled(upto, count, poison)),
+                    Ok(()) => {
+                        return Ok(Handled {
+                            delivered,
+                            ..handled(upto, count, poison)
+                        });
+                    }
                     Err(SinkError::Retry(why)) => return Err(why),
+                    Err(error @ (SinkError::Behind { .. } | SinkError::Unusable(_))) => {
+                        return Ok(Handled {
+                            obstacle: Some(error.into()),
+                            ..Handled::default()
+                        });
+                    }
                     Err(SinkError::Poison { offset, reason }) => {
                         // The commits before it are delivered without it.
                         let before = commits.iter().position(|commit| commit.position() >= offset.position);
@@ -161,19 +211,25 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
             }
         })
     }
+
+    fn compare(&self, delivered: Option<EventOffset>) -> Later<'_, Result<(), Obstacle>> {
+        Box::pin(async move { Ok(self.0.compare(delivered).await?) })
+    }
+
+    fn clear(&self) -> Later<'_, Result<(), Obstacle>> {
+        Box::pin(async move { Ok(self.0.clear().await?) })
+    }
+
+    fn complete(&self) -> Later<'_, Result<(), Obstacle>> {
+        Box::pin(async move { Ok(self.0.complete().await?) })
+    }
 }
 
 fn handled(commits: usize, events: usize, poison: Option<Poison>) -> Handled {
-    match poison {
-        None => Handled {
-            commits,
-            events,
-            poison: None,
-        },
-        Some(poison) => Handled {
-            commits: poison.commit,
-            events,
-            poison: Some((poison.reason, poison.event)),
-        },
+    Handled {
+        commits: poison.as_ref().map_or(commits, |poison| poison.commit),
+        events,
+        poison: poison.map(|poison| (poison.reason, poison.event)),
+        ..Handled::default()
     }
 }

@@ -93,6 +93,7 @@ mod source;
 mod table;
 
 pub use key::OrderedKey;
+pub use place::begin_anew;
 pub use progress::{Progress, State};
 pub use read_model::ReadModel;
 pub use rows::{Interrupt, Rows};

@@ -6,8 +6,9 @@
 //! an event was skipped, as long as there are any.
 
 use super::Skipped;
+use crate::{life::Life, tail::Ends};
 use std::ops::Bound;
-use throng_journal::{Position, Positions, ViewOffset, ViewRange, Views};
+use throng_journal::{Error, Position, Positions, ViewBatch, ViewOffset, ViewRange, Views};
 
 /// The key of the row with the place; no projection can write it, and no reader sees it.
 pub(super) const PLACE_KEY: &[u8] = b"";
@@ -30,6 +31,25 @@ const REBUILDING: &str = "rebuilding";
 const COMPLETE: &str = "complete";
 
 impl ProjectionPosition {
+    /// Before the first event.
+    pub(super) fn beginning(life: &Life, version: u32) -> Self {
+        let last = ViewOffset {
+            position: Ends::of(life).start(),
+            checksum: 0,
+            version,
+        };
+        Self {
+            last,
+            is_rebuilding: true,
+            ..Self::default()
+        }
+    }
+
+    /// Somebody has [asked](begin_anew) for a rebuild while it did not run.
+    pub(super) fn is_asked_for_anew(&self) -> bool {
+        self.is_rebuilding && self.last.position == Position::default()
+    }
+
     /// What the row has to say; `None`: nothing.
     pub(super) fn row(&self) -> Option<Vec<u8>> {
         let is_one = self.told == Positions::from(self.last.position);
@@ -85,6 +105,33 @@ impl ProjectionPosition {
             }
         }
     }
+}
+
+/// Clears a read model or sink, and has it begin anew with the next start, from the first event: how far it had come; `None`: it was never written. What a
+/// sink has delivered is [cleared](super::Sink::clear) by that start.
+///
+/// # Errors
+/// The rows cannot be read or written.
+pub async fn begin_anew(views: &dyn Views, name: &str) -> Result<Option<Position>, Error> {
+    let Some(last) = views.offset(name).await? else {
+        return Ok(None);
+    };
+    views.clear(name).await?;
+    let anew = ProjectionPosition {
+        last: ViewOffset {
+            version: last.version,
+            ..ViewOffset::default()
+        },
+        is_rebuilding: true,
+        ..ProjectionPosition::default()
+    };
+    let batch = ViewBatch {
+        expected: None,
+        offset: anew.last,
+        changes: vec![(PLACE_KEY.to_vec(), anew.row())],
+    };
+    views.apply(name, batch).await?;
+    Ok(Some(last.position))
 }
 
 /// The part of a range that readers see.

@@ -72,7 +72,7 @@ impl Progress {
         if self.is_rebuilding && *lag_commits > 0 {
             return Some(match self.is_sink {
                 true => {
-                    format!("the projection {name} delivers from the first event again, {lag_commits} commits are left")
+                    format!("the projection {name} delivers again what it had, {lag_commits} commits are left")
                 }
                 false => format!("the projection {name} is rebuilt and not complete, {lag_commits} commits are left"),
             });

@@ -3,20 +3,13 @@
 
 use super::{
     EventOffset, Skipped, State,
-    consumer::Handled,
+    consumer::{Handled, Obstacle},
     place::{PLACE_KEY, ProjectionPosition},
     projector::{Projector, Running},
     rows::RowCache,
     skip, source,
 };
-use crate::{
-    context::micros,
-    engine::Core,
-    host::Task,
-    life::Life,
-    model::Timestamp,
-    tail::{self, Ends},
-};
+use crate::{context::micros, engine::Core, host::Task, life::Life, model::Timestamp, tail};
 use std::{
     sync::{Arc, Weak},
     task::Poll,
@@ -36,6 +29,8 @@ const STORE: Duration = Duration::from_secs(1);
 /// The first pause after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(30);
+/// The row of a sink with the last event it has delivered.
+const DELIVERED_KEY: &[u8] = b"delivered";
 /// Rows kept in memory between batches, in bytes.
 const CACHE_BYTES_MAX: usize = 8 << 20;
 /// The offset is stored after so many bytes of commits, though none of their events was for it.
@@ -51,6 +46,26 @@ enum Next {
     /// Waits to be asked for something.
     WaitForRequest,
     End,
+}
+
+/// What comes of having read all there was.
+enum Completion {
+    Complete,
+    /// Somebody else has written.
+    Moved,
+    Refused(Obstacle),
+}
+
+/// The last event that a sink has delivered, as its row says.
+async fn delivered(views: &dyn Views, name: &str) -> Result<Option<EventOffset>, String> {
+    let row = views.get(name, vec![DELIVERED_KEY.to_vec()]).await;
+    let row = row.map_err(|error| format!("what it has delivered cannot be read: {error}"))?;
+    let text = row
+        .into_iter()
+        .flatten()
+        .next()
+        .and_then(|row| String::from_utf8(row).ok());
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 struct Runner {
@@ -70,6 +85,10 @@ struct Runner {
     skipped_bytes: usize,
     /// Failures since it succeeded last.
     failures: u32,
+    /// The last event that was delivered, of a sink.
+    delivered: Option<EventOffset>,
+    /// When the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
+    compared_micros: Option<u64>,
     /// Events of the commit it has stopped before that it was told to go past: none that is stored as skipped.
     skips: Vec<Skipped>,
     has_stopped: bool,
@@ -92,6 +111,8 @@ pub(super) async fn run(running: Running) {
         cache: RowCache::default(),
         skipped_bytes: 0,
         failures: 0,
+        delivered: None,
+        compared_micros: None,
         skips: Vec::new(),
         has_stopped: false,
         is_idle: false,
@@ -204,6 +225,12 @@ impl Runner {
             }
             self.checked = Arc::downgrade(&life);
         }
+        if self.is_to_compare(inner) {
+            let compared = self.projector.clone();
+            if let Err(obstacle) = compared.consumer.compare(self.delivered).await {
+                return self.meet(obstacle, inner, &life).await;
+            }
+        }
         let Some(stretch) = self.next_stretch() else {
             if self.is_to_look(inner) && self.was_moved(views).await? {
                 return Ok(Next::Continue);
@@ -212,8 +239,10 @@ impl Runner {
                 return Ok(Next::Continue);
             }
             self.report_reached((!is_member).then_some(durable));
-            if !self.is_complete(inner).await? {
-                return Ok(Next::Continue);
+            match self.is_complete(inner).await? {
+                Completion::Complete => {}
+                Completion::Moved => return Ok(Next::Continue),
+                Completion::Refused(obstacle) => return self.meet(obstacle, inner, &life).await,
             }
             return Ok(if is_member {
                 Next::Pause(PAUSE)
@@ -228,11 +257,82 @@ impl Runner {
             return Ok(Next::Continue);
         }
         self.is_idle = false;
-        let next = self.take(&commits, inner).await;
-        match next {
-            Ok(Next::Pause(_)) if !self.is_complete(inner).await? => Ok(Next::Continue),
-            next => next,
+        let next = self.take(&commits, inner, &life).await?;
+        if !matches!(next, Next::Pause(_)) {
+            return Ok(next);
         }
+        match self.is_complete(inner).await? {
+            Completion::Complete => Ok(next),
+            Completion::Moved => Ok(Next::Continue),
+            Completion::Refused(obstacle) => self.meet(obstacle, inner, &life).await,
+        }
+    }
+
+    /// Whether the receiver of a sink is to be asked how far it has come.
+    fn is_to_compare(&mut self, inner: &Core) -> bool {
+        let now = inner.context.host.elapsed_micros();
+        let is_due = self
+            .compared_micros
+            .is_none_or(|compared| now.saturating_sub(compared) >= micros(IDLE));
+        if is_due {
+            self.compared_micros = Some(now);
+        }
+        is_due && !self.projector.consumer.is_projection()
+    }
+
+    /// Nothing is delivered: whether it is tried again, goes back, or stops.
+    async fn meet(&mut self, obstacle: Obstacle, inner: &Core, life: &Life) -> Result<Next, String> {
+        match obstacle {
+            Obstacle::Retry(reason) => Err(reason),
+            Obstacle::Unusable(reason) => Ok(self.stop(reason, None)),
+            Obstacle::Behind(reached) => self.go_back(reached, inner, life).await,
+        }
+    }
+
+    /// The receiver has lost events: those after the last one it has are delivered again, and stored as the place only with them.
+    async fn go_back(&mut self, reached: Option<EventOffset>, inner: &Core, life: &Life) -> Result<Next, String> {
+        let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
+        let mut place = ProjectionPosition::beginning(life, version);
+        if let Some(EventOffset { position, .. }) = reached {
+            if inner.lives.member().is_some() {
+                let reason = format!(
+                    "the receiver has lost what came after {position}; in a cluster only a rebuild delivers that again"
+                );
+                return Ok(self.stop(reason, None));
+            }
+            let commit = source::commit(inner, position)
+                .await
+                .map_err(|error| error.to_string())?;
+            let Some(commit) = commit else {
+                let reason = format!(
+                    "the receiver has come to commit {position}, which the journal does not have: it is of another history"
+                );
+                return Ok(self.stop(reason, None));
+            };
+            place.told = Positions::from(position);
+            place.last = ViewOffset {
+                position,
+                checksum: commit.checksum_sealed(),
+                version,
+            };
+        }
+        // What was skipped behind it is skipped again.
+        let (kept, again) = std::mem::take(&mut self.read.skipped)
+            .into_iter()
+            .partition(|skipped| reached.is_some_and(|reached| skipped.event <= reached));
+        place.skipped = kept;
+        self.skips = again;
+        let from = reached.map_or_else(|| "the first event".to_owned(), |reached| reached.to_string());
+        tracing::warn!("what sink {name} has delivered is lost in part: it delivers again, from {from} on");
+        self.read = place;
+        self.delivered = reached;
+        self.streams = Vec::new();
+        self.projector.report.send_modify(|report| {
+            report.is_rebuilding = true;
+            report.told = Some(self.read.told.clone());
+        });
+        self.look_for_missing(inner).await?;
+        Ok(Next::Continue)
     }
 
     /// Whether another node runs it; how far that one has come is in the rows.
@@ -305,7 +405,7 @@ impl Runner {
     }
 
     /// Has a batch taken and stores how far that went.
-    async fn take(&mut self, commits: &[Commit], inner: &Core) -> Result<Next, String> {
+    async fn take(&mut self, commits: &[Commit], inner: &Core, life: &Life) -> Result<Next, String> {
         let views = &*inner.projections.views;
         let projector = self.projector.clone();
         let skipped: Vec<EventOffset> = self.skips.iter().map(|skip| skip.event).collect();
@@ -314,8 +414,14 @@ impl Runner {
         let Handled {
             commits: counted,
             events,
+            delivered,
+            obstacle,
             poison,
         } = handled;
+        if let Some(obstacle) = obstacle {
+            return self.meet(obstacle, inner, life).await;
+        }
+        self.delivered = delivered.or(self.delivered);
         if let Some(last) = counted.checked_sub(1).and_then(|last| commits.get(last)) {
             self.read.told.tell(last.position(), &self.streams);
             self.read.last = ViewOffset {
@@ -365,6 +471,7 @@ impl Runner {
         let rebuild = requests.rebuilds > self.projector.report.borrow().rebuilds;
         let skip = !rebuild && requests.skip.is_some_and(|skip| self.is_to_skip(skip, now));
         if rebuild {
+            self.clear_receiver().await?;
             self.clear(views).await?;
             self.projector.report.send_modify(|report| {
                 // In one step: who waits for the rebuild would take a stop from before it for one after it.
@@ -408,6 +515,15 @@ impl Runner {
         true
     }
 
+    /// Before the rows: were it ended in between, the receiver would be found to have lost all it had.
+    async fn clear_receiver(&self) -> Result<(), String> {
+        let cleared = self.projector.consumer.clear().await;
+        cleared.map_err(|obstacle| match obstacle {
+            Obstacle::Retry(reason) | Obstacle::Unusable(reason) => reason,
+            Obstacle::Behind(_) => "what was delivered cannot be cleared: it is lost already".into(),
+        })
+    }
+
     async fn clear(&mut self, views: &dyn Views) -> Result<(), String> {
         self.cache.clear();
         self.stored = None;
@@ -425,31 +541,23 @@ impl Runner {
         if let Some((other, _)) = found.as_ref().filter(|(found, _)| found.last.version != version) {
             let other = other.last.version;
             tracing::info!("projection {name} was written by version {other}, this is version {version}");
+            self.clear_receiver().await?;
             self.clear(views).await?;
             found = None;
+        } else if found.as_ref().is_some_and(|(found, _)| found.is_asked_for_anew()) {
+            self.clear_receiver().await?;
         }
         self.cache.clear();
         self.skipped_bytes = 0;
         self.checked = Weak::new();
         self.stored = Some(found.as_ref().map(|(place, _)| place.last));
         self.has_row = found.as_ref().is_some_and(|(_, has_row)| *has_row);
-        self.read = found.map_or_else(
-            || {
-                let position = Ends::of(life).start();
-                let checksum = 0;
-                ProjectionPosition {
-                    last: ViewOffset {
-                        position,
-                        checksum,
-                        version,
-                    },
-                    told: Positions::default(),
-                    is_rebuilding: true,
-                    skipped: Vec::new(),
-                }
-            },
-            |(place, _)| place,
-        );
+        self.read = found.map_or_else(|| ProjectionPosition::beginning(life, version), |(place, _)| place);
+        self.compared_micros = None;
+        self.delivered = match projector.consumer.is_projection() {
+            true => None,
+            false => delivered(views, name).await?,
+        };
         let ProjectionPosition {
             told,
             is_rebuilding,
@@ -491,6 +599,9 @@ impl Runner {
         let row = self.read.row();
         let has_row = row.is_some();
         let mut changes = self.cache.changes();
+        if let Some(delivered) = self.delivered {
+            changes.push((DELIVERED_KEY.to_vec(), Some(delivered.to_string().into_bytes())));
+        }
         if has_row || self.has_row {
             changes.push((PLACE_KEY.to_vec(), row));
         }
@@ -564,17 +675,23 @@ impl Runner {
         });
     }
 
-    /// It has just read all there was: rows that were being built are complete, and say so. `false`: somebody else has written.
-    async fn is_complete(&mut self, inner: &Core) -> Result<bool, String> {
+    /// It has just read all there was: what was being built is complete, and says so.
+    async fn is_complete(&mut self, inner: &Core) -> Result<Completion, String> {
+        let projector = self.projector.clone();
+        if self.read.is_rebuilding
+            && let Err(obstacle) = projector.consumer.complete().await
+        {
+            return Ok(Completion::Refused(obstacle));
+        }
         let was_rebuilding = std::mem::take(&mut self.read.is_rebuilding);
         if was_rebuilding && self.has_row && !self.store(inner).await? {
-            return Ok(false);
+            return Ok(Completion::Moved);
         }
         self.report_complete(inner);
         if was_rebuilding {
             self.projector.report.send_modify(|report| report.is_rebuilding = false);
         }
-        Ok(true)
+        Ok(Completion::Complete)
     }
 
     /// It has just read all there was.

@@ -20,6 +20,31 @@ pub trait Sink: Send + Sync + 'static {
     /// # Errors
     /// What is to be done about it; nothing of the batch counts as delivered then.
     fn deliver(&self, batch: Vec<Seen<Self::Of>>) -> Later<'_, Result<(), SinkError>>;
+
+    /// Compares what the receiver has taken with the last event it was delivered; `None`: none is known. For a receiver that remembers an
+    /// [`EventOffset`] and may lose its data. Asked before the first delivery, and every ten seconds.
+    ///
+    /// # Errors
+    /// [`SinkError::Behind`] if it has lost some.
+    fn compare(&self, _delivered: Option<EventOffset>) -> Later<'_, Result<(), SinkError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Removes what was delivered: a rebuild was asked for, and delivers everything again from the first event.
+    ///
+    /// # Errors
+    /// What is to be done about it; nothing is delivered before this has succeeded.
+    fn clear(&self) -> Later<'_, Result<(), SinkError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Every durable event is delivered, after a start from the first event, a rebuild, or a return to an earlier event.
+    ///
+    /// # Errors
+    /// What is to be done about it; it is told again.
+    fn complete(&self) -> Later<'_, Result<(), SinkError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// A batch could not be delivered.
@@ -36,4 +61,13 @@ pub enum SinkError {
         /// Why not, for people.
         reason: String,
     },
+    /// The receiver has lost events it had taken: those after the one it has come to are delivered again.
+    #[error("the receiver has lost events it had taken; it has come to {}", .reached.map_or_else(|| "none".to_owned(), |reached| reached.to_string()))]
+    Behind {
+        /// The last event it has; `None`: none.
+        reached: Option<EventOffset>,
+    },
+    /// Nothing can be delivered, whatever the event: the sink stops until it is told to go on.
+    #[error("{0}")]
+    Unusable(String),
 }

@@ -35,6 +35,21 @@ pub(super) async fn mismatch(
         }
     }
     let at = place.last.position;
+    if at.commit == CommitNo(0) {
+        return Ok(None);
+    }
+    let found = commit(inner, at).await?;
+    // Of a commit from which history was removed only the number is left to compare.
+    let was_pruned = |commit: &Commit| {
+        let mut records = commit.records().flatten();
+        commit.record_count() == 0 || records.any(|record| record.record == RecordKind::Removed)
+    };
+    let is_same = found.is_some_and(|commit| was_pruned(&commit) || commit.checksum_sealed() == place.last.checksum);
+    Ok((!is_same).then(|| format!("commit {at} of the journal is not the one it has come to: {LOST}")))
+}
+
+/// The commit of this number, or the one it was joined with; `None`: the journal does not have it.
+pub(super) async fn commit(inner: &Core, at: Position) -> Result<Option<Commit>, Error> {
     let Some(before) = at.commit.0.checked_sub(1) else {
         return Ok(None);
     };
@@ -43,16 +58,8 @@ pub(super) async fn mismatch(
         ..at
     };
     let read = inner.context.journal.read(before, 0).await?;
-    // Of a commit from which history was removed only the number is left to compare.
-    let was_pruned = |commit: &Commit| {
-        let mut records = commit.records().flatten();
-        commit.record_count() == 0 || records.any(|record| record.record == RecordKind::Removed)
-    };
-    let is_same = read.first().is_some_and(|commit| {
-        let holds = commit.first() <= at.commit && at.commit <= commit.stamp().number;
-        holds && (was_pruned(commit) || commit.checksum_sealed() == place.last.checksum)
-    });
-    Ok((!is_same).then(|| format!("commit {at} of the journal is not the one it has come to: {LOST}")))
+    let holds = |commit: &Commit| commit.first() <= at.commit && at.commit <= commit.stamp().number;
+    Ok(read.into_iter().next().filter(holds))
 }
 
 /// The first commits of a stretch.

@@ -23,6 +23,7 @@ mod nodes;
 mod operator;
 mod projection;
 mod publish;
+mod receiver;
 mod requests;
 mod restart;
 mod retention;

@@ -1,0 +1,149 @@
+//! Sinks whose receivers lose what they had taken.
+
+use crate::kinds::{Account, Command, World, ask, eventually, open};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+use throng::{
+    Engine,
+    journal::{Later, MemoryViews},
+    projection::{EventOffset, Seen, Sink, SinkError, begin_anew},
+};
+
+/// Keeps what it is delivered, and lets itself be robbed.
+#[derive(Clone, Default)]
+struct Shelf {
+    kept: Arc<Mutex<Vec<(EventOffset, u64)>>>,
+    cleared: Arc<AtomicU32>,
+    completed: Arc<AtomicU32>,
+}
+
+impl Shelf {
+    fn numbers(&self) -> Vec<u64> {
+        self.kept.lock().unwrap().iter().map(|(_, seq)| *seq).collect()
+    }
+
+    fn reached(&self) -> Option<EventOffset> {
+        self.kept.lock().unwrap().last().map(|(offset, _)| *offset)
+    }
+
+    fn lose_all_but(&self, count: usize) {
+        self.kept.lock().unwrap().truncate(count);
+    }
+}
+
+impl Sink for Shelf {
+    const NAME: &'static str = "shelf";
+    type Of = Account;
+
+    fn deliver(&self, batch: Vec<Seen<Account>>) -> Later<'_, Result<(), SinkError>> {
+        let mut kept = self.kept.lock().unwrap();
+        kept.extend(batch.into_iter().map(|seen| (seen.offset, seen.seq)));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn compare(&self, delivered: Option<EventOffset>) -> Later<'_, Result<(), SinkError>> {
+        let reached = self.reached();
+        let compared = match reached < delivered {
+            true => Err(SinkError::Behind { reached }),
+            false => Ok(()),
+        };
+        Box::pin(std::future::ready(compared))
+    }
+
+    fn clear(&self) -> Later<'_, Result<(), SinkError>> {
+        self.cleared.fetch_add(1, SeqCst);
+        self.kept.lock().unwrap().clear();
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn complete(&self) -> Later<'_, Result<(), SinkError>> {
+        self.completed.fetch_add(1, SeqCst);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+async fn start(world: &World, views: &MemoryViews, shelf: &Shelf) -> Engine {
+    Engine::builder()
+        .with::<Account>()
+        .hears::<Account, Account>()
+        .sink(shelf.clone())
+        .views(Arc::new(views.clone()))
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap()
+}
+
+async fn deposit(engine: &Engine) {
+    ask(engine, "ann", Command::Deposit { amount: 1 }).await.unwrap();
+}
+
+/// An engine whose sink has delivered six events, each in a commit of its own.
+async fn with_six(world: &World, views: &MemoryViews, shelf: &Shelf) -> Engine {
+    let engine = start(world, views, shelf).await;
+    open(&engine, "ann", 1).await;
+    for delivered in 1..6 {
+        eventually(async || shelf.numbers().len() == delivered).await;
+        deposit(&engine).await;
+    }
+    all_are_there(&engine, shelf, 6).await;
+    engine
+}
+
+async fn all_are_there(engine: &Engine, shelf: &Shelf, count: u64) {
+    eventually(async || shelf.numbers() == (1..=count).collect::<Vec<_>>()).await;
+    eventually(async || {
+        let progress = &engine.projections()[0];
+        !progress.is_rebuilding && progress.lag_commits == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sink_delivers_again_what_was_lost_beside_a_restart() {
+    for left in [3, 0] {
+        let (world, views, shelf) = (World::new(), MemoryViews::new(), Shelf::default());
+        let engine = with_six(&world, &views, &shelf).await;
+        engine.stop().await;
+        shelf.lose_all_but(left);
+        let engine = start(&world, &views, &shelf).await;
+        // Without a new event.
+        all_are_there(&engine, &shelf, 6).await;
+        deposit(&engine).await;
+        all_are_there(&engine, &shelf, 7).await;
+        assert!(shelf.completed.load(SeqCst) >= 2, "after each beginning");
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn sink_delivers_again_what_was_lost_while_it_was_idle() {
+    let (world, views, shelf) = (World::new(), MemoryViews::new(), Shelf::default());
+    let engine = with_six(&world, &views, &shelf).await;
+    shelf.lose_all_but(2);
+    all_are_there(&engine, &shelf, 6).await;
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn rebuild_of_a_sink_clears_what_it_has_delivered() {
+    let (world, views, shelf) = (World::new(), MemoryViews::new(), Shelf::default());
+    let engine = with_six(&world, &views, &shelf).await;
+    assert!(engine.rebuild_projection("shelf"));
+    eventually(async || shelf.cleared.load(SeqCst) == 1).await;
+    all_are_there(&engine, &shelf, 6).await;
+    engine.stop().await;
+    let come_to = begin_anew(&views, "shelf").await.unwrap();
+    assert!(come_to.is_some());
+    assert_eq!(begin_anew(&views, "nobody").await.unwrap(), None);
+    let engine = start(&world, &views, &shelf).await;
+    eventually(async || shelf.cleared.load(SeqCst) == 2).await;
+    all_are_there(&engine, &shelf, 6).await;
+    engine.stop().await;
+    let engine = start(&world, &views, &shelf).await;
+    deposit(&engine).await;
+    all_are_there(&engine, &shelf, 7).await;
+    assert_eq!(shelf.cleared.load(SeqCst), 2, "once for each request");
+    engine.stop().await;
+}
