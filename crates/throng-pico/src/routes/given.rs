@@ -7,7 +7,8 @@ use axum::{
     http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
-use throng_http::Problem;
+use throng::journal::byte_order_mark;
+use throng_http::{Problem, extract::check_encoding};
 use throng_krl::Value;
 
 /// What a request gives an event or a query: a map.
@@ -25,6 +26,10 @@ impl FromRequest<Picos> for Given {
         let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await;
         let bytes = bytes.map_err(|rejection| Problem::malformed(rejection.body_text()).into_response())?;
         if !bytes.is_empty() {
+            check_encoding(&parts.headers).map_err(|problem| {
+                let why = problem.detail().to_owned();
+                super::answer::problem(picos, &format!("TypeError: {why}"), problem)
+            })?;
             merge_body(&mut value, &parts.headers, &bytes).map_err(|why| {
                 let problem = Problem::malformed(why.clone());
                 super::answer::problem(picos, &format!("TypeError: {why}"), problem)
@@ -66,7 +71,10 @@ fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), S
             "the body is a JSON map or a form, found {kind:?}: send Content-Type: application/json"
         ));
     }
-    let given: Value = serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
+    let given: Value = serde_json::from_slice(body).map_err(|error| {
+        let why = byte_order_mark(body).map_or_else(|| error.to_string(), str::to_owned);
+        format!("the body is no JSON: {why}")
+    })?;
     let Some(entries) = given.as_map() else {
         return Err(format!("attributes are a map, found {}", given.type_name()));
     };
