@@ -370,6 +370,11 @@ impl Problem {
         &self.slug
     }
 
+    /// The methods that are possible, of a request of another one.
+    pub(crate) fn allowed(&self) -> Option<&str> {
+        self.allow.as_ref()?.to_str().ok()
+    }
+
     pub(crate) fn boxed(self) -> Box<Self> {
         Box::new(self)
     }
