@@ -9,6 +9,8 @@ use serde::{
     },
     ser,
 };
+use throng_journal::byte_order_mark;
+
 type J = serde_json::Error;
 
 /// The value of the variant `name` with this content; empty content is `{}`.
@@ -34,7 +36,10 @@ pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, St
     });
     match (read, unknown) {
         (Err(why), _) if why.to_string() == NO_FIELDS => Err(NO_FIELDS.into()),
-        (Err(_), _) => Err(explain::<T>(name, body)),
+        (Err(_), _) => Err(match byte_order_mark(body) {
+            Some(why) => format!("the content cannot be read: {why}"),
+            None => explain::<T>(name, body),
+        }),
         (Ok(_), Some(path)) => {
             // Options and variants stand in it as question marks.
             let path: Vec<&str> = path.split('.').filter(|part| *part != "?").collect();

@@ -163,6 +163,16 @@ pub(crate) fn without_forbidden_body(mut response: Response<Answer>, is_head: bo
     response.map(|_| Answer::Whole(None))
 }
 
+/// The methods of a path, 204.
+pub(crate) fn options(allow: &str) -> Response<Answer> {
+    let mut response = Response::new(Answer::Whole(None));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    if let Ok(allow) = HeaderValue::try_from(allow) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    response
+}
+
 /// A whole body of a media type, 200.
 pub(crate) fn bytes(body: impl Into<Bytes>, media_type: HeaderValue) -> Response<Answer> {
     bytes_in(HeaderMap::with_capacity(6), body.into(), media_type)

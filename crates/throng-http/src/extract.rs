@@ -10,8 +10,9 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use http::{StatusCode, request::Parts};
+use http::{HeaderMap, StatusCode, request::Parts};
 use serde::{Serialize, de::DeserializeOwned};
+use throng::journal::byte_order_mark;
 
 /// A body of JSON, in a request and in an answer, as [`axum::Json`].
 ///
@@ -37,6 +38,15 @@ pub struct Path<T>(pub T);
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);
 
+/// For a handler that reads a body by itself: its text is UTF-8, and it is not compressed, as far as the header fields say.
+///
+/// # Errors
+/// The charset or the coding that is named, with 415.
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let checked = headers::is_utf8(headers).and_then(|()| headers::uncoded(headers));
+    checked.map_err(|problem| *problem)
+}
+
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
@@ -47,7 +57,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let body = body.map_err(|rejection| Problem::malformed(rejection.body_text()))?;
         match axum::Json::from_bytes(&body) {
             Ok(axum::Json(content)) => Ok(Self(content)),
-            Err(rejection) => Err(Problem::unreadable("The body", without_prefix(&rejection.body_text()))),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let why = byte_order_mark(&body).unwrap_or(without_prefix(&text));
+                Err(Problem::unreadable("The body", why))
+            }
         }
     }
 }
@@ -141,7 +155,12 @@ mod tests {
     }
 
     async fn body(media_type: &str, body: &'static str) -> Result<u32, Problem> {
+        coded("identity", media_type, body).await
+    }
+
+    async fn coded(coding: &str, media_type: &str, body: &'static str) -> Result<u32, Problem> {
         let request = http::Request::post("/").header(header::CONTENT_TYPE, media_type);
+        let request = request.header(header::CONTENT_ENCODING, coding);
         let request = request.body(axum::body::Body::from(body)).unwrap();
         let Json(opening) = Json::<Opening>::from_request(request, &()).await?;
         Ok(opening.seats.iter().map(|seat| seat.number).sum())
@@ -157,6 +176,19 @@ mod tests {
         assert_eq!(
             (&typed["status"], &typed["field"]),
             (&json!(415), &json!("Content-Type"))
+        );
+        let compressed = read(coded("gzip", "application/json", "{}").await);
+        assert_eq!(
+            (&compressed["status"], &compressed["field"]),
+            (&json!(415), &json!("Content-Encoding"))
+        );
+        let latin = read(body("application/json; charset=latin1", "{}").await);
+        assert_eq!(latin["status"], 415, "{latin}");
+        let marked = read(body("application/json", "\u{feff}{}").await);
+        let detail = marked["detail"].as_str().unwrap();
+        assert!(
+            marked["status"] == 400 && detail.contains("byte order mark"),
+            "{marked}"
         );
         for (text, field, column) in [
             (r#"{"seats":[{"number":"x"}]}"#, json!("seats[0].number"), 23),

@@ -66,7 +66,8 @@
 //! | `GET /admin/dead`, `POST /admin/dead/retry` | messages nobody could take, and trying them again ([`Gateway::admin_token`]) |
 //! | all else | the app's [`routes`](Gateway::routes) |
 //!
-//! `HEAD` is answered as `GET` is, without the body, on each of them.
+//! `HEAD` is answered as `GET` is, without the body, on each of them. `OPTIONS` is answered 204 with the methods of the path in
+//! `Allow`, unless the app has its own answer, or a browser's preflight is to be answered.
 //!
 //! All of them stand in `/openapi.json` and on `/docs`, generated from the types: the kinds' by themselves, an app's own
 //! as it describes them ([`Described`], [`Gateway::describe`]).

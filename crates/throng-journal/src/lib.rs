@@ -38,6 +38,7 @@ mod place;
 mod shards;
 mod store;
 mod streams;
+mod text;
 pub mod tools;
 mod views;
 
@@ -61,4 +62,5 @@ pub use store::{
     Checkpoint, Compacted, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_rows,
 };
 pub use streams::{Positions, Stream, Stretch};
+pub use text::byte_order_mark;
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

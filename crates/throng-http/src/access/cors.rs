@@ -1,14 +1,15 @@
 //! Cross-origin resource sharing: what a browser is told about pages of other origins that may ask.
 
+use super::Names;
 use crate::answer::Answer;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 /// What such a page may ask with.
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
+pub(crate) const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 /// For how long a browser need not ask again, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// What such a page may read beside the usual.
-const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate, location");
+const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate, location, read-model-behind");
 
 /// A browser asks whether its page may ask.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
@@ -20,7 +21,7 @@ pub(crate) fn preflight(headers: &HeaderMap, origin: HeaderValue) -> Response<An
     let mut response = Response::new(Answer::Whole(None));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let answer = response.headers_mut();
-    answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
     if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
     }
@@ -32,7 +33,36 @@ pub(crate) fn preflight(headers: &HeaderMap, origin: HeaderValue) -> Response<An
 /// Lets a page of this origin read the answer.
 pub(crate) fn allow(response: &mut Response<Answer>, origin: HeaderValue) {
     let answer = response.headers_mut();
-    answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    answer.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-    answer.append(header::VARY, HeaderValue::from_static("origin"));
+    for (name, value) in fields(origin) {
+        match name {
+            header::VARY => _ = answer.append(name, value),
+            _ => _ = answer.insert(name, value),
+        }
+    }
+}
+
+/// The header fields that let a page of this origin read the answer.
+pub(crate) fn fields(origin: HeaderValue) -> [(HeaderName, HeaderValue); 3] {
+    [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED),
+        (header::VARY, HeaderValue::from_static("origin")),
+    ]
+}
+
+/// The origin that the head of an HTTP/1 request names, as far as it has come, if its pages may ask.
+pub(crate) fn allowed_in(head: &[u8], names: &Names) -> Option<HeaderValue> {
+    if names.origins.is_empty() {
+        return None;
+    }
+    let lines = head.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii);
+    let origin = lines.take_while(|line| !line.is_empty()).find_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        line[..colon]
+            .eq_ignore_ascii_case(b"origin")
+            .then(|| line[colon + 1..].trim_ascii())
+    })?;
+    HeaderValue::from_bytes(origin)
+        .ok()
+        .filter(|_| names.is_allowed(origin))
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use throng::{
     Decision, FeedError, History, Inspect, Pending, TimerView, TravelError, Whereabouts,
-    journal::{Address, StoredEvent},
+    journal::{Address, StoredEvent, byte_order_mark},
 };
 
 /// Timers and messages that are shown.
@@ -56,6 +56,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn read(body: &[u8]) -> Answered<Self> {
         serde_json::from_slice(body).map_err(|why| {
+            let why = byte_order_mark(body).map_or_else(|| why.to_string(), str::to_owned);
             let detail = format!("The body cannot be read: {why}. It is an object with name and body.");
             Problem::malformed(detail).boxed()
         })

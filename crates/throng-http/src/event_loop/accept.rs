@@ -2,7 +2,7 @@
 
 use super::{
     EventLoop, OpenConnection, Places,
-    socket::{is_head, plain},
+    socket::{RefusedHead, plain},
 };
 use crate::{
     access::{self, Entrance},
@@ -186,7 +186,6 @@ async fn shake_hands(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Tc
 
 /// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
 fn refuse(event_loop: &Rc<EventLoop>, stream: TcpStream, arrival: Arrival, problem: Problem) {
-    event_loop.server.metrics().refused_connections.inc();
     let (own, number) = (event_loop.clone(), event_loop.refusals.number());
     let task = tokio::task::spawn_local(async move {
         if timeout(REFUSAL_WAIT, answer_first(&own, stream, arrival, &problem))
@@ -215,7 +214,8 @@ async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: TcpStream, arrival
         let first = Bytes::copy_from_slice(came);
         return enter(event_loop, Stream::plain(stream), arrival, (None, None), first);
     }
-    if stream.write_all(&plain(problem, is_head(came))).await.is_ok() {
+    let refused = RefusedHead::read(came, &event_loop.server.shared().guard.names);
+    if stream.write_all(&plain(problem, &refused)).await.is_ok() {
         linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;
     }
 }

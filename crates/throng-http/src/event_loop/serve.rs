@@ -2,7 +2,7 @@
 
 use super::{
     EventLoop, OpenConnection,
-    socket::{Socket, is_head, plain},
+    socket::{RefusedHead, Socket, plain},
 };
 use crate::{
     access_log::{Entry, UNKNOWN},
@@ -103,7 +103,8 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
                 Entry::new(&connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
             }
             let mut stream = stream;
-            let bytes = plain(&problem, is_head(&came));
+            let refused = RefusedHead::read(&came, &event_loop.server.shared().guard.names);
+            let bytes = plain(&problem, &refused);
             let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {
                 end(open, stream).await;
@@ -171,7 +172,7 @@ async fn exchange(
     extent: Extent,
 ) -> After {
     connection.exchanges();
-    let socket = Socket::new(stream, came, extent, connection.clone(), event_loop.server.limits());
+    let socket = Socket::new(stream, came, extent, connection.clone(), &event_loop.server);
     let mut serving = event_loop
         .protocols
         .http1
@@ -261,13 +262,7 @@ fn service_of(
 
 async fn http2(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, stream: Stream, came: Bytes) {
     connection.speaks_http2();
-    let socket = Socket::new(
-        stream,
-        came,
-        Extent::All,
-        connection.clone(),
-        event_loop.server.limits(),
-    );
+    let socket = Socket::new(stream, came, Extent::All, connection.clone(), &event_loop.server);
     let mut serving = pin!(
         event_loop
             .protocols

@@ -1,11 +1,14 @@
 //! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
 use crate::{
+    access::{Names, cors},
     connection::{Connection, Linger, Stream},
     lane::Extent,
     problem::Problem,
+    server::Server,
 };
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderValue;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use std::{
@@ -28,8 +31,8 @@ pub(super) struct Socket {
     extent: Extent,
     io: TokioIo<Stream>,
     connection: Rc<Connection>,
-    /// An HTTP/1 exchange's request is `HEAD`.
-    is_head: bool,
+    /// Of an HTTP/1 exchange's request.
+    refused: RefusedHead,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
     complaint: Option<Complaint>,
@@ -50,10 +53,11 @@ impl Socket {
         came: Bytes,
         extent: Extent,
         connection: Rc<Connection>,
-        limits: &crate::Limits,
+        server: &Server,
     ) -> Self {
+        let limits = server.limits();
         Self {
-            is_head: is_head(&came),
+            refused: RefusedHead::read(&came, &server.shared().guard.names),
             came: came.into(),
             extent,
             io: TokioIo::new(stream),
@@ -113,32 +117,48 @@ impl Socket {
             _ => return None,
         };
         Some(Complaint {
-            bytes: plain(&problem, self.is_head),
+            bytes: plain(&problem, &self.refused),
             written: 0,
             instead_of: bare.len(),
         })
     }
 }
 
-/// Whether the HTTP/1 request that begins with these bytes is `HEAD`.
-pub(super) fn is_head(came: &[u8]) -> bool {
-    came.starts_with(b"HEAD ")
+/// What a refusal has to know of the HTTP/1 request that it answers.
+pub(super) struct RefusedHead {
+    /// The method is `HEAD`.
+    is_head: bool,
+    /// A page of this other origin asks, and may.
+    origin: Option<HeaderValue>,
 }
 
-/// A problem as the bytes of an HTTP/1.1 response after which the connection closes; to `HEAD` without the body.
-pub(super) fn plain(problem: &Problem, is_head: bool) -> Vec<u8> {
+impl RefusedHead {
+    /// Reads what has come of the head.
+    pub(super) fn read(came: &[u8], names: &Names) -> Self {
+        Self {
+            is_head: came.starts_with(b"HEAD "),
+            origin: cors::allowed_in(came, names),
+        }
+    }
+}
+
+/// A problem as the bytes of an HTTP/1.1 response after which the connection closes.
+pub(super) fn plain(problem: &Problem, refused: &RefusedHead) -> Vec<u8> {
     let status = problem.http_status();
     let body = serde_json::to_string(problem).unwrap_or_default();
-    let retry = if problem.is_overload() {
-        "retry-after: 1\r\n"
-    } else {
-        ""
-    };
+    let mut fields = String::new();
+    if problem.is_overload() {
+        fields.push_str("retry-after: 1\r\n");
+    }
+    for (name, value) in refused.origin.iter().cloned().flat_map(cors::fields) {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        fields.push_str(&format!("{name}: {value}\r\n"));
+    }
     let reason = status.canonical_reason().unwrap_or("");
     let length = body.len();
-    let body = if is_head { "" } else { &body };
+    let body = if refused.is_head { "" } else { &body };
     format!(
-        "HTTP/1.1 {} {reason}\r\ncontent-type: application/problem+json\r\n{retry}connection: close\r\ncontent-length: {length}\r\n\r\n{body}",
+        "HTTP/1.1 {} {reason}\r\ncontent-type: application/problem+json\r\n{fields}connection: close\r\ncontent-length: {length}\r\n\r\n{body}",
         status.as_u16()
     )
     .into_bytes()

@@ -8,6 +8,7 @@ use super::{
     wire::ReadOutcome,
 };
 use crate::{
+    access::Names,
     access_log::Entry,
     connection::Verdict,
     gate::{Client, Reason},
@@ -176,6 +177,7 @@ impl Direct {
                 closes: head.closes,
                 is_urgent,
                 route: route(head),
+                origin: allowed(head, &event_loop.server.shared().guard.names),
                 log: is_logged.then(|| {
                     let shared = event_loop.server.shared();
                     let fields = shared.client_header(&connection).map(|name| only(head, name));
@@ -201,7 +203,7 @@ impl Direct {
         let refusal = self.refusals.find(reason, event_loop.server.gate.drain());
         event_loop
             .date
-            .with(|date| refusal.write(&mut self.output, date, closes));
+            .with(|date| refusal.write(&mut self.output, seen.origin, date, closes));
         event_loop.server.metrics().problem(refusal.problem.slug());
         event_loop.server.metrics().answered(seen.route, refusal.status, None);
         if let Some(entry) = seen.log {
@@ -230,6 +232,8 @@ struct Seen {
     closes: bool,
     is_urgent: bool,
     route: Route,
+    /// A page of this other origin asks, and may.
+    origin: Option<HeaderValue>,
     log: Option<Box<Entry>>,
 }
 
@@ -243,6 +247,12 @@ fn only(head: &Head<'_, '_>, name: &HeaderName) -> HeaderMap {
         fields.append(name.clone(), value);
     }
     fields
+}
+
+/// The other origin whose page asks, if its pages may.
+fn allowed(head: &Head<'_, '_>, names: &Names) -> Option<HeaderValue> {
+    let origin = head.sender.origin.filter(|origin| names.is_allowed(origin))?;
+    HeaderValue::from_bytes(origin).ok()
 }
 
 /// What a request seems to be for.

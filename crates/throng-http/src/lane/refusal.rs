@@ -1,9 +1,9 @@
 //! Refusals, prepared: what refuses may cost next to nothing.
 
 use super::response::{self, Framing};
-use crate::{gate::Reason, problem::Problem};
-use http::{HeaderMap, StatusCode};
-use std::time::Duration;
+use crate::{access::cors, gate::Reason, problem::Problem};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use std::{borrow::Cow, time::Duration};
 
 pub(super) struct Refusal {
     /// What it says of the wait.
@@ -48,9 +48,18 @@ impl Refusal {
         }
     }
 
-    pub(super) fn write(&self, output: &mut Vec<u8>, date: &[u8], closes: bool) {
+    /// Writes it down; with the origin of a page that may ask, so that it can read the refusal.
+    pub(super) fn write(&self, output: &mut Vec<u8>, origin: Option<HeaderValue>, date: &[u8], closes: bool) {
         let framing = Framing::Length(self.body.len());
-        response::head(output, self.status, &self.headers, framing, date, closes);
+        let headers = match origin {
+            None => Cow::Borrowed(&self.headers),
+            Some(origin) => {
+                let mut headers = self.headers.clone();
+                headers.extend(cors::fields(origin));
+                Cow::Owned(headers)
+            }
+        };
+        response::head(output, self.status, &headers, framing, date, closes);
         output.extend_from_slice(&self.body);
     }
 }
@@ -59,12 +68,27 @@ impl Refusal {
 mod tests {
     use super::*;
 
+    const DATE: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
     fn written(refusals: &mut Refusals, reason: Reason, wait: Duration) -> String {
         let mut output = Vec::new();
-        refusals
-            .find(reason, wait)
-            .write(&mut output, b"Sun, 06 Nov 1994 08:49:37 GMT", false);
+        refusals.find(reason, wait).write(&mut output, None, DATE, false);
         String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn refusal_is_for_an_allowed_page_to_read() {
+        let (mut refusals, mut output) = (Refusals::default(), Vec::new());
+        let refusal = refusals.find(Reason::Overload, Duration::ZERO);
+        let origin = HeaderValue::from_static("https://app.example");
+        refusal.write(&mut output, Some(origin), DATE, false);
+        let said = String::from_utf8(output).unwrap();
+        assert!(
+            said.contains("access-control-allow-origin: https://app.example\r\n"),
+            "{said}"
+        );
+        let other = written(&mut refusals, Reason::Overload, Duration::ZERO);
+        assert!(!other.contains("access-control"), "{other}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{
     wire::{ReadOutcome, Wire},
 };
 use crate::{
+    access::cors,
     access_log::{Entry, UNKNOWN},
     answer::Answer,
     connection::{Connection, InFlight, Stream},
@@ -144,7 +145,11 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                         if event_loop.server.logs_next() {
                             Entry::new(connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
                         }
-                        let outgoing = Outgoing::begin(event_loop, connection, problem.response(), true, wire.output());
+                        let mut response = problem.response();
+                        if let Some(origin) = cors::allowed_in(&wire.input, &event_loop.server.shared().guard.names) {
+                            cors::allow(&mut response, origin);
+                        }
+                        let outgoing = Outgoing::begin(event_loop, connection, response, true, wire.output());
                         respond(wire, outgoing).await?;
                         wire.flush().await?;
                         return Ok(Then::Linger);

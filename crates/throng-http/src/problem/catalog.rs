@@ -62,7 +62,7 @@ catalog! {
     TOO_LARGE = "too-large", 413, "Too large",
         "The body, the id, a frame's messages, or what the command would record is more than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
-        "Commands are JSON: send Content-Type: application/json, also where the body is empty. A page of another site could send any other without asking.";
+        "Commands are JSON in UTF-8, and not compressed: send Content-Type: application/json, also where the body is empty, and no Content-Encoding. A page of another site could send any other without asking.";
     MISDIRECTED = "misdirected", 421, "The service does not have this name",
         "The header Host, or the request's target, names another host than the service is known by: localhost, an address, and the names it was told. Nothing was done.";
     NOT_APPLIED = "not-applied", 422, "What it was cannot be told",

@@ -195,6 +195,18 @@ impl Problem {
         Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Type")
     }
 
+    pub(crate) fn unsupported_charset(found: &str) -> Self {
+        let detail = format!("The body's Content-Type says the charset {found:?}; JSON is UTF-8. Nothing was done.");
+        Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Type")
+    }
+
+    pub(crate) fn unsupported_coding(found: &str) -> Self {
+        let detail = format!(
+            "The body's Content-Encoding is {found:?}; only identity is taken. Nothing was done; send the body as it is, not compressed."
+        );
+        Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Encoding")
+    }
+
     pub(crate) fn misdirected(host: &str) -> Self {
         let detail = format!(
             "This service is not known as {host:?}, but as localhost, by its address, and by the names it was told. Nothing was done."
@@ -356,6 +368,11 @@ impl Problem {
     #[must_use]
     pub fn slug(&self) -> &str {
         &self.slug
+    }
+
+    /// The methods that are possible, of a request of another one.
+    pub(crate) fn allowed(&self) -> Option<&str> {
+        self.allow.as_ref()?.to_str().ok()
     }
 
     pub(crate) fn boxed(self) -> Box<Self> {

@@ -103,10 +103,10 @@ fn duration(text: &str) -> Option<Duration> {
         .filter(|duration| !duration.is_zero())
 }
 
-/// The body must say that it is JSON, also an empty one: a browser lets a page of any site send what says less.
+/// The body must say that it is JSON, also an empty one: a browser lets a page of any site send what says less. It is UTF-8 and not compressed.
 pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     let text = match headers.get(header::CONTENT_TYPE) {
-        Some(value) if value == "application/json" => return Ok(()),
+        Some(value) if value == "application/json" => return uncoded(headers),
         Some(value) => value.to_str().unwrap_or("?"),
         None => "",
     };
@@ -116,10 +116,37 @@ pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), Box<Problem>> {
             && media.is_char_boundary(media.len() - 5)
             && media[media.len() - 5..].eq_ignore_ascii_case("+json"));
     if json {
-        Ok(())
+        is_utf8(headers)?;
+        uncoded(headers)
     } else {
         Err(Problem::unsupported_media(text).boxed())
     }
+}
+
+/// The body is as it was written: it is not compressed.
+pub(crate) fn uncoded(headers: &HeaderMap) -> Result<(), Box<Problem>> {
+    for value in headers.get_all(header::CONTENT_ENCODING) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let mut codings = text.split(',').map(str::trim);
+        if codings.any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
+            return Err(Problem::unsupported_coding(&text).boxed());
+        }
+    }
+    Ok(())
+}
+
+/// The body's text is UTF-8, as far as its media type says.
+pub(crate) fn is_utf8(headers: &HeaderMap) -> Result<(), Box<Problem>> {
+    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    for parameter in media.unwrap_or_default().split(';').skip(1) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let charset = value.trim().trim_matches('"');
+        let is_other = !["utf-8", "utf8"].iter().any(|own| charset.eq_ignore_ascii_case(own));
+        if name.trim().eq_ignore_ascii_case("charset") && is_other {
+            return Err(Problem::unsupported_charset(charset).boxed());
+        }
+    }
+    Ok(())
 }
 
 /// The token a request shows.
@@ -298,6 +325,10 @@ mod tests {
     fn a_body_says_that_it_is_json() {
         let is = |text| json_content(&with(header::CONTENT_TYPE, text)).is_ok();
         assert!(is("application/json") && is("Application/JSON; charset=utf-8") && is("application/problem+json"));
+        assert!(is("application/json;charset=\"UTF-8\"") && is("application/json; profile=x; charset=utf8"));
+        for charset in ["iso-8859-1", "utf-16", "\"us-ascii\"", ""] {
+            assert!(!is(&format!("application/json; charset={charset}")), "{charset}");
+        }
         assert!(!is("text/plain") && !is("application/x-www-form-urlencoded") && !is("json") && !is(""));
         assert!(json_content(&HeaderMap::new()).is_err_and(|problem| problem.detail().contains("no Content-Type")));
     }

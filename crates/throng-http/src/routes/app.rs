@@ -1,8 +1,8 @@
 //! An app's own routes: axum handlers, on the same loop.
 
-use super::{Answered, admit, caller, conclude, finish, live, logged};
+use super::{Answered, admit, caller, conclude, finish, live, logged, or_options};
 use crate::{
-    access::{self, Administrator, Held, Sender},
+    access::{self, Administrator, Entrance, Held, Sender},
     access_log::Entry,
     answer::Answer,
     connection::Connection,
@@ -33,6 +33,8 @@ pub(crate) struct Handling {
     path: Box<str>,
     /// Its client is a browser that looks at `/`.
     is_page: bool,
+    /// The listener by which it came.
+    entrance: Entrance,
     arrived: Instant,
     log: Option<Box<Entry>>,
     /// What lets the client follow a stream, if it accepts one.
@@ -77,7 +79,12 @@ pub(crate) fn handle_now(
         RequestBody::Coming(_) => Bytes::new(),
     };
     let log = logged(server, connection, &parts);
-    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, body, admitted.arrived);
+    let mut handling = Handling::begin(
+        &mut router.borrow_mut(),
+        parts,
+        body,
+        (admitted.arrived, connection.entrance()),
+    );
     handling.log = log;
     Ok(handling)
 }
@@ -90,7 +97,10 @@ pub(super) async fn handle(
     mut body: RequestBody,
 ) -> Response<Answer> {
     let Some(router) = &server.router else {
-        return finish(server, connection, &parts, Route::App, None, nothing(server, &parts));
+        let answered = nothing(parts.uri.path(), &parts.method, || {
+            super::pages::index(server, headers::wants_page(&parts.headers), connection.entrance())
+        });
+        return finish(server, connection, &parts, Route::App, None, answered);
     };
     let mut arrived = None;
     let bytes = async {
@@ -104,13 +114,13 @@ pub(super) async fn handle(
     };
     let arrived = arrived.unwrap_or_else(Instant::now);
     let log = logged(server, connection, &parts);
-    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, arrived);
+    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, (arrived, connection.entrance()));
     handling.log = log;
     poll_fn(|context| handling.poll(server, context)).await
 }
 
 impl Handling {
-    fn begin(router: &mut axum::Router, parts: Parts, body: Bytes, arrived: Instant) -> Self {
+    fn begin(router: &mut axum::Router, parts: Parts, body: Bytes, (arrived, entrance): (Instant, Entrance)) -> Self {
         let path: Box<str> = parts.uri.path().into();
         let is_page = &*path == "/" && headers::wants_page(&parts.headers);
         let method = parts.method.clone();
@@ -127,6 +137,7 @@ impl Handling {
             method,
             path,
             is_page,
+            entrance,
             arrived,
             log: None,
             held,
@@ -143,19 +154,16 @@ impl Handling {
             Err(panic) => Err(Problem::crashed(&panic_text(panic.as_ref())).boxed()),
         };
         let seen = (Route::App, Some(self.arrived), self.log.take());
+        let answered = or_options(&self.method, answered);
         Poll::Ready(conclude(server, &self.path, seen, answered))
     }
 
     /// The router's own "no" says what is wrong, as every other does.
     fn looked_over(&mut self, server: &Rc<Server>, response: axum::response::Response) -> Answered<Response<Answer>> {
-        let is_read = matches!(self.method, Method::GET | Method::HEAD);
         match response.status() {
-            StatusCode::NOT_FOUND if is_bare(&response) => {
-                if &*self.path == "/" && is_read {
-                    return Ok(super::pages::index(server, self.is_page));
-                }
-                Err(Problem::unknown_route(&self.path).boxed())
-            }
+            StatusCode::NOT_FOUND if is_bare(&response) => nothing(&self.path, &self.method, || {
+                super::pages::index(server, self.is_page, self.entrance)
+            }),
             StatusCode::METHOD_NOT_ALLOWED if is_bare(&response) => {
                 let allow = response.headers().get(header::ALLOW);
                 match allow.and_then(|allow| allow.to_str().ok()) {
@@ -169,14 +177,14 @@ impl Handling {
 }
 
 /// What a request gets that is nobody's.
-fn nothing(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
-    if parts.uri.path() != "/" {
-        return Err(Problem::unknown_route(parts.uri.path()).boxed());
+fn nothing(path: &str, method: &Method, index: impl FnOnce() -> Response<Answer>) -> Answered<Response<Answer>> {
+    if path != "/" {
+        return Err(Problem::unknown_route(path).boxed());
     }
-    if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed());
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return Err(Problem::method_not_allowed(method, "GET, HEAD").boxed());
     }
-    Ok(super::pages::index(server, headers::wants_page(&parts.headers)))
+    Ok(index())
 }
 
 /// The router's own "no", without a word of the app's. To `HEAD` only the length tells whether there was one.

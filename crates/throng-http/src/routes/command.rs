@@ -42,8 +42,9 @@ pub(super) async fn stage(
         (names.kind, Some(&id)),
         Action::Command(name),
     )?;
-    if !asked.sender.is_json {
-        headers::json_content(headers)?;
+    match asked.sender.is_json {
+        true => headers::uncoded(headers)?,
+        false => headers::json_content(headers)?,
     }
     let key = headers::idempotency_key(headers)?;
     let body = body::read(body, headers, server, connection).await?;

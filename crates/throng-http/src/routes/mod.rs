@@ -19,7 +19,7 @@ pub use live::LiveEvents;
 use crate::{
     access::{self, Access, Action, Administrator, Caller, Sender},
     access_log::Entry,
-    answer::Answer,
+    answer::{self, Answer},
     connection::Connection,
     console,
     gate::{Admitted, Client},
@@ -364,7 +364,17 @@ fn finish(
     answered: Answered<Response<Answer>>,
 ) -> Response<Answer> {
     let log = logged(server, connection, parts);
+    let answered = or_options(&parts.method, answered);
     conclude(server, parts.uri.path(), (route, arrived, log), answered)
+}
+
+/// `OPTIONS` is told the methods of a path where another request of the wrong method is refused with them.
+fn or_options(method: &Method, answered: Answered<Response<Answer>>) -> Answered<Response<Answer>> {
+    let refused = answered.as_ref().err().filter(|_| *method == Method::OPTIONS);
+    match refused.and_then(|problem| problem.allowed()) {
+        Some(allow) => Ok(answer::options(&format!("{allow}, OPTIONS"))),
+        None => answered,
+    }
 }
 
 /// What the access log is to say of a request, if anything.

@@ -2,6 +2,7 @@
 
 use super::Answered;
 use crate::{
+    access::{Entrance, cors},
     answer::{self, Answer, HTML, JSON},
     checks,
     connection::Connection,
@@ -10,6 +11,7 @@ use crate::{
     server::Server,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use ring::digest::{SHA256, digest};
 use serde_json::json;
@@ -21,6 +23,10 @@ use throng::{
 
 const DOCS: &str = include_str!("../pages/docs.html");
 const INDEX: &str = include_str!("../pages/index.html");
+static INDEX_WITHOUT_METRICS: LazyLock<String> = LazyLock::new(|| {
+    let lines = INDEX.split_inclusive('\n');
+    lines.filter(|line| !line.contains("\"/metrics\"")).collect()
+});
 /// What metrics are, for those who ask for OpenMetrics, and for all others.
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -43,11 +49,14 @@ fn inline_hash(page: &str, element: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(hash))
 }
 
+/// The service as a whole: the target of `OPTIONS *`.
+const SERVICE: &str = "*";
+
 /// Whether a path is the gateway's own.
 pub(super) fn is_own(path: &str) -> bool {
     matches!(
         path,
-        "/health/live" | "/health/ready" | "/metrics" | "/openapi.json" | "/docs"
+        "/health/live" | "/health/ready" | "/metrics" | "/openapi.json" | "/docs" | SERVICE
     ) || path.starts_with("/problems/")
 }
 
@@ -61,6 +70,13 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
     let path = parts.uri.path();
     if !is_own(path) {
         return None;
+    }
+    if path == SERVICE {
+        let allow = match parts.method {
+            Method::OPTIONS => cors::METHODS,
+            _ => "OPTIONS",
+        };
+        return Some(Err(Problem::method_not_allowed(&parts.method, allow).boxed()));
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Some(Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed()));
@@ -88,10 +104,14 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
     })
 }
 
-/// What is here: a page for people, JSON for programs.
-pub(super) fn index(server: &Server, is_page: bool) -> Response<Answer> {
+/// What is here: a page for people, JSON for programs. A listener does not name what only the other one has.
+pub(super) fn index(server: &Server, is_page: bool, entrance: Entrance) -> Response<Answer> {
+    let has_metrics = entrance.is_admin || !server.shared().guard.has_admin_listener;
     if is_page {
-        return page(INDEX.into());
+        return page(match has_metrics {
+            true => INDEX.into(),
+            false => Bytes::from_static(INDEX_WITHOUT_METRICS.as_bytes()),
+        });
     }
     let kinds: Vec<_> = server
         .shared()
@@ -100,10 +120,13 @@ pub(super) fn index(server: &Server, is_page: bool) -> Response<Answer> {
         .into_iter()
         .map(|kind| format!("/api/{kind}"))
         .collect();
-    let links = json!({
-        "docs": "/docs", "openapi": "/openapi.json", "metrics": "/metrics",
+    let mut links = json!({
+        "docs": "/docs", "openapi": "/openapi.json",
         "live": "/health/live", "ready": "/health/ready", "kinds": kinds,
     });
+    if has_metrics {
+        links["metrics"] = "/metrics".into();
+    }
     answer::json(links.to_string())
 }
 
@@ -204,7 +227,7 @@ fn rejection_type(server: &Server, code: &str) -> Answered<Response<Answer>> {
     Ok(answer::bytes(shown.to_string(), JSON))
 }
 
-fn page(html: bytes::Bytes) -> Response<Answer> {
+fn page(html: Bytes) -> Response<Answer> {
     let mut response = answer::bytes(html, HTML);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());

@@ -5,6 +5,7 @@ use crate::{limits::KEY_BYTES_MAX, problem::Problem};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration, vec};
+use throng::journal::byte_order_mark;
 
 /// Messages of a frame that are read at once: what is kept of each meanwhile is a multiple of its bytes.
 const AT_ONCE_MAX: usize = 256;
@@ -175,7 +176,11 @@ fn read(message: &str) -> (Option<Id>, Result<Message<'_>, Box<Problem>>) {
                 id: Id,
             }
             let id = serde_json::from_str::<Only>(message).ok().map(|only| only.id);
-            (id, Err(unreadable(&why)))
+            let problem = match byte_order_mark(message.as_bytes()) {
+                Some(why) => Problem::unreadable("The frame", why).boxed(),
+                None => unreadable(&why),
+            };
+            (id, Err(problem))
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::support::{
 use serde_json::json;
 use std::time::Duration;
 use throng_http::Limits;
+use tokio_tungstenite::tungstenite::Message;
 
 const OPEN: &str = "/api/section/S1/open";
 const ADD: &str = "/api/section/S1/add-student";
@@ -389,4 +390,55 @@ fn a_field_the_command_does_not_have_and_an_id_that_is_none_are_named() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("an id has 1 to 256 bytes"), "{detail}");
     }
+}
+
+#[test]
+fn body_that_is_compressed_or_no_utf8_is_refused() {
+    let gateway = plain();
+    let path = "/admin/entity/section/S1/command";
+    let command = r#"{"name":"open","body":{"capacity":9}}"#;
+    for (field, value) in [
+        ("content-encoding", "gzip"),
+        ("content-encoding", "br"),
+        ("content-encoding", "identity, gzip"),
+        ("content-type", "application/json; charset=iso-8859-1"),
+        ("content-type", "application/json; charset=\"utf-16\""),
+    ] {
+        for (path, body) in [(OPEN, r#"{"capacity":9}"#), (path, command)] {
+            for refused in in_both(&gateway, "POST", path, &[(field, value)], body) {
+                let problem = refused.problem(415, "unsupported-media-type");
+                let named = problem["field"].as_str().unwrap();
+                assert!(named.eq_ignore_ascii_case(field), "{problem}");
+            }
+        }
+    }
+    for field in [
+        ("content-encoding", "identity"),
+        ("content-encoding", ""),
+        ("content-type", "application/json; charset=UTF-8"),
+    ] {
+        for taken in in_both(&gateway, "POST", OPEN, &[field], r#"{"capacity":9}"#) {
+            assert_eq!(taken.status, 200, "{field:?}: {}", taken.text());
+        }
+    }
+}
+
+#[test]
+fn byte_order_mark_before_json_is_named() {
+    let gateway = plain();
+    let names_it = |problem: &serde_json::Value| problem["detail"].to_string().contains("byte order mark");
+    for (path, body) in [
+        (OPEN, "\u{feff}{\"capacity\":9}"),
+        ("/admin/entity/section/S1/command", "\u{feff}{\"name\":\"open\"}"),
+    ] {
+        for refused in in_both(&gateway, "POST", path, &[], body) {
+            let problem = refused.problem(400, "malformed");
+            assert!(names_it(&problem), "{problem}");
+        }
+    }
+    let mut socket = Socket::new(&gateway);
+    let marked = format!("\u{feff}{}", query(1, "S1", "view", &json!({})));
+    socket.inner.send(Message::text(marked)).unwrap();
+    let told = socket.next();
+    assert!(names_it(&told["problem"]), "{told}");
 }

@@ -6,6 +6,8 @@ use crate::support::{
     lanes::{in_both, raw_in_both},
     plain, start, tokens,
 };
+use std::time::Duration;
+use throng_http::{Limits, Running};
 
 #[test]
 fn a_service_on_loopback_is_asked_under_no_foreign_name() {
@@ -133,6 +135,8 @@ fn the_browser_of_an_allowed_page_is_told_that_it_may() {
                 (200, Some("https://app.example"))
             );
             assert_eq!(answer.header("vary"), Some("origin"));
+            let exposed = answer.header("access-control-expose-headers");
+            assert!(exposed.is_some_and(|names| names.contains("read-model-behind")));
         }
         // Also that it was refused is for the page to read.
         for refused in in_both(&gateway, "POST", path, &[page], r#"{"capacity":9}"#) {
@@ -176,5 +180,62 @@ fn the_pages_run_no_script_but_their_own() {
             !page.text().contains(" style=") && !page.text().contains(" onclick="),
             "{path}"
         );
+    }
+}
+
+#[test]
+fn refusal_before_the_head_is_read_is_for_an_allowed_page_to_read() {
+    let limits = Limits {
+        connections_max: 1,
+        body_wait: Duration::from_millis(30),
+        ..Limits::default()
+    };
+    let gateway = start(|gateway| gateway.origin("https://app.example").limits(limits));
+    let mut only = Client::new(&gateway);
+    let mut told = |bytes: &str, status| {
+        let own = only.get("/health/live").status == 200;
+        let answer = match status {
+            503 => Client::new(&gateway).send(bytes).answer(),
+            _ => {
+                let answer = only.send(bytes).answer();
+                only.is_closed();
+                only = until_served(&gateway);
+                answer
+            }
+        };
+        assert!(own && answer.status == status, "{}", answer.text());
+        answer.header("access-control-allow-origin").map(str::to_owned)
+    };
+    let long = "x".repeat(64 << 10);
+    for (first, rest, status) in [
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n", format!("x: {long}\r\n"), 431),
+        ("GET /a#b HTTP/1.1\r\nhost: localhost\r\n", String::new(), 400),
+        ("GET / HTTP/1.1\r\nhost: localhost\r\n", "no field\r\n".into(), 400),
+        ("GET /api/section HTTP/1.1\r\nhost: localhost\r\n", String::new(), 503),
+        // Its body does not come.
+        (
+            "POST /own HTTP/1.1\r\nhost: localhost\r\n",
+            "content-length: 2\r\n".into(),
+            408,
+        ),
+    ] {
+        let of = |origin| format!("{first}Origin: {origin}\r\n{rest}\r\n");
+        assert_eq!(
+            told(&of("https://app.example"), status).as_deref(),
+            Some("https://app.example"),
+            "{first}"
+        );
+        assert_eq!(told(&of("https://evil.example"), status), None, "{first}");
+    }
+}
+
+/// A client whose connection has the place that another one gives up.
+fn until_served(gateway: &Running) -> Client {
+    loop {
+        let mut client = Client::new(gateway);
+        client.send(request("GET", "/api/section", &[], ""));
+        if client.try_answer().is_ok_and(|answer| answer.status == 200) {
+            return client;
+        }
     }
 }

@@ -144,6 +144,12 @@ fn connections_over_the_limit_are_told_so_and_closed() {
     for client in &mut clients {
         assert_eq!(client.get("/health/live").status, 200, "those within it are served");
     }
+    let metrics = clients[0].get("/metrics");
+    let refused = metrics
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("throng_http_connections_refused_total "));
+    assert_eq!(refused, Some("5"), "each counts once");
     // A place that is given up is taken again.
     drop(clients.pop());
     let served = (0..10_000).any(|_| {

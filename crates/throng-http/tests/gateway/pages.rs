@@ -222,3 +222,25 @@ fn the_pages_need_nothing_but_this_server() {
     }
     assert_eq!(client.get("/").json()["kinds"], json!(["/api/section"]));
 }
+
+#[test]
+fn index_names_metrics_only_where_they_are() {
+    let apart = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()));
+    let routes = axum::Router::new().route("/own", axum::routing::get(async || "own"));
+    let with_app = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()).routes(routes));
+    let together = plain();
+    for (address, is_there) in [
+        (apart.address(), false),
+        (apart.admin_address().unwrap(), true),
+        (with_app.address(), false),
+        (with_app.admin_address().unwrap(), true),
+        (together.address(), true),
+    ] {
+        let mut client = Client::of(address);
+        assert_eq!(client.get("/metrics").status == 200, is_there);
+        assert_eq!(client.get("/").json()["metrics"].is_string(), is_there);
+        let page = client.request("GET", "/", &[("accept", "text/html")], "");
+        assert_eq!(page.text().contains("/metrics"), is_there);
+        assert!(page.text().contains("href=\"/docs\"") && page.text().contains("</html>"));
+    }
+}

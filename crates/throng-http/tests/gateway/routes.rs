@@ -1,6 +1,6 @@
 //! The generic routes, over real connections.
 
-use crate::support::{Client, plain};
+use crate::support::{Client, lanes::in_both, plain, start};
 use serde_json::json;
 
 #[test]
@@ -132,5 +132,52 @@ fn a_request_may_name_its_deadline() {
     for (name, value) in [("request-timeout", "2"), ("x-request-timeout", "750ms")] {
         let opened = client.request("POST", "/api/section/S1/open", &[(name, value)], r#"{"capacity":1}"#);
         assert_eq!(opened.status, 200, "{}", opened.text());
+    }
+}
+
+#[test]
+fn options_tells_the_methods_of_every_route() {
+    let routes = axum::Router::new()
+        .route("/seats", axum::routing::post(async || "seated").get(async || "seats"))
+        .route("/own", axum::routing::options(async || "own"));
+    let gateway = start(|gateway| gateway.routes(routes));
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let service = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    for (path, allow) in [
+        ("*", service),
+        ("/", "GET, HEAD, OPTIONS"),
+        ("/health/ready", "GET, HEAD, OPTIONS"),
+        ("/metrics", "GET, HEAD, OPTIONS"),
+        ("/docs", "GET, HEAD, OPTIONS"),
+        ("/problems/expired", "GET, HEAD, OPTIONS"),
+        ("/console/", "GET, HEAD, OPTIONS"),
+        ("/admin/overview", "GET, HEAD, OPTIONS"),
+        ("/admin/prune", "POST, OPTIONS"),
+        ("/api/ws", "GET, HEAD, OPTIONS"),
+        ("/api/section", "GET, HEAD, OPTIONS"),
+        ("/api/section/S1", "GET, HEAD, OPTIONS"),
+        ("/api/section/S1/enrolled", "GET, HEAD, OPTIONS"),
+        ("/api/section/S1/open", "POST, OPTIONS"),
+        ("/seats", "POST,GET,HEAD, OPTIONS"),
+    ] {
+        for told in in_both(&gateway, "OPTIONS", path, &[], "") {
+            assert_eq!((told.status, told.header("allow")), (204, Some(allow)), "{path}");
+        }
+    }
+    assert_eq!(
+        Client::new(&gateway).request("OPTIONS", "/own", &[], "").text(),
+        "own",
+        "the app has its own answer"
+    );
+    for told in in_both(&gateway, "OPTIONS", "/none", &[], "") {
+        told.problem(404, "unknown-route");
+    }
+    for refused in in_both(&gateway, "GET", "*", &[], "") {
+        refused.problem(405, "method-not-allowed");
+        assert_eq!(refused.header("allow"), Some("OPTIONS"));
+    }
+    let without_app = plain();
+    for told in in_both(&without_app, "OPTIONS", "/", &[], "") {
+        assert_eq!((told.status, told.header("allow")), (204, Some("GET, HEAD, OPTIONS")));
     }
 }

@@ -9,7 +9,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
 use throng_journal::{
     Address, Append, COMMIT_BYTES_MAX, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, Position, Record,
-    ShardId, Stamp, WriterId,
+    ShardId, Stamp, WriterId, byte_order_mark,
     commit::{Buffer, ENTRY_BYTES},
 };
 
@@ -139,6 +139,9 @@ pub fn import_into(
         };
         if text.len() >= LINE_BYTES_MAX {
             return Err(refused(format!("it is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        if let Some(why) = byte_order_mark(text.as_bytes()) {
+            return Err(refused(why.into()));
         }
         if !how.unchecked {
             sum.check(&text).map_err(|why| refused(why.into()))?;

@@ -184,6 +184,10 @@ fn an_import_says_which_line_it_cannot_take_and_why() {
             "importing line 2 failed: a commit before any writer",
         ),
         (
+            "\u{feff}{\"throng_export\":1}\n",
+            "importing line 1 failed: it begins with a byte order mark (the bytes EF BB BF), which JSON does not have; leave that out",
+        ),
+        (
             "nonsense\n",
             "importing line 1 failed: expected ident at line 1 column 2",
         ),

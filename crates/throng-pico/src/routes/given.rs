@@ -8,7 +8,8 @@ use axum::{
     http::{HeaderMap, header},
     response::Response,
 };
-use throng_http::Problem;
+use throng::journal::byte_order_mark;
+use throng_http::{Problem, extract::check_encoding};
 use throng_krl::Value;
 
 /// What a request gives an event or a query: a map.
@@ -30,6 +31,8 @@ impl FromRequest<Picos> for Given {
         let malformed = |why: String| answer::problem(&format!("TypeError: {why}"), &Problem::malformed(why.clone()));
         let bytes = bytes.map_err(|rejection| malformed(rejection.body_text()))?;
         if !bytes.is_empty() {
+            check_encoding(&parts.headers)
+                .map_err(|problem| answer::problem(&format!("TypeError: {}", problem.detail()), &problem))?;
             merge_body(&mut value, &parts.headers, &bytes).map_err(malformed)?;
         }
         if picos.settings().headers {
@@ -67,7 +70,10 @@ fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), S
     if !is_json {
         return Ok(());
     }
-    let given: Value = serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
+    let given: Value = serde_json::from_slice(body).map_err(|error| {
+        let why = byte_order_mark(body).map_or_else(|| error.to_string(), str::to_owned);
+        format!("the body is no JSON: {why}")
+    })?;
     let Some(entries) = given.as_map() else {
         return Err(format!("attributes are a map, found {}", given.type_name()));
     };

@@ -19,6 +19,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+use throng::journal::byte_order_mark;
 
 /// Most picos of one import: what has to be known of each takes 64 bytes of memory.
 pub(super) const PICOS_MAX: usize = 4_000_000;
@@ -84,6 +85,9 @@ impl Lines {
         let Some(line) = text.strip_suffix('\n') else {
             return Err(self.refused("it is cut, or too long"));
         };
+        if let Some(why) = byte_order_mark(line.as_bytes()) {
+            return Err(self.refused(why));
+        }
         let line = self.sum.check(line).map_err(|why| self.refused(why))?;
         serde_json::from_str(&line).map_err(|error| self.refused(error))
     }

@@ -284,3 +284,18 @@ fn an_answer_that_is_too_long_is_an_error_and_not_lost_work() {
     assert!(matches!(told.status, 200 | 500), "{}", told.status);
     tries.is_well();
 }
+
+#[test]
+fn body_that_is_compressed_or_has_a_mark_is_told_so() {
+    let tries = Tries::start();
+    let path = format!("/c/{}/event/tries/count", tries.root);
+    let coded = "content-type: application/json\r\ncontent-encoding: gzip\r\n";
+    let refused = tries.service.send("POST", &path, coded, "{}");
+    assert_eq!(refused.status, 415, "{}", refused.body);
+    assert!(refused.body.contains("Content-Encoding"), "{}", refused.body);
+    let plain = "content-type: application/json\r\n";
+    let refused = tries.service.send("POST", &path, plain, "\u{feff}{}");
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body.contains("byte order mark"), "{}", refused.body);
+    tries.is_well();
+}

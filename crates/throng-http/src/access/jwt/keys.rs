@@ -6,6 +6,7 @@ use jsonwebtoken::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use throng::journal::byte_order_mark;
 
 /// Keys of a set at most.
 const KEYS_MAX: usize = 1_000;
@@ -27,7 +28,10 @@ impl Keys {
         struct Set {
             keys: Vec<Value>,
         }
-        let set: Set = serde_json::from_slice(text).map_err(|why| format!("this is no set of JSON web keys: {why}"))?;
+        let set: Set = serde_json::from_slice(text).map_err(|why| {
+            let why = byte_order_mark(text).map_or_else(|| why.to_string(), str::to_owned);
+            format!("this is no set of JSON web keys: {why}")
+        })?;
         if set.keys.len() > KEYS_MAX {
             return Err(format!(
                 "the set has {} keys, at most {KEYS_MAX} are taken",
