@@ -7,7 +7,7 @@ use std::time::Duration;
 const UI: &str = "io.picolabs.pico-engine-ui";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What an engine answers.
+/// The answer of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Value(Value),

@@ -10,7 +10,7 @@ const DEPTH_MAX: u32 = 9;
 pub(crate) struct Generator {
     random: fastrand::Rng,
     alternatives: HashMap<&'static str, Vec<String>>,
-    /// How many rules have been named.
+    /// The number of rules named so far.
     rules: usize,
 }
 

@@ -21,25 +21,25 @@ use std::{path::PathBuf, process::ExitCode};
 #[derive(Debug, Parser)]
 #[command(name = "krl-differential")]
 struct Arguments {
-    /// Where pico-engine answers, as http://localhost:3000.
+    /// The URL of pico-engine, as http://localhost:3000.
     #[arg(long)]
     original: String,
-    /// Where this engine answers, as http://localhost:8080.
+    /// The URL of this engine, as http://localhost:8080.
     #[arg(long)]
     engine: String,
     /// A directory that both may load rulesets from; the rulesets stay in it.
     #[arg(long)]
     directory: PathBuf,
-    /// What the rulesets are made of.
+    /// The seed of the rulesets.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many expressions.
+    /// The number of expressions.
     #[arg(long, default_value_t = 2_000)]
     expressions: usize,
-    /// How many event expressions, each with 30 events.
+    /// The number of event expressions, each with 30 events.
     #[arg(long, default_value_t = 100)]
     selects: usize,
-    /// How many rulesets that take 30 events each.
+    /// The number of rulesets that take 30 events each.
     #[arg(long, default_value_t = 50)]
     sequences: usize,
     /// Also tells where only the words of an error differ.

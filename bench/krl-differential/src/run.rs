@@ -8,10 +8,10 @@ use crate::{
 use anyhow::Context as _;
 use std::{fs, path::PathBuf, time::SystemTime};
 
-/// How many expressions a ruleset has, each the result of a function.
+/// Expressions of a ruleset, each the result of a function.
 const BATCH: usize = 100;
 
-/// How often the engines were asked, and how often they differed.
+/// Counts the questions to both engines, and the answers that differed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) asked: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     original: Engine,
     engine: Engine,
     directory: PathBuf,
-    /// What the rulesets of this run are called.
+    /// The name of this run's rulesets.
     name: String,
     rulesets: usize,
     /// The ruleset of before, for the next one goes alone.

@@ -36,7 +36,7 @@ use tokio_rustls::TlsConnector;
 
 /// How long connecting may take, the handshakes included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long reaching one of its addresses may take: the next attempt finds one that came back meanwhile sooner than this one would.
+/// Bounds one attempt to reach one address. The next attempt finds a broker that came back meanwhile sooner than this one would.
 const DIAL_MAX: Duration = Duration::from_secs(2);
 /// Between two attempts to connect, at most, and half of it more at random: a broker that is back is used within three seconds.
 pub(crate) const RECONNECT: Duration = Duration::from_millis(1_500);
@@ -129,7 +129,7 @@ impl Broker {
     }
 }
 
-/// What was found where a broker should be.
+/// The failures of reaching a broker.
 enum Found {
     Nobody,
     Refused,

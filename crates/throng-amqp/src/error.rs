@@ -6,7 +6,7 @@ pub enum Error {
     /// What was given as its address is none.
     #[error("{0:?} is no broker's address: write amqp://user:password@host:port/virtual-host, or amqps:// for TLS")]
     Address(String),
-    /// It cannot be reached.
+    /// The broker cannot be reached.
     #[error("the broker at {place} cannot be reached: {why}")]
     Unreachable {
         /// Host and port.
@@ -14,7 +14,7 @@ pub enum Error {
         /// What was found.
         why: String,
     },
-    /// It does not let this program in.
+    /// The broker does not let this program in.
     #[error(
         "the broker at {place} refuses this program: {why}; look at user, password and virtual host of its address"
     )]
@@ -31,7 +31,7 @@ pub enum Error {
     Untrusted {
         /// Host and port.
         place: String,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// The certificates to trust cannot be read.
@@ -39,7 +39,7 @@ pub enum Error {
     Certificates {
         /// The file the certificates were to be read from.
         path: String,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// An exchange or a queue is there already, and is another than was asked for.

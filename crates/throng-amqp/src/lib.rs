@@ -28,7 +28,7 @@
 //! as long as a message may wait in its queue (and wander through dead letters back into it). A message without an id takes effect twice if the
 //! process or the connection ends between the commit and the acknowledgement.
 //!
-//! One consumer of a queue takes messages, another stands by ([`IngressOptions::single_active`]).
+//! A queue has a single active consumer; another one stands by ([`IngressOptions::single_active`]).
 //!
 //! What nobody can take (it cannot be read, its entity says no, it crashes the entity) goes to the dead-letter exchange with the reason in its headers. What the
 //! engine has no room for stays with the broker: nothing is acknowledged, so the broker sends no more, and the queue grows there.

@@ -35,7 +35,7 @@ pub(crate) fn republished(properties: &BasicProperties) -> BasicProperties {
     timestamp.into_iter().fold(kept, BasicProperties::with_timestamp)
 }
 
-/// How long the frame with these properties is.
+/// The length of the frame with these properties.
 pub(crate) fn header_bytes(properties: &BasicProperties) -> usize {
     // The frame's own seven and one; class, weight, body size, flags.
     const FIXED: usize = 7 + 1 + 2 + 2 + 8 + 2;

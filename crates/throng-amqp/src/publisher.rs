@@ -127,7 +127,7 @@ pub struct Publisher {
     runner: Arc<Runner>,
 }
 
-/// How the connection is, and who is told.
+/// The state of the connection, and its listeners.
 struct Standing {
     status: Status,
     reason: Reason,
@@ -140,7 +140,7 @@ struct Shared {
     channel: Mutex<Option<Channel>>,
     /// The broker takes no messages for now.
     is_blocked: AtomicBool,
-    /// Of the last connection.
+    /// The generation of the last connection.
     frame_bytes_max: AtomicUsize,
     standing: Mutex<Standing>,
     unconfirmed: AtomicUsize,
@@ -252,7 +252,7 @@ impl Publisher {
         published
     }
 
-    /// Whether a message's properties fit a frame: the broker takes them in one.
+    /// Tells whether a message's properties fit a frame: the broker takes them in one.
     pub(crate) fn fits(&self, properties: &BasicProperties) -> bool {
         self.shared.fits(properties)
     }
@@ -316,7 +316,7 @@ impl Shared {
         header_bytes(properties) <= self.frame_bytes_max.load(Ordering::Acquire)
     }
 
-    /// It is well, or warns why not; before it was well once it fails.
+    /// Passes while the connection is well, and warns why it is not. Fails until it was well once.
     fn stands(&self, trouble: Option<&str>) {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         standing.status = match trouble {

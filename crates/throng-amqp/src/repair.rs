@@ -41,7 +41,7 @@ pub(crate) struct Repaired<S> {
     given: usize,
     /// Up to here they may be.
     passed: usize,
-    /// So many bytes more of the frame at `passed` need no look.
+    /// Bytes left of the frame at `passed` that need no look.
     unseen: usize,
     frame_bytes_max: usize,
 }
@@ -151,7 +151,7 @@ fn repair_header(payload: &mut [u8], bytes_max: usize) -> usize {
 const HEADERS: u16 = 1 << 13;
 const MESSAGE_ID: u16 = 1 << 7;
 
-/// Where the headers stand among the properties; `None`: they cannot be read.
+/// Finds the headers among the properties; `None`: they cannot be read.
 fn read_properties(fields: &mut Fields<'_>, flags: u16) -> Option<std::ops::Range<usize>> {
     let mut headers = 0..0;
     if flags & 0b11 != 0 {
@@ -336,7 +336,7 @@ mod tests {
         [&(content.len() as u32).to_be_bytes(), content].concat()
     }
 
-    /// What comes of these bytes, which come in parts of this length.
+    /// Passes these bytes on, in parts of this length.
     fn repaired_by(sent: &[u8], part: usize) -> Vec<u8> {
         let mut repaired = Repaired::new(());
         for part in sent.chunks(part) {
@@ -351,7 +351,7 @@ mod tests {
         repaired_by(sent, usize::MAX)
     }
 
-    /// Whether the library can read a frame.
+    /// Tells whether the library can read a frame.
     fn reads(frame: &[u8]) -> bool {
         use lapin::protocol::{basic::parse_properties, parse_class};
         let payload = &frame[HEAD..frame.len() - END];

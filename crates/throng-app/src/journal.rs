@@ -193,7 +193,7 @@ struct RestoreArguments {
     /// The last commit, as `3.1071`, or a time, as 2026-11-22T18:00:00Z: nothing made after it is restored [default: everything].
     #[arg(long, value_name = "COMMIT|TIME", value_parser = until)]
     at: Option<Until>,
-    /// Where `serve --archive` has kept what retention removed: it is restored with the rest.
+    /// The directory in which `serve --archive` has kept what retention removed: it is restored with the rest.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }

@@ -22,12 +22,12 @@ pub(crate) struct DecidedArguments {
     /// Why, in a sentence: the journal keeps it.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     reason: String,
-    /// Who decides it: the journal keeps that, too.
+    /// The person who decides it: the journal keeps the name, too.
     #[arg(long, value_name = "NAME", default_value = "journal tool")]
     by: String,
 }
 
-/// What came of it.
+/// The result of the action.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Decided {
@@ -35,7 +35,7 @@ pub(crate) enum Decided {
     Quarantined(bool),
     /// `false`: it was not quarantined.
     Released(bool),
-    /// So many messages waited for it.
+    /// The number of messages that waited for it.
     Dropped(u64),
 }
 

@@ -140,7 +140,7 @@ impl Opened {
     }
 }
 
-/// How a service treats a journal that is a copy of another.
+/// The way a service treats a journal that is a copy of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acting {
     /// A copy is refused: its timers, messages and sinks would act beside those of the original.

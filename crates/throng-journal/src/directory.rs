@@ -26,7 +26,7 @@ pub const ERASES: u32 = 1;
 pub const PRUNES: u32 = 2;
 /// That of nodes that keep a message which a node of an older release of the service does not understand.
 pub const WAITS: u32 = 3;
-/// That of nodes that go by an operator's quarantine of an entity.
+/// The feature of nodes that go by an operator's quarantine of an entity.
 pub const QUARANTINES: u32 = 4;
 /// The newest feature that this program knows.
 pub const FEATURES: u32 = QUARANTINES;

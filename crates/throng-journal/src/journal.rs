@@ -66,7 +66,7 @@ pub struct Prune {
 }
 
 impl Prune {
-    /// What replaces the commit of which nothing is left, once so many of its records were taken now.
+    /// The replacement of a commit of which nothing is left, once so many of its records were taken now.
     #[must_use]
     pub fn emptied_by(&self, commit: &Commit, records: u64) -> Option<Position> {
         let before = commit.removal().and_then(|removal| removal.replaced_by);

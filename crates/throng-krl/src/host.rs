@@ -143,7 +143,7 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// As JavaScript names it.
+    /// The name of the error in JavaScript.
     fn name(self) -> &'static str {
         match self {
             ErrorKind::Type => "TypeError",
@@ -153,7 +153,7 @@ impl ErrorKind {
     }
 }
 
-/// As JavaScript names it: `TypeError: …`, `Error: …`; with the place, ` [at line 3 col 5]`, if it is known.
+/// The text of the error in JavaScript: `TypeError: …`, `Error: …`; with the place, ` [at line 3 col 5]`, if it is known.
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.kind.name(), self.message)?;
@@ -188,7 +188,7 @@ impl Arguments {
         self.find(place, name).unwrap_or_default()
     }
 
-    /// As [`get`](Arguments::get), but none if it is missing.
+    /// Works like [`get`](Arguments::get), but gives none if it is missing.
     pub(crate) fn find(&self, place: usize, name: &str) -> Option<Value> {
         let named = self.named.iter().find(|(key, _)| &**key == name);
         let found = named.map(|(_, value)| value).or_else(|| self.positional.get(place));

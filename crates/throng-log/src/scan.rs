@@ -98,7 +98,7 @@ pub(crate) fn follow(
     follow_each(window, segment, writer, next, offset, &mut |_| {})
 }
 
-/// As [`follow`]; shows each commit.
+/// Works like [`follow`], and shows each commit.
 pub(crate) fn follow_each(
     window: &mut Window<'_>,
     segment: u64,

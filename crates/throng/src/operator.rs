@@ -1,4 +1,4 @@
-//! What operators decide about an entity: its owner does it, whichever node is asked, also while work from outside is refused.
+//! Decisions of operators about an entity: its owner executes them, whichever node is asked, also while work from outside is refused.
 
 use crate::{
     dead::owned,
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 type Answer<T> = Result<T, Error<JsonRejection>>;
 
-/// What nodes have to know for an entity to be quarantined, and what that is called.
+/// The feature that all nodes need for an entity to be quarantined, and its name.
 const QUARANTINING: (u32, &str) = (QUARANTINES, "quarantine an entity");
 
 impl Engine {

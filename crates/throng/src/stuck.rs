@@ -56,7 +56,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// How many messages wait for each entity that an operator has quarantined, of those sent since the start or looked at since.
+    /// Counts the messages that wait for each entity that an operator has quarantined, of those sent since the start or looked at since.
     #[must_use]
     pub fn waiting_messages(&self) -> BTreeMap<Address, u64> {
         let life = self.core.lives.running();

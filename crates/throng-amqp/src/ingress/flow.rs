@@ -59,7 +59,7 @@ enum Step {
 
 type Answer = Result<(), Error<JsonRejection>>;
 
-/// What the broker is to be told.
+/// The acknowledgement that the broker gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settle {
     /// All up to this delivery tag are done.
@@ -267,7 +267,7 @@ fn message_id(delivery: &Delivery) -> Option<&str> {
     id.filter(|id| !id.is_empty())
 }
 
-/// Whether what tells this message from another is as it was sent.
+/// Tells whether the message's identity is as it was sent.
 fn check_names(message: &Incoming<'_>) -> Result<(), String> {
     for (name, text) in [("message-id", message.id), ("routing key", Some(message.routing_key))] {
         if text.is_some_and(|text| text.contains(SUBSTITUTE)) {
@@ -318,7 +318,7 @@ impl Message {
         Poll::Ready(if self.is_dead() { End::Dead } else { End::Done })
     }
 
-    /// It cannot be read, or a command of it is refused.
+    /// The message cannot be read, or a command of it is refused.
     fn is_dead(&self) -> bool {
         let is_refused = |(_, step): &(EntityCommand, Step)| matches!(step, Step::Refused(_));
         self.unreadable.is_some() || self.commands.iter().any(is_refused)

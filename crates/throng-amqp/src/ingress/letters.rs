@@ -22,7 +22,7 @@ const VIOLATIONS_MAX: u32 = 3;
 /// A letter waits for its confirm for as long as the connection lives: sent again, it would be there twice.
 const CONFIRM_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// Where dead letters go: over a connection of their own, for a broker that is short of memory stops those that publish.
+/// Dead letters leave over a connection of their own, since a broker that is short of memory stops connections that publish.
 pub(super) struct Letters {
     to: Option<Publisher>,
     queue: String,
@@ -37,7 +37,7 @@ pub(super) struct Verdict {
     pub(super) commands: usize,
 }
 
-/// What became of a dead letter.
+/// The fate of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The broker has it among the dead letters: the message itself can be acknowledged.

@@ -226,7 +226,7 @@ struct Part {
     metrics: crate::metrics::OfQueue,
     letters: Letters,
     standing: Arc<Standing>,
-    /// It stood by when it looked last.
+    /// The consumer stood by at its last look.
     stood_by: Cell<bool>,
     /// Connections in a row that were lost before a message was settled.
     barren: Cell<u32>,

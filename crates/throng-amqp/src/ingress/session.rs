@@ -29,7 +29,7 @@ const TURN: usize = 1_024;
 const OBSERVE: Duration = Duration::from_secs(1);
 /// When what the engine had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How often one that stands by looks whether the queue has a consumer, and how often in a row it has to have none.
+/// The pause between two looks of a consumer that stands by, and the looks in a row that must find no other consumer.
 const FREE_LOOK: Duration = Duration::from_secs(1);
 const FREE_LOOKS: u32 = 3;
 /// The name of the consumer at the broker; of a channel of its own.
@@ -115,7 +115,7 @@ async fn when_free(
     }
 }
 
-/// How many consumers and messages a queue has.
+/// Counts the consumers and messages of a queue.
 async fn look(channel: &Channel, queue: &ShortString) -> Result<lapin::Queue, Error> {
     let options = QueueDeclareOptions {
         passive: true,
@@ -131,11 +131,11 @@ struct Session<'a> {
     queue: ShortString,
     flow: Flow<'a>,
     window: Window,
-    /// What the broker is just told; what is settled meanwhile goes with the next.
+    /// The acknowledgement under way; what is settled meanwhile goes with the next.
     telling: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
-    /// What the broker is to be told.
+    /// The acknowledgement that the broker gets.
     to_tell: Vec<Settle>,
-    /// So many dead letters were waiting when it began to consume: the broker has so many messages more out.
+    /// Dead letters that were waiting when consuming began: the broker has so many messages more out.
     beside: usize,
     again: Pin<Box<Sleep>>,
     /// When the window is looked at, though nothing comes.

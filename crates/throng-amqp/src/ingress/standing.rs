@@ -1,4 +1,4 @@
-//! How the consumer of a queue is, on the service's readiness.
+//! The state of a queue's consumer, in the service's readiness.
 
 use crate::Broker;
 use std::sync::{Mutex, PoisonError};
@@ -33,7 +33,7 @@ impl Standing {
         self.change(|state| state.was_reached = true);
     }
 
-    /// It consumes.
+    /// Records that it consumes.
     pub(super) fn consumes(&self) {
         self.change(|state| state.consumer = None);
     }
@@ -43,7 +43,7 @@ impl Standing {
         self.change(|state| state.consumer = Some(why));
     }
 
-    /// It does not consume for now.
+    /// Records that it does not consume for now.
     pub(super) fn is_lost(&self, why: &str) {
         let why = format!("{} is not consumed: {why}", self.place);
         self.change(|state| state.consumer = Some(why));

@@ -28,7 +28,7 @@ impl Window {
         }
     }
 
-    /// One message at first, whatever the least is.
+    /// Begins with one message, whatever the least is.
     pub(super) fn of_one(self) -> Self {
         Self { size: 1, ..self }
     }

@@ -15,7 +15,7 @@ pub(crate) enum Command {
     Hit {},
     Refuse {},
     Crash {},
-    /// Of the service's own.
+    /// Rows of the service's own.
     Grant {},
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
     }
 }
 
-/// How a durable queue is consumed; what counters do not take goes to the dead letters `{queue}-dead`.
+/// Consumes a durable queue; messages that counters do not take go to the dead letters `{queue}-dead`.
 pub(crate) fn ingress_options(broker: Broker, name: &str) -> IngressOptions {
     let dead = format!("{name}-dead");
     IngressOptions {
@@ -123,7 +123,7 @@ pub(crate) fn builder() -> throng::Builder {
         .options(options())
 }
 
-/// What a check of an engine says: its status and why.
+/// The status of an engine's check, and its reason.
 pub(crate) fn check(engine: &Engine, name: &str) -> (Status, String) {
     let checks = engine.checks().checks();
     let found = checks.into_iter().find(|check| check.name == name).unwrap();

@@ -1,4 +1,4 @@
-//! What stands between a client and its broker, and passes frames on, changed or not.
+//! A proxy between a client and its broker that passes frames on, changed or not.
 
 use std::{
     io::{self, Read, Write},
@@ -16,11 +16,11 @@ const METHOD: u8 = 1;
 /// Type, channel and length of a frame; behind its payload stands one byte more.
 const HEAD: usize = 7;
 
-/// What becomes of a frame.
+/// The fate of a frame.
 pub(crate) enum Passage {
     Passed,
     Swallowed,
-    /// It ends the connection.
+    /// The frame ends the connection.
     Cut,
 }
 
@@ -66,7 +66,7 @@ impl Proxy {
         self.address.port()
     }
 
-    /// How many frames it has kept to itself.
+    /// The number of frames it has kept to itself.
     pub(crate) fn swallowed(&self) -> u64 {
         self.swallowed.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Of a queue's consumers one takes messages, and another stands by.
+//! A queue's single active consumer takes messages, and another stands by.
 
 use crate::{
     counter::{self, ask},

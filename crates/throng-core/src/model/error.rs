@@ -81,7 +81,7 @@ pub enum Error<R> {
         address: String,
         /// The event that cannot be applied; 0 where its rows cannot be read.
         seq: u64,
-        /// What cannot be applied or read, in a sentence, or the operator's reason.
+        /// The event or row that cannot be applied or read, in a sentence, or the operator's reason.
         reason: String,
         /// An operator has quarantined it, and can release it.
         by_operator: bool,

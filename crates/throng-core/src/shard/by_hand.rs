@@ -32,7 +32,7 @@ pub struct ByHand<'a> {
     pub reason: Cow<'a, str>,
 }
 
-/// What the record of a message says that was dropped before anybody took it: no dead message ends with it.
+/// The body of the record of a message that was dropped before anybody took it: no dead message ends with it.
 #[derive(Serialize, Deserialize)]
 struct DroppedUntaken<'a> {
     #[serde(flatten)]
@@ -63,7 +63,7 @@ impl ByHand<'_> {
     }
 }
 
-/// Whether a record [by hand](is_by_hand) drops a message that was not dead.
+/// Tells whether a record [by hand](is_by_hand) drops a message that was not dead.
 pub(super) fn drops_untaken(record: &Record<'_>) -> bool {
     record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }

@@ -180,7 +180,7 @@ impl Shard {
         self.tables.get(kind).map_or(0, |table| table.known())
     }
 
-    /// How many entities of a kind are in memory, and how many are quarantined.
+    /// Counts the entities of a kind in memory, and those that are quarantined.
     #[must_use]
     pub fn resident(&self, kind: usize) -> (usize, usize) {
         let of_table = self.tables.get(kind).map(|table| table.resident());

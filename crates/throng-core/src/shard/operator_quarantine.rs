@@ -15,7 +15,7 @@ pub const QUARANTINE: &str = "~quarantine";
 /// 9999-01-01T00:00:00Z: later than every clock, and still a date that programs can show.
 const NEVER_MICROS: i64 = 253_370_764_800_000_000;
 
-/// What the timer's command holds.
+/// The command of the timer.
 #[derive(Serialize, Deserialize)]
 struct Written<'a> {
     by: Cow<'a, str>,
@@ -23,7 +23,7 @@ struct Written<'a> {
     since_micros: i64,
 }
 
-/// One entity that an operator has quarantined.
+/// An entity that an operator has quarantined.
 #[derive(Debug)]
 struct OperatorQuarantine {
     by: String,
@@ -35,7 +35,7 @@ struct OperatorQuarantine {
     refused: Cell<u64>,
 }
 
-/// Those of one shard, by the hash of their entities.
+/// The quarantines of one shard, by the hash of their entities.
 #[derive(Debug, Default)]
 pub(super) struct OperatorQuarantines(BTreeMap<(u64, Address), OperatorQuarantine>);
 
@@ -67,7 +67,7 @@ impl OperatorQuarantines {
         self.0.insert(key(address), quarantine);
     }
 
-    /// What was set by the command at hand stands in this commit.
+    /// Notes the commit that holds what the command at hand has set.
     pub(super) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
         if name == QUARANTINE
             && let Some(quarantine) = self.0.get_mut(&key(address))
@@ -122,7 +122,7 @@ impl OperatorQuarantine {
 }
 
 impl Common {
-    /// What is answered to whoever asks an entity that an operator has quarantined, and the commit that rests on.
+    /// The answer for an entity that an operator has quarantined, and the commit it rests on.
     pub(super) fn refused_by_operator<R>(&mut self, hash: u64, kind: &str, id: &str) -> Option<(Error<R>, u64)> {
         let (address, quarantine) = self.timers.quarantines.find(hash, kind, id)?;
         quarantine.refused.set(quarantine.refused.get() + 1);
@@ -181,7 +181,7 @@ impl Shard {
         Some(commit)
     }
 
-    /// Whether an operator has quarantined an entity.
+    /// Tells whether an operator has quarantined an entity.
     #[must_use]
     pub fn is_quarantined_by_hand(&self, of: &Address) -> bool {
         self.common.timers.quarantines.contains(of)
@@ -194,7 +194,7 @@ impl Shard {
         all.map(|((_, address), quarantine)| quarantine.view(address)).collect()
     }
 
-    /// Whether an entity of this id may have been given an event or a relative; never `false` for one that was.
+    /// Tells whether an entity of this id may have been given an event or a relative; never `false` for one that was.
     #[must_use]
     pub fn may_know(&self, kind: usize, hash: u64) -> bool {
         self.tables.get(kind).is_some_and(|table| table.may_know(hash))
@@ -214,7 +214,7 @@ impl Shard {
         }
     }
 
-    /// Of an entity that an operator has quarantined: as it is seen.
+    /// Shows an entity that an operator has quarantined as it is seen.
     pub(super) fn glance_at_quarantined(
         &self,
         kind: usize,

@@ -37,7 +37,7 @@ pub struct Quarantined {
     pub since: Timestamp,
     /// Commands and messages it has refused since, in this life of the engine.
     pub refused: u64,
-    /// Who has quarantined it; `None`: it cannot be brought back.
+    /// The operator who has quarantined it; `None`: it cannot be brought back.
     pub by: Option<String>,
 }
 

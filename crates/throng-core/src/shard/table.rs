@@ -79,7 +79,7 @@ pub trait Table: Any + Send {
     /// About how many entities there are, in memory or not.
     fn known(&self) -> usize;
 
-    /// Whether an id of this hash may have been given an event or a relative.
+    /// Tells whether an id of this hash may have been given an event or a relative.
     fn may_know(&self, hash: u64) -> bool;
 
     /// How many are in memory, and how many of these are quarantined.

@@ -83,7 +83,7 @@ pub(super) struct Timers {
     changed: BTreeSet<Named>,
     /// Changed before, and on the way to the store.
     given: BTreeSet<Named>,
-    /// What those say that keep quarantines.
+    /// The quarantines that timers keep.
     pub(super) quarantines: OperatorQuarantines,
 }
 
@@ -186,7 +186,7 @@ impl Timers {
         self.deferred.insert(named, (until, times + 1));
     }
 
-    /// Those of an entity that could not be fired are due again.
+    /// Makes an entity's timers that could not be fired due again.
     pub(super) fn end_deferral(&mut self, of: &Address) {
         let late = self.deferred.keys().filter(|(address, _)| address == of);
         let late: Vec<Named> = late.cloned().collect();

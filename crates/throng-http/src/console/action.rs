@@ -27,12 +27,12 @@ impl Action {
         json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason })
     }
 
-    /// What can be done with an entity that is not quarantined.
+    /// The actions on an entity that is not quarantined.
     pub(super) fn of_entity(of: (&str, &str)) -> Vec<Self> {
         vec![Self::quarantine(of), Self::erase(of)]
     }
 
-    /// What can be done with one that is: by an operator, or because it cannot be brought back.
+    /// The actions on one that is quarantined: by an operator, or because it cannot be brought back.
     pub(super) fn of_quarantined(of: (&str, &str), by_operator: bool) -> Vec<Self> {
         let label = if by_operator { "Release" } else { "Load again" };
         let confirm = by_operator.then_some("It has its turns again, and takes what has waited for it, in order.");

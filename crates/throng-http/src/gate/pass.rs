@@ -56,7 +56,7 @@ impl Pass {
         self.looked_nanos.store(now, Ordering::Relaxed);
     }
 
-    /// It has looked at its sockets then.
+    /// Notes when the loop has looked at its sockets.
     pub(crate) fn looked(&self, then: Instant) {
         self.not_before(self.nanos(then));
     }

@@ -427,7 +427,7 @@ async fn stuck(server: &Server) -> Answered<StuckPage> {
 
 #[derive(Serialize)]
 struct Quarantined {
-    /// It is from now on; `false`: an operator had quarantined it before.
+    /// Quarantined from now on; `false`: an operator had quarantined it before.
     quarantined: bool,
 }
 
@@ -458,7 +458,7 @@ async fn drop_messages(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<
 
 #[derive(Serialize)]
 struct Released {
-    /// It was quarantined, and takes commands and messages again.
+    /// Released: the entity takes commands and messages again.
     released: bool,
 }
 

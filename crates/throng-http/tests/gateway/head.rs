@@ -32,7 +32,7 @@ const NONE: (&str, &str) = ("accept", "*/*");
 const PAGE: (&str, &str) = ("accept", "text/html");
 const STREAM: (&str, &str) = ("accept", "text/event-stream");
 
-/// What both listeners answer alike.
+/// The routes that both listeners answer alike.
 const BOTH: &[Case] = &[
     ("/health/live", NONE, 200),
     ("/health/ready", NONE, 200),
@@ -116,7 +116,7 @@ const ADMINISTRATION: &[Case] = &[
     ("/admin/none", NONE, 404),
 ];
 
-/// Of a service whose engine has stopped, and that has to know who asks.
+/// Routes of a service whose engine has stopped, and that wants to know its callers.
 const CLOSED: &[Case] = &[
     ("/health/ready", NONE, 503),
     ("/api/section/S1", NONE, 401),
@@ -165,7 +165,7 @@ async fn live(State(engine): State<Engine>) -> Result<LiveEvents, Problem> {
     LiveEvents::follow(&engine, entity, |_| ControlFlow::Continue(Some("{}".into()))).await
 }
 
-/// What a head says, without what is of the connection or the moment.
+/// The status and header fields of a head, without those of the connection or the moment.
 #[derive(Debug, PartialEq)]
 struct Head {
     status: u16,

@@ -66,7 +66,7 @@ impl<T: Read + Write + Send> Bytes for T {}
 type Ask = Box<dyn FnMut(usize) -> u16 + Send>;
 type Begin<C> = Box<dyn Fn(C) -> Ask + Sync>;
 
-/// What a connection asks in each round.
+/// The request of a connection in each round.
 enum Shape {
     Http1(Begin<Client<Box<dyn Bytes>>>),
     Http2(Begin<(Runtime, Http2)>),

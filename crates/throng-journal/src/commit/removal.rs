@@ -13,7 +13,7 @@ use crate::{CommitNo, Position, ShardId, WriterId};
 
 /// Where a header says for how many commits before it a commit stands.
 const STANDS_FOR_AT: usize = 48;
-/// Where a header says how long the commit is, and where its directory begins.
+/// The places in a header of the commit's length, and of its directory.
 const LENGTH_AT: usize = 4;
 const DIRECTORY_AT: usize = 40;
 /// Bits of a filler's `seq` that hold the number of a commit.
@@ -66,7 +66,7 @@ impl Record<'_> {
         }
     }
 
-    /// As a [filler](Self::filler) says; `None`: it does not.
+    /// Reads what a [filler](Self::filler) says; `None`: it is none.
     #[must_use]
     pub fn replaced_by(&self) -> Option<Position> {
         let writer = u64::from(self.version) << WRITER_BITS | self.seq >> NUMBER_BITS;
@@ -144,7 +144,7 @@ impl Commit {
         Self { bytes: bytes.into() }
     }
 
-    /// What was taken from it; `None`: it is whole.
+    /// The records that were taken from it; `None`: it is whole.
     #[must_use]
     pub fn removal(&self) -> Option<Removal> {
         if self.record_count() == 0 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Modules the host answers.
 const HOST: [&str; 7] = ["ctx", "event", "http", "schedule", "wrangler", "subscription", "meta"];
-/// What there is in `meta`.
+/// The members of `meta`.
 const META: [&str; 14] = [
     "eci",
     "host",

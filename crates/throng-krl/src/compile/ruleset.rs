@@ -9,7 +9,7 @@ use crate::{Program, Ruleset};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a ruleset can be tried out with, as a global.
+/// The generated global that lists what a ruleset can be tried out with.
 const TESTING: &str = "__testing";
 
 type Dispatch = HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>;

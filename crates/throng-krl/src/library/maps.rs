@@ -25,7 +25,7 @@ fn inner(given: &Given) -> Result<Value> {
     }
 }
 
-/// What is at a path; null for one without keys, which leads nowhere.
+/// The value at a path; null for a path without keys, which leads nowhere.
 fn below(value: &Value, keys: &Value) -> Result<Value> {
     let path = path(keys)?;
     Ok(if path.is_empty() {
@@ -116,7 +116,7 @@ pub(super) fn put(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     }
 }
 
-/// As `set` in an array or a map, but what is missing on the way becomes a map in any case, and an array there that has no such index, too.
+/// Works like `set` in an array or a map. A value that is missing on the way becomes a map in any case, and an array that has no such index, too.
 fn put_below(value: &mut Value, keys: &[Arc<str>], new: Value) {
     let Some((key, rest)) = keys.split_first() else {
         *value = new;
@@ -141,7 +141,7 @@ fn put_below(value: &mut Value, keys: &[Arc<str>], new: Value) {
     value.set_at_path(at, child);
 }
 
-/// Whether the number a key begins with is an index of an array, or the next one.
+/// Tells whether the number a key begins with is an index of an array, or the next one.
 fn is_near(array: &[Value], key: &str) -> bool {
     let end = key.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(key.len());
     key[..end].parse::<usize>().is_ok_and(|index| index <= array.len())

@@ -24,7 +24,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a function makes of the argument; null where the argument is no number.
+/// Applies a function to the argument; null where the argument is no number.
 fn of_number(arguments: &Arguments, function: impl FnOnce(f64) -> f64) -> Result<Value> {
     let number = number(&arguments.find(0, "number").unwrap_or(Value::Undefined));
     Ok(number.map_or(Value::Null, |number| Value::number(function(number))))

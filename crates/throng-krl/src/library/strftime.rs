@@ -130,7 +130,7 @@ impl Moment {
     }
 }
 
-/// What a directive stands for that is made of others.
+/// The expansion of a directive that is made of others.
 fn composite(directive: char) -> Option<&'static str> {
     Some(match directive {
         'c' => "%a %d %b %Y %X %Z",

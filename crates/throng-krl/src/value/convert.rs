@@ -24,7 +24,7 @@ impl Value {
         }
     }
 
-    /// Whether it is no value.
+    /// Tells whether it is no value.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::Undefined)

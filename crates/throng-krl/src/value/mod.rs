@@ -57,7 +57,7 @@ pub(crate) struct Cost {
     pub(crate) depth: u16,
     /// Bytes, about, if nothing were shared.
     pub(crate) bytes: u64,
-    /// Whether it holds nothing but data: what is the same once it was written as JSON.
+    /// Tells whether it holds nothing but data: what is the same once it was written as JSON.
     pub(crate) is_data: bool,
 }
 
@@ -135,7 +135,7 @@ impl Value {
         }
     }
 
-    /// What JavaScript makes of it on the way through JSON, as an entity variable or an attribute keeps it: maps are without what is undefined or
+    /// The value after a way through JSON in JavaScript, as an entity variable or an attribute keeps it: maps are without what is undefined or
     /// a function, elsewhere these are null, and a regular expression is an empty map.
     #[must_use]
     pub fn into_data(self) -> Value {
@@ -153,7 +153,7 @@ impl Value {
         }
     }
 
-    /// Whether a map that becomes data goes without it.
+    /// Tells whether a map that becomes data goes without it.
     fn is_left_out(&self) -> bool {
         matches!(self, Value::Undefined | Value::Function(_))
     }

@@ -35,7 +35,7 @@ impl Value {
         found.filter(|value| !value.is_null()).cloned().unwrap_or_default()
     }
 
-    /// Whether something can be set at the end of a path: an array on the way has room for indices only, and what is set there elsewhere is lost,
+    /// Tells whether something can be set at the end of a path: an array on the way has room for indices only, and what is set there elsewhere is lost,
     /// as in the original.
     #[must_use]
     pub fn has_place_for(&self, path: &[Arc<str>]) -> bool {

@@ -14,7 +14,7 @@ fn pico(source: &str) -> Pico {
     pico
 }
 
-/// What a query answers, as JSON; the error that it ends in.
+/// The answer of a query as JSON, or the error that it ends in.
 fn asked(pico: &mut Pico, name: &str) -> String {
     match pico.query(name, Value::Null) {
         Ok(value) => value.to_json(),

@@ -174,7 +174,7 @@ struct Importer<'a> {
     pending: Option<Stamp>,
     /// For how many commits before it that one stands.
     stands_for: u32,
-    /// By which commit the records are replaced that were taken from it, where none is left.
+    /// The commit that replaces the records taken from it, where none is left.
     replaced_by: Option<Position>,
     writer: Option<(WriterId, CommitNo)>,
     begun: bool,

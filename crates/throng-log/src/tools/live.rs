@@ -59,11 +59,11 @@ struct Reached {
     next: CommitNo,
 }
 
-/// What a segment holds beyond what the copy has of it.
+/// The part of a segment beyond what the copy has of it.
 struct Rest {
     /// A commit that stands in the copy for those that are gone right behind what it has.
     bridge: Option<Commit>,
-    /// Where it stands, and where the bytes begin that are copied to the same place.
+    /// The file, and the offset from which bytes are copied to the same place.
     at: u64,
     from: u64,
     run: scan::Run,
@@ -310,7 +310,7 @@ impl LiveBackup {
         self.reached.filter(|reached| reached.segment == segment.header.segment)
     }
 
-    /// What a segment holds beyond what the copy has of it.
+    /// The part of a segment beyond what the copy has of it.
     fn rest(&self, segment: &Begun) -> Result<Rest, Error> {
         let reached = self.reached_in(segment);
         let (at, next) = reached.map_or((DATA_AT, segment.header.first), |reached| (reached.end, reached.next));
@@ -347,7 +347,7 @@ impl LiveBackup {
         })
     }
 
-    /// As [`rest`](Self::rest), where one commit stands for the last ones that the copy has and for those behind them: in the copy another
+    /// Works like [`rest`](Self::rest), where one commit stands for the last ones that the copy has and for those behind them: in the copy another
     /// one stands for the latter alone. `None`: there is no such commit.
     fn bridged(&self, segment: &Begun) -> Result<Option<Rest>, Error> {
         let Some(Reached { end, next, .. }) = self.reached_in(segment) else {
@@ -460,7 +460,7 @@ impl LiveBackup {
     }
 }
 
-/// How far the whole commits of a segment reach.
+/// The end of the whole commits of a segment.
 fn follow(segment: &Begun, visit: &mut dyn FnMut(&Commit)) -> std::io::Result<scan::Run> {
     let mut window = Window::new(&*segment.file)?;
     let header = &segment.header;

@@ -141,7 +141,7 @@ impl Restoring<'_> {
 /// The history that was removed, and the commits that replace it.
 #[derive(Default)]
 struct Removed {
-    /// What was taken from the part that is restored.
+    /// The records that were taken from the part that is restored.
     restored: Removal,
     /// The first commit of that part from which something was taken.
     first: Option<Position>,

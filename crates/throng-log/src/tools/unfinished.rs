@@ -118,7 +118,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     files.sync_dir(dir).map_err(adding())
 }
 
-/// As [`settle`], unless somebody else has the directory's lock, who does it.
+/// Works like [`settle`], unless somebody else has the directory's lock, who does it.
 pub(super) fn settle_unused(options: &crate::Options, dir: &Path) -> Result<(), Error> {
     if !has(&*options.files, dir, ADDING_NAME) {
         return Ok(());

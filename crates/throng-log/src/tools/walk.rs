@@ -54,7 +54,7 @@ pub(super) fn walk(
     walk_archived(options, dir, None, visit)
 }
 
-/// As [`walk`]. Segments that stand in an archive are read there, as they were before history was removed from them.
+/// Works like [`walk`]. Segments that stand in an archive are read there, as they were before history was removed from them.
 pub(super) fn walk_archived(
     options: &Options,
     dir: &Path,

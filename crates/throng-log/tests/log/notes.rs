@@ -115,12 +115,12 @@ pub async fn start(disk: &Disk, keep: Keep) -> Running {
     start_in(disk, DIR, keep).await
 }
 
-/// As [`start`], in another directory.
+/// Works like [`start`], in another directory.
 pub async fn start_in(disk: &Disk, dir: &str, keep: Keep) -> Running {
     start_with(disk, dir, keep, |builder| builder).await
 }
 
-/// As [`start_in`], with more than the notes.
+/// Works like [`start_in`], with more than the notes.
 pub async fn start_with(disk: &Disk, dir: &str, keep: Keep, more: impl FnOnce(Builder) -> Builder) -> Running {
     let (log, store) = once_free(|| open_embedded(dir, options(disk))).await;
     log.set_archive(Some(PathBuf::from(ARCHIVE)));

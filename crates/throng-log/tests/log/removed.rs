@@ -42,7 +42,7 @@ async fn prune(disk: &Disk) {
     running.engine.stop().await;
 }
 
-/// How many texts each note has after each commit.
+/// The number of texts of each note after each commit.
 fn history(disk: &Disk, dir: &str) -> Vec<(Position, [u64; 2])> {
     let (mut all, mut counts) = (Vec::new(), [0, 0]);
     for_each_commit(&options(disk), Path::new(dir), &mut |commit| {
@@ -70,7 +70,7 @@ async fn counts(running: &Running) -> [u64; 2] {
     counts
 }
 
-/// What a restore up to there gives; the sentence that refuses it.
+/// The result of a restore up to there, or the sentence that refuses it.
 async fn restored(disk: &Disk, from: (&str, Option<&str>), until: Until) -> Result<[u64; 2], String> {
     let (disk, from) = (disk.copy(), (Path::new(from.0), from.1.map(Path::new)));
     tools::restore(&options(&disk), from, Path::new("new"), until).map_err(|error| error.to_string())?;

@@ -150,7 +150,7 @@ impl Draft<'_> {
         self.dispatch(Parcel::Event(to.pico, Box::new(incoming)))
     }
 
-    /// Whether something is no ECI of this engine, which is an error in the log and nothing else to a sender that does not wait.
+    /// Tells whether something is no ECI of this engine, which is an error in the log and nothing else to a sender that does not wait.
     pub(crate) fn is_unreachable(&mut self, rid: &str, eci: &str) -> bool {
         let is_unreachable = eci.parse::<Eci>().is_err();
         if is_unreachable {

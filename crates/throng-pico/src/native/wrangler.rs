@@ -290,7 +290,7 @@ fn children(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     Ok(shown.collect::<Vec<_>>().into())
 }
 
-/// What a pico is asked over one of its channels.
+/// A question to a pico over one of its channels.
 struct Asked {
     eci: String,
     rid: Arc<str>,
@@ -339,7 +339,7 @@ impl Asked {
     }
 }
 
-/// What `http:get` answers where a pico asks itself.
+/// The answer of `http:get` where a pico asks itself.
 fn own_response() -> Value {
     Value::map([
         ("status_code", 400.0.into()),
@@ -348,7 +348,7 @@ fn own_response() -> Value {
     ])
 }
 
-/// What another engine answers, as `http:get` does.
+/// The answer of another engine, as `http:get` gives it.
 fn asked_abroad(draft: &mut Draft<'_>, url: String, arguments: Value) -> Result<Value, Stop> {
     let arguments = Value::map([("url", Value::from(url)), ("qs", arguments)]);
     let method = "GET".into();
@@ -369,7 +369,7 @@ fn pico_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
     }
 }
 
-/// As a client asks, over HTTP: what goes wrong is a map, never an error.
+/// Asks over HTTP, as a client does: a failure is a map, never an error.
 fn sky_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
     let asked = Asked::read(draft, given)?;
     let response = match asked.abroad {
@@ -388,7 +388,7 @@ fn sky_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
     Ok(result_of(&response))
 }
 
-/// What was asked for, or a map that says what went wrong: where the status is not 200, nothing came, or it has an `error` of its own.
+/// The answer, or a map that says what went wrong: where the status is not 200, nothing came, or it has an `error` of its own.
 fn result_of(response: &Value) -> Value {
     let part = |name: &str| response.child(name).cloned().unwrap_or_default();
     let (status, content) = (part("status_code"), part("content"));

@@ -63,7 +63,7 @@ pub struct PicoView {
     pub own: Option<Eci>,
     /// The channel tagged `owner`.
     pub owner: Option<Eci>,
-    /// As `wrangler:name()` tells it.
+    /// The name that `wrangler:name()` tells.
     #[schemars(with = "serde_json::Value")]
     pub name: Value,
     /// None for a root, and for what is being imported.

@@ -96,10 +96,10 @@ fn close_of(text: &str) -> Option<usize> {
     None
 }
 
-/// What stands at a name.
+/// The value at a name.
 enum Node {
     Text(String),
-    /// By index; gaps close at the end.
+    /// Values by index; gaps close at the end.
     List(BTreeMap<usize, Node>),
     Map(Entries),
 }
@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// One list of both.
+    /// Joins both into one list.
     fn and(self, node: Node) -> Node {
         let items = |node| match node {
             Node::List(items) => items.into_values().collect(),

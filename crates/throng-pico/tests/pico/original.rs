@@ -1,4 +1,4 @@
-//! What pico-engine 1.4 answers over HTTP: each table was asked of it.
+//! Answers of pico-engine 1.4 over HTTP: each table was asked of it.
 
 use crate::service::{Service, text, until};
 use serde_json::{Value, json};

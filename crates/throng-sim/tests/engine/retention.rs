@@ -19,7 +19,7 @@ struct Model {
     sum: u64,
     has_ended: bool,
     is_erased: bool,
-    /// It had ended, and was begun anew.
+    /// Ended once, and begun anew.
     is_anew: bool,
 }
 

@@ -97,7 +97,7 @@ impl Door {
         Ok(())
     }
 
-    /// What an operator's work is refused for. It needs room on the disk, but none of what the journal may take of it.
+    /// Refuses an operator's work. Such work needs room on the disk, but none of what the journal may take of it.
     fn operator_bounds(&self) -> Result<(), Refusal> {
         self.refuse_stopping()?;
         match self.context.journal.has_room() {

@@ -1,4 +1,4 @@
-//! What a person decides: a dead message is tried again or dropped, a timer that cannot be fired is cancelled, an entity is quarantined or
+//! Decisions of a person: a dead message is tried again or dropped, a timer that cannot be fired is cancelled, an entity is quarantined or
 //! released, and what waits for it is dropped.
 
 use super::{Attempt, Door, Outgoing, Progress, Retry, Target, Wait, Work};

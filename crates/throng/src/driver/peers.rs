@@ -62,7 +62,7 @@ pub enum Request {
         /// It is only to say what would go.
         is_dry: bool,
     },
-    /// What an operator has decided about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::QUARANTINES), like those below.
+    /// A decision of an operator about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::QUARANTINES), like those below.
     Operate(OperatorAction),
     /// To drop what that node's shards have sent to an entity which an operator has quarantined, and what waits there.
     DropSent(OperatorAction),
@@ -77,14 +77,14 @@ pub enum Request {
     },
 }
 
-/// What an operator has decided about an entity.
+/// A decision of an operator about an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAction {
     /// Which it is.
     pub what: OperatorActionKind,
-    /// Of the entity, by name.
+    /// The kind of the entity, by name.
     pub kind: String,
-    /// Of the entity, within its kind.
+    /// The id of the entity, within its kind.
     pub id: String,
     /// The caller's name, or what stands for it.
     pub by: String,
@@ -108,7 +108,7 @@ pub enum OperatorActionKind {
 pub struct Ask {
     /// Of the entity, by name: nodes may have their kinds in another order.
     pub kind: String,
-    /// Of the entity, within its kind.
+    /// The id of the entity, within its kind.
     pub id: String,
     /// What it is asked.
     pub what: Asked,
@@ -219,7 +219,7 @@ pub enum Reply {
         /// The shards this is said of, as a [`ShardSet`]'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
-        /// So many.
+        /// The number of messages or entities.
         messages: u64,
     },
 }

@@ -327,7 +327,7 @@ impl Mail {
     /// `None`: it cannot be taken now, nor what follows it.
     ///
     /// # Errors
-    /// It is not understood, or its receiver is quarantined by an operator.
+    /// The message is not understood, or an operator has quarantined its receiver.
     async fn take_one(
         &self,
         mut attempt: Attempt<'static>,

@@ -47,7 +47,7 @@ pub(super) struct Cursors {
     /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
     pub(super) looked_at_all: i64,
     rows: BTreeMap<ShardId, Row>,
-    /// What an engine that is alone writes.
+    /// The row as an engine that is alone writes it.
     shared: Row,
     is_of_cluster: bool,
 }
@@ -69,7 +69,7 @@ fn raise(positions: &mut Positions, kind: &str, to: Position) {
 }
 
 impl Row {
-    /// As an engine that is alone writes it. An older one did not say what is gone: it may be all that it has looked at.
+    /// Reads the row of an engine that is alone. An older one did not say what is gone: it may be all that it has looked at.
     fn read_of_all(value: &[u8]) -> Self {
         let mut texts: BTreeMap<Box<str>, String> = serde_json::from_slice(value).unwrap_or_default();
         let looked_at_all = texts.remove(LOOKED_AT_ALL).and_then(|micros| micros.parse().ok());
@@ -259,7 +259,7 @@ pub(crate) async fn removed_upto(core: &Core, kind: &str) -> Result<Vec<Position
     Ok(found.into_iter().collect())
 }
 
-/// What a log says of removed history, read from its first commit on.
+/// Removed history as a log tells it, read from its first commit on.
 #[derive(Default)]
 pub(crate) struct Removals {
     /// The last commit from which something was taken.

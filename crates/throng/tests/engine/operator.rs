@@ -1,4 +1,4 @@
-//! What an operator does with an entity that multiplies its own messages, also while they fill the engine.
+//! An operator stops an entity that multiplies its own messages, also while they fill the engine.
 
 use crate::kinds::{World, eventually};
 use schemars::JsonSchema;

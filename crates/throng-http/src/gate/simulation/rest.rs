@@ -16,7 +16,7 @@ use std::{
 const SECOND: Duration = Duration::from_secs(1);
 /// Time between two sweeps of a loop, by default.
 const SWEEP: Duration = SECOND;
-/// What the loop works on between two looks at its sockets.
+/// The work of the loop between two looks at its sockets.
 const PASS: Duration = Duration::from_millis(5);
 /// Age of a request that has just come, at most: a few passes of the loop.
 const FRESH: Duration = Duration::from_millis(20);

@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         self.tokens.location(self.ahead(0).start)
     }
 
-    /// Whether nothing stands between this token and the one before it.
+    /// Tells whether nothing stands between this token and the one before it.
     fn follows_directly(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|at| self.tokens.tokens.get(at));
         before.is_some_and(|before| before.end == self.ahead(0).start)

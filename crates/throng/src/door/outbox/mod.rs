@@ -108,7 +108,7 @@ struct Window {
     overflowed: bool,
     /// Receivers that take none now. Their messages are only in the log, and hold up nobody else's.
     stuck: BTreeMap<Address, Stuck>,
-    /// Of these, those that an operator has released: somebody has to [take up](Outbox::take_released) what waits for them.
+    /// Receivers among these that an operator has released: somebody has to [take up](Outbox::take_released) what waits for them.
     released: Vec<Address>,
 }
 

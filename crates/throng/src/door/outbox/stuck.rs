@@ -12,7 +12,7 @@ pub(super) struct Stuck {
     why: Why,
     reason: String,
     since: Timestamp,
-    /// So many of its messages were left to the log.
+    /// The number of its messages that were left to the log.
     messages: u64,
     /// Its messages of the commits after the first one and up to the second are only in the log; `None`: none waits.
     pub(super) behind: Option<Behind>,
@@ -21,11 +21,11 @@ pub(super) struct Stuck {
 /// Why a receiver takes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It cannot be loaded; whoever tries that again takes up what waits.
+    /// The receiver cannot be loaded; the next attempt to load it takes up what waits.
     Load,
     /// An operator has quarantined it.
     Quarantined,
-    /// It was quarantined, and is taking up what has waited.
+    /// Released: it is taking up what has waited.
     Released,
 }
 
@@ -125,12 +125,12 @@ impl Outbox {
         }
     }
 
-    /// Those that were released since the last look.
+    /// Takes the receivers that were released since the last look.
     pub(crate) fn take_released(&self) -> Vec<Address> {
         self.with(|window| std::mem::take(&mut window.released))
     }
 
-    /// From where on the log may hold messages that wait for a receiver which an operator has quarantined, if there is any; `None`: it is not.
+    /// The place from which on the log may hold messages for a receiver which an operator has quarantined, if there is any; `None`: it is not.
     pub(crate) fn waits_from(&self, to: &Address) -> Option<Option<Position>> {
         self.with(|window| {
             let stuck = window.stuck.get(to).filter(|stuck| stuck.why == Why::Quarantined)?;
@@ -192,7 +192,7 @@ impl Outbox {
         })
     }
 
-    /// What of a stuck receiver's messages is only in the log; nothing is to be read of one that is quarantined.
+    /// The part of a stuck receiver's messages that is only in the log; nothing is to be read of one that is quarantined.
     pub(crate) fn stuck_behind(&self, to: &Address) -> Option<Behind> {
         self.with(|window| {
             let stuck = window.stuck.get(to).filter(|stuck| stuck.why != Why::Quarantined);
