@@ -106,7 +106,7 @@ impl Postgres {
     /// Runs a program of PostgreSQL's own (`createdb`, `pg_dump`, …) on it, as the superuser; what it wrote.
     ///
     /// # Errors
-    /// It is not there, or what it said.
+    /// The program is not there, or failed with this text.
     pub fn run(&self, program: &'static str, arguments: &[&str]) -> Result<Vec<u8>, Error> {
         let done = Command::new(self.programs.join(program))
             .args(arguments)

@@ -186,7 +186,7 @@ impl RabbitMq {
     /// Runs a command of `rabbitmqctl` on it; what it wrote.
     ///
     /// # Errors
-    /// It is not there, or what it said.
+    /// The program is not there, or failed with this text.
     pub fn control(&self, arguments: &[&str]) -> Result<String, Error> {
         let program = "rabbitmqctl";
         let mut command = Command::new(Path::new(&self.programs.server).with_file_name(program));

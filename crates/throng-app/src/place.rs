@@ -176,7 +176,7 @@ pub(crate) struct Opening {
     pub(crate) accept_loss: Option<Position>,
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
-    /// What the journal may take of the disk.
+    /// Bytes the journal may take of the disk.
     pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     pub(crate) acting: Acting,

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_it_forgets_what_has_failed() {
+    fn closing_it_forgets_failures() {
         let mut circuit = Circuit::new(SETTINGS);
         (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
         let probe = circuit.ask(at(1)).unwrap();

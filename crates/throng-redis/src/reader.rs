@@ -80,7 +80,7 @@ impl Reader {
         self.try_once(commands).await.map_err(Failed::into_error)
     }
 
-    /// As [`ask`](Self::ask), of what a mapping has written, and only while that is complete.
+    /// Works like [`ask`](Self::ask), of what a mapping has written, and only while that is complete.
     ///
     /// # Errors
     /// There is no answer, or it would be one of an incomplete read model.

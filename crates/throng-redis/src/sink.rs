@@ -27,7 +27,7 @@ pub trait Mapping: Send + Sync + 'static {
     /// The entity whose events are written.
     type Of: Entity;
 
-    /// Whether a key is one of those that it writes. They are removed before everything is written again: counters would go on from what they
+    /// Tells whether a key is one that it writes. Such keys are removed before everything is written again: counters would go on from what they
     /// are.
     fn owns(&self, key: &str) -> bool;
 
@@ -234,7 +234,7 @@ impl<M: Mapping> Inner<M> {
         })
     }
 
-    /// Whether Redis has what it was delivered.
+    /// Tells whether Redis has what it was delivered.
     async fn compare(&self, session: &mut Session, delivered: Option<EventOffset>) -> Result<(), Failed> {
         let (key, filling) = (place_key::<M>(), filling_key::<M>());
         let connection = self.connection(session).await?;
@@ -257,7 +257,7 @@ impl<M: Mapping> Inner<M> {
         }
     }
 
-    /// What was lost is to be delivered again. Until then readers are told that it is not complete.
+    /// Marks the read model as incomplete until what was lost is delivered again; readers are told so.
     async fn go_back(&self, session: &mut Session, found: SinkPosition) -> Result<(), Failed> {
         session.stored = Some(found);
         let connection = self.connection(session).await?;
@@ -401,7 +401,7 @@ impl<M: Mapping> Inner<M> {
     }
 }
 
-/// How far the read model has come.
+/// The place the read model has come to.
 pub(crate) fn place_key<M: Mapping>() -> String {
     format!("throng:{}:{}", M::NAME, M::VERSION)
 }

@@ -262,7 +262,7 @@ async fn redis_that_lost_data_beside_a_restart_is_filled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rebuild_removes_what_was_written_and_nothing_else() {
+async fn rebuild_removes_its_own_keys_and_nothing_else() {
     let redis = Redis::start().unwrap();
     let engine = engine(&redis, parts()).await;
     hit(&engine, 10).await;

@@ -72,7 +72,7 @@ pub enum StartError {
     DiskBudget {
         /// The budget.
         bytes_max: u64,
-        /// What the journal takes.
+        /// Bytes the journal takes.
         needed: u64,
     },
     /// The system gives no threads.

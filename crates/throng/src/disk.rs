@@ -47,7 +47,7 @@ pub(crate) struct DiskBudget {
     bytes_max: Option<u64>,
     used: AtomicU64,
     level: AtomicU8,
-    /// It has been used up, and what is being written has not been finished since, so that it can go. Set by whoever looks, reset by a pass.
+    /// The budget has been used up, and the segment being written has not been finished since. Set by each look at the disk, reset by a pass.
     is_to_finish: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl DiskBudget {
         }
     }
 
-    /// Whether a pass is to finish what is being written.
+    /// Tells whether a pass is to finish the segment being written.
     pub(crate) fn is_to_finish(&self) -> bool {
         self.is_to_finish.load(Ordering::Acquire)
     }

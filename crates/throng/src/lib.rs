@@ -62,7 +62,6 @@ mod builder;
 mod causes;
 mod check;
 mod context;
-mod dead;
 mod disk;
 mod door;
 pub mod driver;
@@ -84,7 +83,6 @@ mod options;
 pub mod projection;
 mod retention;
 mod statistics;
-mod stuck;
 mod tail;
 mod travel;
 
@@ -93,7 +91,6 @@ pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
 pub use causes::{ChangedTimer, EventCause, Named, Provenance, SentMessage};
 pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
-pub use dead::{DeadPage, Retried};
 pub use door::{Pending, SAMPLED_ONE_IN};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError};
@@ -103,10 +100,11 @@ pub use history::History;
 pub use inspect::{Population, ShardNow};
 pub use life::LastCheckpoint;
 pub use metrics::Metrics;
+pub use operator::{DeadPage, Retried, StuckEntity};
 pub use options::Options;
 pub use retention::{Erased, PruneReport};
 pub use statistics::Statistics;
-pub use stuck::StuckEntity;
+
 pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,

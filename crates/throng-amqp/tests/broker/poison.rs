@@ -190,7 +190,7 @@ async fn dead_letters_that_cannot_be_kept_hold_up_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broker_short_of_memory_does_not_stop_a_queue_with_a_dead_letter() {
+async fn broker_short_of_memory_keeps_queue_with_dead_letter_going() {
     let server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
     let (queue, engine) = (kit::name(), kit::engine().await);
     let (publisher, connection) = (kit::publisher(&server, &queue), look(&server).await);

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_missing_quarantine_and_say_what_helps() {
+    fn missing_events_quarantine_and_name_the_remedy() {
         for (state, events, ended, missing) in [
             (None, &[2, 3][..], 0, "event 1 is missing before event 2"),
             (None, &[4, 5], 2, "event 3 is missing before event 4"),

@@ -31,7 +31,7 @@ pub(super) struct Socket {
     extent: Extent,
     io: TokioIo<Stream>,
     connection: Rc<Connection>,
-    /// Of an HTTP/1 exchange's request.
+    /// The request of an HTTP/1 exchange.
     refused: RefusedHead,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
@@ -124,7 +124,7 @@ impl Socket {
     }
 }
 
-/// What a refusal has to know of the HTTP/1 request that it answers.
+/// The parts of an HTTP/1 request that a refusal of it needs.
 pub(super) struct RefusedHead {
     /// The method is `HEAD`.
     is_head: bool,

@@ -104,7 +104,7 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
     })
 }
 
-/// What is here: a page for people, JSON for programs. A listener does not name what only the other one has.
+/// Lists the routes: a page for people, JSON for programs. A listener does not name routes that only the other one has.
 pub(super) fn index(server: &Server, is_page: bool, entrance: Entrance) -> Response<Answer> {
     let has_metrics = entrance.is_admin || !server.shared().guard.has_admin_listener;
     if is_page {

@@ -184,7 +184,7 @@ fn the_pages_run_no_script_but_their_own() {
 }
 
 #[test]
-fn refusal_before_the_head_is_read_is_for_an_allowed_page_to_read() {
+fn early_refusal_is_readable_by_an_allowed_page() {
     let limits = Limits {
         connections_max: 1,
         body_wait: Duration::from_millis(30),

@@ -144,7 +144,7 @@ fn entity_that_fills_the_engine_is_stopped_by_its_routes() {
 }
 
 #[test]
-fn console_names_what_fills_the_engine_and_stops_it() {
+fn console_names_the_entity_that_fills_the_engine() {
     let (_gateway, mut client) = full();
     let is_named = |trouble: &Value| {
         let items = trouble["items"].as_array().unwrap();

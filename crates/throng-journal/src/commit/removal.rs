@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn filler_names_the_commit_that_replaces_what_went() {
+    fn filler_names_the_commit_that_replaces_removed_records() {
         for by in [BY, LATER] {
             assert_eq!(Record::filler(Some(by)).replaced_by(), Some(by));
         }

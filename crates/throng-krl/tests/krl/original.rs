@@ -177,7 +177,7 @@ fn strftime_writes_every_directive() {
 }
 
 #[test]
-fn strftime_keeps_what_is_no_directive() {
+fn strftime_keeps_text_that_is_no_directive() {
     expect(&[
         (
             r#"time:strftime("2016-10-31T01:02:03.045Z","%E|%G|%N|%V|%f|%q|%!|% |%1|%.3|%3N")"#,
@@ -231,7 +231,7 @@ fn substr_without_a_start_is_the_text() {
 }
 
 #[test]
-fn math_of_what_is_no_number_is_null() {
+fn math_of_no_number_is_null() {
     expect(&[
         (r#"math:abs("x")"#, "null"),
         (r#"math:abs("-5")"#, "5"),
@@ -439,7 +439,7 @@ fn first_error_of_a_source_is_told() {
 }
 
 #[test]
-fn maps_leave_the_program_without_what_is_undefined() {
+fn maps_leave_the_program_without_undefined_members() {
     expect(&[
         (r#"{"a":null}"#, "{}"),
         (r#"{"a":null}.keys()"#, r#"["a"]"#),
@@ -481,7 +481,7 @@ fn maps_leave_the_program_without_what_is_undefined() {
 }
 
 #[test]
-fn variables_keep_what_json_keeps() {
+fn variables_keep_values_as_json_does() {
     expect_after(&[
         ("ent:x := re#x#", "{}"),
         (r#"ent:x := {"r":re#x#,"f":function(){1},"n":null}"#, r#"{"r":{}}"#),

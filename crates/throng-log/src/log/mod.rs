@@ -34,7 +34,7 @@ use throng_journal::{
 /// A directory is this process's alone while it lives.
 pub(crate) type Lock = Box<dyn Send + Sync>;
 
-/// What the file of the store takes with few rows in it, and that of the read models.
+/// Bytes of the store's file with few rows in it, and of the read models'.
 const DATABASE_BYTES: u64 = 4 << 20;
 /// The file whose lock is the directory's.
 const LOCK_NAME: &str = "lock";

@@ -48,7 +48,7 @@ fn events(dir: &Path) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn full_budget_makes_room_of_what_is_written_last_too() {
+async fn full_budget_makes_room_of_the_last_segment_too() {
     let dir = TempDir::new().unwrap();
     let engine = start(dir.path(), BUDGET).await.unwrap();
     for _ in 0..2 {

@@ -109,7 +109,7 @@ async fn restore_to_before_a_removal_is_whole_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restored_and_imported_logs_know_what_was_removed() {
+async fn restored_and_imported_logs_know_removed_history() {
     let disk = Disk::new();
     let running = start(&disk, NOTHING).await;
     write_texts(&running).await;
@@ -236,7 +236,7 @@ async fn told_of_removal(disk: &Disk, keep: Keep) -> ([Option<Position>; 2], Vec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_begins_anew_is_told_of_removed_history() {
+async fn new_followers_are_told_of_removed_history() {
     let disk = Disk::new();
     let running = start(&disk, NOTHING).await;
     write_texts(&running).await;
@@ -373,7 +373,7 @@ fn copy_goes_on_after_a_kill_right_behind_a_roll() {
 }
 
 #[test]
-fn copy_follows_a_log_whose_engine_is_killed_or_loses_power() {
+fn copy_follows_a_log_over_kills_and_power_losses() {
     for seed in 0..60 {
         let mut chance = Chance::new(seed);
         let disk = Disk::new();

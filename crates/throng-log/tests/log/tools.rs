@@ -729,7 +729,7 @@ fn a_copy_that_was_used_or_is_of_another_log_gets_nothing_more() {
 }
 
 #[test]
-fn copy_that_follows_keeps_what_is_removed_behind_it() {
+fn copy_that_follows_keeps_history_removed_behind_it() {
     let (dir, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let copy = copies.path().join("copy");
     let log = Log::open(dir.path(), options()).unwrap();

@@ -43,7 +43,7 @@ fn trouble(service: &Service, r#type: &str) -> Option<Value> {
 }
 
 #[test]
-fn multiplying_pico_is_quarantined_and_deleted_while_others_go_on() {
+fn multiplying_pico_is_quarantined_and_deleted_beside_others() {
     let (service, url) = service();
     let (ui, root) = (service.ui(), service.root());
     service.event(&ui, "engine_ui", "new", &json!({ "name": "Bad" }));
@@ -86,7 +86,7 @@ fn multiplying_pico_is_quarantined_and_deleted_while_others_go_on() {
 }
 
 #[test]
-fn pico_whose_loop_was_mended_goes_on_without_its_old_events() {
+fn pico_with_a_mended_loop_goes_on_without_its_old_events() {
     let (service, url) = service();
     let root = service.root();
     service.event(&root, "wrangler", "install_ruleset_request", &json!({ "url": url }));

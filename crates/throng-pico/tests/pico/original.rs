@@ -79,7 +79,7 @@ impl Told {
 }
 
 #[test]
-fn errors_carry_what_pico_engine_says() {
+fn errors_carry_the_text_of_pico_engine() {
     let told = Told::start();
     let query = |rid: &str, name: &str| format!("/c/{}/query/{rid}/{name}", told.root);
     let flush = format!("/api/flush?url={}", told.url("none"));
@@ -126,7 +126,7 @@ fn errors_carry_what_pico_engine_says() {
 }
 
 #[test]
-fn event_to_what_is_no_channel_is_only_logged() {
+fn event_to_no_channel_is_only_logged() {
     let told = Told::start();
     let nonsense = json!({ "eci": "nonsense" });
     told.service.event(&told.root, "told", "send", &nonsense);
@@ -151,7 +151,7 @@ fn event_to_what_is_no_channel_is_only_logged() {
 }
 
 #[test]
-fn sky_query_answers_what_went_wrong_as_a_map() {
+fn sky_query_answers_failures_as_a_map() {
     let told = Told::start();
     let wrong = |status: (u16, &str), error: &str| {
         json!({
@@ -254,7 +254,7 @@ fn options_tells_the_methods_and_runs_no_event() {
 }
 
 #[test]
-fn attributes_are_what_the_original_reads_of_a_request() {
+fn attributes_are_read_of_a_request_as_by_the_original() {
     let told = Told::start();
     let form = "content-type: application/x-www-form-urlencoded\r\n";
     for (kind, body, attrs) in [

@@ -30,7 +30,7 @@ pub(crate) trait Consumer: Send + Sync {
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>>;
 
-    /// As [`Sink::compare`], [`Sink::clear`] and [`Sink::complete`]; a projection's rows are the engine's own.
+    /// Works like [`Sink::compare`], [`Sink::clear`] and [`Sink::complete`]; a projection's rows are the engine's own.
     fn compare(&self, _delivered: Option<EventOffset>) -> Later<'_, Result<(), Obstacle>> {
         Box::pin(ready(Ok(())))
     }
@@ -47,7 +47,7 @@ pub(crate) trait Consumer: Send + Sync {
 /// Why nothing is delivered.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// It is worth another attempt.
+    /// Another attempt may succeed.
     Retry(String),
     /// The receiver has only come to this event.
     Behind(Option<EventOffset>),
@@ -65,7 +65,7 @@ impl From<SinkError> for Obstacle {
     }
 }
 
-/// How much of a batch was taken.
+/// The part of a batch that was taken.
 #[derive(Debug, Default)]
 pub(crate) struct Handled {
     /// The first so many of its commits count.

@@ -48,7 +48,7 @@ enum Next {
     End,
 }
 
-/// What comes of having read all there was.
+/// The result of having read all there was.
 enum Completion {
     Complete,
     /// Somebody else has written.
@@ -268,7 +268,7 @@ impl Runner {
         }
     }
 
-    /// Whether the receiver of a sink is to be asked how far it has come.
+    /// Tells whether the receiver of a sink is to be asked how far it has come.
     fn is_to_compare(&mut self, inner: &Core) -> bool {
         let now = inner.context.host.elapsed_micros();
         let is_due = self
@@ -675,7 +675,7 @@ impl Runner {
         });
     }
 
-    /// It has just read all there was: what was being built is complete, and says so.
+    /// Marks a read model that was being built as complete, once all there was has been read.
     async fn is_complete(&mut self, inner: &Core) -> Result<Completion, String> {
         let projector = self.projector.clone();
         if self.read.is_rebuilding

@@ -33,7 +33,7 @@ pub trait Sink: Send + Sync + 'static {
     /// Removes what was delivered: a rebuild was asked for, and delivers everything again from the first event.
     ///
     /// # Errors
-    /// What is to be done about it; nothing is delivered before this has succeeded.
+    /// The repair; nothing is delivered before it has succeeded.
     fn clear(&self) -> Later<'_, Result<(), SinkError>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -41,7 +41,7 @@ pub trait Sink: Send + Sync + 'static {
     /// Every durable event is delivered, after a start from the first event, a rebuild, or a return to an earlier event.
     ///
     /// # Errors
-    /// What is to be done about it; it is told again.
+    /// The repair; it is told again.
     fn complete(&self) -> Later<'_, Result<(), SinkError>> {
         Box::pin(std::future::ready(Ok(())))
     }

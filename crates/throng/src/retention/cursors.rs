@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn row_of_all_shards_says_what_is_gone_apart_from_what_was_looked_at() {
+    fn row_of_all_shards_tells_removed_from_examined_history() {
         let looked_at = row(&[("account", "9.2")], 50);
         for removed in [
             Positions::new(),

@@ -45,7 +45,7 @@ const FIRST: Duration = Duration::from_mins(1);
 /// A pass in so many parts of the shortest time that is kept.
 const PARTS: u32 = 16;
 const EVERY: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
-/// Where the disk budget is used up.
+/// Finishes the segment being written where the disk budget is used up.
 const EVERY_FULL: Duration = Duration::from_secs(10);
 /// Where a number of events is kept.
 const EVERY_EVENTS: Duration = Duration::from_hours(1);

@@ -125,7 +125,7 @@ async fn messages_that_wait_at_all_nodes_are_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_of_an_older_program_keeps_entities_from_being_quarantined() {
+async fn node_of_an_older_program_prevents_quarantines() {
     let world = World::new().await;
     *world.cluster.wires.old.lock().unwrap() = Some("grandpa".into());
     let told = world.nodes[0].engine.quarantine("account", &world.good, ann()).await;

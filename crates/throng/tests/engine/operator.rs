@@ -357,7 +357,7 @@ async fn full_engine_erases_the_entity_that_fills_it() {
 }
 
 #[tokio::test]
-async fn erasing_a_quarantined_entity_takes_what_waits_for_it_along() {
+async fn erasing_a_quarantined_entity_drops_its_waiting_messages() {
     let world = World::new();
     let engine = opened(&world, &["bad", "other"]).await;
     quarantine(&engine, "bad").await;
@@ -426,7 +426,7 @@ async fn whoever_asked_hears_that_a_waiting_request_was_dropped() {
 }
 
 #[tokio::test]
-async fn quarantine_and_drop_of_what_they_cannot_mean_are_refused() {
+async fn quarantine_and_drop_without_a_target_are_refused() {
     let engine = opened(&World::new(), &["good"]).await;
     let told = engine.quarantine("cell", "nobody", ann("x")).await.unwrap_err();
     assert!(matches!(told, Error::Unknown { .. }), "{told}");

@@ -101,7 +101,7 @@ async fn all_are_there(engine: &Engine, shelf: &Shelf, count: u64) {
 }
 
 #[tokio::test]
-async fn sink_delivers_again_what_was_lost_beside_a_restart() {
+async fn sink_delivers_lost_events_again_after_a_restart() {
     for left in [3, 0] {
         let (world, views, shelf) = (World::new(), MemoryViews::new(), Shelf::default());
         let engine = with_six(&world, &views, &shelf).await;
@@ -118,7 +118,7 @@ async fn sink_delivers_again_what_was_lost_beside_a_restart() {
 }
 
 #[tokio::test]
-async fn sink_delivers_again_what_was_lost_while_it_was_idle() {
+async fn sink_delivers_events_lost_while_idle_again() {
     let (world, views, shelf) = (World::new(), MemoryViews::new(), Shelf::default());
     let engine = with_six(&world, &views, &shelf).await;
     shelf.lose_all_but(2);
@@ -127,7 +127,7 @@ async fn sink_delivers_again_what_was_lost_while_it_was_idle() {
 }
 
 #[tokio::test]
-async fn rebuild_of_a_sink_clears_what_it_has_delivered() {
+async fn rebuild_of_a_sink_clears_its_deliveries() {
     let (world, views, shelf) = (World::new(), MemoryViews::new(), Shelf::default());
     let engine = with_six(&world, &views, &shelf).await;
     assert!(engine.rebuild_projection("shelf"));

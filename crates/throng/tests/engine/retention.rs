@@ -398,7 +398,7 @@ async fn who_begins_before_what_was_removed_is_told() {
 struct Refusing {
     store: MemoryStore,
     left: Arc<AtomicI64>,
-    /// It takes an index that begins later than with event 1 for damaged, as that of an earlier release.
+    /// The store takes an index that begins later than with event 1 for damaged, as an earlier release did.
     is_earlier: Arc<AtomicBool>,
 }
 
@@ -554,7 +554,7 @@ async fn what_is_created_anew_during_an_erasure_stays() {
     engine.stop().await;
 }
 
-/// What an earlier release quarantined, since its history began after its end, nobody has to mend.
+/// An entity that an earlier release quarantined, since its history began after its end, comes back by itself.
 #[tokio::test]
 async fn one_that_an_earlier_release_quarantined_comes_back() {
     for is_restarted in [false, true] {

@@ -3,7 +3,7 @@
 //! most is left to the log: it takes nobody else's room.
 
 use super::{Behind, Outbox, Outgoing, Window};
-use crate::stuck::StuckEntity;
+use crate::operator::StuckEntity;
 use std::collections::VecDeque;
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position, ShardId};

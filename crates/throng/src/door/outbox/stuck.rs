@@ -2,7 +2,7 @@
 //! holds up nobody else's.
 
 use super::{Behind, Outbox, Outgoing, Window};
-use crate::stuck::StuckEntity;
+use crate::operator::StuckEntity;
 use std::collections::{BTreeMap, HashMap};
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position};

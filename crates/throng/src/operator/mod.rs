@@ -1,7 +1,13 @@
 //! Decisions of operators about an entity: its owner executes them, whichever node is asked, also while work from outside is refused.
 
+mod dead;
+mod stuck;
+
+pub use dead::{DeadPage, Retried};
+pub(crate) use dead::{hex, read_hex};
+pub use stuck::StuckEntity;
+
 use crate::{
-    dead::owned,
     door::{OwnerOf, Work},
     driver::{
         peers::{OperatorAction, OperatorActionKind, RemoteError, Reply, Request},
@@ -13,6 +19,7 @@ use crate::{
     life::Life,
     retention::refuse_older_nodes,
 };
+use dead::owned;
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
