@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_body_says_that_it_is_json() {
-        let is = |text| json_content(&with(header::CONTENT_TYPE, text)).is_ok();
+        let is = |text: &str| json_content(&with(header::CONTENT_TYPE, text)).is_ok();
         assert!(is("application/json") && is("Application/JSON; charset=utf-8") && is("application/problem+json"));
         assert!(is("application/json;charset=\"UTF-8\"") && is("application/json; profile=x; charset=utf8"));
         for charset in ["iso-8859-1", "utf-16", "\"us-ascii\"", ""] {
