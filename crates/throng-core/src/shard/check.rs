@@ -308,3 +308,58 @@ fn read<E: Entity>(kind: &Kind, name: &str, body: &[u8]) -> Result<E::Command, S
 pub(super) fn parsed(written: &[u8]) -> Value {
     serde_json::from_slice(written).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::Bench, *};
+    use throng_journal::{CommitNo, Place, Position, RecordKind, ShardId, WriterId};
+
+    fn record(record: RecordKind, seq: u64, name: &'static str, body: &'static [u8]) -> Record<'static> {
+        Record {
+            record,
+            shard: ShardId(0),
+            kind: "account",
+            id: "a",
+            seq,
+            name,
+            version: 1,
+            body,
+            place: Place {
+                position: Position {
+                    writer: WriterId(1),
+                    commit: CommitNo(1),
+                },
+                offset: 0,
+                len: 0,
+            },
+        }
+    }
+
+    fn deposit(seq: u64) -> Record<'static> {
+        record(RecordKind::Event, seq, "Deposited", br#"{"amount":5}"#)
+    }
+
+    #[test]
+    fn one_created_anew_is_known_though_what_it_was_is_gone() {
+        for left in [0, 1] {
+            let mut check = (Bench::new().shard.registry.kinds()[0].check)();
+            (3..3 + left).for_each(|seq| check.event(&deposit(seq)).unwrap());
+            assert!(check.recorded("a").is_none(), "the first events are gone");
+            check.ended(&record(RecordKind::Ended, 3, "", b""));
+            check.event(&deposit(4)).unwrap();
+            check.event(&deposit(5)).unwrap();
+            let state = check.recorded("a").unwrap().unwrap();
+            assert_eq!(crate::shard::state_json(&state), Some(r#"{"balance":10}"#));
+        }
+    }
+
+    #[test]
+    fn state_after_an_end_is_read_where_the_events_are_gone() {
+        let mut check = (Bench::new().shard.registry.kinds()[0].check)();
+        check.ended(&record(RecordKind::Ended, 3, "", b""));
+        assert!(
+            check.state(&record(RecordKind::State, 3, "", b"")).is_err(),
+            "it is none"
+        );
+    }
+}

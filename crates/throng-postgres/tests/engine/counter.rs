@@ -21,11 +21,15 @@ pub(crate) struct Counter {
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
     Hit,
+    /// A hit, also of a counter that has ended.
+    Begin,
+    Close,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Happened {
     Hit { by: u64 },
+    Closed,
 }
 impl Event for Happened {}
 
@@ -46,13 +50,25 @@ impl Entity for Counter {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-        turn.emit(Happened::Hit { by: 1 });
+    fn creates_anew(command: &Command) -> bool {
+        matches!(command, Command::Begin)
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match command {
+            Command::Hit | Command::Begin => turn.emit(Happened::Hit { by: 1 }),
+            Command::Close => {
+                turn.emit(Happened::Closed);
+                turn.end();
+            }
+        }
         Ok(Answer::after(|counter: &Counter| counter.hits))
     }
 
-    fn evolve(&mut self, Happened::Hit { by }: &Happened) {
-        self.hits += by;
+    fn evolve(&mut self, event: &Happened) {
+        if let Happened::Hit { by } = event {
+            self.hits += by;
+        }
     }
 }
 

@@ -247,3 +247,61 @@ async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
     engine.stop().await;
     assert!(is_flat(&sizes), "after each round, in bytes: {sizes:?}");
 }
+
+/// A counter is gone; the number of its last event.
+async fn is_gone(engine: &Engine, is_erased: bool) -> u64 {
+    hit(engine, "a", 2).await;
+    if is_erased {
+        engine.erase("counter", "a").await.unwrap();
+        return 2;
+    }
+    engine.entity::<Counter>("a").ask(Command::Close).await.unwrap();
+    // Something after it, so that all of it is covered.
+    hit(engine, "last", 2).await;
+    assert_eq!(engine.prune(false).await.unwrap().gone, 1);
+    3
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counter_begun_anew_after_it_is_gone_comes_back() {
+    for is_erased in [true, false] {
+        let schema = &kit::schema();
+        let mut running = engine(schema, if is_erased { Keep::Forever } else { NOTHING }).await;
+        let gone = is_gone(&running, is_erased).await;
+        let begun = running.entity::<Counter>("a").ask(Command::Begin).await;
+        assert_eq!(begun.unwrap(), 1, "it begins with nothing");
+        for count in 2..=3 {
+            hit(&running, "a", 1).await;
+            running.stop().await;
+            drop(running);
+            running = engine(schema, Keep::Forever).await;
+            assert_eq!(hits(&running, "a").await, Ok(count), "erased: {is_erased}");
+            let history = running.history(0, "a", 0, 9).await.unwrap();
+            let seqs: Vec<u64> = history.events.iter().map(|event| event.seq).collect();
+            assert_eq!(seqs, (gone + 1..=gone + count).collect::<Vec<_>>());
+        }
+        running.stop().await;
+        drop(running);
+        assert_sound(schema).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn index_that_has_lost_its_first_events_is_told_as_damage() {
+    let schema = &kit::schema();
+    // One row of places for each life.
+    for _ in 0..2 {
+        let running = engine(schema, Keep::Forever).await;
+        hit(&running, "a", 2).await;
+        running.checkpoint().await.unwrap();
+        running.stop().await;
+    }
+    let psql = kit::psql(&kit::SERVER).await;
+    let lose = format!("DELETE FROM {schema}.states; DELETE FROM {schema}.places WHERE last <= 2");
+    psql.batch_execute(&lose).await.unwrap();
+    let running = engine(schema, Keep::Forever).await;
+    let said = hits(&running, "a").await.unwrap_err();
+    let is_told = said.contains("event 1 is missing before event 3") && said.contains("rebuilt");
+    assert!(is_told, "{said}");
+    running.stop().await;
+}

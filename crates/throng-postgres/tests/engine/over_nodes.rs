@@ -30,7 +30,9 @@ impl Projection for Counted {
 
     fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let hits: u64 = rows.json(&seen.id)?.unwrap_or(0);
-        let Happened::Hit { by } = &seen.event;
+        let Happened::Hit { by } = &seen.event else {
+            return Ok(());
+        };
         match seen.seq == hits + 1 {
             true => rows.put_json(&seen.id, &(hits + by)),
             false => Err(Interrupt::poison(format!("{}: {} after {hits}", seen.id, seen.seq))),
