@@ -25,6 +25,9 @@ after(async () => {
   await Promise.all([picos?.end(), shows?.end()]);
 });
 
+/** Of a show of its own. */
+const QUARANTINED = '0b5a1e0c-0000-4000-8000-000000000002';
+
 const admin = (server: Server, path: string) => fetch(new URL(path, server.console)).then((answer) => answer.json());
 
 /** A message to a pico that nobody has made: it is dead. */
@@ -61,6 +64,41 @@ test('a dead message is dropped for a reason, and the journal keeps it', async (
   await drop.click();
   await page.getByText('All is well').waitFor();
   assert.deepEqual((await admin(picos, '/admin/dead')).messages, []);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('an entity is quarantined for a reason, emptied, released and erased', async () => {
+  const created = await shows.post('/shows', { showId: QUARANTINED, title: 'Carmen', maxSeats: 3 });
+  assert.ok(created.ok, await created.text());
+  const address = `#/entity/show/${QUARANTINED}`;
+  const shown = () => admin(shows, `/admin/entity/show/${QUARANTINED}`);
+  const { page, wrong } = await open(browser, shows, address);
+  const dialog = page.getByRole('dialog');
+  await page.getByRole('button', { name: 'Quarantine' }).click();
+  const quarantine = dialog.getByRole('button', { name: 'Quarantine' });
+  assert.equal(await quarantine.isDisabled(), true, 'not without a reason');
+  await page.getByLabel(/^Why/).fill('it multiplies <b>');
+  await accessible(page);
+  await quarantine.click();
+  await page.getByText('Quarantined by local: it multiplies <b>').waitFor();
+  assert.equal((await shown()).quarantine.by, 'local');
+  await page.screenshot({ path: join(IMAGES, 'quarantined.png') });
+  await page.goto(`${shows.console}#/trouble`);
+  await page.getByRole('button', { name: /^Drop its messages/ }).click();
+  await page.getByLabel(/^Why/).fill('it multiplies');
+  await dialog.getByRole('button', { name: 'Drop its messages' }).click();
+  await page.getByText('Drop its messages: done.').waitFor();
+  await page.getByRole('button', { name: /^Release/ }).click();
+  await dialog.getByRole('button', { name: 'Release' }).click();
+  await page.getByText('All is well').waitFor();
+  assert.equal((await shown()).quarantine, null);
+  await page.goto(shows.console + address);
+  await page.getByRole('button', { name: 'Erase' }).click();
+  await page.getByText('There is no way back').waitFor();
+  await dialog.getByRole('button', { name: 'Erase' }).click();
+  await page.getByText('Erase: done.').waitFor();
+  await until('it has ended', async () => (await shown()).ended);
   assert.deepEqual(wrong, []);
   await page.context().close();
 });
