@@ -258,10 +258,7 @@ impl Picos {
                         arguments: arguments.clone(),
                     };
                     let answered = self.query_at(*eci, *from, asked, depth).await;
-                    answered.map_err(|failure| match failure {
-                        Error::Unknown { .. } | Error::Ended { .. } => format!("ECI not found {eci}").into(),
-                        failure => said(failure),
-                    })
+                    answered.map_err(|failure| unanswered(*eci, failure))
                 }
                 Ask::Event { .. } => self.event_for(ask, depth).await,
                 Ask::Http { method, arguments } => self.0.web.request(method, arguments).await,
@@ -299,7 +296,7 @@ impl Picos {
         let ran = self
             .event_at(eci.pico, incoming, Some(once.to_string()), depth)
             .await
-            .map_err(said)?;
+            .map_err(|failure| unanswered(*eci, failure))?;
         if let Some(error) = ran.error {
             return Err(error);
         }
@@ -487,6 +484,14 @@ fn too_often() -> Failure {
     })
 }
 
+/// Why nothing was answered over a channel, in the original's words where there is no such pico.
+fn unanswered(eci: Eci, failure: Failure) -> Box<str> {
+    match failure {
+        Error::Unknown { .. } | Error::Ended { .. } => format!("ECI not found {eci}").into(),
+        failure => said(failure),
+    }
+}
+
 fn said<R: Rejection>(error: Error<R>) -> Box<str> {
     error.to_string().into()
 }
@@ -516,7 +521,7 @@ mod tests {
     fn asks(eci: Eci) -> [Ask; 2] {
         let from = PicoId::ROOT;
         let query = Ask::Query {
-            from,
+            from: Some(from),
             eci,
             rid: "io.picolabs.wrangler".into(),
             name: "parent_eci".into(),
@@ -576,7 +581,7 @@ mod tests {
         };
         for ask in asks(nobody) {
             let error = picos.answer(&ask, 0).await.unwrap_err();
-            assert!(error.contains("there is no pico"), "{error}");
+            assert!(error.contains("ECI not found"), "{error}");
         }
     }
 }
