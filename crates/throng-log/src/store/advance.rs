@@ -3,7 +3,7 @@
 
 use super::{
     Inner,
-    chunk::{PackedEvent, Packer},
+    chunk::{self, PackedEvent, Packer},
     cut::cut,
     database::{self, Database, backend_error, failed, head_key},
     read::{encode_state, seq_of_state},
@@ -269,6 +269,9 @@ impl Index {
             tables.heads.insert(&*key, (number, entity.seq))?;
             if !entity.packer.is_empty() {
                 entity.rows.push((entity.seq, entity.packer.finish()));
+            }
+            for (last, row) in &mut entity.rows {
+                chunk::seal(row, (&key, *last));
             }
             rows.push((number, entity.rows, entity.state));
         }

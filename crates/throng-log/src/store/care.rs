@@ -37,17 +37,23 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
                 return Err(backend_error(doing, why));
             }
         }
-        for row in snapshot.chunks.range::<(u64, u64)>(..).map_err(failed(doing))? {
-            let (key, row) = row.map_err(failed(doing))?;
-            let unpacked = Unpacker::new(row.value()).and_then(|mut unpacker| {
-                while unpacker.left() > 0 {
-                    unpacker.next_entry()?;
+        for head in snapshot.heads.range::<&[u8]>(..).map_err(failed(doing))? {
+            let (key, head) = head.map_err(failed(doing))?;
+            let (number, _) = head.value();
+            let rows = snapshot.chunks.range((number, 0)..=(number, u64::MAX));
+            for row in rows.map_err(failed(doing))? {
+                let (at, row) = row.map_err(failed(doing))?;
+                let of = (key.value(), at.value().1);
+                let unpacked = Unpacker::open(row.value(), of).and_then(|mut unpacker| {
+                    while unpacker.left() > 0 {
+                        unpacker.next_entry()?;
+                    }
+                    Some(())
+                });
+                if unpacked.is_none() {
+                    let why = format!("the index row {:?} cannot be read", at.value());
+                    return Err(backend_error(doing, why));
                 }
-                Some(())
-            });
-            if unpacked.is_none() {
-                let why = format!("the index row {:?} cannot be read", key.value());
-                return Err(backend_error(doing, why));
             }
         }
         Ok(())

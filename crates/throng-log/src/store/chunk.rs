@@ -13,12 +13,32 @@
 //!      4  CRC32C of the body
 //! varint  version of the event's shape
 //! varint  0: the name of the event before; else the length of the name + 1, and the name
+//! and behind the last one, unless an older program wrote the row:
+//!      4  CRC32C of the entity's key among the heads, the number of the last event (8 bytes), and all before this
+//!      2  ff ff
 //! ```
+//!
+//! No entry ends with the byte `ff`: a varint goes on behind it, and no text holds it. So a damaged row with a checksum never passes for one
+//! without. An older program reads past the last entry of no row.
 
 use throng_journal::{CommitNo, Position, WriterId};
 
 /// Events in one row, at most: so many are unpacked to find one.
 pub(super) const CHUNK_EVENTS_MAX: u64 = 256;
+/// Ends a row that has a checksum.
+const SEAL_END: [u8; 2] = [0xff; 2];
+
+fn checksum(packed: &[u8], (head, last): (&[u8], u64)) -> [u8; 4] {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(head), &last.to_le_bytes());
+    crc32c::crc32c_append(crc, packed).to_le_bytes()
+}
+
+/// Gives a row its checksum: of this entity, by its key among the heads, up to this event.
+pub(super) fn seal(row: &mut Vec<u8>, of: (&[u8], u64)) {
+    let sum = checksum(row, of);
+    row.extend_from_slice(&sum);
+    row.extend_from_slice(&SEAL_END);
+}
 
 /// Where one event stands, and what is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +172,16 @@ pub(super) struct Unpacker<'a> {
 }
 
 impl<'a> Unpacker<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
+    /// `None` if the row is not what was written for this entity, up to this event.
+    pub(super) fn open(row: &'a [u8], of: (&[u8], u64)) -> Option<Self> {
+        let Some(sealed) = row.strip_suffix(&SEAL_END) else {
+            return Self::new(row);
+        };
+        let (packed, sum) = sealed.split_last_chunk::<4>()?;
+        (*sum == checksum(packed, of)).then(|| Self::new(packed)).flatten()
+    }
+
+    fn new(bytes: &'a [u8]) -> Option<Self> {
         let mut unpacker = Self {
             bytes,
             left: 0,
@@ -212,6 +241,9 @@ impl<'a> Unpacker<'a> {
         }
         (self.before.commit, self.before.at_micros) = (commit, at_micros);
         (self.before.segment, self.before.offset) = (segment, offset);
+        if self.left == 0 && !self.bytes.is_empty() {
+            return None;
+        }
         Some(Entry {
             position: Position {
                 writer: self.writer,
@@ -262,11 +294,28 @@ mod tests {
                 });
             }
             let row = packer.finish();
-            let mut unpacker = Unpacker::new(&row).unwrap();
-            prop_assert_eq!(unpacker.left(), entries.len() as u64);
-            let found: Vec<Entry> = std::iter::from_fn(|| unpacker.next_entry()).collect();
-            prop_assert_eq!(found, expected);
             prop_assert!(packer.is_empty());
+            let of = (&b"entity"[..], 7);
+            let mut sealed = row.clone();
+            seal(&mut sealed, of);
+            // With its checksum, and as an older program wrote it.
+            for row in [&sealed, &row] {
+                let mut unpacker = Unpacker::open(row, of).unwrap();
+                prop_assert_eq!(unpacker.left(), entries.len() as u64);
+                let found: Vec<Entry> = std::iter::from_fn(|| unpacker.next_entry()).collect();
+                prop_assert_eq!(&found, &expected);
+            }
+            for other in [(&b"entity"[..], 8), (&b"another"[..], 7)] {
+                prop_assert!(Unpacker::open(&sealed, other).is_none());
+            }
+            for bit in 0..sealed.len() * 8 {
+                let mut damaged = sealed.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                let unpacked = Unpacker::open(&damaged, of).and_then(|mut unpacker| {
+                    (0..unpacker.left()).map(|_| unpacker.next_entry()).collect::<Option<Vec<Entry>>>()
+                });
+                prop_assert_eq!(unpacked, None, "bit {}", bit);
+            }
         }
 
         #[test]

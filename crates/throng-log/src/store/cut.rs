@@ -1,7 +1,7 @@
 //! Taking the beginnings of histories out of the index, and all that is stored of whoever is gone.
 
 use super::{
-    chunk::{Packer, Unpacker},
+    chunk::{self, Packer, Unpacker},
     database::{backend_error, failed, head_key},
     read::seq_of_state,
     rows::Tables,
@@ -25,13 +25,14 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
         .next()
     {
         Some(row) => {
-            let (key, packed) = row.map_err(failed(DOING))?;
-            Some((key.value(), without_first(packed.value(), key.value().1, cut.upto)?))
+            let (at, packed) = row.map_err(failed(DOING))?;
+            let of = (&*key, at.value().1);
+            Some((at.value(), without_first(packed.value(), of, cut.upto)?))
         }
         _ => None,
     };
-    if let Some((key, Some(rest))) = straddling {
-        tables.chunks.insert(key, &*rest)?;
+    if let Some((at, Some(rest))) = straddling {
+        tables.chunks.insert(at, &*rest)?;
     }
     tables.chunks.remove_in((number, 0)..=(number, cut.upto))?;
     if !cut.is_gone {
@@ -51,10 +52,10 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
 }
 
 /// A row without its events up to a number; `None`: it begins after that.
-fn without_first(packed: &[u8], last: u64, upto: u64) -> Result<Option<Vec<u8>>, Error> {
+fn without_first(packed: &[u8], of: (&[u8], u64), upto: u64) -> Result<Option<Vec<u8>>, Error> {
     let unreadable = || backend_error(DOING, "the index of an entity's events cannot be read");
-    let mut unpacker = Unpacker::new(packed).ok_or_else(unreadable)?;
-    let mut seq = (last + 1).checked_sub(unpacker.left()).ok_or_else(unreadable)?;
+    let mut unpacker = Unpacker::open(packed, of).ok_or_else(unreadable)?;
+    let mut seq = (of.1 + 1).checked_sub(unpacker.left()).ok_or_else(unreadable)?;
     if seq > upto {
         return Ok(None);
     }
@@ -66,5 +67,7 @@ fn without_first(packed: &[u8], last: u64, upto: u64) -> Result<Option<Vec<u8>>,
         }
         seq += 1;
     }
-    Ok(Some(packer.finish()))
+    let mut rest = packer.finish();
+    chunk::seal(&mut rest, of);
+    Ok(Some(rest))
 }

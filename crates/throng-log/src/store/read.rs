@@ -298,10 +298,20 @@ fn entries(
         first: after + 1,
         entries: Vec::new(),
     };
+    let damaged = || index_damaged(address);
+    let mut key = Vec::with_capacity(1 + address.kind.len() + address.id.len());
+    head_key(&mut key, &address.kind, &address.id);
     if after >= seq || limit == 0 {
+        // The head of another entity, or of fewer events, would say so, too.
+        let rows = snapshot.chunks.range((number, 0)..=(number, u64::MAX));
+        if let Some(row) = rows.map_err(failed(DOING))?.next_back() {
+            let (at, packed) = row.map_err(failed(DOING))?;
+            let last = at.value().1;
+            let is_own = last <= seq && Unpacker::open(packed.value(), (&key, last)).is_some();
+            is_own.then_some(()).ok_or_else(damaged)?;
+        }
         return Ok(found);
     }
-    let damaged = || index_damaged(address);
     let mut bytes = 0;
     let mut due = after + 1;
     let rows = snapshot
@@ -309,9 +319,9 @@ fn entries(
         .range((number, after + 1)..=(number, u64::MAX))
         .map_err(failed(DOING))?;
     for row in rows {
-        let (key, packed) = row.map_err(failed(DOING))?;
-        let (_, last) = key.value();
-        let mut unpacker = Unpacker::new(packed.value()).ok_or_else(damaged)?;
+        let (at, packed) = row.map_err(failed(DOING))?;
+        let (_, last) = at.value();
+        let mut unpacker = Unpacker::open(packed.value(), (&key, last)).ok_or_else(damaged)?;
         let mut seq = (last + 1).checked_sub(unpacker.left()).ok_or_else(damaged)?;
         while unpacker.left() > 0 {
             let entry = unpacker.next_entry().ok_or_else(damaged)?;

@@ -175,9 +175,8 @@ fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_
     }
 }
 
-/// A disk with a store that covers six commits, its process killed, and a byte of it another one: in the first of these
-/// bytes.
-fn with_damage(of: &[u8]) -> Disk {
+/// A disk with a store that covers six commits, its process killed.
+fn covered() -> Disk {
     let disk = Disk::new();
     let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
     let writer = open_writer(&log).unwrap();
@@ -187,6 +186,12 @@ fn with_damage(of: &[u8]) -> Disk {
     block_on(store.advance(checkpoint(writer, 6, STATE_BYTES))).unwrap();
     disk.kill_process();
     drop((log, store));
+    disk
+}
+
+/// And a byte of it another one: in the first of these bytes.
+fn with_damage(of: &[u8]) -> Disk {
+    let disk = covered();
     let path = std::path::Path::new(DIR).join("store.redb");
     let mut bytes = disk.bytes(&path);
     let at = bytes.windows(of.len()).position(|window| window == of).unwrap();
@@ -219,6 +224,37 @@ fn damage_of_the_index_is_told_as_damage_of_the_store_and_not_of_the_log() {
         said.contains("remove the store's file") && !said.contains("restore"),
         "{said}"
     );
+}
+
+#[test]
+fn flipped_bit_of_an_index_row_never_gives_another_history() {
+    let (prepared, path) = (covered(), std::path::Path::new(DIR).join("store.redb"));
+    let history = |disk: &Disk| {
+        let (_log, store) = open_embedded(DIR, options(disk)).ok()?;
+        block_on(store.history(&Address::new("section", "s"), 0, 1000, 1 << 20)).ok()
+    };
+    let expected = history(&prepared.copy()).unwrap();
+    assert_eq!(expected.len(), 6);
+    let bytes = prepared.bytes(&path);
+    let place = |number| {
+        let sum = crc32c::crc32c(&body(WriterId(1), number, 200)).to_le_bytes();
+        bytes.windows(4).position(|window| window == sum).unwrap()
+    };
+    // From before the first event's place to behind the last one's.
+    let mut refused = 0;
+    for at in place(1) - 10..place(6) + 12 {
+        for bit in 0..8 {
+            let disk = prepared.copy();
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            disk.set_bytes(&path, damaged);
+            match history(&disk) {
+                Some(found) => assert_eq!(found, expected, "byte {at}, bit {bit}"),
+                None => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 400, "{refused}");
 }
 
 #[test]
