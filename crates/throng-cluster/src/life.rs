@@ -194,8 +194,13 @@ impl Life {
             };
             let view = match self.parts.directory.beat(node, state).await {
                 Ok(view) => view,
-                Err(Error::Gone(_)) => {
-                    tracing::error!("node {node} was declared dead by the others, it joins again");
+                Err(error @ (Error::Gone(_) | Error::RolledBack(_))) => {
+                    match error {
+                        Error::Gone(_) => {
+                            tracing::error!("node {node} was declared dead by the others, it joins again");
+                        }
+                        other => tracing::error!("node {node} owns nothing any more and joins again: {other}"),
+                    }
                     node = self.join_again().await;
                     membership = Membership::new(node, self.parts.timing);
                     continue;
@@ -252,9 +257,17 @@ impl Life {
                 }
                 Err(error) => {
                     tracing::error!("the node cannot join again, it is tried again: {error}");
-                    self.parts.clock.sleep(self.parts.timing.beat).await;
+                    self.parts.clock.sleep(self.pause_after(&error)).await;
                 }
             }
+        }
+    }
+
+    /// Until what failed is tried again. A loss waits for a person.
+    fn pause_after(&self, error: &Error) -> Duration {
+        match error {
+            Error::Lost { .. } => self.parts.timing.lease,
+            _ => self.parts.timing.beat / 2,
         }
     }
 
@@ -333,7 +346,7 @@ impl Life {
                         }
                         Err(error) => {
                             tracing::error!("the shards {shards} cannot be served, it is tried again: {error}");
-                            life.parts.clock.sleep(life.parts.timing.beat / 2).await;
+                            life.parts.clock.sleep(life.pause_after(&error)).await;
                             None
                         }
                     };

@@ -4,6 +4,7 @@ use crate::{
     error::{failed, no_connection},
     migrations,
     options::PostgresOptions,
+    rollback::Acknowledged,
     tls::{MakeTls, Session},
 };
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
@@ -134,6 +135,8 @@ pub(crate) struct Database {
     pool: Pool,
     /// For each of those who may wait for a connection of it.
     waiting: Semaphore,
+    /// What this server is known to hold.
+    pub(crate) acknowledged: Acknowledged,
     pub(crate) threads: Threads,
 }
 
@@ -160,6 +163,7 @@ impl Database {
             session,
             pool,
             waiting: Semaphore::new(WAITING_MAX),
+            acknowledged: Acknowledged::default(),
             threads,
         });
         let task = Arc::clone(&database);

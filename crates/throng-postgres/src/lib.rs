@@ -110,6 +110,8 @@ mod error;
 mod journal;
 mod migrations;
 mod options;
+mod recent;
+mod rollback;
 mod store;
 mod tls;
 pub mod tools;
@@ -118,7 +120,7 @@ mod views;
 
 pub use directory::PostgresDirectory;
 pub use journal::PostgresJournal;
-pub use options::{PostgresOptions, Tls, is_url};
+pub use options::{OnLoss, PostgresOptions, Tls, is_url};
 pub use store::PostgresStore;
 pub use views::PostgresViews;
 

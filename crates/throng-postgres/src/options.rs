@@ -17,6 +17,16 @@ pub enum Tls {
     VerifyFull,
 }
 
+/// What an engine does that finds acknowledged commits lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// It answers nothing until a person has accepted the loss, and neither does any other engine on the journal.
+    #[default]
+    Stop,
+    /// It goes on with what is left. The loss is recorded in the journal all the same.
+    Continue,
+}
+
 /// A database, and how it is used. Parsed from `postgres://user:password@host:port/database?option=value&…`; see the
 /// [crate's page](crate#the-url) for the options. Shown without its password.
 #[derive(Clone)]
@@ -40,6 +50,9 @@ pub struct PostgresOptions {
     /// A proved loss that is accepted, named by the commit the checkpoint covers: see [`Loss`](throng_journal::Loss). Any
     /// other loss is refused. Default none.
     pub accept_loss: Option<Position>,
+    /// What is done where acknowledged commits are lost. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always
+    /// [`OnLoss::Continue`], since the loss was asked for.
+    pub on_loss: OnLoss,
     /// How far the server's certificate is looked at.
     pub tls: Tls,
     /// A PEM file of certificates to trust, besides the system's.
@@ -116,6 +129,7 @@ impl FromStr for PostgresOptions {
             depth: None,
             pool: 4,
             accept_loss: None,
+            on_loss: OnLoss::Stop,
             tls: Tls::Disable,
             root_certificates: None,
         };
@@ -228,6 +242,14 @@ impl PostgresOptions {
             config.keepalives_idle(Duration::from_secs(5));
             config.keepalives_interval(Duration::from_secs(3));
             config.keepalives_retries(3);
+        }
+    }
+
+    /// What is done where acknowledged commits are lost.
+    pub(crate) fn on_loss(&self) -> OnLoss {
+        match self.durability {
+            Durability::Fsync => self.on_loss,
+            Durability::Os | Durability::Memory => OnLoss::Continue,
         }
     }
 

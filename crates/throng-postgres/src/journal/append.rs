@@ -23,9 +23,9 @@ const WAITING_MAX: usize = 64;
 const ROOM_LOOK: Duration = Duration::from_millis(250);
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
-/// Lands if the writer is not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
+/// Lands if the writer is this engine's and not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
 /// there.
-const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE) \
+const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND session = $5 AND sealed_at IS NULL FOR SHARE) \
     INSERT INTO commits (writer, number, shards, body) SELECT $1, $2::bigint, $3, $4 FROM open \
     WHERE $2::bigint = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2::bigint - 1)";
 
@@ -193,7 +193,11 @@ enum Tried {
 impl Appending {
     async fn fly(self, mut commit: Commit, tell: oneshot::Sender<Appended>) -> Landing {
         commit.seal(&[]);
+        self.database.acknowledged.sent(&commit);
         let result = self.append(&commit).await;
+        if result.is_ok() {
+            self.database.acknowledged.landed(&commit);
+        }
         Landing { commit, tell, result }
     }
 
@@ -227,7 +231,16 @@ impl Appending {
         let failed = self.database.failed("appending a commit");
         let was_full = self.is_full.load(Ordering::Acquire);
         let landed = client
-            .execute(append, &[&writer, &number, &shards(commit), &commit.bytes()])
+            .execute(
+                append,
+                &[
+                    &writer,
+                    &number,
+                    &shards(commit),
+                    &commit.bytes(),
+                    &self.database.session,
+                ],
+            )
             .await;
         match landed {
             Ok(1) => return Tried::Done(Ok(())),

@@ -4,7 +4,12 @@ use super::{
     Shared,
     process::{self, Process},
 };
-use crate::{store::coverage::set_of, typed};
+use crate::{
+    rollback::{self, find},
+    store::coverage::set_of,
+    typed,
+};
+use futures_util::future::try_join;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeSet,
@@ -19,6 +24,8 @@ use tokio_postgres::{Client, Row};
 
 /// Renewed so many times in its length.
 const RENEWALS: u32 = 5;
+/// Between two looks whether the server holds what it has acknowledged, where there is no lease to be renewed.
+const LOOK_WITHOUT_LEASE: Duration = Duration::from_secs(1);
 /// Between two looks at somebody else's.
 const LOOK: Duration = Duration::from_millis(50);
 /// Between two looks at who has taken over, and how often.
@@ -29,8 +36,8 @@ const UNEXPIRED: &str = "SELECT w.session, l.process, w.node, w.shards FROM leas
     AND w.sealed_at IS NOT NULL AND l.until > clock_timestamp()";
 const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writers w JOIN writers own ON own.writer = $1 AND own.node = \
     w.node LEFT JOIN leases l ON l.writer = w.writer WHERE w.writer > $1 AND w.session <> own.session ORDER BY w.writer LIMIT 1";
-const RENEW: &str =
-    "UPDATE leases SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE writer = $1 AND NOT over";
+const RENEW: &str = "UPDATE leases l SET until = clock_timestamp() + $2 * interval '1 microsecond' FROM writers w WHERE l.writer = $1 AND \
+    NOT l.over AND w.writer = l.writer AND w.session = $3";
 
 /// Microseconds since the machine began, also of the time it slept: a lease is over after a sleep.
 pub(super) fn boot_micros() -> u64 {
@@ -125,13 +132,11 @@ impl Shared {
     /// holds up requests meanwhile, and a connection takes the server longer than most statements.
     pub(super) fn hold(self: &Arc<Self>, Begun { writer, asked_micros }: Begun) {
         self.lease.begin(writer, asked_micros);
-        if !self.lease.length.is_zero() {
-            self.threads.spawn(keep(Arc::downgrade(self), writer));
-        }
+        self.threads.spawn(keep(Arc::downgrade(self), writer));
     }
 
     /// A lease that was over before its engine began is renewed, unless another engine has sealed the writer.
-    pub(super) async fn hold_on(&self, client: &Client, writer: WriterId) -> Result<(), Error> {
+    pub(super) async fn hold_on(&self, client: &mut Client, writer: WriterId) -> Result<(), Error> {
         let asked = boot_micros();
         if !self.renew(client, writer).await? {
             return Err(Error::Sealed(writer));
@@ -147,13 +152,22 @@ impl Shared {
     }
 
     /// `false`: another engine has sealed the writer.
-    async fn renew(&self, client: &Client, writer: WriterId) -> Result<bool, Error> {
-        let length = self.lease_micros() as f64;
-        client
-            .execute(RENEW, &[&writer.0.cast_signed(), &length])
+    /// Renews a lease, and looks whether the server holds what it has acknowledged. `false`: the writer is sealed.
+    async fn renew(&self, client: &mut Client, writer: WriterId) -> Result<bool, Error> {
+        let (number, length) = (writer.0.cast_signed(), self.lease_micros() as f64);
+        let (acknowledged, session) = (&self.database.acknowledged, &self.database.session);
+        let sent = acknowledged.known();
+        let lease = [typed::number(&number), typed::float(&length), typed::text(session)];
+        let (renewed, found) = try_join(client.execute_typed(RENEW, &lease), find(client, &sent))
             .await
-            .map(|rows| rows == 1)
-            .map_err(self.database.failed("renewing the lease"))
+            .map_err(self.database.failed("renewing the lease"))?;
+        if sent.own.writer == writer {
+            if let Err(lacks) = sent.refuse(&found, session) {
+                return Err(self.database.rolled_back(client, lacks).await);
+            }
+            acknowledged.compare_losses(&sent, &found);
+        }
+        Ok(renewed == 1)
     }
 
     /// Waits until none of the other engines before whose writer is sealed, by whomever, answers reads any more: its lease is over, or its
@@ -206,24 +220,32 @@ async fn keep(shared: Weak<Shared>, writer: WriterId) {
     let mut client = None;
     loop {
         let Some(strong) = shared.upgrade() else { return };
-        if strong.lease.writer.load(Ordering::Acquire) != writer.0 {
+        let is_over = strong.database.acknowledged.is_over(writer);
+        if is_over || strong.lease.writer.load(Ordering::Acquire) != writer.0 {
             return;
         }
         // Before it waits: on a busy machine connecting may take as long as a lease.
         if client.as_ref().is_none_or(Client::is_closed) {
             client = match strong.lease_session().await {
-                Ok(client) => Some(client),
+                Ok(client) => {
+                    let timeline = rollback::timeline(&client).await;
+                    strong.database.acknowledged.saw_timeline(writer, &timeline);
+                    Some(client)
+                }
                 Err(error) => {
                     tracing::warn!("the lease of writer {writer} is not renewed: {error}");
                     None
                 }
             };
         }
-        let every = strong.lease.length / RENEWALS;
+        let every = match strong.lease.length.is_zero() {
+            true => LOOK_WITHOUT_LEASE,
+            false => strong.lease.length / RENEWALS,
+        };
         drop(strong);
         tokio::time::sleep(every).await;
         let Some(strong) = shared.upgrade() else { return };
-        let Some(session) = &client else { continue };
+        let Some(session) = &mut client else { continue };
         let asked = boot_micros();
         match strong.renew(session, writer).await {
             Ok(true) => strong.lease.renew(asked),
@@ -237,6 +259,7 @@ async fn keep(shared: Weak<Shared>, writer: WriterId) {
                 }
                 return;
             }
+            Err(Error::RolledBack(_)) => return,
             Err(error) => {
                 tracing::warn!("the lease of writer {writer} is not renewed: {error}");
                 client = None;

@@ -23,13 +23,14 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Maybe, NodeId, Opened, Place, Position,
-    Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
+    Append, AppendError, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Loss, Maybe, NodeId, Opened,
+    Place, Position, Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
 };
 
 pub(crate) use append::shards;
+pub(crate) use loss::{accept_recorded, refuse_recorded};
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
-pub(crate) use writers::{PATIENCE, TABLES, close, end_sessions};
+pub(crate) use writers::{LOCK_CLUSTER, PATIENCE, TABLES, close, end_sessions};
 
 /// How long a journal that is dropped waits until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -233,10 +234,15 @@ impl Journal for PostgresJournal {
     }
 
     fn holds(&self, writer: WriterId) -> bool {
-        self.shared.lease.holds(writer)
+        self.shared.lease.holds(writer) && !self.shared.database.acknowledged.is_over(writer)
     }
 
-    fn is_taken_over(&self, writer: WriterId) -> bool {
-        self.shared.lease.is_taken_over(writer)
+    fn ended(&self, writer: WriterId) -> Option<AppendError> {
+        let rolled_back = self.shared.database.acknowledged.over(writer);
+        rolled_back.or_else(|| self.shared.lease.is_taken_over(writer).then_some(AppendError::Sealed))
+    }
+
+    fn losses(&self) -> Vec<Loss> {
+        self.shared.database.acknowledged.losses()
     }
 }

@@ -14,5 +14,6 @@ mod outages;
 mod over_nodes;
 mod places;
 mod refusals;
+mod rollback;
 mod takeover;
 mod tls;
