@@ -185,6 +185,8 @@ impl Life {
         let mut membership = Membership::new(node, self.parts.timing);
         self.become_node(node);
         let mut knows_gone = false;
+        // When the last beat that was answered was sent, and whether it was told that none is.
+        let (mut beaten, mut is_told) = (self.parts.clock.elapsed_micros(), false);
         loop {
             // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
             let changed = self.parts.directory.changed(self.parts.timing.beat);
@@ -192,8 +194,12 @@ impl Life {
                 true => NodeState::Draining,
                 false => NodeState::Serving,
             };
+            let sent = self.parts.clock.elapsed_micros();
             let view = match self.parts.directory.beat(node, state).await {
-                Ok(view) => view,
+                Ok(view) => {
+                    (beaten, is_told) = (sent, false);
+                    view
+                }
                 Err(error @ (Error::Gone(_) | Error::RolledBack(_))) => {
                     match error {
                         Error::Gone(_) => {
@@ -206,6 +212,14 @@ impl Life {
                     continue;
                 }
                 Err(error) => {
+                    let silent = self.since(beaten);
+                    if silent >= self.parts.timing.lease && !std::mem::replace(&mut is_told, true) {
+                        tracing::error!(
+                            "node {node} could not say for {:.1} s that it lives, longer than a lease: the others may take its shards; is the \
+                             database there? {error}",
+                            silent.as_secs_f64()
+                        );
+                    }
                     tracing::warn!("node {node} cannot say that it lives: {error}");
                     membership.was_cut_off();
                     self.parts.clock.sleep(self.parts.timing.beat / 2).await;

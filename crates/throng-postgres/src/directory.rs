@@ -29,10 +29,12 @@ use std::{
     time::Duration,
 };
 use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use tokio_postgres::{AsyncMessage, error::SqlState};
 use view::view;
 
+/// A change is taken to hang after so long. It waits for locks for a few seconds at most.
+const CHANGE_MAX: Duration = Duration::from_secs(30);
 /// Between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// So often a change that met another one is tried.
@@ -100,7 +102,12 @@ impl PostgresDirectory {
             loop {
                 let client = database.client(doing).await?;
                 tries += 1;
-                match change(Arc::clone(&database), client).await {
+                let Ok(changed) = timeout(CHANGE_MAX, change(Arc::clone(&database), client)).await else {
+                    // Its connection hangs, and would be given to the next.
+                    database.dialer.cut();
+                    return Err(database.silent(doing, CHANGE_MAX));
+                };
+                match changed {
                     Ok(done) => return done,
                     Err(error) if has_met_another(&error) && tries < TRIES => {}
                     Err(error) => return Err(database.failed(doing)(error)),
@@ -381,11 +388,15 @@ async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), 
             }
         }
     }));
+    let limit = database.dialer.limit();
     tokio::select! {
-        asked = ask => asked?,
+        asked = timeout(limit, ask) => asked.map_err(|_| database.silent(doing, limit))??,
         ended = &mut messages => return ended.map_err(database.failed(doing)),
     }
-    messages.await.map_err(database.failed(doing))
+    tokio::select! {
+        ended = messages => ended.map_err(database.failed(doing)),
+        () = database.dialer.is_cut() => Ok(()),
+    }
 }
 
 /// The streams of engines that are alone, whether these live (their connections and their leases say so), and their sessions.

@@ -105,6 +105,7 @@
 
 mod copy;
 mod database;
+mod dial;
 mod directory;
 mod error;
 mod journal;

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 use throng_journal::{Durability, Error, Position};
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// How far the server's certificate is looked at; the words of libpq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,8 @@ impl FromStr for PostgresOptions {
                 ))
             })?;
         options.config = config;
-        options.fill_in(tls);
+        let names_session = others.iter().any(|pair| pair.starts_with("target_session_attrs="));
+        options.fill_in(tls, names_session);
         Ok(options)
     }
 }
@@ -211,7 +212,7 @@ fn schema(name: String) -> Result<String, Error> {
 }
 
 impl PostgresOptions {
-    fn fill_in(&mut self, tls: Option<Tls>) {
+    fn fill_in(&mut self, tls: Option<Tls>, names_session: bool) {
         let config = &mut self.config;
         let remote = config.get_hosts().iter().any(|host| match host {
             Host::Tcp(name) => !(name == "localhost" || name == "::1" || name.starts_with("127.")),
@@ -225,6 +226,10 @@ impl PostgresOptions {
         });
         if config.get_hosts().is_empty() {
             config.host("localhost");
+        }
+        // Of several the one that takes writes: the others are its standbys.
+        if config.get_hosts().len() > 1 && !names_session {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         if config.get_password().is_none()
             && let Ok(password) = std::env::var("PGPASSWORD")
@@ -257,15 +262,24 @@ impl PostgresOptions {
     #[must_use]
     pub fn place(&self) -> String {
         let config = &self.config;
-        let host = match config.get_hosts().first() {
-            Some(Host::Tcp(name)) => name.clone(),
-            Some(Host::Unix(path)) => path.display().to_string(),
-            None => "localhost".into(),
+        let ports = config.get_ports();
+        let shown = |(at, host): (usize, &Host)| {
+            let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => format!("{name}:{port}"),
+                Host::Unix(path) => format!("{}:{port}", path.display()),
+            }
         };
-        let port = config.get_ports().first().copied().unwrap_or(5432);
+        let hosts: Vec<String> = config.get_hosts().iter().enumerate().map(shown).collect();
+        let hosts = hosts.join(",");
         let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
         let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-        format!("postgres://{user}{host}:{port}/{database}, schema {}", self.schema)
+        format!("postgres://{user}{hosts}/{database}, schema {}", self.schema)
+    }
+
+    /// Hosts that are tried one after the other.
+    pub(crate) fn hosts(&self) -> usize {
+        self.config.get_hosts().len().max(self.config.get_hostaddrs().len())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The journal: one row a commit.
 
 mod append;
+mod keeper;
 mod lease;
 mod loss;
 mod process;
@@ -53,6 +54,10 @@ pub(crate) struct Shared {
     depth: AtomicUsize,
     /// What the commits of all streams take, by the last look, and what this engine has committed since.
     bytes: AtomicU64,
+    /// The server is [looked at](keeper) again and again.
+    is_kept: AtomicBool,
+    /// When it last answered a write of that, on the clock of a lease.
+    heard: Arc<AtomicU64>,
     /// Whether it is looked now and then.
     is_looking: AtomicBool,
     looking: tokio::sync::Mutex<()>,
@@ -69,7 +74,8 @@ impl std::fmt::Debug for PostgresJournal {
 impl PostgresJournal {
     pub(crate) fn new(database: Arc<Database>) -> Result<Self, Error> {
         let threads = Threads::start("throng-append", 1)?;
-        let appender = Appender::start(&threads, Arc::clone(&database));
+        let heard = Arc::new(AtomicU64::new(0));
+        let appender = Appender::start(&threads, Arc::clone(&database), Arc::clone(&heard));
         let depth = database.options.depth.unwrap_or(1);
         let lease = Lease::new(database.options.lease);
         Ok(Self {
@@ -81,6 +87,8 @@ impl PostgresJournal {
                 own: AtomicU64::new(0),
                 depth: AtomicUsize::new(depth),
                 bytes: AtomicU64::new(0),
+                is_kept: AtomicBool::new(false),
+                heard,
                 is_looking: AtomicBool::new(false),
                 looking: tokio::sync::Mutex::default(),
             }),

@@ -25,6 +25,8 @@ use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
 /// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
 pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
+/// With something to be written, also where the writer was sealed before: so it waits until a standby has all before it.
+const SEAL: &str = "SET LOCAL lock_timeout TO '3s'; SELECT pg_logical_emit_message(true, 'throng', '')";
 /// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
 pub(crate) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
 /// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
@@ -40,6 +42,7 @@ impl Shared {
         let doing = "opening a writer";
         let failed = || self.database.failed(doing);
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
+        self.keep();
         let mut client = self.database.client(doing).await?;
         let loss = self.refuse_loss(&mut client).await?;
         self.database.acknowledged.begin_anew(None);
@@ -63,6 +66,7 @@ impl Shared {
     pub(super) async fn open_shards(self: &Arc<Self>, node: NodeId, shards: &ShardSet) -> Result<Opened, Error> {
         let doing = "opening a writer";
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
+        self.keep();
         // What the node owns was rolled back, too: it has to join first.
         if let Some(refused) = self.database.acknowledged.rolled_back() {
             return Err(refused);
@@ -379,6 +383,7 @@ impl Shared {
         self.lease.end(writer);
         let mut client = self.database.client(doing).await?;
         let sent = self.database.acknowledged.known();
+        let unreplicated = self.database.dialer.unreplicated();
         let sealed = match self.seal_writer(&mut client, (writer, &sent)).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 let row = client
@@ -399,6 +404,13 @@ impl Shared {
             sealed => sealed,
         };
         let (last, found) = sealed.map_err(failed())?;
+        if self.database.dialer.unreplicated() != unreplicated {
+            // Nor need the commits before it be there: they are answered once a seal is.
+            return Err(Error::Backend {
+                doing: format!("{doing} ({})", self.database.options.place()),
+                why: "the server did not wait until it was on a synchronous standby".into(),
+            });
+        }
         if sent.own.writer == writer
             && let Err(lacks) = sent.refuse(&found, &self.database.session)
         {
@@ -434,7 +446,7 @@ impl Shared {
         let transaction = client.transaction().await?;
         // One behind the other, in this order: requests wait for this.
         let steps = try_join5(
-            transaction.batch_execute(PATIENCE),
+            transaction.batch_execute(SEAL),
             transaction.execute_typed(
                 "UPDATE writers SET sealed_at = now() WHERE writer = $1 AND sealed_at IS NULL AND ($2::text IS NULL OR session = $2)",
                 &this,

@@ -6,6 +6,7 @@ mod counter;
 mod crowd;
 mod ends;
 mod events;
+mod failover;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod loss;
