@@ -6,7 +6,7 @@ use crate::{
     nodes::{Node, append, open, shards, try_join},
 };
 use std::time::Duration;
-use throng::{Engine, Options, StartError};
+use throng::{Engine, FeedError, Follow, Options, StartError};
 use throng_journal::{
     AppendError, Directory as _, Error, Journal as _, Loss, NodeState, Store as _, Witness, WriterId,
 };
@@ -135,6 +135,48 @@ async fn engine_told_to_go_on_names_exactly_what_is_lost() {
     let mut metrics = String::new();
     engine.metrics().encode_plain(&mut metrics).unwrap();
     assert!(metrics.contains("\nthrong_losses 1\n"), "{metrics}");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_of_lost_commits_are_told_and_others_go_on() {
+    let schema = kit::schema();
+    let mut options = kit::options(&schema, "lease=1s");
+    options.on_loss = OnLoss::Continue;
+    let engine = engine_with(options, without_checkpoints()).await;
+    let kind = engine.kind("counter").unwrap();
+    let start = engine.place(true).await.unwrap();
+    hit(&engine, "a").await;
+    let copy = Copy::of(&schema).await;
+    let of_kind = || Follow::Kind {
+        kind,
+        from: start.clone(),
+    };
+    let (mut current, mut behind) = (
+        engine.follow(of_kind()).await.unwrap(),
+        engine.follow(of_kind()).await.unwrap(),
+    );
+    assert_eq!(behind.next(1).await.unwrap().len(), 1);
+    for key in ["b", "c"] {
+        hit(&engine, key).await;
+    }
+    let mut told = 0;
+    while told < 3 {
+        told += current.next(10).await.unwrap().len();
+    }
+    let (waiting, lost) = (current.place().clone(), current.place().clone());
+    let waits = tokio::spawn(async move { current.next(1).await.map(drop) });
+    copy.put_back().await;
+    assert_eq!(hit(&engine, "d").await, 2);
+    let ended = waits.await.unwrap();
+    assert!(
+        matches!(ended, Err(FeedError::Lost(_))),
+        "{ended:?}, which followed from {waiting}"
+    );
+    let again = engine.follow(lost).await.map(drop);
+    assert!(matches!(again, Err(FeedError::Lost(_))), "{again:?}");
+    let next = behind.next(10).await.unwrap();
+    assert_eq!(next.iter().map(|event| event.event.seq).collect::<Vec<_>>(), [2]);
     engine.stop().await;
 }
 
