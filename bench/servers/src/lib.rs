@@ -17,6 +17,7 @@ mod postgres;
 mod programs;
 mod rabbitmq;
 mod redis;
+mod standby;
 mod start;
 
 pub use error::Error;

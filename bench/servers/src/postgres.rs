@@ -63,10 +63,10 @@ pub enum Stop {
 pub struct Postgres {
     // Before the directory: dropped first.
     keeper: Option<Keeper>,
-    directory: Directory,
+    pub(crate) directory: Directory,
     /// Held for its removal.
     _wal: Option<Directory>,
-    programs: PathBuf,
+    pub(crate) programs: PathBuf,
     port: u16,
 }
 
@@ -91,16 +91,22 @@ impl Postgres {
             .map(|within| Directory::create("throng-wal-", user, Some(within)))
             .transpose()?;
         initialise(&programs, &directory, wal.as_ref())?;
-        let mut server = Self {
-            keeper: None,
-            port: free_port()?,
-            directory,
-            _wal: wal,
-            programs,
-        };
+        let mut server = Self::at_rest(directory, programs, free_port()?);
+        server._wal = wal;
         server.configure(&options)?;
         server.resume()?;
         Ok(server)
+    }
+
+    /// On a directory with data, not started.
+    pub(crate) fn at_rest(directory: Directory, programs: PathBuf, port: u16) -> Self {
+        Self {
+            keeper: None,
+            directory,
+            _wal: None,
+            programs,
+            port,
+        }
     }
 
     /// Runs a program of PostgreSQL's own (`createdb`, `pg_dump`, …) on it, as the superuser; what it wrote.
@@ -218,7 +224,7 @@ impl Postgres {
         self.directory.log()
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
@@ -307,8 +313,9 @@ fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -
     Ok(())
 }
 
-/// The server writes the word when it takes connections.
+/// The server writes the word when it takes connections, of a standby another one.
 fn is_ready(directory: &Path) -> bool {
     let pid = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
-    pid.lines().nth(7).is_some_and(|status| status.trim() == "ready")
+    let status = pid.lines().nth(7).map_or("", str::trim);
+    matches!(status, "ready" | "standby")
 }

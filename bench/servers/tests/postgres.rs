@@ -61,3 +61,22 @@ fn a_server_goes_with_the_process_that_wanted_it_even_if_that_is_killed() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn standby_follows_lags_and_is_promoted_and_a_backup_is_a_server() {
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    server.sql("CREATE TABLE t (n int); INSERT INTO t VALUES (1)").unwrap();
+    let mut backup = server.backup().unwrap();
+    let standby = server.standby("follower").unwrap();
+    let count = |of: &Postgres| of.sql("SELECT count(*) FROM t").unwrap().trim().to_owned();
+    server.sql("INSERT INTO t VALUES (2)").unwrap();
+    while count(&standby) != "2" {
+        std::thread::yield_now();
+    }
+    standby.hold_back().unwrap();
+    server.sql("INSERT INTO t VALUES (3)").unwrap();
+    standby.promote().unwrap();
+    standby.sql("INSERT INTO t VALUES (4), (5), (6)").unwrap();
+    backup.resume().unwrap();
+    assert_eq!([count(&server), count(&standby), count(&backup)], ["3", "5", "1"]);
+}

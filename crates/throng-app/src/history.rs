@@ -5,7 +5,7 @@ use crate::{
     App,
     place::{Acting, JournalLocation, Opened, Opening},
     serve,
-    service::{Durability, close_journal},
+    service::{Durability, OnLoss, close_journal},
 };
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -122,6 +122,7 @@ pub(crate) fn on_engine<T>(
         durability: Durability::Fsync,
         sync_delay: Duration::ZERO,
         accept_loss: None,
+        on_loss: OnLoss::Stop,
         archive,
         disk_bytes_max: None,
         has_projections: builder.has_projections(),

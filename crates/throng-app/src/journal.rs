@@ -52,6 +52,9 @@ enum JournalCommand {
     Inspect(InspectArguments),
     /// Check every commit, and that nothing is missing; also beside a running service. Exit code 1 if something is damaged.
     Verify(Here),
+    /// List losses of acknowledged commits that a service has found in a database that was rolled back, with the entities and keys that were
+    /// in them; also beside a running service.
+    Loss(Here),
     /// Write the whole history as JSON lines, one a record; also beside a running service.
     Export(ExportArguments),
     /// Take a whole history in, from an export or straight from another journal, where there is no journal yet.
@@ -229,6 +232,14 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
             print(&found, json)?;
             Ok(sound(found.is_sound()))
         }
+        JournalCommand::Loss(here) => match &source(&here.place)? {
+            Source::Directory(_) => bail!(
+                "this is for PostgreSQL, whose server may be replaced while a service runs; of a data directory `journal verify` and the start \
+                 say what is lost"
+            ),
+            #[cfg(feature = "postgres")]
+            Source::Postgres(options) => print(&postgres::losses(options)?, json),
+        },
         JournalCommand::Export(arguments) => export(arguments, json),
         JournalCommand::Import(arguments) => import(arguments, json),
         JournalCommand::Backup(arguments) => backup(arguments, json),

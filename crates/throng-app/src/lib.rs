@@ -91,7 +91,7 @@ pub use limits::LimitArguments;
 pub use mimalloc::MiMalloc as Allocator;
 pub use place::JournalLocation;
 pub use security::SecurityArguments;
-pub use service::{Durability, Service, Settings};
+pub use service::{Durability, OnLoss, Service, Settings};
 #[doc(no_inline)]
 pub use throng::{Builder, Done, Engine, Handle, Options, Subject, model, projection as projections, services};
 #[doc(no_inline)]

@@ -13,7 +13,7 @@ use throng::journal::{self, Directory, Journal, MemoryJournal, MemoryStore, Memo
 #[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
-use crate::service::Durability;
+use crate::service::{Durability, OnLoss};
 
 /// Where a journal stands. Shown without a password.
 #[derive(Clone, Debug)]
@@ -174,6 +174,8 @@ pub(crate) struct Opening {
     pub(crate) sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub(crate) accept_loss: Option<Position>,
+    /// What is done where acknowledged commits are lost while it runs.
+    pub(crate) on_loss: OnLoss,
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
     /// Bytes the journal may take of the disk.
@@ -195,6 +197,12 @@ impl JournalLocation {
         match (self, durability) {
             (Self::Memory, _) | (_, Durability::Memory) => Ok(Opened::in_memory()),
             (Self::Directory(directory), _) => {
+                if how.on_loss != OnLoss::Stop {
+                    bail!(
+                        "--on-loss is for PostgreSQL, whose server may be replaced while the service runs; the start of the embedded journal \
+                         names what is lost, see --accept-loss"
+                    );
+                }
                 let options = throng_log::Options {
                     durability: durability.into(),
                     sync_delay,
@@ -236,6 +244,10 @@ impl JournalLocation {
                 }
                 let mut options = (**options).clone();
                 options.accept_loss = how.accept_loss;
+                options.on_loss = match how.on_loss {
+                    OnLoss::Stop => throng_postgres::OnLoss::Stop,
+                    OnLoss::Continue => throng_postgres::OnLoss::Continue,
+                };
                 // The weaker of what the URL and the flag say: both have to be asked for.
                 if durability == Durability::Os {
                     options.durability = journal::Durability::Os;

@@ -28,7 +28,7 @@ use crate::{
     limits::{self, LimitArguments},
     logging,
     place::LocationArguments,
-    service::{Durability, Service, Settings},
+    service::{Durability, OnLoss, Service, Settings},
 };
 
 const ENVIRONMENT: &str = "\
@@ -77,6 +77,10 @@ pub struct ServeArguments {
     /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
     #[arg(long, value_name = "WRITER.NUMBER")]
     accept_loss: Option<Position>,
+    /// What to do where the database was rolled back and acknowledged commits are lost: stop, answering 503 until a person has accepted the
+    /// loss, or continue without them. It is recorded either way: throng journal loss.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "stop")]
+    on_loss: OnLoss,
     /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
     /// remains. Once for each kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = keep)]
@@ -193,6 +197,7 @@ impl ServeArguments {
             sync_delay: self.sync_delay,
             accept_loss: self.accept_loss,
             as_primary: self.as_primary,
+            on_loss: self.on_loss,
             archive: self.archive.clone(),
             loops: self.loops.map(usize::from),
             limits: self.limits.clone(),

@@ -36,6 +36,16 @@ pub enum Durability {
     Memory,
 }
 
+/// What a service does that finds acknowledged commits lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnLoss {
+    /// It answers 503, and so does every other service on the journal, until a person has accepted the loss.
+    #[default]
+    Stop,
+    /// It goes on with what is left. The loss is recorded in the journal.
+    Continue,
+}
+
 /// How a service is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -51,6 +61,8 @@ pub struct Settings {
     pub accept_loss: Option<Position>,
     /// A restored or copied journal is served as the one that acts.
     pub as_primary: bool,
+    /// What is done where acknowledged commits are lost while it runs: on PostgreSQL.
+    pub on_loss: OnLoss,
     /// Where the embedded journal copies its segments before history is removed from them.
     pub archive: Option<PathBuf>,
     /// Threads that serve connections; without it, one and more under load.
@@ -120,6 +132,7 @@ impl Service {
                 durability: settings.durability,
                 sync_delay: settings.sync_delay,
                 accept_loss: settings.accept_loss,
+                on_loss: settings.on_loss,
                 archive: settings.archive.clone(),
                 disk_bytes_max: settings.engine.disk_bytes_max,
                 has_projections: builder.has_projections(),

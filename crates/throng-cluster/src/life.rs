@@ -185,6 +185,8 @@ impl Life {
         let mut membership = Membership::new(node, self.parts.timing);
         self.become_node(node);
         let mut knows_gone = false;
+        // When the last beat that was answered was sent, and whether it was told that none is.
+        let (mut beaten, mut is_told) = (self.parts.clock.elapsed_micros(), false);
         loop {
             // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
             let changed = self.parts.directory.changed(self.parts.timing.beat);
@@ -192,15 +194,32 @@ impl Life {
                 true => NodeState::Draining,
                 false => NodeState::Serving,
             };
+            let sent = self.parts.clock.elapsed_micros();
             let view = match self.parts.directory.beat(node, state).await {
-                Ok(view) => view,
-                Err(Error::Gone(_)) => {
-                    tracing::error!("node {node} was declared dead by the others, it joins again");
+                Ok(view) => {
+                    (beaten, is_told) = (sent, false);
+                    view
+                }
+                Err(error @ (Error::Gone(_) | Error::RolledBack(_))) => {
+                    match error {
+                        Error::Gone(_) => {
+                            tracing::error!("node {node} was declared dead by the others, it joins again");
+                        }
+                        other => tracing::error!("node {node} owns nothing any more and joins again: {other}"),
+                    }
                     node = self.join_again().await;
                     membership = Membership::new(node, self.parts.timing);
                     continue;
                 }
                 Err(error) => {
+                    let silent = self.since(beaten);
+                    if silent >= self.parts.timing.lease && !std::mem::replace(&mut is_told, true) {
+                        tracing::error!(
+                            "node {node} could not say for {:.1} s that it lives, longer than a lease: the others may take its shards; is the \
+                             database there? {error}",
+                            silent.as_secs_f64()
+                        );
+                    }
                     tracing::warn!("node {node} cannot say that it lives: {error}");
                     membership.was_cut_off();
                     self.parts.clock.sleep(self.parts.timing.beat / 2).await;
@@ -252,9 +271,17 @@ impl Life {
                 }
                 Err(error) => {
                     tracing::error!("the node cannot join again, it is tried again: {error}");
-                    self.parts.clock.sleep(self.parts.timing.beat).await;
+                    self.parts.clock.sleep(self.pause_after(&error)).await;
                 }
             }
+        }
+    }
+
+    /// Until what failed is tried again. A loss waits for a person.
+    fn pause_after(&self, error: &Error) -> Duration {
+        match error {
+            Error::Lost { .. } => self.parts.timing.lease,
+            _ => self.parts.timing.beat / 2,
         }
     }
 
@@ -333,7 +360,7 @@ impl Life {
                         }
                         Err(error) => {
                             tracing::error!("the shards {shards} cannot be served, it is tried again: {error}");
-                            life.parts.clock.sleep(life.parts.timing.beat / 2).await;
+                            life.parts.clock.sleep(life.pause_after(&error)).await;
                             None
                         }
                     };

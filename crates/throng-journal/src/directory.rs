@@ -240,7 +240,8 @@ pub trait Directory: Send + Sync {
     /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
     ///
     /// # Errors
-    /// [`Error::Gone`]: it was declared dead, or has left. Another state.
+    /// [`Error::Gone`]: it was declared dead, or has left. [`Error::RolledBack`]: who owns what is not what was answered before, so
+    /// the node owns nothing any more and has to join again. Another state.
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>>;
 
     /// What all see now, for who is no node.

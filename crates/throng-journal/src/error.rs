@@ -45,6 +45,10 @@ pub enum Error {
         /// What is missing.
         loss: Loss,
     },
+    /// The database lacks what it had acknowledged to this engine: it was replaced by an older copy of itself. What is
+    /// lost was recorded.
+    #[error("the database was rolled back: {0}")]
+    RolledBack(String),
     /// The writer was sealed: another engine has taken over.
     #[error("writer {0} is sealed: another engine has taken over")]
     Sealed(WriterId),
@@ -91,7 +95,7 @@ impl Error {
     }
 }
 
-/// An append that did not succeed. Either way the writer is over: seal it, open a new one, and read what landed.
+/// An append that did not succeed, or something else that ends its writer: seal it, open a new one, and read what landed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The writer was sealed; this commit is not in the journal and never will be.
@@ -100,4 +104,10 @@ pub enum AppendError {
     /// It failed, and may have landed all the same: only a seal tells.
     #[error("the commit may or may not have landed: {0}")]
     InDoubt(String),
+    /// Not an append: the database lacks what it had acknowledged to this engine.
+    #[error("the database was rolled back: {0}")]
+    RolledBack(String),
+    /// Not an append: what other engines know of the journal may have changed under this writer.
+    #[error("the database has changed: {0}")]
+    Changed(String),
 }

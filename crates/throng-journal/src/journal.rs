@@ -1,8 +1,8 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
 use crate::{
-    AppendError, Commit, CommitNo, Error, Inventory, NodeId, Place, Position, Record, Rest, ShardId, ShardSet, Stamp,
-    Stream, WriterId, commit,
+    AppendError, Commit, CommitNo, Error, Inventory, Loss, NodeId, Place, Position, Record, Rest, ShardId, ShardSet,
+    Stamp, Stream, WriterId, commit,
 };
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -205,7 +205,7 @@ pub trait Journal: Send + Sync {
     /// Ends a stream: returns its last commit, once nothing of it can land any more.
     ///
     /// # Errors
-    /// Not reachable; the stream's end is then still unknown.
+    /// Not reachable; the stream's end is then still unknown. [`Error::RolledBack`]: the stream lacks commits that were acknowledged.
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>>;
 
     /// The commits after a position, in order, within its writer's stream: at least one if there is one, then as many
@@ -269,9 +269,14 @@ pub trait Journal: Send + Sync {
         true
     }
 
-    /// Whether another engine is known to have sealed this writer, and to have taken over with it.
-    fn is_taken_over(&self, _writer: WriterId) -> bool {
-        false
+    /// Why a writer is over though no append has said so: another engine has taken over, or the database was rolled back.
+    fn ended(&self, _writer: WriterId) -> Option<AppendError> {
+        None
+    }
+
+    /// Losses of acknowledged commits that were found since the journal was opened. The last few.
+    fn losses(&self) -> Vec<Loss> {
+        Vec::new()
     }
 
     /// Whether there is room for more than what ends what was begun. Without it an engine takes no commands, and reads go on.

@@ -52,7 +52,7 @@ pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use inventory::{Inventory, PartEntry, WriterEntry};
 pub use journal::{Append, Appended, Durability, Journal, Judge, Later, Maybe, Opened, Prune, PruneHow, Pruned, Taken};
-pub use loss::{ACCEPTED_LOSS_NODE, Loss};
+pub use loss::{ACCEPTED_LOSS_NODE, Loss, Witness};
 pub use memory::{MemoryDirectory, MemoryJournal, MemoryStore, MemoryViews};
 pub use missing::{MissingEvents, history_base};
 pub use pace::Pace;

@@ -3,17 +3,28 @@
 use crate::{Address, Commit, CommitBuilder, CommitNo, Position, Record, RecordKind, ShardId, Stamp, WriterId};
 use std::fmt;
 
-/// Commits that were durable once and are gone: what a store covers proves it, because a checkpoint covers only what is
-/// durable.
+/// Commits that were durable once and are gone. The store proves it, because a checkpoint covers only what is durable; or an engine
+/// that wrote or read them.
 ///
 /// No journal with a proved loss is opened, unless a person accepts that very loss. It is then recorded in the journal,
 /// so that no check calls the journal sound any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// What the store covers.
+    /// The newest commit that is known to have been durable.
     pub covered: Position,
     /// The newest commit at or before that which the journal holds; `0.0` if there is none.
     pub held: Position,
+    /// Proof that there was such a commit.
+    pub witness: Witness,
+}
+
+/// Proof of a [`Loss`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// The store covers what is lost.
+    Store,
+    /// An engine wrote or read what is lost, and runs: the database was rolled back under it.
+    Engine,
 }
 
 /// The node of the writers that record accepted losses.
@@ -39,11 +50,15 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { covered, held } = self;
-        if held == covered {
-            return write!(f, "its commit {covered} is not the one the store was built from");
+        let Self { covered, held, witness } = self;
+        match (witness, held == covered) {
+            (Witness::Store, true) => {
+                return write!(f, "its commit {covered} is not the one the store was built from");
+            }
+            (Witness::Engine, true) => return write!(f, "its commit {covered} is not the one that was acknowledged"),
+            (Witness::Store, false) => write!(f, "the store covers commit {covered}, the journal ")?,
+            (Witness::Engine, false) => write!(f, "commit {covered} was acknowledged, the journal ")?,
         }
-        write!(f, "the store covers commit {covered}, the journal ")?;
         if *held == Position::default() {
             return write!(f, "holds nothing before it");
         }
@@ -74,7 +89,11 @@ mod tests {
 
     #[test]
     fn a_loss_says_what_is_missing() {
-        let said = |covered, held| Loss { covered, held }.to_string();
+        let said_by = |witness, covered, held| {
+            let loss = Loss { covered, held, witness };
+            loss.to_string()
+        };
+        let said = |covered, held| said_by(Witness::Store, covered, held);
         assert_eq!(
             said(at(1, 21), at(1, 9)),
             "the store covers commit 1.21, the journal ends at commit 1.9: 12 commits are missing"
@@ -82,5 +101,9 @@ mod tests {
         assert!(said(at(3, 2), at(1, 9)).ends_with("ends at commit 1.9: everything between is missing"));
         assert!(said(at(3, 2), Position::default()).ends_with("holds nothing before it"));
         assert!(said(at(3, 2), at(3, 2)).contains("is not the one"));
+        assert_eq!(
+            said_by(Witness::Engine, at(4, 118), at(4, 110)),
+            "commit 4.118 was acknowledged, the journal ends at commit 4.110: 8 commits are missing"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! Connections, and the threads they live on.
 
 use crate::{
+    dial::{Connected, Dialer, PoolConnect},
     error::{failed, no_connection},
     migrations,
     options::PostgresOptions,
-    tls::{MakeTls, Session},
+    rollback::Acknowledged,
 };
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::{
@@ -22,8 +23,9 @@ use throng_journal::{Durability, Error, Later};
 use tokio::{
     runtime::Runtime,
     sync::{Semaphore, mpsc as asks, oneshot},
+    time::timeout,
 };
-use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres::Client;
 
 /// How long a read waits for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
@@ -128,12 +130,14 @@ fn gone() -> Error {
 /// One database, one schema of it, and the connections to it.
 pub(crate) struct Database {
     pub(crate) options: PostgresOptions,
-    tls: MakeTls,
+    pub(crate) dialer: Arc<Dialer>,
     /// The `application_name` of all connections of this engine.
     pub(crate) session: String,
     pool: Pool,
     /// For each of those who may wait for a connection of it.
     waiting: Semaphore,
+    /// What this server is known to hold.
+    pub(crate) acknowledged: Acknowledged,
     pub(crate) threads: Threads,
 }
 
@@ -151,15 +155,16 @@ impl Database {
     fn begin(mut options: PostgresOptions, may_write: bool) -> Result<Arc<Self>, Error> {
         let session = session(&options);
         options.config.application_name(&session);
-        let tls = MakeTls::new(&options)?;
+        let dialer = Arc::new(Dialer::new(&options)?);
         let threads = Threads::start("throng-store", STORE_THREADS)?;
-        let pool = pool(&options, &tls)?;
+        let pool = pool(&options, &dialer)?;
         let database = Arc::new(Self {
             options,
-            tls,
+            dialer,
             session,
             pool,
             waiting: Semaphore::new(WAITING_MAX),
+            acknowledged: Acknowledged::default(),
             threads,
         });
         let task = Arc::clone(&database);
@@ -180,25 +185,27 @@ impl Database {
 
     /// A connection that is nobody else's. Runs on the runtime it is called on.
     pub(crate) async fn connect(&self, doing: &str, durability: Durability) -> Result<Client, Error> {
-        let said = |error| failed(doing, &self.options)(error);
-        let (client, connection) = self.options.config.connect(self.tls.clone()).await.map_err(said)?;
-        tokio::spawn(async move {
-            // Whoever uses it is told by what they ask.
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection to PostgreSQL ended: {error}");
-            }
-        });
-        client
-            .batch_execute(&set_up(&self.options, durability))
-            .await
-            .map_err(said)?;
+        let (client, connection) = self.dialer.dial(doing).await?;
+        self.dialer.drive(connection);
+        let limit = self.dialer.limit();
+        let set_up = set_up(&self.options, durability);
+        let made = timeout(limit, client.batch_execute(&set_up)).await;
+        made.map_err(|_| self.silent(doing, limit))?
+            .map_err(failed(doing, &self.options))?;
         Ok(client)
     }
 
+    /// The server has not answered for so long.
+    pub(crate) fn silent(&self, doing: &str, limit: Duration) -> Error {
+        Error::Backend {
+            doing: format!("{doing} ({})", self.options.place()),
+            why: format!("no answer within {limit:?}"),
+        }
+    }
+
     /// A connection that is to be polled by whoever listens.
-    pub(crate) async fn listener(&self, doing: &str) -> Result<(Client, Connection<Socket, Session<Socket>>), Error> {
-        let connected = self.options.config.connect(self.tls.clone()).await;
-        connected.map_err(failed(doing, &self.options))
+    pub(crate) async fn listener(&self, doing: &str) -> Result<Connected, Error> {
+        self.dialer.dial(doing).await
     }
 
     /// A connection of the pool, as long as whoever wants it is there.
@@ -215,7 +222,7 @@ impl Database {
         tokio::select! {
             biased;
             () = asker_gone() => Err(refused("nobody waits for it any more".into())),
-            client = self.pool.get() => client.map_err(no_connection(doing, &self.options)),
+            client = self.pool.get() => client.map_err(no_connection(doing, (&self.options, &self.dialer))),
         }
     }
 
@@ -227,7 +234,8 @@ impl Database {
         let row = client
             .query_one(
                 "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
-                 current_setting('fsync')::bool, current_setting('server_encoding')",
+                 current_setting('fsync')::bool, current_setting('server_encoding'), (SELECT count(*) FROM pg_stat_replication WHERE \
+                 coalesce(state, 'streaming') IN ('streaming', 'catchup')), current_setting('synchronous_standby_names')",
                 &[],
             )
             .await
@@ -250,6 +258,13 @@ impl Database {
         if !row.get::<_, bool>(2) {
             tracing::warn!("the server's setting fsync is off: acknowledged commands do NOT survive power loss there");
         }
+        let (standbys, names): (i64, &str) = (row.get(4), row.get(5));
+        if standbys > 0 && names.is_empty() && self.options.durability == Durability::Fsync {
+            tracing::warn!(
+                "{standbys} standbys follow the server, and no commit waits for them (synchronous_standby_names is empty): where one is \
+                 promoted, the last acknowledged commands are LOST"
+            );
+        }
         Ok(())
     }
 }
@@ -257,12 +272,12 @@ impl Database {
 /// Drops a schema with this mark, and makes it anew.
 pub(crate) fn begin_anew(options: PostgresOptions, mark: String) -> Result<(), Error> {
     let threads = Threads::start("throng-store", 1)?;
-    let tls = MakeTls::new(&options)?;
+    let dialer = Arc::new(Dialer::new(&options)?);
     let doing = "beginning a schema anew";
     let work = async move {
         let failed = || failed(doing, &options);
-        let (client, connection) = options.config.connect(tls).await.map_err(failed())?;
-        tokio::spawn(connection);
+        let (client, connection) = dialer.dial(doing).await?;
+        dialer.drive(connection);
         let row = client
             .query_opt(
                 "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1",
@@ -305,7 +320,7 @@ fn session(options: &PostgresOptions) -> String {
 fn set_up(options: &PostgresOptions, durability: Durability) -> String {
     let synchronous = match durability {
         Durability::Fsync => {
-            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         }
         Durability::Os | Durability::Memory => "SET synchronous_commit TO off",
     };
@@ -316,22 +331,26 @@ fn set_up(options: &PostgresOptions, durability: Durability) -> String {
     )
 }
 
-fn pool(options: &PostgresOptions, tls: &MakeTls) -> Result<Pool, Error> {
-    let manager = Manager::from_config(
+fn pool(options: &PostgresOptions, dialer: &Arc<Dialer>) -> Result<Pool, Error> {
+    let manager = Manager::from_connect(
         options.config.clone(),
-        tls.clone(),
+        PoolConnect(Arc::clone(dialer)),
         ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
         },
     );
-    let set_up: Arc<str> = set_up(options, Durability::Fsync).into();
+    let (set_up, limit): (Arc<str>, _) = (set_up(options, Durability::Fsync).into(), dialer.limit());
     Pool::builder(manager)
         .max_size(options.pool)
         .runtime(deadpool_postgres::Runtime::Tokio1)
         .wait_timeout(Some(CONNECTION_WAIT))
         .post_create(Hook::async_fn(move |client, _| {
             let set_up = Arc::clone(&set_up);
-            Box::pin(async move { client.batch_execute(&set_up).await.map_err(HookError::Backend) })
+            Box::pin(async move {
+                let made = timeout(limit, client.batch_execute(&set_up)).await;
+                made.map_err(|_| HookError::message(format!("no answer within {limit:?}")))?
+                    .map_err(HookError::Backend)
+            })
         }))
         .build()
         .map_err(|error| Error::Backend {
@@ -413,6 +432,22 @@ mod tests {
             let seen = [&finished, &of_nobody, &of_somebody].map(|flag| flag.load(Ordering::SeqCst));
             assert_eq!(seen, [true, false, true]);
         });
+    }
+
+    #[test]
+    fn commits_wait_for_the_disk_and_standbys_whatever_the_user_has_set() {
+        let server = Postgres::start(ServerOptions::default()).unwrap();
+        for (set, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
+            let url = format!("{}?options=-c%20synchronous_commit%3D{set}", server.url("postgres"));
+            let database = Database::open(url.parse().unwrap()).unwrap();
+            let task = Arc::clone(&database);
+            let shown = database.threads.run(async move {
+                let client = task.client(DOING).await?;
+                let row = client.query_one("SHOW synchronous_commit", &[]).await;
+                Ok(row.map_err(task.failed(DOING))?.get::<_, String>(0))
+            });
+            assert_eq!(wait(shown).unwrap(), expected, "{set}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ pub(crate) use changes::{Change, end_all, living, owns, refuse_open, sessions};
 
 use crate::{
     database::Database,
-    journal::{PATIENCE, close, end_sessions},
+    journal::{PATIENCE, close, end_sessions, refuse_recorded},
     options::PostgresOptions,
+    rollback::Contradiction,
     store::coverage::{numbers, shard},
     typed,
 };
@@ -28,10 +29,12 @@ use std::{
     time::Duration,
 };
 use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use tokio_postgres::{AsyncMessage, error::SqlState};
 use view::view;
 
+/// A change is taken to hang after so long. It waits for locks for a few seconds at most.
+const CHANGE_MAX: Duration = Duration::from_secs(30);
 /// Between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// So often a change that met another one is tried.
@@ -99,7 +102,12 @@ impl PostgresDirectory {
             loop {
                 let client = database.client(doing).await?;
                 tries += 1;
-                match change(Arc::clone(&database), client).await {
+                let Ok(changed) = timeout(CHANGE_MAX, change(Arc::clone(&database), client)).await else {
+                    // Its connection hangs, and would be given to the next.
+                    database.dialer.cut();
+                    return Err(database.silent(doing, CHANGE_MAX));
+                };
+                match changed {
                     Ok(done) => return done,
                     Err(error) if has_met_another(&error) && tries < TRIES => {}
                     Err(error) => return Err(database.failed(doing)(error)),
@@ -114,7 +122,10 @@ impl Directory for PostgresDirectory {
         self.run("joining the cluster", move |database, mut client| {
             let join = join.clone();
             async move {
-                match joined(&database, &mut client, &join).await {
+                if let Err(refused) = refuse_recorded(&database, &mut client).await {
+                    return Ok(Err(refused));
+                }
+                let joined = match joined(&database, &mut client, &join).await {
                     // A session of an engine that was alone holds a lock, and does not go on.
                     Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                         for row in client.query(ALONE, &[]).await? {
@@ -125,7 +136,11 @@ impl Directory for PostgresDirectory {
                         joined(&database, &mut client, &join).await
                     }
                     joined => joined,
+                };
+                if let Ok(Ok(node)) = &joined {
+                    database.acknowledged.begin_anew(Some(*node));
                 }
+                joined
             }
         })
     }
@@ -134,26 +149,18 @@ impl Directory for PostgresDirectory {
         if let Err(refused) = state.said_by_a_beat(node) {
             return Box::pin(std::future::ready(Err(refused)));
         }
-        self.run("telling the cluster that this node lives", move |_, mut client| async move {
-            let transaction = client.transaction().await?;
-            let number = node.0.cast_signed();
-            let statement = format!(
-                "UPDATE nodes n SET beat = beat + 1, state = $2 FROM (SELECT state AS before FROM nodes WHERE node = $1) b WHERE node = \
-                 $1 AND {LIVING} RETURNING b.before"
-            );
-            let beaten = transaction
-                .query_typed_opt(&statement, &[typed::number(&number), typed::text(&word(state))])
-                .await?;
-            let Some(row) = beaten else {
-                return Ok(Err(Error::Gone(node)));
-            };
-            if row.get::<_, &str>(0) != word(state) {
-                tell(&transaction).await?;
-            }
-            let view = view(&transaction).await?;
-            transaction.commit().await?;
-            Ok(Ok(view))
-        })
+        self.run(
+            "telling the cluster that this node lives",
+            move |database, mut client| async move {
+                if let Some(refused) = database.acknowledged.rolled_back() {
+                    return Ok(Err(refused));
+                }
+                match beaten(&database, &mut client, (node, state)).await? {
+                    Ok(beaten) => Ok(beaten),
+                    Err(lacks) => Ok(Err(database.rolled_back(&mut client, lacks).await)),
+                }
+            },
+        )
     }
 
     fn view(&self) -> Later<'_, Result<View, Error>> {
@@ -172,7 +179,8 @@ impl Directory for PostgresDirectory {
     }
 
     fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
-        self.run("declaring a node dead", move |_, mut client| async move {
+        self.run("declaring a node dead", move |database, mut client| async move {
+            let by = (by, &*database.session);
             match declared(&mut client, by, dead, beat).await {
                 // One of its statements holds a lock, and its session does not go on.
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
@@ -192,12 +200,12 @@ impl Directory for PostgresDirectory {
 
     fn take<'a>(&'a self, by: NodeId, shards: &'a ShardSet) -> Later<'a, Result<ShardSet, Error>> {
         let wanted = numbers(shards);
-        self.run("taking shards", move |_, mut client| {
+        self.run("taking shards", move |database, mut client| {
             let wanted = wanted.clone();
             async move {
                 let transaction = client.transaction().await?;
                 transaction.batch_execute(PATIENCE).await?;
-                if living(&transaction, by).await?.is_none() {
+                if living(&transaction, (by, &database.session)).await?.is_none() {
                     return Ok(Err(Error::Gone(by)));
                 }
                 transaction
@@ -224,7 +232,7 @@ impl Directory for PostgresDirectory {
 
     fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>> {
         let shards = shards.clone();
-        self.run("giving shards to another node", move |_, mut client| {
+        self.run("giving shards to another node", move |database, mut client| {
             let shards = shards.clone();
             async move {
                 let (receiver, wanted) = (to.0.cast_signed(), numbers(&shards));
@@ -233,7 +241,7 @@ impl Directory for PostgresDirectory {
                 let receivers = [typed::number(&receiver)];
                 let (_, giver, serves, owned, open) = try_join5(
                     transaction.batch_execute(PATIENCE),
-                    living(&transaction, from),
+                    living(&transaction, (from, &database.session)),
                     transaction.query_typed_opt(
                         "SELECT FROM nodes WHERE node = $1 AND state = 'serving' FOR SHARE",
                         &receivers,
@@ -380,11 +388,15 @@ async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), 
             }
         }
     }));
+    let limit = database.dialer.limit();
     tokio::select! {
-        asked = ask => asked?,
+        asked = timeout(limit, ask) => asked.map_err(|_| database.silent(doing, limit))??,
         ended = &mut messages => return ended.map_err(database.failed(doing)),
     }
-    messages.await.map_err(database.failed(doing))
+    tokio::select! {
+        ended = messages => ended.map_err(database.failed(doing)),
+        () = database.dialer.is_cut() => Ok(()),
+    }
 }
 
 /// The streams of engines that are alone, whether these live (their connections and their leases say so), and their sessions.
@@ -399,6 +411,53 @@ fn newer_gone() -> String {
          w.node_id = n.node JOIN leases l USING (writer) WHERE NOT n.{LIVING} AND n.app > (SELECT app FROM nodes WHERE node = $1) GROUP BY \
          n.node, n.name ORDER BY max(l.until) DESC LIMIT 1"
     )
+}
+
+/// A number that no node has had. A database that was rolled back does not know the last ones: so it leaves some out at random.
+const INSERT_NODE: &str = "WITH s AS (SELECT pg_get_serial_sequence('nodes', 'node')::regclass AS numbers) INSERT INTO nodes (node, name, \
+    peer, http, program, app, session, features) OVERRIDING SYSTEM VALUE SELECT setval(numbers, nextval(numbers) + floor(random() * \
+    1000)::bigint), $1, $2, $3, $4, $5, $6, $7 FROM s RETURNING node";
+
+/// Says that a node lives, and holds what the server says against what it has answered before.
+async fn beaten(
+    database: &Database,
+    client: &mut Object,
+    (node, state): (NodeId, NodeState),
+) -> Sql<Result<Change<View>, Contradiction>> {
+    let acknowledged = &database.acknowledged;
+    let sent = acknowledged.known();
+    let transaction = client.transaction().await?;
+    let (number, word) = (node.0.cast_signed(), word(state));
+    let statement = format!(
+        "UPDATE nodes n SET beat = beat + 1, state = $2 FROM (SELECT state AS before FROM nodes WHERE node = $1) b WHERE node = $1 AND \
+         session = $3 AND {LIVING} RETURNING b.before, n.beat"
+    );
+    let own = [
+        typed::number(&number),
+        typed::text(&word),
+        typed::text(&database.session),
+    ];
+    let Some(row) = transaction.query_typed_opt(&statement, &own).await? else {
+        let own = [own[0].clone(), own[2].clone()];
+        let known = transaction
+            .query_typed_opt("SELECT FROM nodes WHERE node = $1 AND session = $2", &own)
+            .await?;
+        return Ok(match acknowledged.refuse_node(node, known.is_some()) {
+            None => Ok(Err(Error::Gone(node))),
+            Some(lacks) => Err(lacks),
+        });
+    };
+    let beat = row.get::<_, i64>(1).cast_unsigned();
+    if row.get::<_, &str>(0) != word {
+        tell(&transaction).await?;
+    }
+    let (view, compared) = (view(&transaction).await?, database.compare(&*transaction, &sent).await?);
+    if let Some(lacks) = compared.err().or_else(|| acknowledged.refuse_beat(node, beat)) {
+        return Ok(Err(lacks));
+    }
+    transaction.commit().await?;
+    acknowledged.saw(node, (beat, view.version));
+    Ok(Ok(Ok(view)))
 }
 
 async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Change<NodeId>> {
@@ -453,7 +512,7 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
     }
     let row = transaction
         .query_one(
-            "INSERT INTO nodes (name, peer, http, program, app, session, features) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING node",
+            INSERT_NODE,
             &[
                 &join.name,
                 &join.peer,
@@ -472,14 +531,14 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
 
 async fn declared(
     client: &mut Object,
-    by: NodeId,
+    by: (NodeId, &str),
     dead: NodeId,
     beat: u64,
 ) -> Result<Change<bool>, tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(PATIENCE).await?;
     if living(&transaction, by).await?.is_none() {
-        return Ok(Err(Error::Gone(by)));
+        return Ok(Err(Error::Gone(by.0)));
     }
     let number = dead.0.cast_signed();
     let is_silent = transaction

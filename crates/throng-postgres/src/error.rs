@@ -1,6 +1,6 @@
 //! What the server or the network said, in a sentence that says what to do.
 
-use crate::options::PostgresOptions;
+use crate::{dial::Dialer, options::PostgresOptions};
 use std::{error::Error as _, io};
 use throng_journal::Error;
 use tokio_postgres::error::SqlState;
@@ -16,12 +16,13 @@ pub(crate) fn failed(doing: &str, options: &PostgresOptions) -> impl FnOnce(toki
 /// The same for a connection out of the pool.
 pub(crate) fn no_connection(
     doing: &str,
-    options: &PostgresOptions,
+    (options, dialer): (&PostgresOptions, &Dialer),
 ) -> impl FnOnce(deadpool_postgres::PoolError) -> Error {
     use deadpool_postgres::{HookError, PoolError};
     move |error| {
         let why = match &error {
-            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => explain(error, options),
+            PoolError::Backend(_) => dialer.failure(),
+            PoolError::PostCreateHook(HookError::Backend(error)) => explain(error, options),
             PoolError::Timeout(_) => {
                 "no connection became free in time; the server is slow, or the option pool is too small".into()
             }

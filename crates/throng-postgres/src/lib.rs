@@ -105,12 +105,15 @@
 
 mod copy;
 mod database;
+mod dial;
 mod directory;
 mod error;
 mod journal;
 mod migrations;
 mod options;
 mod place;
+mod recent;
+mod rollback;
 mod store;
 mod tls;
 pub mod tools;
@@ -119,7 +122,7 @@ mod views;
 
 pub use directory::PostgresDirectory;
 pub use journal::PostgresJournal;
-pub use options::{PostgresOptions, Tls, is_url};
+pub use options::{OnLoss, PostgresOptions, Tls, is_url};
 pub use store::PostgresStore;
 pub use views::PostgresViews;
 

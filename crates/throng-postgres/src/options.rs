@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 use throng_journal::{Durability, Error, Position};
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// How far the server's certificate is looked at; the words of libpq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,16 @@ pub enum Tls {
     Require,
     /// TLS, and the certificate is of a trusted authority and of this host. The default for any other host.
     VerifyFull,
+}
+
+/// What an engine does that finds acknowledged commits lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// It answers nothing until a person has accepted the loss, and neither does any other engine on the journal.
+    #[default]
+    Stop,
+    /// It goes on with what is left. The loss is recorded in the journal all the same.
+    Continue,
 }
 
 /// A database, and how it is used. Parsed from `postgres://user:password@host:port/database?option=value&…`; see the
@@ -40,6 +50,9 @@ pub struct PostgresOptions {
     /// A proved loss that is accepted, named by the commit the checkpoint covers: see [`Loss`](throng_journal::Loss). Any
     /// other loss is refused. Default none.
     pub accept_loss: Option<Position>,
+    /// What is done where acknowledged commits are lost. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always
+    /// [`OnLoss::Continue`], since the loss was asked for.
+    pub on_loss: OnLoss,
     /// How far the server's certificate is looked at.
     pub tls: Tls,
     /// A PEM file of certificates to trust, besides the system's.
@@ -116,6 +129,7 @@ impl FromStr for PostgresOptions {
             depth: None,
             pool: 4,
             accept_loss: None,
+            on_loss: OnLoss::Stop,
             tls: Tls::Disable,
             root_certificates: None,
         };
@@ -171,7 +185,8 @@ impl FromStr for PostgresOptions {
                 ))
             })?;
         options.config = config;
-        options.fill_in(tls);
+        let names_session = others.iter().any(|pair| pair.starts_with("target_session_attrs="));
+        options.fill_in(tls, names_session);
         Ok(options)
     }
 }
@@ -197,7 +212,7 @@ fn schema(name: String) -> Result<String, Error> {
 }
 
 impl PostgresOptions {
-    fn fill_in(&mut self, tls: Option<Tls>) {
+    fn fill_in(&mut self, tls: Option<Tls>, names_session: bool) {
         let config = &mut self.config;
         let remote = config.get_hosts().iter().any(|host| match host {
             Host::Tcp(name) => !(name == "localhost" || name == "::1" || name.starts_with("127.")),
@@ -211,6 +226,10 @@ impl PostgresOptions {
         });
         if config.get_hosts().is_empty() {
             config.host("localhost");
+        }
+        // Of several the one that takes writes: the others are its standbys.
+        if config.get_hosts().len() > 1 && !names_session {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         if config.get_password().is_none()
             && let Ok(password) = std::env::var("PGPASSWORD")
@@ -231,19 +250,36 @@ impl PostgresOptions {
         }
     }
 
+    /// What is done where acknowledged commits are lost.
+    pub(crate) fn on_loss(&self) -> OnLoss {
+        match self.durability {
+            Durability::Fsync => self.on_loss,
+            Durability::Os | Durability::Memory => OnLoss::Continue,
+        }
+    }
+
     /// `user@host:port/database, schema throng`: where it is, without the password.
     #[must_use]
     pub fn place(&self) -> String {
         let config = &self.config;
-        let host = match config.get_hosts().first() {
-            Some(Host::Tcp(name)) => name.clone(),
-            Some(Host::Unix(path)) => path.display().to_string(),
-            None => "localhost".into(),
+        let ports = config.get_ports();
+        let shown = |(at, host): (usize, &Host)| {
+            let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => format!("{name}:{port}"),
+                Host::Unix(path) => format!("{}:{port}", path.display()),
+            }
         };
-        let port = config.get_ports().first().copied().unwrap_or(5432);
+        let hosts: Vec<String> = config.get_hosts().iter().enumerate().map(shown).collect();
+        let hosts = hosts.join(",");
         let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
         let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-        format!("postgres://{user}{host}:{port}/{database}, schema {}", self.schema)
+        format!("postgres://{user}{hosts}/{database}, schema {}", self.schema)
+    }
+
+    /// Hosts that are tried one after the other.
+    pub(crate) fn hosts(&self) -> usize {
+        self.config.get_hosts().len().max(self.config.get_hostaddrs().len())
     }
 }
 

@@ -164,6 +164,12 @@ impl Engine {
         if self.core.lives.has_failed_checkpoint() {
             troubles.push("the last checkpoint failed; it is tried again".to_owned());
         }
+        let losses = self.core.context.journal.losses();
+        troubles.extend(
+            losses
+                .iter()
+                .map(|loss| format!("acknowledged commits are lost: {loss}")),
+        );
         troubles.extend(self.core.context.disk.trouble());
         let held_by = self.core.held_by.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |name: &String| format!("history that is over stays, as the projection {name} has not read it");

@@ -99,6 +99,16 @@ impl Cursor {
     }
 }
 
+impl Cursor {
+    /// Refuses a place that the history does not have.
+    pub(crate) fn check(&self, streams: &[Stream]) -> Result<(), FeedError> {
+        match self.is_in(streams) {
+            true => Ok(()),
+            false => Err(FeedError::Lost(self.to_string())),
+        }
+    }
+}
+
 impl From<Positions> for Cursor {
     fn from(told: Positions) -> Self {
         let begun = BTreeMap::new();

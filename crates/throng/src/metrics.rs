@@ -51,6 +51,7 @@ pub struct Metrics {
     pub(crate) disk_budget_bytes: Level,
     pub(crate) history_held: Level,
     pub(crate) stands_by: Level,
+    pub(crate) losses: Level,
 }
 
 impl Default for Metrics {
@@ -154,6 +155,11 @@ impl Default for Metrics {
                 r,
                 "stands_by",
                 "1: another engine has taken over, this one waits for its end",
+            ),
+            losses: level(
+                r,
+                "losses",
+                "Losses of acknowledged commits that were found since the start",
             ),
             registry: Mutex::new(registry),
         }

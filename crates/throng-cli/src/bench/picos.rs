@@ -13,7 +13,7 @@ use std::{
 };
 use throng::Options;
 use throng_app::{
-    AccessLogArguments, Durability, JournalLocation, LimitArguments, SecurityArguments, Service, Settings,
+    AccessLogArguments, Durability, JournalLocation, LimitArguments, OnLoss, SecurityArguments, Service, Settings,
 };
 use throng_load::Report;
 
@@ -147,6 +147,7 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
         sync_delay: Duration::ZERO,
         accept_loss: None,
         as_primary: false,
+        on_loss: OnLoss::Stop,
         archive: None,
         loops: Some(1),
         limits: LimitArguments::default(),

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{AccessLogArguments, Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
+use throng_app::{AccessLogArguments, Durability, LimitArguments, OnLoss, SecurityArguments, Service, Settings, cli};
 
 use super::storm;
 use crate::{
@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         sync_delay: arguments.sync_delay,
         accept_loss: None,
         as_primary: false,
+        on_loss: OnLoss::Stop,
         archive: None,
         loops: Some(arguments.loops),
         limits: LimitArguments::default(),

@@ -26,7 +26,7 @@ use std::{
 };
 use throng::Options;
 use throng_app::{
-    AccessLogArguments, Durability, JournalLocation, LimitArguments, SecurityArguments, Service, Settings, cli,
+    AccessLogArguments, Durability, JournalLocation, LimitArguments, OnLoss, SecurityArguments, Service, Settings, cli,
 };
 use throng_http::StopSignal;
 use throng_load::report::html;
@@ -298,6 +298,7 @@ fn settings(arguments: &DemoArguments, place: &JournalLocation) -> Settings {
         sync_delay: arguments.sync_delay,
         accept_loss: None,
         as_primary: false,
+        on_loss: OnLoss::Stop,
         archive: None,
         loops: Some(usize::from(arguments.loops)),
         limits: LimitArguments::default(),

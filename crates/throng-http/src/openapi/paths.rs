@@ -197,7 +197,7 @@ fn history(kind: &str, events: &[CommandDoc]) -> Value {
     });
     responses.insert("200".into(), ok);
     responses.append(&mut problems(&["gone"]));
-    let last = json!({ "name": "Last-Event-ID", "in": "header", "schema": { "type": "integer" }, "description": "Of a stream: go on after this event." });
+    let last = json!({ "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" }, "description": "Of a stream: go on after the event with this id; a sequence number is one, too." });
     let after = json!({ "name": "after", "in": "query", "schema": { "type": "integer", "default": 0 }, "description": "After this sequence number" });
     json!({
         "tags": [kind], "operationId": format!("{kind}-events"), "summary": format!("What has happened to a {kind}"),

@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use throng::{Engine, EntityEvent, FeedError, Follow, Follower};
+use throng::{Engine, EntityEvent, FeedError, Follow, Follower, journal::Position};
 use tokio::{sync::mpsc, time::timeout};
 
 /// Where a client that comes back goes on.
@@ -45,16 +45,11 @@ pub(super) async fn open(
     may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, .. } = query::read(parts.uri.query())?;
     let seen = parts.headers.get(LAST_EVENT_ID);
-    let after = match seen {
-        None => after,
+    let (after, at) = match seen {
+        None => (after, None),
         Some(value) => last_event_id(value)?,
     };
-    let entity = Follow::Entity {
-        kind,
-        id,
-        after,
-        at: None,
-    };
+    let entity = Follow::Entity { kind, id, after, at };
     let follower = server.shared().engine.follow(entity).await;
     let follower = follower.map_err(|error| match error {
         FeedError::Lost(_) if seen.is_some() => Problem::from(error).at_field("Last-Event-ID").boxed(),
@@ -95,7 +90,8 @@ impl LiveEvents {
     /// # Errors
     /// It names none.
     pub fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Box<Problem>> {
-        headers.get(LAST_EVENT_ID).map(last_event_id).transpose()
+        let last = headers.get(LAST_EVENT_ID).map(last_event_id).transpose()?;
+        Ok(last.map(|(seq, _)| seq))
     }
 
     /// A stream of what is followed. `show` makes JSON of an event, on one line, or `None` to leave it out; it breaks where the stream ends.
@@ -160,17 +156,18 @@ fn stream(server: &Rc<Server>, live: Live, held: Option<Held>) -> Answered<Respo
     Ok(response)
 }
 
-fn last_event_id(value: &HeaderValue) -> Answered<u64> {
-    value
-        .to_str()
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| {
-            let found = String::from_utf8_lossy(value.as_bytes());
-            let detail =
-                format!("The header Last-Event-ID is {found:?}; expected the sequence number of the last event seen.");
-            Problem::malformed(detail).at_field("Last-Event-ID").boxed()
-        })
+/// A sequence number, with the commit that the event stands in where the stream said so: `3` or `3@1.7`.
+fn last_event_id(value: &HeaderValue) -> Answered<(u64, Option<Position>)> {
+    let read = |text: &str| match text.trim().split_once('@') {
+        None => Some((text.trim().parse().ok()?, None)),
+        Some((seq, at)) => Some((seq.parse().ok()?, Some(at.parse().ok()?))),
+    };
+    value.to_str().ok().and_then(read).ok_or_else(|| {
+        let found = String::from_utf8_lossy(value.as_bytes());
+        let detail =
+            format!("The header Last-Event-ID is {found:?}; expected the id of the last event seen, as 3@1.7.");
+        Problem::malformed(detail).at_field("Last-Event-ID").boxed()
+    })
 }
 
 /// Until the client goes, its token is taken no more, or the gateway drains.
@@ -208,10 +205,11 @@ async fn send(live: &mut Live, pages: &mpsc::Sender<Bytes>) {
     }
 }
 
-/// An event as the generic routes show it; its sequence number is what the client comes back with.
+/// An event as the generic routes show it. The client comes back with its sequence number and its commit: a history that has lost it is
+/// noticed.
 fn as_shown(event: &EntityEvent, page: &mut Vec<u8>) -> ControlFlow<()> {
-    let (seq, name) = (event.event.seq, &event.event.name);
-    page.extend_from_slice(format!("id: {seq}\nevent: {name}\ndata: {{").as_bytes());
+    let (seq, at, name) = (event.event.seq, event.event.position, &event.event.name);
+    page.extend_from_slice(format!("id: {seq}@{at}\nevent: {name}\ndata: {{").as_bytes());
     page.extend_from_slice(follow::members(event));
     page.extend_from_slice(b"}\n\n");
     ControlFlow::Continue(())
@@ -220,7 +218,7 @@ fn as_shown(event: &EntityEvent, page: &mut Vec<u8>) -> ControlFlow<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng::journal::{CommitNo, Position, StoredEvent, WriterId};
+    use throng::journal::{CommitNo, StoredEvent, WriterId};
 
     #[test]
     fn an_event_is_one_block_of_lines() {
@@ -235,7 +233,7 @@ mod tests {
             version: 1,
             payload: b"{\n\"student\":\r\n\"7\"}".to_vec(),
         };
-        let expected = "id: 3\nevent: added\ndata: {\"seq\":3,\"name\":\"added\",\"version\":1,\"at\":\"1970-01-01T00:00:00Z\",\"position\":\"1.7\",\"payload\":{\"student\":\"7\"}}\n\n";
+        let expected = "id: 3@1.7\nevent: added\ndata: {\"seq\":3,\"name\":\"added\",\"version\":1,\"at\":\"1970-01-01T00:00:00Z\",\"position\":\"1.7\",\"payload\":{\"student\":\"7\"}}\n\n";
         let mut page = Vec::new();
         assert!(as_shown(&EntityEvent::new("S1".into(), event), &mut page).is_continue());
         assert_eq!(page, expected.as_bytes());

@@ -28,12 +28,12 @@ fn a_stream_shows_what_has_happened_and_what_happens() {
         (head.status, head.header("content-type")),
         (200, Some("text/event-stream"))
     );
-    assert_eq!(until(&mut stream, "id:"), "id: 1");
+    assert!(until(&mut stream, "id:").starts_with("id: 1@"));
     assert_eq!(stream.line().unwrap(), "event: opened");
     assert!(stream.line().unwrap().contains(r#""payload":{"capacity":9}"#));
-    for (student, id) in [("7", "id: 2"), ("8", "id: 3")] {
+    for (student, id) in [("7", "id: 2@"), ("8", "id: 3@")] {
         client.post("/api/section/S1/add-student", &format!(r#"{{"student":"{student}"}}"#));
-        assert_eq!(until(&mut stream, "id:"), id);
+        assert!(until(&mut stream, "id:").starts_with(id));
         assert!(until(&mut stream, "data:").contains(&format!(r#""student":"{student}""#)));
     }
 }
@@ -44,14 +44,26 @@ fn a_client_that_comes_back_goes_on_where_it_was() {
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     client.post("/api/section/S1/add-student", r#"{"student":"7"}"#);
-    let mut stream = Client::new(&gateway);
-    stream.send(request(
-        "GET",
-        "/api/section/S1/events",
-        &[STREAM[0], ("last-event-id", "1")],
-        "",
-    ));
-    assert_eq!(until(&mut stream, "id:"), "id: 2");
+    let come_back = |last: &str| {
+        let mut stream = Client::new(&gateway);
+        let headers = [STREAM[0], ("last-event-id", last)];
+        stream.send(request("GET", "/api/section/S1/events", &headers, ""));
+        stream
+    };
+    let first = until(&mut come_back("0"), "id:");
+    let first = first.strip_prefix("id: ").unwrap();
+    for last in ["1", first] {
+        assert!(until(&mut come_back(last), "id:").starts_with("id: 2@"));
+    }
+    // A place in a history that was lost.
+    Client::new(&gateway)
+        .request(
+            "GET",
+            "/api/section/S1/events",
+            &[STREAM[0], ("last-event-id", "1@9.9")],
+            "",
+        )
+        .problem(410, "history-lost");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
-use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position};
+use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position, Witness};
 
 /// Files kept open for reading, at most.
 const OPEN_MAX: usize = 256;
@@ -174,7 +174,8 @@ impl Log {
             return Ok(None);
         }
         let held = self.shared.state().history.newest_upto(covered);
-        Ok(Some(Loss { covered, held }))
+        let witness = Witness::Store;
+        Ok(Some(Loss { covered, held, witness }))
     }
 
     /// Where a commit stands. Reads the segment's directory first if it is not in memory.

@@ -20,11 +20,13 @@ pub(super) type Sql<T> = Result<T, tokio_postgres::Error>;
 pub(crate) type Change<T> = Result<T, Error>;
 
 /// The name of a node that lives; its row is kept from ending.
-pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<Option<String>> {
-    let statement = format!("SELECT name FROM nodes WHERE node = $1 AND {LIVING} FOR SHARE");
+///
+/// With the session it has joined by, as another process may be given its number by a database that was rolled back.
+pub(crate) async fn living(transaction: &Transaction<'_>, (node, session): (NodeId, &str)) -> Sql<Option<String>> {
+    let statement = format!("SELECT name FROM nodes WHERE node = $1 AND session = $2 AND {LIVING} FOR SHARE");
     let number = node.0.cast_signed();
     let row = transaction
-        .query_typed_opt(&statement, &[typed::number(&number)])
+        .query_typed_opt(&statement, &[typed::number(&number), typed::text(&session)])
         .await?;
     Ok(row.map(|row| row.get(0)))
 }

@@ -1,5 +1,6 @@
 //! Appends: one connection, one statement a commit, in order.
 
+use super::lease::boot_micros;
 use crate::database::{Database, Threads};
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use std::{
@@ -7,14 +8,17 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Poll,
     time::{Duration, Instant},
 };
 use throng_journal::{Append, AppendError, Appended, Commit, Error, WriterId, commit::Buffer};
-use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::{Client, Statement, error::SqlState};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use tokio_postgres::{Client, Statement, error::SqlState, types::ToSql};
 
 /// Appends that may wait: more than any depth.
 const WAITING_MAX: usize = 64;
@@ -23,9 +27,12 @@ const WAITING_MAX: usize = 64;
 const ROOM_LOOK: Duration = Duration::from_millis(250);
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
-/// Lands if the writer is not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
+/// A statement that alone is not answered is taken to hang after so long.
+const STATEMENT_MAX: Duration = Duration::from_secs(30);
+
+/// Lands if the writer is this engine's and not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
 /// there.
-const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE) \
+const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND session = $5 AND sealed_at IS NULL FOR SHARE) \
     INSERT INTO commits (writer, number, shards, body) SELECT $1, $2::bigint, $3, $4 FROM open \
     WHERE $2::bigint = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2::bigint - 1)";
 
@@ -60,10 +67,11 @@ struct Landing {
 }
 
 impl Appender {
-    pub(super) fn start(threads: &Threads, database: Arc<Database>) -> Self {
+    /// `heard`: when the server last answered a write of another connection, on the clock of [`boot_micros`].
+    pub(super) fn start(threads: &Threads, database: Arc<Database>, heard: Arc<AtomicU64>) -> Self {
         let (jobs, waiting) = mpsc::channel(WAITING_MAX);
         let is_full = Arc::new(AtomicBool::new(false));
-        threads.spawn(work(database, waiting, Arc::clone(&is_full)));
+        threads.spawn(work((database, heard), waiting, Arc::clone(&is_full)));
         Self { jobs, is_full }
     }
 
@@ -100,7 +108,11 @@ fn in_doubt(why: String) -> Appended {
     }
 }
 
-async fn work(database: Arc<Database>, mut jobs: mpsc::Receiver<Job>, is_full: Arc<AtomicBool>) {
+async fn work(
+    (database, heard): (Arc<Database>, Arc<AtomicU64>),
+    mut jobs: mpsc::Receiver<Job>,
+    is_full: Arc<AtomicBool>,
+) {
     let mut connected: Option<Arc<Connected>> = None;
     let mut flights: FuturesOrdered<Flight> = FuturesOrdered::new();
     loop {
@@ -135,6 +147,7 @@ async fn work(database: Arc<Database>, mut jobs: mpsc::Receiver<Job>, is_full: A
             Job::Append { commit, tell } => {
                 let appending = Appending {
                     database: Arc::clone(&database),
+                    heard: Arc::clone(&heard),
                     connected: Arc::clone(connected),
                     is_full: Arc::clone(&is_full),
                 };
@@ -179,6 +192,7 @@ impl Connected {
 /// What an append needs.
 struct Appending {
     database: Arc<Database>,
+    heard: Arc<AtomicU64>,
     connected: Arc<Connected>,
     is_full: Arc<AtomicBool>,
 }
@@ -193,7 +207,11 @@ enum Tried {
 impl Appending {
     async fn fly(self, mut commit: Commit, tell: oneshot::Sender<Appended>) -> Landing {
         commit.seal(&[]);
+        self.database.acknowledged.sent(&commit);
         let result = self.append(&commit).await;
+        if result.is_ok() {
+            self.database.acknowledged.landed(&commit);
+        }
         Landing { commit, tell, result }
     }
 
@@ -220,16 +238,39 @@ impl Appending {
         result
     }
 
+    /// Waits for a statement. Where the server answers no writes at all it waits with all others, until connections are cut; `None`: it is only
+    /// this one that is not answered.
+    async fn in_time<T>(&self, statement: impl Future<Output = T>) -> Option<T> {
+        let mut statement = std::pin::pin!(statement);
+        loop {
+            let begun = boot_micros();
+            match timeout(STATEMENT_MAX, &mut statement).await {
+                Ok(done) => return Some(done),
+                Err(_) if self.heard.load(Ordering::Acquire) > begun => return None,
+                Err(_) => {}
+            }
+        }
+    }
+
     async fn try_once(&self, commit: &Commit) -> Tried {
         let stamp = commit.stamp();
         let (writer, number) = (stamp.writer.0.cast_signed(), stamp.number.0.cast_signed());
         let Connected { client, append } = &*self.connected;
         let failed = self.database.failed("appending a commit");
         let was_full = self.is_full.load(Ordering::Acquire);
-        let landed = client
-            .execute(append, &[&writer, &number, &shards(commit), &commit.bytes()])
-            .await;
+        let (dialer, session) = (&self.database.dialer, &self.database.session);
+        let unreplicated = dialer.unreplicated();
+        let (shards, bytes) = (shards(commit), commit.bytes());
+        let row: [&(dyn ToSql + Sync); 5] = [&writer, &number, &shards, &bytes, session];
+        let Some(landed) = self.in_time(client.execute(append, &row)).await else {
+            let why = "the server answers others, and has not answered this in half a minute";
+            return Tried::Done(Err(AppendError::InDoubt(why.into())));
+        };
         match landed {
+            Ok(1) if dialer.unreplicated() != unreplicated => {
+                let why = "the server reports it as done, and did not wait until it was on a synchronous standby";
+                return Tried::Done(Err(AppendError::InDoubt(why.into())));
+            }
             Ok(1) => return Tried::Done(Ok(())),
             Ok(_) => {}
             Err(error) if error.code() == Some(&SqlState::DISK_FULL) => return Tried::NoRoom(failed(error)),

@@ -4,21 +4,20 @@ use super::{
     Shared,
     process::{self, Process},
 };
-use crate::{store::coverage::set_of, typed};
+use crate::{rollback::find, store::coverage::set_of, typed};
+use futures_util::future::try_join;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
-use throng_journal::{Durability, Error, ShardSet, WriterId};
+use throng_journal::{Error, ShardSet, WriterId};
 use tokio_postgres::{Client, Row};
 
-/// Renewed so many times in its length.
-const RENEWALS: u32 = 5;
 /// Between two looks at somebody else's.
 const LOOK: Duration = Duration::from_millis(50);
 /// Between two looks at who has taken over, and how often.
@@ -29,8 +28,8 @@ const UNEXPIRED: &str = "SELECT w.session, l.process, w.node, w.shards FROM leas
     AND w.sealed_at IS NOT NULL AND l.until > clock_timestamp()";
 const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writers w JOIN writers own ON own.writer = $1 AND own.node = \
     w.node LEFT JOIN leases l ON l.writer = w.writer WHERE w.writer > $1 AND w.session <> own.session ORDER BY w.writer LIMIT 1";
-const RENEW: &str =
-    "UPDATE leases SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE writer = $1 AND NOT over";
+const RENEW: &str = "UPDATE leases l SET until = clock_timestamp() + $2 * interval '1 microsecond' FROM writers w WHERE l.writer = $1 AND \
+    NOT l.over AND w.writer = l.writer AND w.session = $3";
 
 /// Microseconds since the machine began, also of the time it slept: a lease is over after a sleep.
 pub(super) fn boot_micros() -> u64 {
@@ -67,7 +66,7 @@ pub(super) struct Begun {
 /// What this process knows of its own lease.
 pub(super) struct Lease {
     /// Zero: there are none.
-    length: Duration,
+    pub(super) length: Duration,
     writer: AtomicU64,
     /// On the clock of [`boot_micros`].
     until: AtomicU64,
@@ -98,15 +97,31 @@ impl Lease {
         self.taken_over.load(Ordering::Acquire) == writer.0
     }
 
+    /// The writer that has it; 0: none.
+    pub(super) fn writer(&self) -> u64 {
+        self.writer.load(Ordering::Acquire)
+    }
+
     /// The server has said at or after this time that the writer is its engine's.
-    fn renew(&self, asked_micros: u64) {
-        let until = asked_micros + self.length.as_micros() as u64;
-        self.until.store(until, Ordering::Release);
+    pub(super) fn renew(&self, writer: WriterId, asked_micros: u64) {
+        if self.writer() == writer.0 {
+            // The next one may have begun meanwhile, which was asked for later.
+            self.until.fetch_max(self.from(asked_micros), Ordering::AcqRel);
+        }
+    }
+
+    fn from(&self, asked_micros: u64) -> u64 {
+        asked_micros + self.length.as_micros() as u64
     }
 
     fn begin(&self, writer: WriterId, asked_micros: u64) {
-        self.renew(asked_micros);
+        self.until.store(self.from(asked_micros), Ordering::Release);
         self.writer.store(writer.0, Ordering::Release);
+    }
+
+    /// Another engine has sealed the writer, whose lease has ended here.
+    pub(super) fn is_over_by_another(&self, writer: WriterId) {
+        self.taken_over.store(writer.0, Ordering::Release);
     }
 
     pub(super) fn end(&self, writer: WriterId) -> bool {
@@ -125,35 +140,36 @@ impl Shared {
     /// holds up requests meanwhile, and a connection takes the server longer than most statements.
     pub(super) fn hold(self: &Arc<Self>, Begun { writer, asked_micros }: Begun) {
         self.lease.begin(writer, asked_micros);
-        if !self.lease.length.is_zero() {
-            self.threads.spawn(keep(Arc::downgrade(self), writer));
-        }
+        self.heard.store(boot_micros(), Ordering::Release);
     }
 
     /// A lease that was over before its engine began is renewed, unless another engine has sealed the writer.
-    pub(super) async fn hold_on(&self, client: &Client, writer: WriterId) -> Result<(), Error> {
+    pub(super) async fn hold_on(&self, client: &mut Client, writer: WriterId) -> Result<(), Error> {
         let asked = boot_micros();
         if !self.renew(client, writer).await? {
             return Err(Error::Sealed(writer));
         }
-        self.lease.renew(asked);
+        self.lease.renew(writer, asked);
         Ok(())
     }
 
-    /// What it writes is synced: a lease that a server forgets when it crashes would be over too early.
-    async fn lease_session(&self) -> Result<Client, Error> {
-        let doing = "holding the lease of a writer";
-        self.database.connect(doing, Durability::Fsync).await
-    }
-
     /// `false`: another engine has sealed the writer.
-    async fn renew(&self, client: &Client, writer: WriterId) -> Result<bool, Error> {
-        let length = self.lease_micros() as f64;
-        client
-            .execute(RENEW, &[&writer.0.cast_signed(), &length])
+    /// Renews a lease, and looks whether the server holds what it has acknowledged. `false`: the writer is sealed.
+    pub(super) async fn renew(&self, client: &mut Client, writer: WriterId) -> Result<bool, Error> {
+        let (number, length) = (writer.0.cast_signed(), self.lease_micros() as f64);
+        let (acknowledged, session) = (&self.database.acknowledged, &self.database.session);
+        let sent = acknowledged.known();
+        let lease = [typed::number(&number), typed::float(&length), typed::text(session)];
+        let (renewed, found) = try_join(client.execute_typed(RENEW, &lease), find(client, &sent))
             .await
-            .map(|rows| rows == 1)
-            .map_err(self.database.failed("renewing the lease"))
+            .map_err(self.database.failed("renewing the lease"))?;
+        if sent.own.writer == writer {
+            if let Err(lacks) = sent.refuse(&found, session) {
+                return Err(self.database.rolled_back(client, lacks).await);
+            }
+            acknowledged.compare_losses(&sent, &found);
+        }
+        Ok(renewed == 1)
     }
 
     /// Waits until none of the other engines before whose writer is sealed, by whomever, answers reads any more: its lease is over, or its
@@ -180,7 +196,7 @@ impl Shared {
     }
 
     /// Says who has taken over, once they have begun.
-    async fn tell_successor(&self, writer: WriterId) -> Result<(), Error> {
+    pub(super) async fn tell_successor(&self, writer: WriterId) -> Result<(), Error> {
         tracing::warn!("writer {writer} was sealed by another engine that takes over; this one answers nothing more");
         let doing = "looking for the engine that has taken over";
         for _ in 0..SUCCESSOR_LOOK.1 {
@@ -199,48 +215,5 @@ impl Shared {
             tokio::time::sleep(SUCCESSOR_LOOK.0).await;
         }
         Ok(())
-    }
-}
-
-async fn keep(shared: Weak<Shared>, writer: WriterId) {
-    let mut client = None;
-    loop {
-        let Some(strong) = shared.upgrade() else { return };
-        if strong.lease.writer.load(Ordering::Acquire) != writer.0 {
-            return;
-        }
-        // Before it waits: on a busy machine connecting may take as long as a lease.
-        if client.as_ref().is_none_or(Client::is_closed) {
-            client = match strong.lease_session().await {
-                Ok(client) => Some(client),
-                Err(error) => {
-                    tracing::warn!("the lease of writer {writer} is not renewed: {error}");
-                    None
-                }
-            };
-        }
-        let every = strong.lease.length / RENEWALS;
-        drop(strong);
-        tokio::time::sleep(every).await;
-        let Some(strong) = shared.upgrade() else { return };
-        let Some(session) = &client else { continue };
-        let asked = boot_micros();
-        match strong.renew(session, writer).await {
-            Ok(true) => strong.lease.renew(asked),
-            Ok(false) => {
-                // Ended by this engine, it was sealed by this engine.
-                if strong.lease.end(writer) {
-                    strong.lease.taken_over.store(writer.0, Ordering::Release);
-                    if let Err(error) = strong.tell_successor(writer).await {
-                        tracing::warn!("who has taken over is not known: {error}");
-                    }
-                }
-                return;
-            }
-            Err(error) => {
-                tracing::warn!("the lease of writer {writer} is not renewed: {error}");
-                client = None;
-            }
-        }
     }
 }

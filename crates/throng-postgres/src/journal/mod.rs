@@ -1,6 +1,7 @@
 //! The journal: one row a commit.
 
 mod append;
+mod keeper;
 mod lease;
 mod loss;
 mod process;
@@ -23,13 +24,14 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Maybe, NodeId, Opened, Place, Position,
-    Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
+    Append, AppendError, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Loss, Maybe, NodeId, Opened,
+    Place, Position, Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
 };
 
 pub(crate) use append::shards;
+pub(crate) use loss::{accept_recorded, refuse_recorded};
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
-pub(crate) use writers::{PATIENCE, TABLES, close, end_sessions};
+pub(crate) use writers::{LOCK_CLUSTER, PATIENCE, TABLES, close, end_sessions};
 
 /// How long a journal that is dropped waits until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -52,6 +54,10 @@ pub(crate) struct Shared {
     depth: AtomicUsize,
     /// What the commits of all streams take, by the last look, and what this engine has committed since.
     bytes: AtomicU64,
+    /// The server is [looked at](keeper) again and again.
+    is_kept: AtomicBool,
+    /// When it last answered a write of that, on the clock of a lease.
+    heard: Arc<AtomicU64>,
     /// Whether it is looked now and then.
     is_looking: AtomicBool,
     looking: tokio::sync::Mutex<()>,
@@ -68,7 +74,8 @@ impl std::fmt::Debug for PostgresJournal {
 impl PostgresJournal {
     pub(crate) fn new(database: Arc<Database>) -> Result<Self, Error> {
         let threads = Threads::start("throng-append", 1)?;
-        let appender = Appender::start(&threads, Arc::clone(&database));
+        let heard = Arc::new(AtomicU64::new(0));
+        let appender = Appender::start(&threads, Arc::clone(&database), Arc::clone(&heard));
         let depth = database.options.depth.unwrap_or(1);
         let lease = Lease::new(database.options.lease);
         Ok(Self {
@@ -80,6 +87,8 @@ impl PostgresJournal {
                 own: AtomicU64::new(0),
                 depth: AtomicUsize::new(depth),
                 bytes: AtomicU64::new(0),
+                is_kept: AtomicBool::new(false),
+                heard,
                 is_looking: AtomicBool::new(false),
                 looking: tokio::sync::Mutex::default(),
             }),
@@ -237,10 +246,15 @@ impl Journal for PostgresJournal {
     }
 
     fn holds(&self, writer: WriterId) -> bool {
-        self.shared.lease.holds(writer)
+        self.shared.lease.holds(writer) && !self.shared.database.acknowledged.is_over(writer)
     }
 
-    fn is_taken_over(&self, writer: WriterId) -> bool {
-        self.shared.lease.is_taken_over(writer)
+    fn ended(&self, writer: WriterId) -> Option<AppendError> {
+        let rolled_back = self.shared.database.acknowledged.over(writer);
+        rolled_back.or_else(|| self.shared.lease.is_taken_over(writer).then_some(AppendError::Sealed))
+    }
+
+    fn losses(&self) -> Vec<Loss> {
+        self.shared.database.acknowledged.losses()
     }
 }

@@ -3,11 +3,12 @@
 use super::{
     Shared,
     lease::{Before, Begun, boot_micros},
-    loss::NEXT_WRITER,
+    loss::next_writer,
     process::Process,
 };
 use crate::{
     directory::{self, Change},
+    rollback::{Found, Known, find},
     store::coverage::set_of,
     typed,
 };
@@ -24,8 +25,10 @@ use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
 /// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
 pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
+/// With something to be written, also where the writer was sealed before: so it waits until a standby has all before it.
+const SEAL: &str = "SET LOCAL lock_timeout TO '3s'; SELECT pg_logical_emit_message(true, 'throng', '')";
 /// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
-pub(super) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
+pub(crate) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
 /// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
 pub(crate) const TABLES: &str = "SELECT relname::text, pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE relkind = 'r' AND \
      relnamespace = current_schema::regnamespace ORDER BY 2 DESC, 1";
@@ -39,8 +42,10 @@ impl Shared {
         let doing = "opening a writer";
         let failed = || self.database.failed(doing);
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
+        self.keep();
         let mut client = self.database.client(doing).await?;
-        self.refuse_loss(&mut client).await?;
+        let loss = self.refuse_loss(&mut client).await?;
+        self.database.acknowledged.begin_anew(None);
         let mut tries = 1;
         let begun = loop {
             match self.begin(&mut client, node).await {
@@ -53,15 +58,21 @@ impl Shared {
             }
         };
         let (begun, sealed) = begun.map_err(failed())??;
-        self.begin_life(&client, begun, Before::Of(node), sealed).await
+        self.begin_life(&mut client, (begun, loss), Before::Of(node), sealed)
+            .await
     }
 
     /// As [`open`](Self::open), for a node of a cluster and what it owns.
     pub(super) async fn open_shards(self: &Arc<Self>, node: NodeId, shards: &ShardSet) -> Result<Opened, Error> {
         let doing = "opening a writer";
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
+        self.keep();
+        // What the node owns was rolled back, too: it has to join first.
+        if let Some(refused) = self.database.acknowledged.rolled_back() {
+            return Err(refused);
+        }
         let mut client = self.database.client(doing).await?;
-        self.refuse_loss(&mut client).await?;
+        let loss = self.refuse_loss(&mut client).await?;
         let mut tries = 1;
         let begun = loop {
             match self.begin_shards(&mut client, node, shards).await {
@@ -70,19 +81,21 @@ impl Shared {
             }
         };
         let begun = begun.map_err(self.database.failed(doing))??;
-        self.begin_life(&client, begun, Before::With(shards), Vec::new()).await
+        self.begin_life(&mut client, (begun, loss), Before::With(shards), Vec::new())
+            .await
     }
 
     /// Holds the lease of a writer that was begun, once nobody answers any more from what was known before.
     async fn begin_life(
         self: &Arc<Self>,
-        client: &Client,
-        begun: Begun,
+        client: &mut Client,
+        (begun, loss): (Begun, i64),
         whose: Before<'_>,
         sealed: Vec<String>,
     ) -> Result<Opened, Error> {
         let failed = || self.database.failed("opening a writer");
         let writer = begun.writer;
+        self.database.acknowledged.begin(writer, loss);
         let is_first = self.own.swap(writer.0, Ordering::AcqRel) == 0;
         self.hold(begun);
         // Also those whom others have sealed, and not outlived to the end.
@@ -126,7 +139,7 @@ impl Shared {
         // One behind the other, in this order: requests wait for this.
         let (_, name, owned, rows) = try_join4(
             transaction.batch_execute(PATIENCE),
-            directory::living(&transaction, node),
+            directory::living(&transaction, (node, &self.database.session)),
             directory::owns(&transaction, node, shards),
             transaction.query_typed(
                 "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
@@ -148,13 +161,13 @@ impl Shared {
         let (_, open, next) = try_join3(
             transaction.execute_typed(LOCK_CLUSTER, &[]),
             directory::refuse_open(&transaction, shards),
-            transaction.query_typed_one(NEXT_WRITER, &[]),
+            next_writer(&self.database, &transaction),
         )
         .await?;
         if let Err(refused) = open {
             return Ok(Err(refused));
         }
-        let writer: i64 = next.get(0);
+        let writer = next;
         let set = shards.bytes();
         let row = [
             typed::number(&writer),
@@ -252,7 +265,7 @@ impl Shared {
             .await?;
         let before: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         close(&transaction, &before).await?;
-        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
+        let writer = next_writer(&self.database, &transaction).await?;
         transaction
             .execute(
                 "INSERT INTO writers (writer, node, session) VALUES ($1, $2, $3)",
@@ -286,7 +299,12 @@ impl Shared {
             shards: set_of(row, 2),
         });
         let may_hold = |taken: &Taken| taken.shards.as_ref().is_none_or(|set| set.overlaps(shards));
-        Ok(taken.filter(may_hold).collect())
+        let taken: Vec<Taken> = taken.filter(may_hold).collect();
+        self.database.acknowledged.ended(taken.iter().map(|taken| Position {
+            writer: taken.writer,
+            commit: taken.last,
+        }));
+        Ok(taken)
     }
 
     /// All streams from a writer's on. What one statement sees of them goes together.
@@ -364,7 +382,9 @@ impl Shared {
         let failed = || self.database.failed(doing);
         self.lease.end(writer);
         let mut client = self.database.client(doing).await?;
-        let sealed = match self.seal_writer(&mut client, writer).await {
+        let sent = self.database.acknowledged.known();
+        let unreplicated = self.database.dialer.unreplicated();
+        let sealed = match self.seal_writer(&mut client, (writer, &sent)).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 let row = client
                     .query_opt(
@@ -379,11 +399,24 @@ impl Shared {
                 {
                     end_sessions(&client, &session).await.map_err(failed())?;
                 }
-                self.seal_writer(&mut client, writer).await
+                self.seal_writer(&mut client, (writer, &sent)).await
             }
             sealed => sealed,
         };
-        sealed.map_err(failed())?.ok_or(Error::NoCommit(Position {
+        let (last, found) = sealed.map_err(failed())?;
+        if self.database.dialer.unreplicated() != unreplicated {
+            // Nor need the commits before it be there: they are answered once a seal is.
+            return Err(Error::Backend {
+                doing: format!("{doing} ({})", self.database.options.place()),
+                why: "the server did not wait until it was on a synchronous standby".into(),
+            });
+        }
+        if sent.own.writer == writer
+            && let Err(lacks) = sent.refuse(&found, &self.database.session)
+        {
+            return Err(self.database.rolled_back(&mut client, lacks).await);
+        }
+        last.ok_or(Error::NoCommit(Position {
             writer,
             commit: CommitNo(0),
         }))
@@ -404,25 +437,28 @@ impl Shared {
     async fn seal_writer(
         &self,
         client: &mut Client,
-        writer: WriterId,
-    ) -> Result<Option<CommitNo>, tokio_postgres::Error> {
+        (writer, sent): (WriterId, &Known),
+    ) -> Result<(Option<CommitNo>, Found), tokio_postgres::Error> {
+        // What another engine has opened under an own number is not sealed.
+        let session = (sent.own.writer == writer).then_some(&*self.database.session);
         let writer = writer.0.cast_signed();
-        let (this, these) = ([typed::number(&writer)], [writer]);
+        let (this, these) = ([typed::number(&writer), typed::text(&session)], [writer]);
         let transaction = client.transaction().await?;
         // One behind the other, in this order: requests wait for this.
-        let (_, _, (), (), row) = try_join5(
-            transaction.batch_execute(PATIENCE),
+        let steps = try_join5(
+            transaction.batch_execute(SEAL),
             transaction.execute_typed(
-                "UPDATE writers SET sealed_at = now() WHERE writer = $1 AND sealed_at IS NULL",
+                "UPDATE writers SET sealed_at = now() WHERE writer = $1 AND sealed_at IS NULL AND ($2::text IS NULL OR session = $2)",
                 &this,
             ),
             close(&transaction, &these),
             self.give_back(&transaction, &these),
-            transaction.query_typed_opt("SELECT last FROM writers WHERE writer = $1", &this),
-        )
-        .await?;
+            transaction.query_typed_opt("SELECT last FROM writers WHERE writer = $1 AND last IS NOT NULL", &this[..1]),
+        );
+        let ((_, _, (), (), row), found) = try_join(steps, find(&transaction, sent)).await?;
         transaction.commit().await?;
-        Ok(row.map(|row| CommitNo(row.get::<_, i64>(0).cast_unsigned())))
+        let last = row.map(|row| CommitNo(row.get::<_, i64>(0).cast_unsigned()));
+        Ok((last, found))
     }
 }
 
@@ -436,11 +472,12 @@ pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Res
     try_join(
         transaction.execute_typed(
             "UPDATE writers w SET last = coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0) \
-             WHERE w.writer = ANY($1) AND w.last IS NULL",
+             WHERE w.writer = ANY($1) AND w.last IS NULL AND w.sealed_at IS NOT NULL",
             &these,
         ),
         transaction.execute_typed(
-            "UPDATE leases SET over = true WHERE writer = ANY($1) AND NOT over",
+            "UPDATE leases l SET over = true FROM writers w WHERE l.writer = ANY($1) AND NOT l.over AND w.writer = l.writer AND \
+             w.sealed_at IS NOT NULL",
             &these,
         ),
     )

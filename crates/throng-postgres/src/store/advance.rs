@@ -7,8 +7,8 @@ use super::{
     index::Index,
     pacer::Pacer,
 };
-use crate::{database::Database, journal::read_commits, typed};
-use deadpool_postgres::Transaction;
+use crate::{database::Database, journal::read_commits, rollback::Contradiction, typed};
+use deadpool_postgres::{Object, Transaction};
 use std::collections::HashMap;
 use throng_journal::{Checkpoint, Error, Position, ShardSet, WriterId};
 use tokio_postgres::Row;
@@ -30,16 +30,35 @@ const REMOVE: &str = "DELETE FROM system WHERE key = ANY($1)";
 const PATIENCE: &str = "SET LOCAL lock_timeout TO '10s'";
 
 pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Result<(), Error> {
-    let failed = || database.failed(DOING);
     let mut client = database.client(DOING).await?;
     if database.options.events {
         events::catch_up(database, &mut client).await?;
     }
+    let lacks = match make(database, &mut client, checkpoint).await {
+        Ok(Err(lacks)) => lacks,
+        Err(Error::NoCommit(at)) => Contradiction::missing(at),
+        Ok(Ok(())) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    Err(database.rolled_back(&mut client, lacks).await)
+}
+
+/// Makes it, unless the server lacks what it has acknowledged.
+async fn make(
+    database: &Database,
+    client: &mut Object,
+    checkpoint: Checkpoint,
+) -> Result<Result<(), Contradiction>, Error> {
+    let failed = || database.failed(DOING);
     let pacer = Pacer::new(&checkpoint.pace);
+    let sent = database.acknowledged.known();
     let transaction = client.transaction().await.map_err(failed())?;
     transaction.batch_execute(PATIENCE).await.map_err(failed())?;
     let upto = checkpoint.upto;
     let writer = upto.writer.0.cast_signed();
+    if let Err(lacks) = database.compare(&*transaction, &sent).await.map_err(failed())? {
+        return Ok(Err(lacks));
+    }
     let row = transaction.query_opt(OPEN, &[&writer]).await.map_err(failed())?;
     let row = row.ok_or(Error::Sealed(upto.writer))?;
     let maker = match set_of(&row, 0) {
@@ -99,7 +118,7 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     {
         return Err(Error::Sealed(upto.writer));
     }
-    transaction.commit().await.map_err(failed())
+    transaction.commit().await.map_err(failed()).map(Ok)
 }
 
 /// All streams that have ended and may hold records of these shards, from a writer's on.

@@ -2,6 +2,7 @@
 
 use super::{
     covers::Covers,
+    losses,
     walk::{Seen, walk},
 };
 use crate::PostgresOptions;
@@ -33,6 +34,13 @@ pub fn verify(options: &PostgresOptions) -> Result<Verification, Error> {
         }
         Ok(())
     })?;
+    for loss in losses::open(options)? {
+        found.damages.push(Finding {
+            position: loss.covered.to_string(),
+            place: "loss that is not accepted".into(),
+            why: loss.to_string(),
+        });
+    }
     found.finish();
     found.store = match store.newest() {
         None => "it covers nothing yet".into(),

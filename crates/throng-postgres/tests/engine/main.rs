@@ -6,6 +6,7 @@ mod counter;
 mod crowd;
 mod ends;
 mod events;
+mod failover;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod loss;
@@ -14,5 +15,6 @@ mod outages;
 mod over_nodes;
 mod places;
 mod refusals;
+mod rollback;
 mod takeover;
 mod tls;

@@ -568,7 +568,7 @@ async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() 
 /// As the program before has left the tables.
 fn as_before(schema: &str) -> String {
     format!(
-        "DROP TABLE {schema}.sizes; DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
+        "DROP TABLE {schema}.losses, {schema}.lost_commits, {schema}.sizes, {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
          COLUMN app; DELETE FROM {schema}.migrations WHERE version >= 4"
     )
 }

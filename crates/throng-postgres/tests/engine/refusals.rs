@@ -171,7 +171,11 @@ async fn a_commit_that_is_damaged_is_named() {
     let said = opened.journal.read(begin, 1 << 20).await.unwrap_err().to_string();
     assert_says(
         &said,
-        &["damage at 1.1", "table commits, writer 1, number 1", "checksum"],
+        &[
+            &format!("damage at {writer}.1"),
+            &format!("table commits, writer {writer}, number 1"),
+            "checksum",
+        ],
     );
 }
 

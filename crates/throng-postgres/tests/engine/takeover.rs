@@ -126,9 +126,11 @@ async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lea
     let first = one.journal.open("node").await.unwrap().writer;
     // Of another engine that has begun, and was too busy to renew its lease.
     let psql = kit::psql(&kit::SERVER).await;
+    let writer = first.0 + 1;
     let second = format!(
-        "SET search_path TO {schema}; UPDATE writers SET sealed_at = now(), last = 0; UPDATE leases SET over = true; \
-         INSERT INTO writers (writer, node, session) VALUES (2, 'node', 'another'); INSERT INTO leases (writer, until) VALUES (2, now() - interval '1s')"
+        "SET search_path TO {schema}; UPDATE writers SET sealed_at = now(), last = 0; UPDATE leases SET over = true; INSERT INTO writers \
+         (writer, node, session) VALUES ({writer}, 'node', 'another'); INSERT INTO leases (writer, until) VALUES ({writer}, now() - \
+         interval '1s')"
     );
     psql.batch_execute(&second).await.unwrap();
     let again = one.journal.open("node").await;
@@ -137,7 +139,7 @@ async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lea
         "{again:?}"
     );
     let gone = format!(
-        "UPDATE leases SET until = now() - interval '{}s' WHERE writer = 2",
+        "UPDATE leases SET until = now() - interval '{}s' WHERE writer = {writer}",
         LEASE.as_secs() + 1
     );
     psql.batch_execute(&gone).await.unwrap();

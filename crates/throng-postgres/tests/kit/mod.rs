@@ -44,3 +44,39 @@ pub(crate) async fn psql_in(server: &Postgres, database: &str) -> Client {
     tokio::spawn(connection);
     client
 }
+
+/// The tables of a schema as they were at one moment, to be put back later: as a standby that lags has them, or a backup.
+pub(crate) struct Copy {
+    schema: String,
+}
+
+impl Copy {
+    pub(crate) async fn of(schema: &str) -> Self {
+        let copy = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; DROP SCHEMA IF EXISTS {schema}_copy CASCADE; CREATE SCHEMA {schema}_copy; DO $$ \
+             DECLARE t text; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP EXECUTE \
+             format('CREATE TABLE {schema}_copy.%I AS TABLE {schema}.%I', t, t); END LOOP; END $$; COMMIT"
+        );
+        psql(&SERVER).await.batch_execute(&copy).await.unwrap();
+        Self { schema: schema.into() }
+    }
+
+    /// All at once. Whoever is connected loses the connection, as where another server takes this one's place.
+    pub(crate) async fn put_back(&self) {
+        let Self { schema } = self;
+        let put_back = format!(
+            "BEGIN; DO $$ DECLARE t text; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' ORDER BY 1 LOOP \
+             EXECUTE format('TRUNCATE {schema}.%I', t); EXECUTE format('INSERT INTO {schema}.%I OVERRIDING SYSTEM VALUE SELECT * FROM \
+             {schema}_copy.%I', t, t); END LOOP; END $$; COMMIT"
+        );
+        let client = psql(&SERVER).await;
+        // Where it waits for somebody who waits for it.
+        while client.batch_execute(&put_back).await.is_err() {
+            client.batch_execute("ROLLBACK").await.unwrap();
+        }
+        let end = format!(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'throng {schema} %'"
+        );
+        client.query(&end, &[]).await.unwrap();
+    }
+}

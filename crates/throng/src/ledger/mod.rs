@@ -232,6 +232,16 @@ impl Ledger {
         self.context.signals.wake_watchers();
     }
 
+    /// An error that says that the writer is over ends it, as an append that says so would. Whether it was one.
+    pub(crate) fn fail_if_over(&self, error: &throng_journal::Error) -> bool {
+        match error {
+            throng_journal::Error::Sealed(_) => self.fail(AppendError::Sealed),
+            throng_journal::Error::RolledBack(why) => self.fail(AppendError::RolledBack(why.clone())),
+            _ => return false,
+        }
+        true
+    }
+
     /// Why the writer ended before its time, if it did.
     pub(crate) fn failure(&self) -> Option<Arc<AppendError>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()

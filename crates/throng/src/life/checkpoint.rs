@@ -20,7 +20,7 @@ use throng_core::{
     model::Timestamp,
     shard::{Rows, Shard, SystemRow},
 };
-use throng_journal::{AppendError, Checkpoint, Error, Later, Pace, Position, ShardId};
+use throng_journal::{Checkpoint, Error, Later, Pace, Position, ShardId};
 
 /// The system row with the commit before the oldest message that was not taken; followed by the shard that sent it.
 pub(crate) const OUTBOX_ROW: &[u8] = b"o";
@@ -112,8 +112,7 @@ pub(super) async fn task(lives: Weak<Lives>) {
         }
         strong.checkpoints.has_failed.store(made.is_err(), Ordering::Relaxed);
         if let Err(error) = made {
-            if matches!(error, Error::Sealed(_)) {
-                life.ledger.fail(AppendError::Sealed);
+            if life.ledger.fail_if_over(&error) {
                 continue;
             }
             tracing::error!("the checkpoint failed, it is tried again: {error}");

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use throng_core::model::Error as Refused;
-use throng_journal::{AppendError, Error, NodeId, Pace, ShardSet};
+use throng_journal::{Error, NodeId, Pace, ShardSet};
 
 /// What a node of a cluster is to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Lives {
         }
         *self.member.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
         let next = self.recover().await.map_err(|error| {
-            self.end(Down::with("the journal cannot be read; it is tried again", &error));
+            self.end(Down::of(&error));
             self.context.signals.wake_watchers();
             match error {
                 StartError::Journal(error) => error,
@@ -78,8 +78,8 @@ impl Lives {
     /// others ends as if an append had told it so: with nothing under way, nobody else would. `is_awaited`: shards that nobody serves wait for it.
     async fn end_in_order(&self, life: &Arc<Life>, is_awaited: bool) -> Result<(), Error> {
         let ended = self.close_stream(life, is_awaited).await;
-        if matches!(ended, Err(Error::Sealed(_))) {
-            life.ledger.fail(AppendError::Sealed);
+        if let Err(error) = &ended {
+            life.ledger.fail_if_over(error);
         }
         ended
     }

@@ -13,6 +13,7 @@ pub(crate) use cluster::{HOLD, Member};
 pub(crate) use recovery::read_position;
 
 use crate::{
+    StartError,
     context::Context,
     door::{Attempt, Carried, Door, Progress},
     ledger::{Ledger, Refusal},
@@ -100,6 +101,15 @@ impl Down {
         }
     }
 
+    /// The engine cannot start from its journal.
+    pub(crate) fn of(error: &StartError) -> Self {
+        let told = match error {
+            StartError::Journal(throng_journal::Error::Lost { .. }) => LOST,
+            _ => "the journal cannot be read; it is tried again",
+        };
+        Self::with(told, error)
+    }
+
     pub(crate) fn with(told: &'static str, detail: impl ToString) -> Self {
         Self {
             detail: Some(detail.to_string()),
@@ -113,6 +123,10 @@ pub(crate) const JOURNAL_FAILED: &str = "the journal failed; the engine starts a
 pub(crate) const NOT_HELD: &str = "the journal does not answer: whether another engine has taken over is not known";
 /// Why a node of a cluster that was sealed answers nothing.
 const NO_MEMBER: &str = "the other nodes have taken over from this one; it joins the cluster again";
+/// Why a node of a cluster answers nothing whose database was rolled back.
+const ROLLED_BACK: &str = "the database was rolled back; this node joins the cluster again";
+/// Why an engine answers nothing that was told to stop where commits are lost.
+const LOST: &str = "acknowledged commits are lost; it goes on once that is accepted";
 /// Why one that stands by answers nothing.
 const STANDS_BY: &str =
     "another engine has taken over this journal; this one stands by, and takes back when that one ends";
@@ -223,6 +237,11 @@ impl Lives {
         }
         *status = Status::Running(life);
         true
+    }
+
+    /// Nobody is asked, for this very reason.
+    fn is_down_for(&self, reason: &'static str) -> bool {
+        matches!(&*self.status(), Status::Down(down) if down.told == reason)
     }
 
     /// Nobody is asked, for this reason, unless another life has begun.

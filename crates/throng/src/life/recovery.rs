@@ -1,7 +1,7 @@
 //! From the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use super::{
-    Down, JOURNAL_FAILED, Life, Lives, Member, NO_MEMBER,
+    Down, JOURNAL_FAILED, LOST, Life, Lives, Member, NO_MEMBER, ROLLED_BACK,
     checkpoint::{OUTBOX_ROW, REMOVED_ROWS_MAX},
     tasks::signalled,
 };
@@ -247,10 +247,20 @@ impl Lives {
     async fn begin_again(&self, life: &Arc<Life>, failure: &AppendError) {
         let (context, ledger) = (&self.context, &life.ledger);
         self.end_life(life, Down::with(JOURNAL_FAILED, failure));
+        let mut is_rolled_back = matches!(failure, AppendError::RolledBack(_));
         // Before anybody is waited for who changes the shards: a checkpoint of theirs may wait for what was in flight here.
         let last = loop {
             match context.journal.seal(ledger.writer).await {
                 Ok(last) => break last,
+                Err(Error::RolledBack(why)) => {
+                    tracing::error!(
+                        "writer {} has ended in a database that was rolled back: {why}",
+                        ledger.writer
+                    );
+                    is_rolled_back = true;
+                    // Nothing that waits has landed. What was answered before cannot be taken back.
+                    break ledger.durable().commit;
+                }
                 Err(error) => {
                     tracing::error!("the end of writer {} is not known yet: {error}", ledger.writer);
                     context.host.sleep(RETRY).await;
@@ -265,6 +275,10 @@ impl Lives {
             return;
         }
         let is_member = self.member().is_some();
+        if is_rolled_back && is_member {
+            // Who owns what was rolled back, too. The directory says so to the node, which joins anew.
+            return self.end(Down::new(ROLLED_BACK));
+        }
         if matches!(failure, AppendError::Sealed) {
             if is_member {
                 // The other nodes have declared this one dead. It is told so by the directory, and joins again.
@@ -299,11 +313,14 @@ impl Lives {
                     context.host.sleep(STAND_BY_RETRY).await;
                 }
                 Err(error) => {
-                    tracing::error!("the engine cannot start from its journal, it tries again: {error}");
-                    if !self.stands_by() {
-                        self.end(Down::with("the journal cannot be read; it is tried again", error));
+                    let is_lost = matches!(error, StartError::Journal(Error::Lost { .. }));
+                    if !(is_lost && self.is_down_for(LOST)) {
+                        tracing::error!("the engine cannot start from its journal, it tries again: {error}");
                     }
-                    context.host.sleep(RETRY).await;
+                    if !self.stands_by() {
+                        self.end(Down::of(&error));
+                    }
+                    context.host.sleep(if is_lost { STAND_BY_RETRY } else { RETRY }).await;
                 }
             }
         }
@@ -314,7 +331,7 @@ impl Lives {
 const OUTBOX_PART: usize = 8;
 
 const RETRY: Duration = Duration::from_millis(500);
-/// One that stands by looks so often whether the other one has ended.
+/// One that stands by looks so often whether the other one has ended, one that lacks commits whether a person has accepted that.
 const STAND_BY_RETRY: Duration = Duration::from_secs(1);
 
 /// What the store covers of the shards of one stream.

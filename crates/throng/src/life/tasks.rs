@@ -12,7 +12,6 @@ use std::{
     task::{self, Poll},
     time::Duration,
 };
-use throng_journal::AppendError;
 use throng_turn::Candidate;
 
 /// How often waiters past their deadline are woken.
@@ -172,19 +171,21 @@ async fn timers(lives: Weak<Lives>) {
     }
 }
 
-/// Wakes waiters past their deadline, and notices that another engine has taken over, though nothing is committed, and that nodes of a newer
-/// release come and go.
+/// Wakes waiters past their deadline. Notices, though nothing is committed, that another engine has taken over or that the database was
+/// rolled back, and that nodes of a newer release come and go.
 async fn sweep(lives: Weak<Lives>) {
     // Also while the engine starts again: who waits for the life before it waits no longer than told.
     let mut last = Weak::new();
     loop {
         let Some(strong) = lives.upgrade() else { return };
         if let Some(life) = strong.running() {
-            if strong.context.journal.is_taken_over(life.ledger.writer) {
-                life.ledger.fail(AppendError::Sealed);
+            if let Some(why) = strong.context.journal.ended(life.ledger.writer) {
+                life.ledger.fail(why);
             }
             last = Arc::downgrade(&life.ledger);
         }
+        let losses = strong.context.journal.losses();
+        strong.context.metrics.losses.set(losses.len() as i64);
         if let Some(ledger) = last.upgrade() {
             ledger.sweep();
         }

@@ -105,25 +105,12 @@ impl Engine {
                 if let Some(upto) = removed_upto {
                     tracing::info!("who follows {name} from {from} misses what was removed up to commit {upto}");
                 }
-                if !from.is_in(&streams) {
-                    return Err(FeedError::Lost(from.to_string()));
-                }
+                from.check(&streams)?;
                 let (kind, entity) = (*kind, None);
                 Interest { kind, entity }
             }
-            Follow::Entity { kind, id, after, at } => {
-                let seen = match *after {
-                    // There has to be such an entity.
-                    0 => Some(self.history(*kind, id, 0, 1).await?),
-                    seq => self.history_at(*kind, id, seq).await?,
-                };
-                let at = at.filter(|_| *after > 0);
-                let is_there = |history: &History| {
-                    at.is_none_or(|at| history.events.first().is_some_and(|event| event.position == at))
-                };
-                if !seen.as_ref().is_some_and(is_there) {
-                    return Err(FeedError::Lost(follow.to_string()));
-                }
+            Follow::Entity { kind, id, .. } => {
+                self.check_place(&follow).await?;
                 let (kind, entity) = (*kind, Some(id.as_str().into()));
                 Interest { kind, entity }
             }
@@ -138,6 +125,28 @@ impl Engine {
             watch: self.core.tail.watch(interest),
             removed_upto,
         })
+    }
+
+    /// Refuses a place that is not in the history, or not any more.
+    async fn check_place(&self, follow: &Follow) -> Result<(), FeedError> {
+        match follow {
+            Follow::Kind { from, .. } => from.check(&self.core.streams(from.told.first()).await?),
+            Follow::Entity { kind, id, after, at } => {
+                let seen = match *after {
+                    // There has to be such an entity.
+                    0 => Some(self.history(*kind, id, 0, 1).await?),
+                    seq => self.history_at(*kind, id, seq).await?,
+                };
+                let at = at.filter(|_| *after > 0);
+                let is_there = |history: &History| {
+                    at.is_none_or(|at| history.events.first().is_some_and(|event| event.position == at))
+                };
+                match seen.as_ref().is_some_and(is_there) {
+                    true => Ok(()),
+                    false => Err(FeedError::Lost(follow.to_string())),
+                }
+            }
+        }
     }
 }
 
@@ -189,11 +198,12 @@ impl Follower {
             let found = match (&self.place.follow, &self.place.tail) {
                 (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
                 (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => {
-                    let reached = match self.watch.next().map_err(failed)? {
-                        Next::Read(reached) => reached,
-                        Next::Wait => self.watch.wait(from, self.place.spot).await.map_err(failed)?,
+                    let reached = match self.watch.next() {
+                        Ok(Next::Read(reached)) => Ok(reached),
+                        Ok(Next::Wait) => self.watch.wait(from, self.place.spot).await,
+                        Err(why) => Err(why),
                     };
-                    self.place.reach(reached);
+                    self.reach(reached).await?;
                     self.in_log(limit).await?
                 }
             };
@@ -203,12 +213,25 @@ impl Follower {
             self.place = found.place;
             let from = self.place.cursor().filter(|_| found.is_end);
             if let Some(from) = from {
-                let reached = self.watch.wait(from, self.place.spot).await.map_err(failed)?;
-                self.place.reach(reached);
+                let reached = self.watch.wait(from, self.place.spot).await;
+                self.reach(reached).await?;
             } else if self.is_of_cluster() && matches!(self.place.follow, Follow::Entity { .. }) {
                 self.engine.core.context.host.sleep(ASK_EVERY).await;
             }
         }
+    }
+
+    /// It has waited until it came there. Where the end of the history is lost it goes on, unless its place is in what is lost.
+    async fn reach(&mut self, reached: Result<Option<Reached>, Arc<str>>) -> Result<(), FeedError> {
+        match reached {
+            Ok(reached) => self.place.reach(reached),
+            Err(why) if *why == *super::LOST => {
+                self.engine.check_place(&self.place.follow).await?;
+                (self.place.spot, self.place.tail) = (None, None);
+            }
+            Err(why) => return Err(unavailable(why.to_string())),
+        }
+        Ok(())
     }
 
     /// From the window. If that has gone on without this follower, a kind's reads the journal until it gets there, an entity's
@@ -303,8 +326,4 @@ impl FollowerPosition {
             (*after, *at) = (last.seq, Some(last.position));
         }
     }
-}
-
-fn failed(why: Arc<str>) -> FeedError {
-    unavailable(why.to_string())
 }

@@ -83,6 +83,8 @@ enum Advance {
     Live,
     /// The journal cannot be read.
     Failed,
+    /// The window ends at a place that is not in the history any more: the database was rolled back.
+    Lost,
 }
 
 /// Where somebody waits.
@@ -137,9 +139,7 @@ impl Tail {
         limit: usize,
         streams: &[Stream],
     ) -> Result<Feed, FeedError> {
-        if !from.is_in(streams) {
-            return Err(FeedError::Lost(from.to_string()));
-        }
+        from.check(streams)?;
         from.told.drop_ended(streams);
         let interest = Interest { kind, entity: None };
         let mut feed = match self.decoded(&interest, &from, limit) {
@@ -229,6 +229,9 @@ impl Tail {
             } = waited;
             if next.is_none() || context.peers.is_none() {
                 let streams = ends::streams(context, life, first).await?;
+                if !Cursor::from(end.clone()).is_in(&streams) {
+                    return Ok(Advance::Lost);
+                }
                 next = longest(end.next(&streams));
                 let state = &mut *self.state();
                 // Unless it was moved meanwhile.
@@ -301,6 +304,8 @@ impl Tail {
 
 /// What is told when it is not.
 const UNREADABLE: &str = "the log cannot be read";
+/// What is told when what was read last is lost: each follower then looks whether its own place is.
+const LOST: &str = "the end of the history is lost";
 
 fn unavailable(reason: String) -> FeedError {
     FeedError::Engine(Error::Unavailable { reason })

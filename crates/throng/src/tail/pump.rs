@@ -1,6 +1,6 @@
 //! The task that reads on while somebody waits: the tail's only tie to the engine around it.
 
-use super::{Advance, UNREADABLE};
+use super::{Advance, LOST, UNREADABLE};
 use crate::{
     engine::Core,
     life::{Life, Status},
@@ -50,6 +50,10 @@ pub(crate) async fn task(inner: Weak<Core>) {
         let pause = match advance {
             Ok(Advance::Failed) if is_alone => {
                 inner.tail.fail(UNREADABLE);
+                ADVANCE_EVERY
+            }
+            Ok(Advance::Lost) => {
+                inner.tail.fail(LOST);
                 ADVANCE_EVERY
             }
             Ok(Advance::Failed) => is_down(&inner, &mut down_since, UNREADABLE),

@@ -1,0 +1,106 @@
+//! Copies of a private PostgreSQL: standbys that follow it, and base backups.
+
+use crate::{Error, keeper::Directory, postgres::Postgres, programs::User, start::free_port};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+impl Postgres {
+    /// A base backup of it on a port of its own, which is not started: with [`resume`](Self::resume) it is a server by itself, without what
+    /// was committed since, on the same timeline.
+    ///
+    /// # Errors
+    /// What `pg_basebackup` said.
+    pub fn backup(&self) -> Result<Self, Error> {
+        let directory = Directory::create("throng-postgres-", self.directory.user, None)?;
+        let mut backup = Command::new(self.programs.join("pg_basebackup"));
+        backup
+            .args(["--checkpoint=fast", "--wal-method=stream", "--no-sync", "--pgdata"])
+            .arg(directory.path().join("data"))
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", self.port().to_string())
+            .env("PGUSER", Self::USER)
+            .env("PGPASSWORD", Self::PASSWORD)
+            .current_dir(directory.path())
+            .stdin(Stdio::null());
+        let done = User::of(directory.user, &mut backup)
+            .output()
+            .map_err(Error::io("starting pg_basebackup"))?;
+        if !done.status.success() {
+            return Err(Error::Failed {
+                program: "pg_basebackup",
+                said: String::from_utf8_lossy(&done.stderr).trim().replace('\n', " | "),
+            });
+        }
+        let copy = Self::at_rest(directory, self.programs.clone(), free_port()?);
+        copy.add_settings(&[
+            ("port", copy.port().to_string()),
+            ("unix_socket_directories", format!("'{}'", copy.socket().display())),
+        ])?;
+        Ok(copy)
+    }
+
+    /// A standby that follows it, by this name; it takes reading sessions.
+    ///
+    /// # Errors
+    /// What `pg_basebackup` or the standby said.
+    pub fn standby(&self, name: &str) -> Result<Self, Error> {
+        let mut standby = self.backup()?;
+        let following = format!("'{}'", self.to_be_followed(name).replace('\'', "''"));
+        standby.add_settings(&[("primary_conninfo", following)])?;
+        standby.directory.secret(Path::new("data/standby.signal"), "")?;
+        standby.resume()?;
+        Ok(standby)
+    }
+
+    fn to_be_followed(&self, name: &str) -> String {
+        let (user, password, port) = (Self::USER, Self::PASSWORD, self.port());
+        format!("host=127.0.0.1 port={port} user={user} password='{password}' application_name={name}")
+    }
+
+    /// As a standby, gets nothing more of the server it follows: from here on it lags.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn hold_back(&self) -> Result<(), Error> {
+        self.sql("ALTER SYSTEM SET primary_conninfo TO ''")?;
+        self.sql("SELECT pg_reload_conf()")?;
+        // It ends its receiver by and by.
+        let is_over = || Ok(self.sql("SELECT count(*) FROM pg_stat_wal_receiver")?.trim() == "0");
+        while !is_over()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// As a standby, becomes a server that takes writes, and waits until it does.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn promote(&self) -> Result<(), Error> {
+        self.sql("SELECT pg_promote(true, 60)").map(drop)
+    }
+
+    /// Runs a statement as the superuser; what it says.
+    ///
+    /// # Errors
+    /// What the server said.
+    pub fn sql(&self, statement: &str) -> Result<String, Error> {
+        let arguments = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", statement];
+        let said = self.run("psql", &arguments)?;
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Of several lines of one name the last counts.
+    fn add_settings(&self, settings: &[(&str, String)]) -> Result<(), Error> {
+        let path = self.data().join("postgresql.conf");
+        let mut text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
+        for (name, value) in settings {
+            writeln!(text, "{name} = {value}").expect("a string takes any text");
+        }
+        fs::write(&path, text).map_err(Error::io(format!("writing {}", path.display())))
+    }
+}
