@@ -102,6 +102,7 @@ impl<C: Clock> Gate<C> {
     /// Lets a request of so many bytes go if it goes at once.
     fn go(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
         if let Some(admitted) = self.enter_now(place, bytes) {
+            self.queue.borrow_mut().goes_along();
             return Some(admitted);
         }
         let read_before = self.read_in_last_turn(place);

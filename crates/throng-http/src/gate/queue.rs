@@ -224,6 +224,11 @@ impl<T: Entry> Queue<T> {
         self.now
     }
 
+    /// Counts a task's request that goes with its connection's first: each would wait by itself.
+    pub(super) fn goes_along(&mut self) {
+        self.admitted += 1;
+    }
+
     /// So many bytes of bodies go in this turn.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);

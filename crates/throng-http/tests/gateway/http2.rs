@@ -31,10 +31,16 @@ fn many_commands_share_one_connection() {
             let client = client.clone();
             asks.spawn(async move {
                 let body = format!(r#"{{"student":"{student}"}}"#);
-                client.ask("POST", "/api/section/S1/add-student", &body).await.0
+                client.ask("POST", "/api/section/S1/add-student", &body).await
             });
         }
-        assert!(asks.join_all().await.into_iter().all(|status| status == 200));
+        let wrong: Vec<_> = asks
+            .join_all()
+            .await
+            .into_iter()
+            .filter(|(status, _)| *status != 200)
+            .collect();
+        assert!(wrong.is_empty(), "{} {:?}", wrong.len(), wrong[0]);
         let (_, body) = client.ask("GET", "/api/section/S1", "").await;
         let view: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(view["students"].as_array().unwrap().len(), 100);
