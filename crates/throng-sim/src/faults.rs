@@ -73,7 +73,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// What a store with [`NeedsFirstEvent`](Self::NeedsFirstEvent) makes of what it has loaded.
+    /// A store with [`NeedsFirstEvent`](Self::NeedsFirstEvent) refuses some of what it has loaded.
     pub(crate) fn judge(lie: Option<Self>, of: &Address, loaded: Loaded) -> Result<Loaded, Error> {
         let begins_late = loaded.state.is_none() && loaded.events.first().is_some_and(|first| first.seq > 1);
         match lie {

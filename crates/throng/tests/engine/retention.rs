@@ -525,7 +525,7 @@ async fn what_is_created_anew_during_an_erasure_stays() {
     engine.stop().await;
 }
 
-/// What an earlier release quarantined, since its history began after its end, nobody has to mend.
+/// An earlier release quarantined it, since its history began after its end. Nobody has to mend anything.
 #[tokio::test]
 async fn one_that_an_earlier_release_quarantined_comes_back() {
     for is_restarted in [false, true] {

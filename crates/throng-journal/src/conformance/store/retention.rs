@@ -505,7 +505,7 @@ pub fn events_missing_before_the_first_are_told_by_its_number<H: Harness>(harnes
     }
 }
 
-/// One that was created anew before a checkpoint came keeps its own state and events, and none of the life before.
+/// An entity that was created anew before a checkpoint came keeps its own state and events, and none of the life before.
 pub fn entity_created_anew_keeps_nothing_of_what_it_was<H: Harness>(harness: &H) {
     for stored in [2, 3, 5] {
         let mut bench = Bench::new(harness);
