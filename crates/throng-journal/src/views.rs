@@ -131,6 +131,14 @@ pub trait Views: Send + Sync {
     /// Not reachable, or damaged; it is then as it was.
     fn clear(&self, view: &str) -> Later<'_, Result<(), Error>>;
 
+    /// Makes durable what was applied, where the backend does that behind.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged.
+    fn sync(&self) -> Later<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// The read models that have an offset, in the order of their names.
     ///
     /// # Errors

@@ -120,6 +120,7 @@ impl<M> fmt::Debug for RedisSink<M> {
 impl<M: Mapping> Sink for RedisSink<M> {
     const NAME: &'static str = M::NAME;
     const VERSION: u32 = M::VERSION;
+    const IS_IDEMPOTENT: bool = true;
     type Of = M::Of;
 
     fn deliver(&self, batch: Vec<Seen<M::Of>>) -> Later<'_, Result<(), SinkError>> {

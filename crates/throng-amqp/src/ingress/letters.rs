@@ -9,9 +9,9 @@ use throng_breaker::{Breaker, Pauses, Settings};
 /// Why nobody could take it.
 pub(crate) const REASON: &str = "x-throng-reason";
 /// The queue it came from.
-pub(crate) const QUEUE: &str = "x-throng-queue";
+const QUEUE: &str = "x-throng-queue";
 /// Of a frame: which of its messages, counted from 0; the others have taken effect.
-pub(crate) const REFUSED: &str = "x-throng-refused";
+const REFUSED: &str = "x-throng-refused";
 /// Longest reason in a header, in bytes; and where the message's own headers leave little room.
 const REASON_BYTES_MAX: usize = 4 << 10;
 const REASON_BYTES_FEW: usize = 200;

@@ -13,6 +13,7 @@ use crate::{
     runner::{Runner, Stop},
 };
 use letters::Letters;
+pub(crate) use letters::REASON;
 use session::{Ended, session};
 use standing::Standing;
 use std::{

@@ -2,18 +2,18 @@
 
 use crate::{
     counter::{Command, Counter, Happened},
-    kit::{self, get, look, until},
+    kit::{self, SERVER, broker, depth, get, header, look, until},
 };
 use servers::{RabbitMq, RabbitMqOptions, Stop};
 use std::collections::BTreeMap;
 use throng::{
     journal::{MemoryJournal, MemoryStore},
-    projection::Seen,
+    projection::{Seen, State},
 };
-use throng_amqp::{Egress, Message, Outbound};
+use throng_amqp::{Egress, Message, Outbound, Publisher, PublisherOptions, Topology};
 
-struct HitsOut {
-    queue: String,
+pub(crate) struct HitsOut {
+    pub(crate) queue: String,
 }
 
 impl Outbound for HitsOut {
@@ -24,7 +24,8 @@ impl Outbound for HitsOut {
         let Happened::Hit { by } = seen.event;
         Some(Message {
             body: format!("{} {} {by}", seen.id, seen.seq).into_bytes(),
-            routing_key: self.queue.clone(),
+            // What was granted no broker takes.
+            routing_key: if by > 1 { "x".repeat(300) } else { self.queue.clone() },
             ..Message::default()
         })
     }
@@ -77,5 +78,50 @@ async fn every_event_is_published_also_while_the_broker_is_killed_and_a_second_c
         }
     }
     assert_eq!(seen.len() as u64, 2 * EACH);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn event_refused_for_good_goes_to_the_dead_letters() {
+    let (queue, dead) = (kit::name(), kit::name());
+    let letters = Publisher::start(PublisherOptions {
+        topology: Topology::default().with_dead_letters(&dead),
+        mandatory: true,
+        ..PublisherOptions::new(broker(&SERVER), &*dead)
+    });
+    let outbound = HitsOut { queue: queue.clone() };
+    let egress = Egress::new(outbound, kit::publisher(&SERVER, &queue)).with_dead_letters(letters.unwrap());
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let engine = kit::builder().sink(egress).start(journal, store).await.unwrap();
+    for command in [Command::Hit {}, Command::Grant {}, Command::Hit {}] {
+        engine.entity::<Counter>("a").ask(command).await.unwrap();
+    }
+    let connection = look(&SERVER).await;
+    until("the others are published", async || {
+        depth(&connection, &queue).await == 2
+    })
+    .await;
+    until("it is put aside", async || depth(&connection, &dead).await == 1).await;
+    let letter = get(&connection, &dead).await.unwrap();
+    assert_eq!(letter.data, b"a 2 1000");
+    assert!(header(&letter, "x-throng-reason").is_some());
+    assert!(letter.properties.message_id().is_some());
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn event_refused_for_good_stops_a_sink_without_dead_letters() {
+    let queue = kit::name();
+    let outbound = HitsOut { queue: queue.clone() };
+    let egress = Egress::new(outbound, kit::publisher(&SERVER, &queue));
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let engine = kit::builder().sink(egress).start(journal, store).await.unwrap();
+    engine.entity::<Counter>("a").ask(Command::Grant {}).await.unwrap();
+    until("it stops at the event", async || {
+        matches!(&engine.projections()[0].state, State::Stopped { at: Some(_), .. })
+    })
+    .await;
     engine.stop().await;
 }

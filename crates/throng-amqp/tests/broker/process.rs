@@ -1,15 +1,18 @@
 //! A consumer's process is killed, also between a commit and its acknowledgement.
 
 use crate::{
-    counter::ask,
+    counter::{Command as Hit, Counter, ask},
+    egress::HitsOut,
     kit::{self, SERVER, depth, hits, look, message, until},
     proxy::Proxy,
 };
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
+    sync::Arc,
 };
-use throng_amqp::{Broker, Ingress, IngressOptions};
+use throng::Engine;
+use throng_amqp::{Broker, Egress, Ingress, IngressOptions, Publisher, PublisherOptions};
 use tokio::task::JoinSet;
 
 const BROKER: &str = "THRONG_TEST_BROKER";
@@ -32,8 +35,12 @@ async fn a_process_that_consumes() {
 }
 
 fn consumer(broker: &str, queue: &str, directory: &Path) -> Child {
+    process("process::a_process_that_consumes", broker, queue, directory)
+}
+
+fn process(test: &str, broker: &str, queue: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["process::a_process_that_consumes", "--exact", "--ignored"])
+        .args([test, "--exact", "--ignored"])
         .env(BROKER, broker)
         .env(QUEUE, queue)
         .env(DIRECTORY, directory)
@@ -118,5 +125,70 @@ async fn a_consumer_killed_while_it_consumes_loses_and_doubles_nothing() {
     ingress.stop();
     assert_eq!(depth(&connection, &queue).await, 0);
     assert_eq!(hits(&engine, counters()).await, sent);
+    engine.stop().await;
+}
+
+/// An engine on a directory, its read models, too, that publishes hits to a queue.
+async fn publishing_engine(broker: Broker, queue: &str, directory: &Path) -> Engine {
+    let (log, store) = throng_log::open_embedded(directory, throng_log::Options::default()).unwrap();
+    let views = throng_log::EmbeddedViews::open(log.clone()).unwrap();
+    let publisher = Publisher::start(PublisherOptions {
+        topology: kit::queue(queue),
+        ..PublisherOptions::new(broker, "")
+    });
+    let outbound = HitsOut { queue: queue.into() };
+    let builder = kit::builder().sink(Egress::new(outbound, publisher.unwrap()));
+    builder.views(Arc::new(views)).start_shared(log, store).await.unwrap()
+}
+
+async fn published(engine: &Engine) {
+    until("all is published", async || {
+        let progress = &engine.projections()[0];
+        progress.lag_commits == 0 && progress.events > 0
+    })
+    .await;
+}
+
+/// Runs in a process of its own, see below.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the process that the test below kills"]
+async fn a_process_that_publishes() {
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let directory = variable(DIRECTORY);
+    let engine = publishing_engine(
+        variable(BROKER).parse().unwrap(),
+        &variable(QUEUE),
+        Path::new(&directory).join("data").as_path(),
+    )
+    .await;
+    for _ in 0..50 {
+        engine.entity::<Counter>("a").ask(Hit::Hit {}).await.unwrap();
+    }
+    published(&engine).await;
+    std::fs::write(Path::new(&directory).join("published"), "").unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_publisher_repeats_no_batch_that_was_confirmed() {
+    let queue = kit::name();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("data")).unwrap();
+    let mut child = process(
+        "process::a_process_that_publishes",
+        &SERVER.url(),
+        &queue,
+        directory.path(),
+    );
+    until("it has published all", async || {
+        directory.path().join("published").exists()
+    })
+    .await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let engine = publishing_engine(kit::broker(&SERVER), &queue, &directory.path().join("data")).await;
+    engine.entity::<Counter>("a").ask(Hit::Hit {}).await.unwrap();
+    published(&engine).await;
+    assert_eq!(depth(&look(&SERVER).await, &queue).await, 51);
     engine.stop().await;
 }

@@ -377,6 +377,10 @@ impl Views for EmbeddedViews {
         self.on_worker("clearing a read model", move |inner| inner.clear(&view))
     }
 
+    fn sync(&self) -> Later<'_, Result<(), Error>> {
+        self.on_worker("syncing the read models", Inner::sync)
+    }
+
     fn names(&self) -> Later<'_, Result<Vec<String>, Error>> {
         ready(self.inner.names())
     }

@@ -19,6 +19,10 @@ pub(crate) trait Consumer: Send + Sync {
     fn version(&self) -> u32;
     /// It changes rows, and nothing else.
     fn is_projection(&self) -> bool;
+    /// How far it has come has to be durable before it goes on.
+    fn is_to_sync(&self) -> bool {
+        false
+    }
 
     /// Takes a batch without the events to be `skipped`, as far as it goes. What it changes of a read model is in `cache` then. An error
     /// is worth another attempt.
@@ -162,6 +166,10 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
 
     fn is_projection(&self) -> bool {
         false
+    }
+
+    fn is_to_sync(&self) -> bool {
+        !S::IS_IDEMPOTENT
     }
 
     fn handle<'a>(

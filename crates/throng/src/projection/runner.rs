@@ -448,6 +448,10 @@ impl Runner {
             if (events > 0 || is_due || poison.is_some() || skips > 0) && !self.store(inner).await? {
                 return Ok(Next::Continue);
             }
+            if events > 0 && projector.consumer.is_to_sync() {
+                let synced = views.sync().await;
+                synced.map_err(|error| format!("how far it has come cannot be made durable: {error}"))?;
+            }
             projector.report.send_modify(|report| {
                 report.events += events as u64;
                 report.batches += 1;

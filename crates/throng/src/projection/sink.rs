@@ -12,6 +12,9 @@ pub trait Sink: Send + Sync + 'static {
     const NAME: &'static str;
     /// Raise it to have everything delivered again from the first event.
     const VERSION: u32 = 1;
+    /// The receiver leaves out what it has taken already. Otherwise how far it has come is made durable with every batch: an engine that is
+    /// killed then delivers no more than its last batch again.
+    const IS_IDEMPOTENT: bool = false;
     /// The entity whose events it takes.
     type Of: Entity;
 
