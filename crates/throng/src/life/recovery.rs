@@ -89,8 +89,11 @@ impl Lives {
             let least = covers.least();
             let ledger = Arc::new(Ledger::new(context.clone(), writer, shards, sealed.clone(), least));
             let outbox = Outbox::new(
-                context.options.outbox_max,
-                context.options.memory_bytes_max / OUTBOX_PART,
+                context.registry.shards(),
+                (
+                    context.options.outbox_max,
+                    context.options.memory_bytes_max / OUTBOX_PART,
+                ),
                 context.signals.deliver.clone(),
             );
             for quarantined in restored.iter().flat_map(Shard::quarantined_by_hand) {

@@ -94,16 +94,16 @@ impl Mail {
 
     /// `false`: its shard's inbox is full, and the message is the next one again.
     fn deliver_one(self: &Arc<Self>, outgoing: Box<Outgoing>) -> bool {
-        let mail = self.clone();
-        let entered = self
-            .door
-            .enter(attempt(&self.context, outgoing), move |attempt, progress| {
-                mail.came(attempt, progress);
-                mail.context.signals.deliver.wake();
-            });
+        let (mail, attempt) = (self.clone(), attempt(&self.context, outgoing));
+        let shard = self.door.shard_of(attempt.target.hash);
+        let entered = self.door.enter(attempt, move |attempt, progress| {
+            mail.came(attempt, progress);
+            mail.outbox.out_of_inbox(shard);
+            mail.context.signals.deliver.wake();
+        });
         match entered {
             Entered::Ran((attempt, progress)) => self.came(attempt, progress),
-            Entered::Queued => {}
+            Entered::Queued => self.outbox.into_inbox(shard),
             Entered::Full(attempt) => {
                 if let Some(outgoing) = message(attempt) {
                     self.outbox.put_back(outgoing);

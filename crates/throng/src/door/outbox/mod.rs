@@ -1,5 +1,6 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
+mod inboxes;
 mod lines;
 mod stuck;
 
@@ -7,6 +8,7 @@ pub(crate) use lines::{Line, Next};
 
 use super::{Answer, ForwardedReply};
 use crate::context::Signal;
+use inboxes::Inboxes;
 use lines::Waiting;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -78,6 +80,7 @@ impl Outgoing {
 
 /// The outbox of one writer's life.
 pub(crate) struct Outbox {
+    shards: u16,
     messages_max: usize,
     bytes_max: usize,
     window: Mutex<Window>,
@@ -90,6 +93,8 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Window {
     queue: VecDeque<Box<Outgoing>>,
+    /// Of the shards whose locks others hold.
+    inboxes: Inboxes,
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
@@ -158,8 +163,9 @@ pub(crate) enum Parked {
 }
 
 impl Outbox {
-    pub(crate) fn new(messages_max: usize, bytes_max: usize, has_room: Arc<Signal>) -> Self {
+    pub(crate) fn new(shards: u16, (messages_max, bytes_max): (usize, usize), has_room: Arc<Signal>) -> Self {
         Self {
+            shards,
             messages_max,
             bytes_max,
             window: Mutex::default(),
@@ -207,7 +213,10 @@ impl Outbox {
                 line.pair.is_none() && (of.behind().is_some() || !of.waiting().is_empty())
             };
             let is_idle = window.queue.is_empty() && window.parked_len == 0 && window.in_hand.is_empty();
-            is_idle && window.behind.is_none() && !window.lines.iter().any(is_on_its_way)
+            is_idle
+                && window.inboxes.held_len() == 0
+                && window.behind.is_none()
+                && !window.lines.iter().any(is_on_its_way)
         })
     }
 
@@ -254,7 +263,7 @@ impl Outbox {
     /// The next message, into the hands of whoever delivers it.
     pub(crate) fn take(&self) -> Option<Box<Outgoing>> {
         self.with(|window| {
-            let mut outgoing = window.queue.pop_front()?;
+            let mut outgoing = window.next(self.shards)?;
             // It keeps its room: it may come back.
             outgoing.is_in_hand = true;
             window.in_hand.push((outgoing.sent, outgoing.bytes()));
@@ -370,12 +379,12 @@ impl Outbox {
 
 impl Window {
     fn len(&self) -> usize {
-        self.queue.len() + self.parked_len + self.lined_len + self.in_hand.len()
+        self.queue.len() + self.inboxes.held_len() + self.parked_len + self.lined_len + self.in_hand.len()
     }
 
     fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
         let waiting = self.parked.values().chain(self.lines.values().map(Waiting::waiting));
-        self.queue.iter().chain(waiting.flatten())
+        self.queue.iter().chain(self.inboxes.held()).chain(waiting.flatten())
     }
 
     fn append(&mut self, outgoing: Box<Outgoing>) {
@@ -462,7 +471,7 @@ mod tests {
     }
 
     fn outbox(messages_max: usize) -> Outbox {
-        Outbox::new(messages_max, usize::MAX, Arc::default())
+        Outbox::new(1, (messages_max, usize::MAX), Arc::default())
     }
 
     fn was_woken(outbox: &Outbox) -> bool {

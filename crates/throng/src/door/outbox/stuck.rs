@@ -244,13 +244,15 @@ impl Window {
     /// Leaves to the log what is next to be delivered to a receiver.
     fn leave_queued(&mut self, to: &Address, stuck: &mut Stuck) {
         let bytes = &mut self.bytes;
-        self.queue.retain(|outgoing| {
-            let is_other = outgoing.delivery.to != *to;
-            if !is_other {
+        let mut leaves = |outgoing: &Outgoing| {
+            let is_meant = outgoing.delivery.to == *to;
+            if is_meant {
                 *bytes -= outgoing.bytes();
                 stuck.leave(outgoing.sent);
             }
-            is_other
-        });
+            is_meant
+        };
+        self.queue.retain(|outgoing| !leaves(outgoing));
+        self.inboxes.remove(leaves);
     }
 }

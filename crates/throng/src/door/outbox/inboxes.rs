@@ -1,0 +1,199 @@
+//! Messages to shards whose locks others hold.
+//!
+//! Whoever holds a shard's lock executes what waits in its inbox before it lets go. It may be a gateway's loop that only looks at the shard.
+//! Were each message that it executes followed by another one, it would never come to an end. So a shard's inbox is given a few messages, and
+//! no more until all of them are executed.
+
+use super::{Outbox, Outgoing, Window};
+use std::collections::{HashMap, VecDeque};
+use throng_core::limits;
+use throng_journal::ShardId;
+
+/// Messages in the inbox of one shard, at most: a few milliseconds of whoever holds its lock.
+const INBOX_MAX: i64 = 64;
+
+/// What is kept of one shard whose lock somebody holds.
+#[derive(Default)]
+struct Inbox {
+    /// Messages in it. Below zero for a moment: one was executed before it was counted.
+    messages: i64,
+    /// Somebody executes them.
+    is_emptied: bool,
+    /// Those that come after them.
+    held: VecDeque<Box<Outgoing>>,
+}
+
+/// The shards that have messages in their inboxes.
+#[derive(Default)]
+pub(super) struct Inboxes {
+    shards: HashMap<ShardId, Inbox>,
+    held_len: usize,
+}
+
+impl Inboxes {
+    pub(super) fn held_len(&self) -> usize {
+        self.held_len
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = &Box<Outgoing>> {
+        self.shards.values().flat_map(|inbox| &inbox.held)
+    }
+
+    /// Removes what is held of these messages.
+    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&Outgoing) -> bool) {
+        for inbox in self.shards.values_mut() {
+            let before = inbox.held.len();
+            inbox.held.retain(|outgoing| !is_meant(outgoing));
+            self.held_len -= before - inbox.held.len();
+        }
+    }
+}
+
+impl Window {
+    /// The next message whose shard's inbox has room. Those before it are held until theirs has been emptied.
+    pub(super) fn next(&mut self, shards: u16) -> Option<Box<Outgoing>> {
+        loop {
+            let outgoing = self.queue.pop_front()?;
+            if self.inboxes.shards.is_empty() {
+                return Some(outgoing);
+            }
+            let to = &outgoing.delivery.to;
+            let shard = limits::shard_of(limits::hash(&to.kind, &to.id), shards);
+            match self.inboxes.shards.get_mut(&shard) {
+                Some(inbox) if inbox.messages >= INBOX_MAX || inbox.is_emptied || !inbox.held.is_empty() => {
+                    self.inboxes.held_len += 1;
+                    inbox.held.push_back(outgoing);
+                }
+                _ => return Some(outgoing),
+            }
+        }
+    }
+}
+
+impl Outbox {
+    /// A message was put into the inbox of a shard.
+    pub(crate) fn into_inbox(&self, shard: ShardId) {
+        self.with(|window| window.count_inbox(shard, 1));
+    }
+
+    /// A message of a shard's inbox was executed. After the last one, those that were held for it are the next ones.
+    pub(crate) fn out_of_inbox(&self, shard: ShardId) {
+        self.with(|window| window.count_inbox(shard, -1));
+    }
+}
+
+impl Window {
+    fn count_inbox(&mut self, shard: ShardId, more: i64) {
+        let inbox = self.inboxes.shards.entry(shard).or_default();
+        inbox.messages += more;
+        inbox.is_emptied |= more < 0;
+        if inbox.messages == 0
+            && let Some(inbox) = self.inboxes.shards.remove(&shard)
+        {
+            self.inboxes.held_len -= inbox.held.len();
+            inbox
+                .held
+                .into_iter()
+                .rev()
+                .for_each(|outgoing| self.queue.push_front(outgoing));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use throng_core::shard::Delivery;
+    use throng_journal::{Address, CommitNo, Position, WriterId};
+
+    const SHARDS: u16 = 2;
+
+    /// An id of an entity in this shard.
+    fn id(shard: u16) -> String {
+        let is_there = |id: &String| limits::shard_of(limits::hash("kind", id), SHARDS) == ShardId(shard);
+        (0..).map(|number: u32| number.to_string()).find(is_there).unwrap()
+    }
+
+    fn message(shard: u16, number: u64) -> Box<Outgoing> {
+        let body = serde_json::to_vec(&serde_json::json!({ "to": ["kind", id(shard)], "command": {} })).unwrap();
+        let sender = Address::new("kind", "sender");
+        Box::new(Outgoing {
+            delivery: Delivery::of_parts((ShardId(0), number), sender, "go", &body, number).unwrap(),
+            waiter: None,
+            sent: Position {
+                writer: WriterId(1),
+                commit: CommitNo(number),
+            },
+            is_first_in_line: false,
+            is_in_hand: false,
+        })
+    }
+
+    fn outbox() -> Outbox {
+        Outbox::new(SHARDS, (usize::MAX, usize::MAX), Arc::default())
+    }
+
+    /// Takes a message, and puts it into the inbox of its shard.
+    fn into_inbox(outbox: &Outbox) -> u64 {
+        let mut outgoing = outbox.take().unwrap();
+        let to = &outgoing.delivery.to;
+        outbox.into_inbox(limits::shard_of(limits::hash(&to.kind, &to.id), SHARDS));
+        outbox.taken(&mut outgoing);
+        outgoing.number().1
+    }
+
+    #[test]
+    fn full_inbox_holds_its_shards_messages_and_no_others() {
+        let (outbox, most) = (outbox(), INBOX_MAX.unsigned_abs());
+        outbox.push((1..=most + 2).map(|number| message(0, number)));
+        (1..=most).for_each(|number| assert_eq!(into_inbox(&outbox), number));
+        outbox.push([message(1, 1), message(0, most + 3)]);
+        let mut other = outbox.take().unwrap();
+        assert_eq!(*other.delivery.to.id, *id(1));
+        outbox.taken(&mut other);
+        assert!(outbox.take().is_none() && !outbox.has_more() && !outbox.is_empty());
+        assert_eq!(outbox.len(), 3);
+        assert_eq!(outbox.oldest().unwrap().commit, CommitNo(most));
+        // Nor while they are executed.
+        (1..most).for_each(|_| outbox.out_of_inbox(ShardId(0)));
+        assert!(outbox.take().is_none());
+        outbox.out_of_inbox(ShardId(0));
+        let rest = [0; 3].map(|_| into_inbox(&outbox));
+        assert_eq!(rest, [most + 1, most + 2, most + 3], "in their order");
+    }
+
+    #[test]
+    fn inbox_that_is_being_emptied_is_not_filled_again() {
+        let outbox = outbox();
+        outbox.push((1..=3).map(|number| message(0, number)));
+        assert_eq!([into_inbox(&outbox), into_inbox(&outbox)], [1, 2]);
+        outbox.out_of_inbox(ShardId(0));
+        assert!(outbox.take().is_none());
+        outbox.out_of_inbox(ShardId(0));
+        assert_eq!(into_inbox(&outbox), 3);
+    }
+
+    #[test]
+    fn message_that_is_executed_before_it_is_counted_holds_nothing() {
+        let outbox = outbox();
+        outbox.out_of_inbox(ShardId(0));
+        outbox.into_inbox(ShardId(0));
+        outbox.push([message(0, 1)]);
+        assert_eq!(into_inbox(&outbox), 1);
+    }
+
+    #[test]
+    fn quarantine_leaves_what_is_held_to_the_log() {
+        let outbox = outbox();
+        outbox.push((1..=3).map(|number| message(0, number)));
+        into_inbox(&outbox);
+        into_inbox(&outbox);
+        outbox.out_of_inbox(ShardId(0));
+        assert!(outbox.take().is_none());
+        outbox.quarantine(&Address::new("kind", id(0)), "", Default::default());
+        assert_eq!(outbox.len(), 0);
+        outbox.out_of_inbox(ShardId(0));
+        assert!(outbox.take().is_none() && outbox.is_empty());
+    }
+}
