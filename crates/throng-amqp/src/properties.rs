@@ -11,7 +11,8 @@ use lapin::{
 pub(crate) fn republished(properties: &BasicProperties) -> BasicProperties {
     let text = |text: &Option<ShortString>| text.clone().filter(|text| !text.as_str().contains(SUBSTITUTE));
     let mut kept = BasicProperties::default();
-    let set: [(Option<ShortString>, fn(BasicProperties, ShortString) -> BasicProperties); 8] = [
+    type Set = fn(BasicProperties, ShortString) -> BasicProperties;
+    let set: [(Option<ShortString>, Set); 8] = [
         (text(properties.content_type()), BasicProperties::with_content_type),
         (
             text(properties.content_encoding()),

@@ -42,9 +42,8 @@ pub struct Query<T>(pub T);
 ///
 /// # Errors
 /// The charset or the coding that is named, with 415.
-pub fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
-    let checked = headers::is_utf8(headers).and_then(|()| headers::uncoded(headers));
-    checked.map_err(|problem| *problem)
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), Box<Problem>> {
+    headers::is_utf8(headers).and_then(|()| headers::uncoded(headers))
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {

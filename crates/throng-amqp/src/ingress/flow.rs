@@ -23,6 +23,9 @@ use throng::{
 };
 use tokio::task::JoinHandle;
 
+/// A dead letter on its way, with its delivery tag.
+type Letter = Pin<Box<dyn Future<Output = (u64, Fate)> + Send>>;
+
 /// Messages in flight, in the order of their delivery tags; those that wait to be put aside stand beside.
 pub(super) struct Flow<'a> {
     part: &'a Part,
@@ -31,7 +34,7 @@ pub(super) struct Flow<'a> {
     session: u128,
     messages: VecDeque<Message>,
     /// Dead letters on their way, each with its delivery tag: all of them below those of the messages.
-    letters: FuturesUnordered<Pin<Box<dyn Future<Output = (u64, Fate)> + Send>>>,
+    letters: FuturesUnordered<Letter>,
     /// Commands the engine has no room for at the moment.
     refused_for_now: usize,
 }

@@ -94,7 +94,7 @@ async fn headers_that_fill_a_frame_do_not_stop_the_queue() {
 }
 
 /// Makes `NOT-UTF8` what it says.
-fn garble(frame: &mut Vec<u8>) -> Passage {
+fn garble(frame: &mut [u8]) -> Passage {
     const MARK: &[u8] = b"NOT-UTF8";
     while let Some(at) = frame.windows(MARK.len()).position(|part| part == MARK) {
         frame[at..at + MARK.len()].copy_from_slice(b"caf\xe9\xff\xfe!!");
@@ -214,7 +214,7 @@ async fn broker_short_of_memory_keeps_queue_with_dead_letter_going() {
 }
 
 /// Ends the connection of whoever is sent `KILL`.
-fn kill(frame: &mut Vec<u8>) -> Passage {
+fn kill(frame: &mut [u8]) -> Passage {
     match frame.windows(4).any(|part| part == b"KILL") {
         true => Passage::Cut,
         false => Passage::Passed,

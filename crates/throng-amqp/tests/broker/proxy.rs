@@ -24,7 +24,7 @@ pub(crate) enum Passage {
     Cut,
 }
 
-type Filter = fn(&mut Vec<u8>) -> Passage;
+type Filter = fn(&mut [u8]) -> Passage;
 
 /// Passes frames on between whoever connects to it and the broker. Its threads end with the connections.
 pub(crate) struct Proxy {
@@ -35,7 +35,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Before the broker at this port; what acknowledges messages stays with it.
     pub(crate) fn start(broker: u16) -> Self {
-        let is_ack = |frame: &mut Vec<u8>| match frame[0] == METHOD && frame[HEAD..].starts_with(&ACK) {
+        let is_ack = |frame: &mut [u8]| match frame[0] == METHOD && frame[HEAD..].starts_with(&ACK) {
             true => Passage::Swallowed,
             false => Passage::Passed,
         };

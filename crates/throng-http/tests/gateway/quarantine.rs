@@ -139,7 +139,7 @@ fn entity_that_fills_the_engine_is_stopped_by_its_routes() {
     assert_eq!(client.post("/api/yeast/bad/open", "{}").status, 200);
     assert_eq!(client.get("/admin/stuck").json()["entities"], json!([]));
     client
-        .post(&format!("/admin/quarantine?kind=yeast&id=nobody&reason=x"), "")
+        .post("/admin/quarantine?kind=yeast&id=nobody&reason=x", "")
         .problem(404, "unknown-entity");
 }
 

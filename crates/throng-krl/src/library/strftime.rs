@@ -116,7 +116,7 @@ impl Moment {
             'p' => write!(out, "{}", if hour < 12 { "AM" } else { "PM" }),
             'P' => write!(out, "{}", if hour < 12 { "am" } else { "pm" }),
             'Z' => write!(out, "{ZONE}"),
-            'n' => write!(out, "\n"),
+            'n' => writeln!(out),
             't' => write!(out, "\t"),
             '%' => write!(out, "%"),
             other => {

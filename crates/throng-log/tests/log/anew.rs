@@ -204,7 +204,7 @@ async fn index_that_has_lost_its_first_events_is_told_as_damage() {
             said.contains("event 1 is missing before event 2") && said.contains("rebuilt"),
             "{said}"
         );
-        assert!(running.engine.release("note", "ann").await.unwrap());
+        assert!(running.engine.release("note", "ann", by_test()).await.unwrap());
     }
     running.engine.stop().await;
     drop(running);
@@ -212,4 +212,11 @@ async fn index_that_has_lost_its_first_events_is_told_as_damage() {
     let running = start(&disk, Keep::Forever).await;
     assert_eq!(look(&running.engine, "ann").await.unwrap(), (3, "text 3".into()));
     running.engine.stop().await;
+}
+
+fn by_test() -> throng::ByHand<'static> {
+    throng::ByHand {
+        by: "a test".into(),
+        reason: "it is mended".into(),
+    }
 }

@@ -23,7 +23,7 @@ fn work(log: &Log) -> BTreeMap<WriterId, u64> {
                 next += 1;
             }
             Err(AppendError::InDoubt(_)) => writer = None,
-            Err(AppendError::Sealed) => panic!("nobody sealed it"),
+            Err(other) => panic!("nobody sealed it: {other:?}"),
         }
         if acknowledged.values().sum::<u64>() == 20 {
             return acknowledged;

@@ -5,7 +5,9 @@ use crate::{
     kit::{DIR, append_commit, commit_of, commits_of, count, open_writer, options, segment},
 };
 use std::path::Path;
-use throng_journal::{Checkpoint, CommitNo, Error, Loss, Position, ShardSet, Store, WriterId, conformance::block_on};
+use throng_journal::{
+    Checkpoint, CommitNo, Error, Loss, Position, ShardSet, Store, Witness, WriterId, conformance::block_on,
+};
 use throng_log::{Log, Options, open_embedded, tools};
 
 fn at(writer: u64, commit: u64) -> Position {
@@ -77,6 +79,7 @@ fn a_log_that_lacks_what_its_store_covers_is_refused_and_the_proof_is_kept() {
     let expected = Loss {
         covered: at(2, 6),
         held: at(2, 3),
+        witness: Witness::Store,
     };
     for _ in 0..2 {
         assert_eq!(loss_of(&disk, options(&disk)), expected);

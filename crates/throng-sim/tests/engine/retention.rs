@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use throng::{Options, journal::RecordKind, model::*};
+use throng::{FeedError, Options, journal::RecordKind, model::*};
 use throng_sim::{Failure, Faults, Lie, Sim, Simulation, for_each_seed_with};
 
 /// Entities of each kind.
@@ -223,7 +223,7 @@ async fn check_index(sim: &Sim, models: &Models) {
         let shown = sim.call(move |engine| async move { engine.history(kind, &id.to_string(), 0, 1_000).await });
         let shown = match shown.await.unwrap() {
             Ok(history) => history.events,
-            Err(Error::Unknown { .. }) => Vec::new(),
+            Err(FeedError::Engine(Error::Unknown { .. })) => Vec::new(),
             Err(error) => return sim.wrong(format!("the history of {} {id}: {error}", KINDS[kind])),
         };
         if shown != left.events(KINDS[kind], &id.to_string()) {

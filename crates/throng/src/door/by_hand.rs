@@ -77,6 +77,7 @@ impl Door {
     }
 
     /// Drops messages that wait for an entity; how many nobody had taken or dropped before. `None`: no operator has quarantined it.
+    #[expect(clippy::vec_box, reason = "the outbox holds them in boxes")]
     pub(crate) async fn drop_waiting(
         self: &Arc<Self>,
         to: &Address,

@@ -52,6 +52,10 @@ pub struct Driver {
 }
 
 /// What came of trying.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few commands wait, and a box would cost all of them an allocation"
+)]
 pub enum Tried<'a> {
     /// It was executed; its answer waits for its commit.
     Executed(Executed),

@@ -103,7 +103,7 @@ impl Mail {
         });
         match entered {
             Entered::Ran((attempt, progress)) => self.came(attempt, progress),
-            Entered::Queued => self.outbox.into_inbox(shard),
+            Entered::Queued => self.outbox.move_to_inbox(shard),
             Entered::Full(attempt) => {
                 if let Some(outgoing) = message(attempt) {
                     self.outbox.put_back(outgoing);
@@ -332,6 +332,7 @@ impl Mail {
     }
 
     /// Leaves out what was taken of messages to these receivers, which take none now. Of messages to others that is seen as they are delivered.
+    #[expect(clippy::vec_box, reason = "the outbox holds them in boxes")]
     async fn untaken(
         &self,
         mut found: Vec<Box<Outgoing>>,

@@ -96,7 +96,7 @@ impl Entity for Cell {
 
 impl Hears<Self> for Cell {
     fn heard(_: String, _: String, outcome: Result<String, RequestError<No>>) -> Command {
-        let text = outcome.map_or_else(|why| why.to_string(), |notes| notes);
+        let text = outcome.unwrap_or_else(|why| why.to_string());
         Command::Note { text }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Engine, FeedError, Follow, Options,
+    ByHand, Engine, FeedError, Follow, Options,
     journal::{
         Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore,
         Position, RecordKind, ShardSet, Store, StoredEvent, WriterId,
@@ -575,7 +575,11 @@ async fn one_that_an_earlier_release_quarantined_comes_back() {
             engine = engine_on(&world, &store).await;
         } else {
             store.is_earlier.store(false, SeqCst);
-            assert!(engine.release("account", "a").await.unwrap());
+            let by = ByHand {
+                by: "ann".into(),
+                reason: "it is mended".into(),
+            };
+            assert!(engine.release("account", "a", by).await.unwrap());
         }
         assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));
         ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();

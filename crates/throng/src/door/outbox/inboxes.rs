@@ -72,7 +72,7 @@ impl Window {
 
 impl Outbox {
     /// A message was put into the inbox of a shard.
-    pub(crate) fn into_inbox(&self, shard: ShardId) {
+    pub(crate) fn move_to_inbox(&self, shard: ShardId) {
         self.with(|window| window.count_inbox(shard, 1));
     }
 
@@ -135,10 +135,10 @@ mod tests {
     }
 
     /// Takes a message, and puts it into the inbox of its shard.
-    fn into_inbox(outbox: &Outbox) -> u64 {
+    fn move_to_inbox(outbox: &Outbox) -> u64 {
         let mut outgoing = outbox.take().unwrap();
         let to = &outgoing.delivery.to;
-        outbox.into_inbox(limits::shard_of(limits::hash(&to.kind, &to.id), SHARDS));
+        outbox.move_to_inbox(limits::shard_of(limits::hash(&to.kind, &to.id), SHARDS));
         outbox.taken(&mut outgoing);
         outgoing.number().1
     }
@@ -147,7 +147,7 @@ mod tests {
     fn full_inbox_holds_its_shards_messages_and_no_others() {
         let (outbox, most) = (outbox(), INBOX_MAX.unsigned_abs());
         outbox.push((1..=most + 2).map(|number| message(0, number)));
-        (1..=most).for_each(|number| assert_eq!(into_inbox(&outbox), number));
+        (1..=most).for_each(|number| assert_eq!(move_to_inbox(&outbox), number));
         outbox.push([message(1, 1), message(0, most + 3)]);
         let mut other = outbox.take().unwrap();
         assert_eq!(*other.delivery.to.id, *id(1));
@@ -159,7 +159,7 @@ mod tests {
         (1..most).for_each(|_| outbox.out_of_inbox(ShardId(0)));
         assert!(outbox.take().is_none());
         outbox.out_of_inbox(ShardId(0));
-        let rest = [0; 3].map(|_| into_inbox(&outbox));
+        let rest = [0; 3].map(|_| move_to_inbox(&outbox));
         assert_eq!(rest, [most + 1, most + 2, most + 3], "in their order");
     }
 
@@ -167,28 +167,28 @@ mod tests {
     fn inbox_that_is_being_emptied_is_not_filled_again() {
         let outbox = outbox();
         outbox.push((1..=3).map(|number| message(0, number)));
-        assert_eq!([into_inbox(&outbox), into_inbox(&outbox)], [1, 2]);
+        assert_eq!([move_to_inbox(&outbox), move_to_inbox(&outbox)], [1, 2]);
         outbox.out_of_inbox(ShardId(0));
         assert!(outbox.take().is_none());
         outbox.out_of_inbox(ShardId(0));
-        assert_eq!(into_inbox(&outbox), 3);
+        assert_eq!(move_to_inbox(&outbox), 3);
     }
 
     #[test]
     fn message_that_is_executed_before_it_is_counted_holds_nothing() {
         let outbox = outbox();
         outbox.out_of_inbox(ShardId(0));
-        outbox.into_inbox(ShardId(0));
+        outbox.move_to_inbox(ShardId(0));
         outbox.push([message(0, 1)]);
-        assert_eq!(into_inbox(&outbox), 1);
+        assert_eq!(move_to_inbox(&outbox), 1);
     }
 
     #[test]
     fn quarantine_leaves_what_is_held_to_the_log() {
         let outbox = outbox();
         outbox.push((1..=3).map(|number| message(0, number)));
-        into_inbox(&outbox);
-        into_inbox(&outbox);
+        move_to_inbox(&outbox);
+        move_to_inbox(&outbox);
         outbox.out_of_inbox(ShardId(0));
         assert!(outbox.take().is_none());
         outbox.quarantine(&Address::new("kind", id(0)), "", Default::default());
