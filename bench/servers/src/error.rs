@@ -28,7 +28,7 @@ pub enum Error {
     Failed {
         /// The program's name.
         program: &'static str,
-        /// What it said.
+        /// The text of the program.
         said: String,
     },
     /// The server was started and takes no connections.

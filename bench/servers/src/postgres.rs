@@ -171,7 +171,7 @@ impl Postgres {
     /// Starts it again on what it holds, on the same port, and waits until it takes connections.
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn resume(&mut self) -> Result<(), Error> {
         let program = self.programs.join("postgres").display().to_string();
         let data = self.data().display().to_string();
@@ -185,7 +185,7 @@ impl Postgres {
     /// [`stop`](Self::stop), then [`resume`](Self::resume).
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
         self.stop(how);
         self.resume()

@@ -139,7 +139,7 @@ impl RabbitMq {
     /// Starts it again on what it holds, on the same ports, and waits until it takes connections.
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn resume(&mut self) -> Result<(), Error> {
         let keeper = Keeper::start(&self.directory, "KILL", &self.command())?;
         let keeper = self.keeper.insert(keeper);
@@ -155,7 +155,7 @@ impl RabbitMq {
     /// [`stop`](Self::stop), then [`resume`](Self::resume).
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
         self.stop(how);
         self.resume()

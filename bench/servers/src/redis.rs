@@ -63,7 +63,7 @@ impl Redis {
     /// Starts it again on what it holds, on the same port, and waits until it answers commands.
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn resume(&mut self) -> Result<(), Error> {
         let port = self.port.to_string();
         let directory = self.directory.path().display().to_string();

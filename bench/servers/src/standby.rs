@@ -13,7 +13,7 @@ impl Postgres {
     /// was committed since, on the same timeline.
     ///
     /// # Errors
-    /// What `pg_basebackup` said.
+    /// The text of `pg_basebackup`.
     pub fn backup(&self) -> Result<Self, Error> {
         let directory = Directory::create("throng-postgres-", self.directory.user, None)?;
         let mut backup = Command::new(self.programs.join("pg_basebackup"));
@@ -46,7 +46,7 @@ impl Postgres {
     /// A standby that follows it, by this name; it takes reading sessions.
     ///
     /// # Errors
-    /// What `pg_basebackup` or the standby said.
+    /// The text of `pg_basebackup` or of the standby.
     pub fn standby(&self, name: &str) -> Result<Self, Error> {
         let mut standby = self.backup()?;
         let following = format!("'{}'", self.to_be_followed(name).replace('\'', "''"));
@@ -61,10 +61,10 @@ impl Postgres {
         format!("host=127.0.0.1 port={port} user={user} password='{password}' application_name={name}")
     }
 
-    /// As a standby, gets nothing more of the server it follows: from here on it lags.
+    /// Cuts a standby off from the server it follows: from here on it lags.
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn hold_back(&self) -> Result<(), Error> {
         self.sql("ALTER SYSTEM SET primary_conninfo TO ''")?;
         self.sql("SELECT pg_reload_conf()")?;
@@ -76,10 +76,10 @@ impl Postgres {
         Ok(())
     }
 
-    /// As a standby, becomes a server that takes writes, and waits until it does.
+    /// Promotes a standby, and waits until it takes writes.
     ///
     /// # Errors
-    /// What it said.
+    /// The text of the program.
     pub fn promote(&self) -> Result<(), Error> {
         self.sql("SELECT pg_promote(true, 60)").map(drop)
     }
@@ -87,14 +87,14 @@ impl Postgres {
     /// Runs a statement as the superuser; what it says.
     ///
     /// # Errors
-    /// What the server said.
+    /// The last answer of the server.
     pub fn sql(&self, statement: &str) -> Result<String, Error> {
         let arguments = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", statement];
         let said = self.run("psql", &arguments)?;
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Of several lines of one name the last counts.
+    /// The last of several lines of one name counts.
     fn add_settings(&self, settings: &[(&str, String)]) -> Result<(), Error> {
         let path = self.data().join("postgresql.conf");
         let mut text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;

@@ -63,7 +63,7 @@ fn a_server_goes_with_the_process_that_wanted_it_even_if_that_is_killed() {
 }
 
 #[test]
-fn standby_follows_lags_and_is_promoted_and_a_backup_is_a_server() {
+fn standby_follows_lags_and_is_promoted() {
     let server = Postgres::start(PostgresOptions::default()).unwrap();
     server.sql("CREATE TABLE t (n int); INSERT INTO t VALUES (1)").unwrap();
     let mut backup = server.backup().unwrap();

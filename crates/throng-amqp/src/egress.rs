@@ -96,7 +96,7 @@ impl<O: Outbound> Egress<O> {
         kept.map_err(|error| SinkError::Retry(format!("a dead letter is not kept: {error}")))
     }
 
-    /// Whether the channel was closed over this very event before, while it was alone.
+    /// Tells whether the channel was closed over this very event before, while it was alone.
     fn is_convicted(&self, offset: EventOffset) -> bool {
         let mut careful = self.careful.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *careful {

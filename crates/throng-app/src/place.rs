@@ -174,7 +174,7 @@ pub(crate) struct Opening {
     pub(crate) sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub(crate) accept_loss: Option<Position>,
-    /// What is done where acknowledged commits are lost while it runs.
+    /// The answer to acknowledged commits that are lost while it runs.
     pub(crate) on_loss: OnLoss,
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,

@@ -77,7 +77,7 @@ pub struct ServeArguments {
     /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
     #[arg(long, value_name = "WRITER.NUMBER")]
     accept_loss: Option<Position>,
-    /// What to do where the database was rolled back and acknowledged commits are lost: stop, answering 503 until a person has accepted the
+    /// The answer to a database that was rolled back and has lost acknowledged commits: stop, answering 503 until a person has accepted the
     /// loss, or continue without them. It is recorded either way: throng journal loss.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stop")]
     on_loss: OnLoss,

@@ -36,13 +36,13 @@ pub enum Durability {
     Memory,
 }
 
-/// What a service does that finds acknowledged commits lost.
+/// The answer of a service that finds acknowledged commits lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnLoss {
-    /// It answers 503, and so does every other service on the journal, until a person has accepted the loss.
+    /// The service answers 503, and so does every other service on the journal, until a person has accepted the loss.
     #[default]
     Stop,
-    /// It goes on with what is left. The loss is recorded in the journal.
+    /// The engine goes on with what is left. The loss is recorded in the journal.
     Continue,
 }
 
@@ -61,7 +61,7 @@ pub struct Settings {
     pub accept_loss: Option<Position>,
     /// A restored or copied journal is served as the one that acts.
     pub as_primary: bool,
-    /// What is done where acknowledged commits are lost while it runs: on PostgreSQL.
+    /// The answer to acknowledged commits that are lost while it runs: on PostgreSQL.
     pub on_loss: OnLoss,
     /// Where the embedded journal copies its segments before history is removed from them.
     pub archive: Option<PathBuf>,

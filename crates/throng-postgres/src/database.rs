@@ -136,7 +136,7 @@ pub(crate) struct Database {
     pool: Pool,
     /// For each of those who may wait for a connection of it.
     waiting: Semaphore,
-    /// What this server is known to hold.
+    /// The commits this server is known to hold.
     pub(crate) acknowledged: Acknowledged,
     pub(crate) threads: Threads,
 }
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_wait_for_the_disk_and_standbys_whatever_the_user_has_set() {
+    fn commits_wait_for_disk_and_standbys_whatever_the_user_set() {
         let server = Postgres::start(ServerOptions::default()).unwrap();
         for (set, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
             let url = format!("{}?options=-c%20synchronous_commit%3D{set}", server.url("postgres"));

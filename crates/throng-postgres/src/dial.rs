@@ -27,7 +27,7 @@ use tokio_postgres::{
 
 pub(crate) type Connected = (Client, Connection<Socket, Session<Socket>>);
 
-/// Where the server waits for its standbys: the warnings of that function say that a commit did not wait to the end.
+/// The server's function that waits for its standbys: its warnings say that a commit did not wait to the end.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
 /// Makes all connections of one engine.
@@ -42,7 +42,7 @@ pub(crate) struct Dialer {
     failure: Mutex<String>,
 }
 
-/// One host of a URL.
+/// A single host of a URL.
 struct OneHost {
     config: Config,
     /// To be looked up each time, since its address may change.
@@ -107,7 +107,7 @@ impl Dialer {
         Err(failure)
     }
 
-    /// How long a host may take until a session on it can be used.
+    /// Bounds the time until a session on a host can be used.
     pub(crate) fn limit(&self) -> Duration {
         let limit = self.options.config.get_connect_timeout();
         limit.copied().unwrap_or(Duration::from_secs(5))
@@ -210,12 +210,12 @@ fn hosts(config: &Config) -> Vec<OneHost> {
     let host = |at: usize| {
         let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
         let (name, address) = (names.get(at), addresses.get(at).copied());
-        one_host(config, (name, address, port))
+        one_host(config, name, address, port)
     };
     (0..count).map(host).collect()
 }
 
-fn one_host(of: &Config, (name, address, port): (Option<&Host>, Option<IpAddr>, u16)) -> OneHost {
+fn one_host(of: &Config, name: Option<&Host>, address: Option<IpAddr>, port: u16) -> OneHost {
     let mut config = Config::new();
     if let Some(user) = of.get_user() {
         config.user(user);

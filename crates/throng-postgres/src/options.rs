@@ -17,13 +17,13 @@ pub enum Tls {
     VerifyFull,
 }
 
-/// What an engine does that finds acknowledged commits lost.
+/// The answer of an engine that finds acknowledged commits lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// It answers nothing until a person has accepted the loss, and neither does any other engine on the journal.
+    /// The engine answers nothing until a person has accepted the loss, and neither does any other engine on the journal.
     #[default]
     Stop,
-    /// It goes on with what is left. The loss is recorded in the journal all the same.
+    /// The service goes on with what is left. The loss is recorded in the journal all the same.
     Continue,
 }
 
@@ -50,7 +50,7 @@ pub struct PostgresOptions {
     /// A proved loss that is accepted, named by the commit the checkpoint covers: see [`Loss`](throng_journal::Loss). Any
     /// other loss is refused. Default none.
     pub accept_loss: Option<Position>,
-    /// What is done where acknowledged commits are lost. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always
+    /// The answer to lost acknowledged commits. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always
     /// [`OnLoss::Continue`], since the loss was asked for.
     pub on_loss: OnLoss,
     /// How far the server's certificate is looked at.
@@ -250,7 +250,7 @@ impl PostgresOptions {
         }
     }
 
-    /// What is done where acknowledged commits are lost.
+    /// The answer to lost acknowledged commits.
     pub(crate) fn on_loss(&self) -> OnLoss {
         match self.durability {
             Durability::Fsync => self.on_loss,

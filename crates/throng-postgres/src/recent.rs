@@ -1,4 +1,4 @@
-//! What the last commits held, for the day on which the database lacks them.
+//! The contents of the last commits, for the day on which the database lacks them.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -6,7 +6,7 @@ use std::{
 };
 use throng_journal::{Commit, Position, RecordKind};
 
-/// How long a commit is remembered.
+/// The time a commit is remembered.
 const AGE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of commits that are remembered.
 const BYTES_MAX: usize = 64 << 20;
@@ -25,7 +25,7 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// What a commit held.
+/// The contents of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LostCommit {
     pub(crate) position: Position,

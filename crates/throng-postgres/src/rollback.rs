@@ -1,4 +1,4 @@
-//! Whether the server still holds what it has acknowledged.
+//! Finds out that the server does not hold any more what it has acknowledged.
 //!
 //! A standby that is promoted, a backup or a snapshot that is put in the server's place may lack the last commits; writers, owners, leases
 //! and beats are rolled back with them. The server itself cannot tell, and its system identifier is the same. So each renewal, beat,
@@ -26,7 +26,7 @@ const DOING: &str = "recording what the database has lost";
 /// Losses that are told of at most.
 const LOSSES_MAX: usize = 16;
 
-/// What there is of the own stream: whose it is, how far it reaches, and the header of the commit that was acknowledged last.
+/// The state of the own stream: its owner, its end, and the header of the commit that was acknowledged last.
 const FOUND: &str = "SELECT w.session, coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0), (SELECT \
     substring(body FOR 56) FROM commits c WHERE c.writer = $1 AND c.number = $2), c.version, (SELECT coalesce(max(loss), 0) FROM losses) \
     FROM cluster c LEFT JOIN writers w ON w.writer = $1";
@@ -41,7 +41,7 @@ const RECORD_COMMIT: &str = "INSERT INTO lost_commits (writer, number, at, entit
 /// The first eight digits of a name of a file of the write-ahead log. Some hosted servers do not say.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
-/// What was known to be durable when a statement was sent.
+/// The commits known to be durable when a statement was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     /// The newest own writer, and the last of its commits that was acknowledged.
@@ -52,7 +52,7 @@ pub(crate) struct Known {
     loss: i64,
 }
 
-/// What the server says.
+/// The answer of the server.
 #[derive(Default)]
 pub(crate) struct Found {
     session: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Found {
     loss: i64,
 }
 
-/// What the server lacks of what it had acknowledged, in a sentence.
+/// The commits that the server had acknowledged and lacks, in a sentence.
 #[derive(Debug)]
 pub(crate) struct Contradiction {
     why: String,
@@ -70,7 +70,7 @@ pub(crate) struct Contradiction {
     held: Option<u64>,
 }
 
-/// What this engine knows to be durable. Written by whoever is told so by the server.
+/// The commits this engine knows to be durable. Written by each task that hears so from the server.
 pub(crate) struct Acknowledged {
     state: Mutex<State>,
     /// The newest own writer, once something has ended it that no append says.
@@ -86,7 +86,7 @@ struct State {
     /// The node that this process is, and its last beat.
     node: Option<(NodeId, u64)>,
     rolled_back: Option<String>,
-    /// What other engines know may have changed.
+    /// The knowledge of other engines may have changed.
     changed: Option<String>,
     losses: Vec<Loss>,
     recent: Recent,
@@ -250,7 +250,7 @@ impl Acknowledged {
     }
 }
 
-/// What the server says of a stream.
+/// The answer of the server about a stream.
 pub(crate) async fn find(client: &impl GenericClient, sent: &Known) -> Result<Found, tokio_postgres::Error> {
     let (writer, number) = (sent.own.writer.0.cast_signed(), sent.own.commit.0.cast_signed());
     let rows = client

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn one_created_anew_is_known_though_what_it_was_is_gone() {
+    fn one_created_anew_is_known_though_its_past_is_gone() {
         for left in [0, 1] {
             let mut check = (Bench::new().shard.registry.kinds()[0].check)();
             (3..3 + left).for_each(|seq| check.event(&deposit(seq)).unwrap());

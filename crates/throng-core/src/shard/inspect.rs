@@ -26,7 +26,7 @@ pub enum Whereabouts {
 /// What is known of an entity without bringing it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// Where it is.
+    /// The place.
     pub whereabouts: Whereabouts,
     /// Its last event; 0 where that is not known here.
     pub seq: u64,
@@ -59,7 +59,7 @@ pub struct ChildrenPage {
 /// What was asked for of an entity, and what costs nothing to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
-    /// Where it is.
+    /// The place.
     pub whereabouts: Whereabouts,
     /// The sequence number of its last event; 0 without any.
     pub seq: u64,

@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// What it writes is synced: a lease that a server forgets when it crashes would be over too early.
+    /// Syncs its writes: a lease that a server forgets when it crashes would be over too early.
     async fn session(&self) -> Result<Session, Error> {
         let client = self.database.connect(DOING, Durability::Fsync).await?;
         let limit = self.database.dialer.limit();
@@ -72,7 +72,7 @@ impl Shared {
         })
     }
 
-    /// One look. As long as the server is there it is waited for: a commit waits for a synchronous standby that is away.
+    /// The pause between two looks. A commit waits for a server that is there, also while its synchronous standby is away.
     async fn look(self: &Arc<Self>, session: &mut Session, silence: &Silence) -> Result<(), Error> {
         let limit = self.silence_max().max(SILENCE_LEAST);
         let Session {
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Whether a new connection comes to the same server, and that answers.
+    /// Tells whether a new connection comes to the same server, and that answers.
     async fn is_there(&self, before: &str) -> bool {
         let found = async {
             let client = self.database.connect(DOING, Durability::Fsync).await.ok()?;
@@ -139,7 +139,7 @@ async fn server(client: &Client) -> Result<(String, String), tokio_postgres::Err
     Ok((server, rollback::timeline(client).await))
 }
 
-/// Whether it was told that nothing was heard of the server.
+/// Set once the silence of the server was told.
 #[derive(Default)]
 struct Silence(AtomicBool);
 

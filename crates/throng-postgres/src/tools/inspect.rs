@@ -23,7 +23,7 @@ pub struct TableLine {
 /// What a schema holds.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Inspection {
-    /// Where it is.
+    /// The place.
     pub place: String,
     /// The tables, the largest first.
     pub tables: Vec<TableLine>,

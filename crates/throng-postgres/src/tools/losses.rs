@@ -6,16 +6,16 @@ use std::{fmt, sync::Arc};
 use throng_journal::{CommitNo, Error, Loss, Position, Witness, WriterId};
 
 const DOING: &str = "reading the losses";
-/// As in JSON.
+/// The values of JSON.
 const LOSSES: &str = "SELECT writer, commit, held, coalesce(timeline, ''), to_char(found_at AT TIME ZONE 'UTC', \
     'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), to_char(accepted_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') FROM losses ORDER BY loss";
 const COMMITS: &str = "SELECT number, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), entities, keys FROM lost_commits \
     WHERE writer = $1 AND number > $2 AND number <= $3 ORDER BY number";
 
-/// What a schema has lost.
+/// The losses of a schema.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Losses {
-    /// Where it is.
+    /// The place.
     pub place: String,
     /// Each loss, in the order in which they were found.
     pub losses: Vec<LossLine>,
@@ -28,7 +28,7 @@ pub struct LossLine {
     pub acknowledged: String,
     /// The last one of its stream that is there; commit 0: none.
     pub held: String,
-    /// How many are missing.
+    /// The number of missing commits.
     pub missing: u64,
     /// The timeline of the server that lacks them.
     pub timeline: String,
@@ -36,11 +36,11 @@ pub struct LossLine {
     pub found_at: String,
     /// When it was accepted; none: no engine starts.
     pub accepted_at: Option<String>,
-    /// What was in them, as far as the engine still knew.
+    /// The contents of the lost commits, as far as the engine still knew.
     pub commits: Vec<LostCommitLine>,
 }
 
-/// What was in a commit that is lost.
+/// The contents of a commit that is lost.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LostCommitLine {
     /// Which one, `writer.commit`.
@@ -94,7 +94,7 @@ pub fn losses(options: &PostgresOptions) -> Result<Losses, Error> {
     })
 }
 
-/// Those that nobody has accepted.
+/// Losses that nobody has accepted.
 pub(super) fn open(options: &PostgresOptions) -> Result<Vec<Loss>, Error> {
     let found = losses(options)?;
     let open = found.losses.iter().filter(|loss| loss.accepted_at.is_none());

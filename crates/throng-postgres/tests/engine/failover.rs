@@ -17,7 +17,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whose commits wait for the standby, or do not.
+    /// The sessions whose commits wait for the standby, or do not.
     fn start(is_synchronous: bool) -> Self {
         let primary = Postgres::start(ServerOptions::default()).unwrap();
         let standby = primary.standby("standby").unwrap();
@@ -130,7 +130,7 @@ async fn standby_without_the_last_commits_is_noticed_idle_and_at_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commit_whose_wait_for_a_standby_is_cancelled_is_in_doubt() {
+async fn commit_with_a_cancelled_wait_for_a_standby_is_in_doubt() {
     let server = Postgres::start(ServerOptions::default()).unwrap();
     let opened = open_postgres(kit::url(&server, "throng", "lease=0").parse().unwrap()).unwrap();
     let writer = opened.journal.open("node").await.unwrap().writer;

@@ -35,7 +35,7 @@ async fn hits(engine: &Engine) -> Option<u64> {
     engine.entity::<Counter>("one").read(Hits).await.ok()
 }
 
-/// What is recorded: writer, the last commit that was acknowledged, the last that is there.
+/// A recorded loss: writer, the last commit that was acknowledged, the last that is there.
 async fn losses(schema: &str) -> Vec<(i64, i64, i64)> {
     let rows = format!("SELECT writer, commit, held FROM {schema}.losses ORDER BY loss");
     let rows = kit::psql(&kit::SERVER).await.query(&rows, &[]).await.unwrap();
@@ -105,7 +105,7 @@ fn engine_loss(writer: i64, commit: i64, held: i64) -> Loss {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn engine_told_to_go_on_names_exactly_what_is_lost() {
+async fn engine_told_to_go_on_names_exactly_the_lost_commits() {
     let schema = kit::schema();
     let mut options = kit::options(&schema, "lease=1s");
     options.on_loss = OnLoss::Continue;
@@ -261,7 +261,7 @@ async fn checkpoint_of_lost_commits_ends_the_epoch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commit_of_a_lost_writer_does_not_land_in_a_stream_of_its_number() {
+async fn commit_of_a_lost_writer_does_not_land_in_a_newer_stream() {
     let schema = kit::schema();
     let a = Node::serving(&schema, "lease=3600s", "a", &[0]).await;
     let lost = a.writer;

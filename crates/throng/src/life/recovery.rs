@@ -334,7 +334,7 @@ impl Lives {
 const OUTBOX_PART: usize = 8;
 
 const RETRY: Duration = Duration::from_millis(500);
-/// One that stands by looks so often whether the other one has ended, one that lacks commits whether a person has accepted that.
+/// The pause between two looks: of a stand-by for the other's end, of an engine that lacks commits for a person's acceptance.
 const STAND_BY_RETRY: Duration = Duration::from_secs(1);
 
 /// What the store covers of the shards of one stream.

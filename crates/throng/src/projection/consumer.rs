@@ -19,7 +19,7 @@ pub(crate) trait Consumer: Send + Sync {
     fn version(&self) -> u32;
     /// It changes rows, and nothing else.
     fn is_projection(&self) -> bool;
-    /// How far it has come has to be durable before it goes on.
+    /// Its place has to be durable before it goes on.
     fn is_to_sync(&self) -> bool {
         false
     }

@@ -221,7 +221,7 @@ impl Follower {
         }
     }
 
-    /// It has waited until it came there. Where the end of the history is lost it goes on, unless its place is in what is lost.
+    /// Goes on where it waited for. A lost end of the history ends it only if its place is in what is lost.
     async fn reach(&mut self, reached: Result<Option<Reached>, Arc<str>>) -> Result<(), FeedError> {
         match reached {
             Ok(reached) => self.place.reach(reached),

@@ -304,7 +304,7 @@ impl Tail {
 
 /// What is told when it is not.
 const UNREADABLE: &str = "the log cannot be read";
-/// What is told when what was read last is lost: each follower then looks whether its own place is.
+/// Told when the last commit read is lost: each follower then looks whether its own place is.
 const LOST: &str = "the end of the history is lost";
 
 fn unavailable(reason: String) -> FeedError {

@@ -50,7 +50,7 @@ pub(super) struct Fetched<T> {
 struct Last {
     /// When it was tried.
     tried: Option<Instant>,
-    /// What it said.
+    /// The text of the program.
     text: Bytes,
 }
 

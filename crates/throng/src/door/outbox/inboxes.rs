@@ -12,14 +12,14 @@ use throng_journal::ShardId;
 /// Messages in the inbox of one shard, at most: a few milliseconds of whoever holds its lock.
 const INBOX_MAX: i64 = 64;
 
-/// What is kept of one shard whose lock somebody holds.
+/// The messages kept for one shard whose lock somebody holds.
 #[derive(Default)]
 struct Inbox {
     /// Messages in it. Below zero for a moment: one was executed before it was counted.
     messages: i64,
     /// Somebody executes them.
     is_emptied: bool,
-    /// Those that come after them.
+    /// The messages that come after them.
     held: VecDeque<Box<Outgoing>>,
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn quarantine_leaves_what_is_held_to_the_log() {
+    fn quarantine_leaves_held_messages_to_the_log() {
         let outbox = outbox();
         outbox.push((1..=3).map(|number| message(0, number)));
         move_to_inbox(&outbox);

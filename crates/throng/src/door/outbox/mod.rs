@@ -93,7 +93,7 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Window {
     queue: VecDeque<Box<Outgoing>>,
-    /// Of the shards whose locks others hold.
+    /// The messages for shards whose locks others hold.
     inboxes: Inboxes,
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
