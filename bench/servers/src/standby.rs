@@ -15,6 +15,14 @@ impl Postgres {
     /// # Errors
     /// The text of `pg_basebackup`.
     pub fn backup(&self) -> Result<Self, Error> {
+        self.backup_at(free_port()?)
+    }
+
+    /// The same on a port that is known before.
+    ///
+    /// # Errors
+    /// What `pg_basebackup` said.
+    pub fn backup_at(&self, port: u16) -> Result<Self, Error> {
         let directory = Directory::create("throng-postgres-", self.directory.user, None)?;
         let mut backup = Command::new(self.programs.join("pg_basebackup"));
         backup
@@ -35,7 +43,7 @@ impl Postgres {
                 said: String::from_utf8_lossy(&done.stderr).trim().replace('\n', " | "),
             });
         }
-        let copy = Self::at_rest(directory, self.programs.clone(), free_port()?);
+        let copy = Self::at_rest(directory, self.programs.clone(), port);
         copy.add_settings(&[
             ("port", copy.port().to_string()),
             ("unix_socket_directories", format!("'{}'", copy.socket().display())),

@@ -27,6 +27,7 @@
 //! system      timers, idempotency keys, messages          │
 //! events      every event, for people                     ┘
 //!
+//! losses, lost_commits                                      acknowledged commits that this database lacks
 //! views, view_rows                                          read models; shown by the view read_models
 //! migrations                                                numbered steps, each applied once
 //! ```
@@ -39,7 +40,7 @@
 //! One prepared statement, one round trip, one transaction:
 //!
 //! ```sql
-//! WITH open AS (SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE)
+//! WITH open AS (SELECT FROM writers WHERE writer = $1 AND session = $5 AND sealed_at IS NULL FOR SHARE)
 //! INSERT INTO commits (writer, number, shards, body) SELECT $1, $2, $3, $4 FROM open
 //! WHERE $2 = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2 - 1)
 //! ```
@@ -62,7 +63,14 @@
 //! the machine sleeps, only measure lengths of time. Not waited for are engines that gave their lease back at their end, and
 //! those whose process is known to be gone: it is noted with the lease, down to the boot and the process namespace. The new writer has
 //! its lease from the beginning, so that who was sealed sees that somebody is taking over. It
-//! [notices](throng_journal::Journal::is_taken_over) with its next renewal, and does not take back while the other one lives.
+//! [notices](throng_journal::Journal::ended) with its next renewal, and does not take back while the other one lives.
+//!
+//! # A server that lacks commits
+//!
+//! A promoted standby or a restored backup lacks the last commits, and all that was written with them. So each renewal, beat, seal and
+//! checkpoint carries what was known to be durable when it was sent, and asks for it: see `src/rollback.rs`. A contradiction ends the epoch, and
+//! what is lost is recorded in `losses` and `lost_commits`. Writers' numbers leave gaps at random, and an append names its engine's session,
+//! so that no statement of a lost writer meets another one of its number.
 //!
 //! # A checkpoint
 //!

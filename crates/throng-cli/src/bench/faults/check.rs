@@ -37,6 +37,11 @@ impl Findings {
         self.tell(what);
     }
 
+    pub(super) fn lost(&mut self, what: impl Display) {
+        self.lost += 1;
+        self.tell(what);
+    }
+
     fn tell(&mut self, what: impl Display) {
         if self.told.len() < TOLD_MAX {
             self.told.push(what.to_string());

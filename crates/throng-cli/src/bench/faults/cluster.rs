@@ -77,7 +77,7 @@ impl Member {
     }
 }
 
-fn of_node(alone: &Launch, directory: &Path, number: usize) -> Launch {
+pub(super) fn of_node(alone: &Launch, directory: &Path, number: usize) -> Launch {
     let mut launch = alone.clone();
     let cluster = ["--cluster", "--name", &name_of(number), "--cluster-lease", "1s"].map(str::to_owned);
     launch.arguments.extend(cluster);
@@ -227,7 +227,7 @@ impl Run<'_> {
 }
 
 /// Whether all sections can be looked at by a node, whoever owns them.
-fn answers(address: SocketAddr) -> bool {
+pub(super) fn answers(address: SocketAddr) -> bool {
     let Ok(mut connection) = Connection::open(address, ANSWER_WAIT) else {
         return false;
     };

@@ -38,6 +38,8 @@ impl Run<'_> {
             Kind::PgTerminate | Kind::PgRestart | Kind::PgPause | Kind::PgCrash | Kind::PgFull | Kind::PgFullWal => {
                 self.database(kind)
             }
+            // A run of its own: see `failover`.
+            Kind::Failover => anyhow::bail!("it replaces servers that this run does not have"),
             Kind::TakeOver | Kind::TakeOverKilled | Kind::TakeOverPaused => self.take_over(kind),
             Kind::ClusterKill
             | Kind::ClusterPause

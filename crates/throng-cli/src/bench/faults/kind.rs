@@ -52,6 +52,8 @@ pub(super) enum Kind {
     TakeOverKilled,
     /// A stand-by takes over from one that is paused, and goes on later.
     TakeOverPaused,
+    /// A standby, an old primary or a backup takes the database's place, with or without the last commits: each seed another way.
+    Failover,
     /// `kill -9` of one of three nodes, which begins again later.
     ClusterKill,
     /// SIGSTOP of one of three nodes for up to five seconds, of a lease of one.
@@ -86,6 +88,8 @@ pub(super) enum Ground {
     Postgres,
     /// The same, shared by three nodes.
     Cluster,
+    /// Servers of its own, of which one takes the place of another.
+    Servers,
     /// A server of its own, on a small ext4.
     SmallPostgres,
     /// A server and three nodes, each in a network namespace.
@@ -116,6 +120,7 @@ impl Kind {
             | Self::ClusterTerminate
             | Self::ClusterPgRestart
             | Self::ClusterStorm => Ground::Cluster,
+            Self::Failover => Ground::Servers,
             Self::ClusterCut => Ground::Namespaces,
             Self::ClusterCutProxied => Ground::Proxies,
             _ => Ground::Postgres,
@@ -130,7 +135,7 @@ impl Kind {
             Ground::Namespaces => namespaces::unavailable(),
             Ground::Proxies => proxies::unavailable(),
             // A server that is not there says so by itself when it is started.
-            Ground::Directory | Ground::Postgres | Ground::Cluster => None,
+            Ground::Directory | Ground::Postgres | Ground::Cluster | Ground::Servers => None,
         }
     }
 

@@ -86,6 +86,8 @@ pub(super) struct Shared {
     /// Where a service may be. Clients go on to the next one when one does not serve; reads go to any of them.
     addresses: Mutex<Vec<SocketAddr>>,
     is_over: AtomicBool,
+    /// Clients ask nothing new.
+    pub(super) is_paused: AtomicBool,
     pub(super) acknowledged: AtomicU64,
     /// When the latest request was sent that was acknowledged.
     acknowledged_sent: AtomicU64,
@@ -131,6 +133,7 @@ impl Load {
             begun: Instant::now(),
             addresses: Mutex::new(vec![address]),
             is_over: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             acknowledged_sent: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -190,6 +193,10 @@ impl Client {
 
     fn run(mut self) -> Vec<Operation> {
         while !self.shared.is_over.load(Ordering::Relaxed) {
+            if self.shared.is_paused.load(Ordering::Relaxed) {
+                thread::sleep(RETRY_PAUSE);
+                continue;
+            }
             let operation = self.choose();
             let operation = self.ask(operation);
             let is_answered = operation.answered.is_some();

@@ -6,6 +6,7 @@
 //! | `kind` | the kinds of faults, and what each needs |
 //! | `run` | one run from its start to its end |
 //! | `directory`, `database`, `cluster`, `restore` | making the faults |
+//! | `failover` | databases that are replaced |
 //! | `disk`, `shim` | a small file system, I/O errors |
 //! | `network`, `namespaces`, `proxies` | lines that are cut, as links or as connections |
 //! | `load`, `history` | who asks the program |
@@ -16,6 +17,7 @@ mod cluster;
 mod database;
 mod directory;
 mod disk;
+mod failover;
 mod history;
 mod kind;
 mod load;
@@ -111,7 +113,11 @@ pub(super) fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
                 seed: arguments.seed + u64::from(number),
             };
             let of_kind = server.as_mut().filter(|_| kind.ground().is_shared_server());
-            line.add(run::make(kind, &setting, of_kind), &mut recoveries);
+            let made = match kind {
+                Kind::Failover => failover::make(&setting),
+                _ => run::make(kind, &setting, of_kind),
+            };
+            line.add(made, &mut recoveries);
         }
         line.summarise(recoveries);
         eprintln!("  {}", line.shown());

@@ -216,14 +216,14 @@ fn begin<'a>(
     Ok(run)
 }
 
-fn arguments(durability: Durability) -> Vec<String> {
+pub(super) fn arguments(durability: Durability) -> Vec<String> {
     let durability = durability.to_possible_value();
     let durability = durability.as_ref().map_or("fsync", PossibleValue::get_name);
     let arguments = ["--checkpoint", "1", "--memory", "64", "--durability", durability];
     arguments.map(str::to_owned).to_vec()
 }
 
-fn open_sections(address: SocketAddr) -> anyhow::Result<()> {
+pub(super) fn open_sections(address: SocketAddr) -> anyhow::Result<()> {
     let mut connection = Connection::open(address, ANSWER_WAIT)?;
     let idle = http_client::post(&format!("/api/section/{IDLE}/open"), None, r#"{"capacity":1}"#);
     connection.ask(&idle)?;
@@ -386,7 +386,7 @@ fn recovery(outage: Outage, operations: &[Operation]) -> Option<Duration> {
 }
 
 /// A used key gets the answer it got, byte for byte; another command under it is refused.
-fn ask_again(
+pub(super) fn ask_again(
     operations: &[Operation],
     service: &Service,
     mut random: fastrand::Rng,
@@ -428,7 +428,7 @@ fn ask_again(
 }
 
 /// `throng journal verify` finds the journal sound.
-fn verify(launch: &Launch, findings: &mut Findings) -> anyhow::Result<()> {
+pub(super) fn verify(launch: &Launch, findings: &mut Findings) -> anyhow::Result<()> {
     if launch.arguments.iter().any(|argument| argument == "memory") {
         return Ok(());
     }
