@@ -21,7 +21,7 @@ impl Postgres {
     /// The same on a port that is known before.
     ///
     /// # Errors
-    /// What `pg_basebackup` said.
+    /// The text of `pg_basebackup`.
     pub fn backup_at(&self, port: u16) -> Result<Self, Error> {
         let directory = Directory::create("throng-postgres-", self.directory.user, None)?;
         let mut backup = Command::new(self.programs.join("pg_basebackup"));

@@ -1,6 +1,6 @@
 //! A standby, an old primary or a backup takes the place of the database, with all it has and without what it lacks.
 //!
-//! What clients were told of commits that the database lost cannot hold. So the answers from before the service was whole again are only held to
+//! Answers that rest on commits which the database lost cannot hold. So the answers from before the service was whole again are only held to
 //! this: each acknowledged change is in the history, or `throng journal loss` names its key; and it names no other.
 
 use super::{
@@ -31,16 +31,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_millis(1_500);
 const SCHEMA: &str = "run";
 
-/// What takes the database's place.
+/// The server that takes the database's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// A standby that commits wait for.
     Synchronous,
-    /// One that they do not wait for.
+    /// A standby that commits do not wait for.
     Asynchronous,
-    /// One that got nothing for a while.
+    /// A standby that got nothing for a while.
     Lagging,
-    /// One that commits wait for, and that has not replayed them.
+    /// A standby that commits wait for, and that has not replayed them.
     Paused,
     /// Two lagging standbys, one after the other.
     PromotedTwice,
@@ -67,7 +67,7 @@ impl Way {
     }
 }
 
-/// What a run is made of; each seed is another one, until all were had.
+/// The parts of a run; each seed is another one, until all were had.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     way: Way,
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// What `throng journal loss --json` says.
+/// The answer of `throng journal loss --json`.
 #[derive(Deserialize)]
 struct Losses {
     losses: Vec<Lost>,
@@ -207,7 +207,7 @@ impl Failover {
         self.finish(since, recovery)
     }
 
-    /// One server ends, and another takes its place; until all is served by that.
+    /// Ends a server, and waits until all is served by another in its place.
     fn replace(&mut self, from: usize, to: usize) -> anyhow::Result<()> {
         match self.plan.way {
             Way::Lagging | Way::SwitchedBack if from == 0 => self.servers[1].hold_back()?,
@@ -284,7 +284,7 @@ impl Failover {
         }
     }
 
-    /// Whether the service stops because of a loss; or serves, since nothing is lost.
+    /// Tells whether the service stops because of a loss; or serves, since nothing is lost.
     fn is_stopped(&mut self) -> anyhow::Result<bool> {
         let moment = self.load.shared.now();
         let (all, place) = (addresses(&self.services), self.launches[0].place.clone());
@@ -522,7 +522,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twenty_eight_seeds_have_each_way_idle_and_busy_alone_and_as_nodes() {
+    fn seeds_cover_each_way_idle_and_busy_alone_and_as_nodes() {
         let plans: BTreeSet<String> = (0..28)
             .map(|seed| {
                 let Plan {
