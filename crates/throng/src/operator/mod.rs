@@ -4,6 +4,7 @@ mod dead;
 mod stuck;
 
 pub use dead::{DeadPage, Retried};
+#[cfg(feature = "projections")]
 pub(crate) use dead::{hex, read_hex};
 pub use stuck::StuckEntity;
 
