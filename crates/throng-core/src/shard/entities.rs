@@ -155,11 +155,14 @@ impl<E: Entity> Entities<E> {
         self.quarantined.iter().map(|at| self.peek(*at))
     }
 
-    /// It is quarantined from now on.
-    pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, Broken { seq, reason }: Broken) {
-        self.slots.at(at).body = Body::Quarantined(Box::new(SetAside {
-            seq,
-            reason,
+    /// It is quarantined from now on; `last` is the last of its events that were read.
+    pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, broken: Broken, last: u64) {
+        let slot = self.slots.at(at);
+        let in_log = slot.trace.iter().flat_map(|trace| &trace.tail).map(|event| event.seq);
+        slot.body = Body::Quarantined(Box::new(SetAside {
+            seq: broken.seq,
+            last: in_log.fold(last.max(broken.seq).max(slot.ended), u64::max),
+            reason: broken.reason,
             since: common.now,
             refused: 0,
         }));

@@ -77,6 +77,8 @@ impl<E: Entity> Entities<E> {
         let tail_family = self.slot(at).family.take();
         let (family, kept_end) = kept_with_newest(stored.state.as_ref(), pending.as_ref(), &tail);
         let ended = self.slot(at).ended.max(kept_end).max(end_of(ended_row));
+        let last = stored.state.iter().map(|state| state.seq);
+        let last = last.chain(stored.events.last().map(|event| event.seq)).max();
         let rebuilt = rebuild::<E>(text, stored, pending, (tail, ended));
         let slot = self.slot(at);
         let body = match rebuilt {
@@ -96,7 +98,7 @@ impl<E: Entity> Entities<E> {
             }
             Err(broken) => {
                 let reason = broken.reason.clone();
-                self.quarantine_at(common, at, broken);
+                self.quarantine_at(common, at, broken, last.unwrap_or_default());
                 LoadOutcome::Quarantined(reason)
             }
         }

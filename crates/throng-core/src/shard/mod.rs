@@ -58,7 +58,7 @@ pub use quarantine::{Quarantined, Unloadable};
 pub use records::is_refused_key;
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
-pub use retain::{ERASED, Recorded, Recording, base_row, timer_print, undoes_what_was_left};
+pub use retain::{ERASED, Erasure, Recorded, Recording, base_row, timer_print, undoes_what_was_left};
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::{Due, TimerView};

@@ -94,7 +94,7 @@ impl<E: Entity> Entities<E> {
             seq: 0,
             reason: why.reason.into(),
         };
-        self.quarantine_at(common, at, broken);
+        self.quarantine_at(common, at, broken, 0);
         true
     }
 

@@ -49,6 +49,15 @@ pub enum Recorded {
     Nothing,
 }
 
+/// What came of ending an entity of which nothing is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erasure {
+    /// The number of its last event; 0 if there is none.
+    pub seq: u64,
+    /// It may have had more events, and stays quarantined until it is [released](Shard::release).
+    pub is_quarantined: bool,
+}
+
 impl Shard {
     /// Records what an entity is by now.
     pub fn record_state(
@@ -62,10 +71,10 @@ impl Shard {
         self.tables[kind].record_state(&mut self.common, (hash, id), how, stage)
     }
 
-    /// Ends an entity and keeps nothing of it, from here on. The number of its last event, 0 if there is none; `None`: it has to be
-    /// loaded first.
-    pub fn erase(&mut self, kind: usize, hash: u64, id: &str, stage: &mut dyn Stage) -> Option<u64> {
-        self.tables[kind].erase(&mut self.common, (hash, id), stage)
+    /// Ends an entity and keeps nothing of it, from here on; `None`: it has to be loaded first. It has had `known` events at least, by what is
+    /// stored: of one that is quarantined more need not be known.
+    pub fn erase(&mut self, kind: usize, entity: (u64, &str), known: u64, stage: &mut dyn Stage) -> Option<Erasure> {
+        self.tables[kind].erase(&mut self.common, entity, known, stage)
     }
 
     /// Records how many messages it has sent and taken, and says so.
@@ -223,24 +232,25 @@ impl<E: Entity> Entities<E> {
         &mut self,
         common: &mut Common,
         (hash, id): (u64, &str),
+        known: u64,
         stage: &mut dyn Stage,
-    ) -> Option<u64> {
+    ) -> Option<Erasure> {
         let Some(at) = self.find(hash, id) else {
-            return (!self.may_know(hash)).then_some(0);
+            return (!self.may_know(hash)).then(Erasure::default);
         };
         if matches!(self.slot(at).body, Body::Passivated(_)) && !self.revive(common, at) {
             return None;
         }
         let slot = self.slot(at);
-        let seq = match &slot.body {
-            Body::Resident(resident) => resident.seq,
+        let (seq, is_quarantined) = match &slot.body {
+            Body::Resident(resident) => (resident.seq, false),
             // It cannot be brought back, and goes all the same.
-            Body::Quarantined(aside) => aside.seq.max(1),
+            Body::Quarantined(aside) => (aside.last.max(known).max(1), true),
             Body::Passivated(_) => return None,
         };
         if seq == 0 {
             self.forget(common, at);
-            return Some(0);
+            return Some(Erasure::default());
         }
         let (record, shape) = (RecordKind::Ended, (ERASED, 0));
         common
@@ -251,7 +261,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slot(at);
         (slot.rests_on, slot.ended) = (commit, seq);
         self.forget_gone(common, at);
-        Some(seq)
+        Some(Erasure { seq, is_quarantined })
     }
 }
 

@@ -109,6 +109,8 @@ pub(super) enum Body<E: Entity> {
 pub(super) struct SetAside {
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub(super) seq: u64,
+    /// The last event that is known of it; 0: none.
+    pub(super) last: u64,
     pub(super) reason: String,
     pub(super) since: Timestamp,
     /// Commands and messages that were refused for it.

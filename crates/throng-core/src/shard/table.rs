@@ -1,8 +1,8 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
 use super::{
-    Call, Common, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Registry, Rows, Stage,
-    TailEvent, Unloadable,
+    Call, Common, Erasure, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Registry,
+    Rows, Stage, TailEvent, Unloadable,
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
@@ -119,7 +119,8 @@ pub trait Table: Any + Send {
     ) -> Recorded;
 
     /// Ends an entity, and keeps nothing of it.
-    fn erase(&mut self, common: &mut Common, entity: (u64, &str), stage: &mut dyn Stage) -> Option<u64>;
+    fn erase(&mut self, common: &mut Common, entity: (u64, &str), known: u64, stage: &mut dyn Stage)
+    -> Option<Erasure>;
 
     /// Passivates the entity not used for the longest time; `false` if there is none.
     fn passivate(&mut self, common: &mut Common) -> bool;
@@ -221,8 +222,14 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         self.record(common, entity, how, stage)
     }
 
-    fn erase(&mut self, common: &mut Common, entity: (u64, &str), stage: &mut dyn Stage) -> Option<u64> {
-        self.erase_one(common, entity, stage)
+    fn erase(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        known: u64,
+        stage: &mut dyn Stage,
+    ) -> Option<Erasure> {
+        self.erase_one(common, entity, known, stage)
     }
 
     fn passivate(&mut self, common: &mut Common) -> bool {

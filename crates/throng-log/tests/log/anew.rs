@@ -172,8 +172,8 @@ async fn note_begun_anew_ends_and_is_gone_once_more() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn index_that_has_lost_its_first_events_is_told_as_damage() {
+/// A directory in which the index has lost the first of three texts.
+async fn with_lost_event() -> Disk {
     let disk = Disk::new();
     let running = start(&disk, Keep::Forever).await;
     for number in 1..=3 {
@@ -181,22 +181,26 @@ async fn index_that_has_lost_its_first_events_is_told_as_damage() {
     }
     running.engine.stop().await;
     drop(running);
-    {
-        let (_log, store) = once_free(|| open_embedded(DIR, options(&disk))).await;
-        let shards = ShardSet::first(2);
-        let covered = block_on(store.covers(&shards)).unwrap().remove(0);
-        let lost = Checkpoint {
-            upto: covered.upto.unwrap(),
-            shards,
-            cuts: vec![Cut {
-                address: throng_journal::Address::new("note", "ann"),
-                upto: 1,
-                is_gone: false,
-            }],
-            ..Checkpoint::default()
-        };
-        block_on(store.advance(lost)).unwrap();
-    }
+    let (_log, store) = once_free(|| open_embedded(DIR, options(&disk))).await;
+    let shards = ShardSet::first(2);
+    let covered = block_on(store.covers(&shards)).unwrap().remove(0);
+    let lost = Checkpoint {
+        upto: covered.upto.unwrap(),
+        shards,
+        cuts: vec![Cut {
+            address: throng_journal::Address::new("note", "ann"),
+            upto: 1,
+            is_gone: false,
+        }],
+        ..Checkpoint::default()
+    };
+    block_on(store.advance(lost)).unwrap();
+    disk
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn index_that_has_lost_its_first_events_is_told_as_damage() {
+    let disk = with_lost_event().await;
     let running = start(&disk, Keep::Forever).await;
     for _ in 0..2 {
         let said = look(&running.engine, "ann").await.unwrap_err().to_string();
@@ -219,4 +223,28 @@ fn by_test() -> throng::ByHand<'static> {
         by: "a test".into(),
         reason: "it is mended".into(),
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quarantined_note_that_is_erased_is_gone_and_begins_anew() {
+    let disk = with_lost_event().await;
+    let mut running = start(&disk, Keep::Forever).await;
+    look(&running.engine, "ann").await.unwrap_err();
+    running.engine.erase("note", "ann").await.unwrap();
+    for round in 0..2 {
+        let looked = look(&running.engine, "ann").await;
+        assert!(matches!(looked, Err(Error::Ended { .. })), "{round}: {looked:?}");
+        running.engine.stop().await;
+        drop(running);
+        assert_understood(&disk, "erased").await;
+        running = start(&disk, Keep::Forever).await;
+    }
+    begin(&running.engine, "after 1").await;
+    running.engine.stop().await;
+    drop(running);
+    let running = start(&disk, Keep::Forever).await;
+    assert_anew(&running.engine, 1, 3, "erased").await;
+    running.engine.stop().await;
+    drop(running);
+    assert_understood(&disk, "begun anew").await;
 }

@@ -27,7 +27,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{ByHand, JsonRejection, base_row, dead_rows, ended_row, family_row},
+    shard::{ByHand, Erasure, JsonRejection, base_row, dead_rows, ended_row, family_row},
 };
 use throng_journal::{
     Address, CommitNo, Cut, Error as StoreError, Position, Positions, Prune, Pruned, Stream, WriterId,
@@ -45,6 +45,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Commits of a stream that are overwritten before it is noted how far that came, in a cluster: its journal does not have to finish with a part of
 /// a file first.
 const NOTED_EVERY: u64 = 20_000;
+
+/// The index goes up to here where nobody knows which event was the last. Stores count in 63 bits.
+const EVERY_EVENT: u64 = i64::MAX.cast_unsigned();
 
 /// How far erasures have come that the journal cut off.
 pub(crate) type CutOff = HashMap<Address, (Erasing, Positions)>;
@@ -265,14 +268,15 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
         hash,
         id: address.id.to_string().into(),
     };
+    let known = known_events(core, address).await?;
     life.mail.room_to_remove().await;
-    let (seq, commit) = loop {
+    let (Erasure { seq, is_quarantined }, commit) = loop {
         let (door, of) = (life.door.clone(), address.clone());
         let ended = life.door.visit(shard, move |shard| {
-            let seq = shard.erase(kind, hash, &of.id, &mut door.ledger.staging())?;
+            let erased = shard.erase(kind, (hash, &of.id), known, &mut door.ledger.staging())?;
             // A quarantine of it has ended, too.
             door.outbox.release(&of);
-            Some((seq, door.ledger.last()))
+            Some((erased, door.ledger.last()))
         });
         match ended.await.map_err(|error| pass::backend(&error))? {
             Some(ended) => break ended,
@@ -305,10 +309,27 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
     {
         let mut due = life.due();
         due.rows.extend(rows);
-        due.cuts.push(all_of(address, seq));
+        due.cuts
+            .push(all_of(address, if is_quarantined { EVERY_EVENT } else { seq }));
     }
     settle(core, life).await?;
+    if is_quarantined {
+        // Not before: what is still in the store could not be loaded.
+        let id = address.id.clone();
+        let released = life.door.visit(shard, move |shard| shard.release(kind, hash, &id));
+        released.await.map_err(|error| pass::backend(&error))?;
+    }
     Ok(Some(Erasing { seq, at }))
+}
+
+/// The last event that rows say an entity has had: its last end, or a state that was recorded.
+async fn known_events(core: &Core, address: &Address) -> Result<u64, StoreError> {
+    let ended = now_or_later(core.context.store.system(&ended_row(address))).await?;
+    let ended = ended.and_then(|row| row.first_chunk::<8>().copied());
+    let recorded = pass::base(core, address).await?;
+    Ok(ended
+        .map_or(0, u64::from_be_bytes)
+        .max(recorded.map_or(0, |(seq, _)| seq)))
 }
 
 fn all_of(address: &Address, seq: u64) -> Cut {

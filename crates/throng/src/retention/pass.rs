@@ -493,7 +493,7 @@ pub(super) async fn prune(
 }
 
 /// What the log says of an entity already: up to which event, and where.
-async fn base(core: &Core, address: &Address) -> Result<Option<(u64, Position)>, Error> {
+pub(super) async fn base(core: &Core, address: &Address) -> Result<Option<(u64, Position)>, Error> {
     let row = now_or_later(core.context.store.system(&base_row(address))).await?;
     let numbers = row.as_deref().and_then(|row| {
         let (numbers, []) = row.as_chunks::<8>() else {
