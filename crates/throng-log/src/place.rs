@@ -43,7 +43,10 @@ impl Place {
     pub fn copied(&self) -> Result<Option<String>, Error> {
         let reading = || Error::io(format!("reading {}", self.path.display()));
         let text = match fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // Opening the directory tells what is wrong with one that is none.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
             text => text.map_err(reading())?,
         };
         let inode = fs::metadata(&self.path).map_err(reading())?.ino();

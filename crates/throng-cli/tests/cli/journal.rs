@@ -69,8 +69,8 @@ fn an_export_imported_elsewhere_serves_the_same_rosters() {
     assert_eq!(exported["records"], imported["records"]);
     assert!(run(&["journal", "backup", &data, &backup]).status.success());
     assert!(run(&["journal", "compact", &data]).status.success());
-    for place in [&data, &copy, &backup] {
-        let served = Served::start(Path::new(place), &[]);
+    for (place, flags) in [(&data, &[][..]), (&copy, &[]), (&backup, &["--as-primary"])] {
+        let served = Served::start(Path::new(place), flags);
         let roster = served.client().get("/sections/A%201/roster").unwrap().json();
         assert_eq!(roster["students"], serde_json::json!(["ann"]), "{place}");
     }

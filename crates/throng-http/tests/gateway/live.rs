@@ -83,7 +83,7 @@ fn stream_after_an_event_that_never_was_is_refused() {
     stream.send(request("GET", "/api/section/S1/events?after=1", &STREAM, ""));
     assert_eq!(stream.head().unwrap().status, 200);
     client.post("/api/section/S1/add-student", r#"{"student":"7"}"#);
-    assert_eq!(until(&mut stream, "id:"), "id: 2");
+    assert_eq!(until(&mut stream, "id:"), "id: 2@1.2");
 }
 
 #[test]
