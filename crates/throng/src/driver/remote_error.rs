@@ -38,7 +38,7 @@ pub enum RemoteError {
     Expired,
     OutcomeUnknown,
     Crashed(String),
-    /// [`Error::Quarantined`]: address, event and reason; the event is [`BY_OPERATOR`] where an operator has quarantined it.
+    /// [`Error::Quarantined`]: address, event and reason; the event is `BY_OPERATOR` where an operator has quarantined it.
     Quarantined(String, u64, String),
 }
 

@@ -107,13 +107,14 @@ impl ProjectionPosition {
     }
 }
 
-/// Clears a read model or sink, and has it begin anew with the next start, from the first event: how far it had come; `None`: it was never written. What a
+/// Clears a read model or sink, and has it begin anew with the next start, from the first event: how far it had come; `None`: nothing is written. What a
 /// sink has delivered is [cleared](super::Sink::clear) by that start.
 ///
 /// # Errors
 /// The rows cannot be read or written.
 pub async fn begin_anew(views: &dyn Views, name: &str) -> Result<Option<Position>, Error> {
-    let Some(last) = views.offset(name).await? else {
+    let last = views.offset(name).await?;
+    let Some(last) = last.filter(|last| last.position != Position::default()) else {
         return Ok(None);
     };
     views.clear(name).await?;
