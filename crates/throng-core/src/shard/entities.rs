@@ -155,7 +155,7 @@ impl<E: Entity> Entities<E> {
         self.quarantined.iter().map(|at| self.peek(*at))
     }
 
-    /// It is quarantined from now on; `last` is the last of its events that were read.
+    /// Quarantines an entity; `last` is the last of its events that were read.
     pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, broken: Broken, last: u64) {
         let slot = self.slots.at(at);
         let in_log = slot.trace.iter().flat_map(|trace| &trace.tail).map(|event| event.seq);

@@ -49,12 +49,12 @@ pub enum Recorded {
     Nothing,
 }
 
-/// What came of ending an entity of which nothing is kept.
+/// The result of ending an entity of which nothing is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erasure {
     /// The number of its last event; 0 if there is none.
     pub seq: u64,
-    /// It may have had more events, and stays quarantined until it is [released](Shard::release).
+    /// The entity may have had more events, and stays quarantined until it is [released](Shard::release).
     pub is_quarantined: bool,
 }
 
