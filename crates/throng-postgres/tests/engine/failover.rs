@@ -141,6 +141,12 @@ async fn commit_with_a_cancelled_wait_for_a_standby_is_in_doubt() {
         server.sql("SELECT pg_reload_conf()").unwrap();
     };
     waits_for("nobody");
+    // The server takes the setting when it comes to it: from then on the beats of this writer wait, too.
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    until("commits wait for a standby", || {
+        server.sql(waiting).unwrap().trim() != "0"
+    })
+    .await;
     let mut open = CommitBuilder::default();
     open.push(
         RecordKind::Event,
@@ -162,9 +168,10 @@ async fn commit_with_a_cancelled_wait_for_a_standby_is_in_doubt() {
     };
     let append = tokio::spawn(append);
     let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%INSERT INTO commits%'";
-    while server.sql(cancel).unwrap().trim() == "0" {
-        tokio::task::yield_now().await;
-    }
+    until("the commit waits and is cancelled", || {
+        server.sql(cancel).unwrap().trim() != "0"
+    })
+    .await;
     let appended = append.await.unwrap().result;
     assert!(matches!(appended, Err(AppendError::InDoubt(_))), "{appended:?}");
     let seal = tokio::spawn({
