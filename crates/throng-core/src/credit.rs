@@ -111,7 +111,7 @@ mod tests {
     const OTHER: u64 = ONE + 1;
 
     #[test]
-    fn spends_what_is_charged_and_not_given_back() {
+    fn charges_are_spent_until_they_are_given_back() {
         let mut credit = Credit::new(100);
         (0..60).for_each(|_| credit.charge(ONE, 1));
         assert!(!credit.is_half_spent(ONE), "the first quarter is not its own alone");

@@ -183,7 +183,7 @@ async fn entities_that_multiply_together_are_quarantined() {
 }
 
 #[tokio::test]
-async fn entity_whose_timers_set_timers_is_quarantined() {
+async fn entity_that_multiplies_timers_is_quarantined() {
     let world = World::new();
     let engine = start(&world).await;
     ask(&engine, "bad", Command::Alarm {}).await;

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_message_that_is_put_back_stays_the_first_of_its_receiver() {
+    fn slow_message_that_is_put_back_stays_first() {
         let outbox = outbox();
         let first = outbox.take().unwrap();
         let second = outbox.take().unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn quarantine_forgets_what_the_entity_has_sent() {
+    fn quarantine_forgets_the_messages_of_the_entity() {
         let outbox = outbox();
         outbox.take().unwrap();
         outbox.quarantine(&Address::new("kind", "big"), "", Default::default());
