@@ -11,14 +11,14 @@ const BUCKETS: usize = 4_096;
 #[derive(Debug)]
 pub struct Credit {
     limit: u64,
-    /// By the hash's high bits: the low ones choose the shard. Empty until something is charged.
+    /// Counters by the hash's high bits, since the low ones choose the shard; empty until something is charged.
     buckets: Box<[u64]>,
     /// The entities that are counted one by one.
     apart: HashMap<u64, u64>,
 }
 
 impl Default for Credit {
-    /// Without a limit.
+    /// Makes one without a limit.
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -106,7 +106,7 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// Two entities that share a counter.
+    /// Entities that share a counter.
     const ONE: u64 = 7 << 32;
     const OTHER: u64 = ONE + 1;
 

@@ -89,7 +89,7 @@ pub(super) struct Timers {
     given: BTreeSet<Named>,
     /// The quarantines that timers keep.
     pub(super) quarantines: OperatorQuarantines,
-    /// How many each entity has.
+    /// The number of each entity's.
     credit: Credit,
 }
 
@@ -109,7 +109,7 @@ impl Default for Timers {
     }
 }
 
-/// How many timers a shard had before a command.
+/// The number of a shard's timers before a command.
 #[derive(Clone, Copy, Debug)]
 pub struct TimersSet(usize);
 

@@ -7,7 +7,7 @@ use throng_core::{
     shard::{ByHand, Shard, TimersSet},
 };
 
-/// Who has decided so, among the names of operators.
+/// The engine's name among those of operators.
 const ENGINE: &str = "the engine";
 
 impl Door {

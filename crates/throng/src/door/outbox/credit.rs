@@ -11,7 +11,7 @@ use std::{
 use throng_core::{credit::Credit, limits};
 use throng_journal::Address;
 
-/// One in so many messages is a slow one, if there are any.
+/// The part of messages that are slow ones, where there are any: one in so many.
 const SLOW_ONE_IN: u8 = 8;
 /// The bytes of a small message, about.
 const SMALL_BYTES: usize = 768;
@@ -29,9 +29,9 @@ pub(super) fn hash_of(address: &Address) -> u64 {
 #[derive(Default)]
 pub(super) struct Slow {
     queue: VecDeque<Box<Outgoing>>,
-    /// How many there are for each receiver. Those that come for one of these join them, and stay in order.
+    /// The number for each receiver. Messages that come for one of these join them, and stay in order.
     receivers: HashMap<u64, usize>,
-    /// Others that were taken since the last one.
+    /// The number of others that were taken since the last one.
     others: u8,
 }
 
@@ -89,7 +89,7 @@ impl Slow {
 }
 
 impl Outgoing {
-    /// Its sender is charged for it no longer.
+    /// Gives its sender the credit for it back.
     pub(super) fn give_back(&mut self, credit: &mut Credit) {
         if std::mem::take(&mut self.is_charged) {
             credit.give_back(hash_of(&self.delivery.taking.sender), self.bytes() as u64);
@@ -143,7 +143,7 @@ impl Window {
         self.slow.pop()
     }
 
-    /// A message is the next one again, of those to its receiver.
+    /// Puts a message first again among those to its receiver.
     pub(super) fn put_first(&mut self, outgoing: Box<Outgoing>) {
         if self.slow.len() > 0 {
             let receiver = hash_of(&outgoing.delivery.to);

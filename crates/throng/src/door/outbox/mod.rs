@@ -34,7 +34,7 @@ pub(crate) struct Outgoing {
     pub(crate) is_first_in_line: bool,
     /// It was [taken](Outbox::take) out of the outbox, which keeps room for it.
     pub(crate) is_in_hand: bool,
-    /// It counts against its sender's [credit](Window::credit).
+    /// Counts against its sender's [credit](Window::credit).
     pub(crate) is_charged: bool,
 }
 
@@ -101,7 +101,7 @@ struct Window {
     queue: VecDeque<Box<Outgoing>>,
     /// The messages for entities that have spent half of their credit: they come after those of the others.
     slow: Slow,
-    /// What each entity has sent and nobody has taken, in bytes; what is left to the log for a receiver that takes none does not count.
+    /// The bytes that each entity has sent and nobody has taken, without those left to the log for a receiver that takes none.
     credit: Credit,
     /// The messages for shards whose locks others hold.
     inboxes: Inboxes,
