@@ -122,7 +122,7 @@ impl<R> Error<R> {
 
 fn since(seq: u64, by_operator: bool) -> String {
     match seq {
-        _ if by_operator => " by an operator".into(),
+        _ if by_operator => " by an operator or the engine".into(),
         0 => String::new(),
         seq => format!(" since event {seq}"),
     }

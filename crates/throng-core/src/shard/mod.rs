@@ -61,7 +61,7 @@ pub use replay::{RESTORED, shard_of_row};
 pub use retain::{ERASED, Erasure, Recorded, Recording, base_row, timer_print, undoes_what_was_left};
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
-pub use timers::{Due, TimerView};
+pub use timers::{Due, TimerView, TimersSet};
 
 use crate::{
     limits,

@@ -1,7 +1,11 @@
 //! Named durable timers.
 
 use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};
-use crate::model::Timestamp;
+use crate::{
+    credit::Credit,
+    limits::{self, TIMERS_CREDIT},
+    model::Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -69,7 +73,7 @@ struct Standing {
 const UNSTAGED: u64 = u64::MAX;
 
 /// A shard's timers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Timers {
     set: BTreeMap<Named, Standing>,
     /// Set by the command at hand.
@@ -85,6 +89,49 @@ pub(super) struct Timers {
     given: BTreeSet<Named>,
     /// The quarantines that timers keep.
     pub(super) quarantines: OperatorQuarantines,
+    /// The number of each entity's.
+    credit: Credit,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            set: BTreeMap::new(),
+            unstaged: Vec::new(),
+            order: BTreeSet::new(),
+            deferred: HashMap::new(),
+            bytes: 0,
+            changed: BTreeSet::new(),
+            given: BTreeSet::new(),
+            quarantines: OperatorQuarantines::default(),
+            credit: Credit::new(TIMERS_CREDIT),
+        }
+    }
+}
+
+/// The number of a shard's timers before a command.
+#[derive(Clone, Copy, Debug)]
+pub struct TimersSet(usize);
+
+impl super::Shard {
+    /// Remembers how many timers there are, for [`multiplies_timers`](Self::multiplies_timers).
+    #[must_use]
+    pub fn timers_set(&self) -> TimersSet {
+        TimersSet(self.common.timers.len())
+    }
+
+    /// Tells whether the command just executed left its entity with more timers than before, where that has more than its credit.
+    #[must_use]
+    pub fn multiplies_timers(&self, of: u64, before: TimersSet) -> bool {
+        let timers = &self.common.timers;
+        timers.len() > before.0 && timers.credit.is_spent(of)
+    }
+
+    /// The number of messages sent and not [taken](Self::take_outbox).
+    #[must_use]
+    pub fn outbox_len(&self) -> usize {
+        self.common.outbox.len()
+    }
 }
 
 impl Timers {
@@ -115,6 +162,7 @@ impl Timers {
         self.quarantines.timer_set(address, name, &set, at);
         self.bytes += weigh(&named, &set);
         self.order.insert((set.at, named.clone()));
+        self.credit.charge(limits::hash(&address.kind, &address.id), 1);
         self.set.insert(named.clone(), Standing { set, at, is_left });
         self.changed.insert(named);
     }
@@ -167,6 +215,7 @@ impl Timers {
     fn remove(&mut self, named: &Named) -> Option<Standing> {
         let old = self.set.remove(named)?;
         self.bytes -= weigh(named, &old.set);
+        self.credit.give_back(limits::hash(&named.0.kind, &named.0.id), 1);
         self.quarantines.timer_gone(&named.0, &named.1);
         let at = self.deferred.remove(named).map_or(old.set.at, |(until, _)| until);
         self.order.remove(&(at, named.clone()));

@@ -59,7 +59,7 @@ impl Problem {
                 ..
             } => Self::of(
                 &catalog::QUARANTINED,
-                format!("{address} is quarantined by an operator. Nothing was done."),
+                format!("{address} is quarantined by an operator or the engine. Nothing was done."),
             ),
             // What is stored of it cannot be read; where, is not for everybody.
             Error::Quarantined { address, seq: 0, .. } => {

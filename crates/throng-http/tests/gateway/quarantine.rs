@@ -20,7 +20,7 @@ struct Yeast {}
 #[serde(rename_all = "snake_case")]
 enum Command {
     Open {},
-    /// Sends itself two of these.
+    /// Sends itself a hundred of these for a client, and one for each that comes back: they fill the engine, and grow no more.
     Divide {},
 }
 
@@ -53,7 +53,8 @@ impl Entity for Yeast {
             Command::Open {} => turn.emit(Happened::Opened {}),
             Command::Divide {} => {
                 let own = turn.id().clone();
-                (0..2).for_each(|_| turn.send::<Self>(own.clone(), Command::Divide {}));
+                let copies = if turn.from().is_client() { 100 } else { 1 };
+                (0..copies).for_each(|_| turn.send::<Self>(own.clone(), Command::Divide {}));
             }
         }
         Ok(Answer::Now(()))

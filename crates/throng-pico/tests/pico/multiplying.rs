@@ -1,4 +1,4 @@
-//! A pico whose rule sends itself two events for each one: an operator stops it, and no other pico is held up.
+//! A pico whose rule sends itself two events for each one: the engine stops it, and no other pico is held up.
 
 use crate::service::{Service, text, until};
 use serde_json::{Value, json};
@@ -54,15 +54,11 @@ fn multiplying_pico_is_quarantined_and_deleted_beside_others() {
     let own = service.query(&bad, UI, "pico", "");
     let own = crate::service::tagged(&own, &["system", "self"]);
     assert_eq!(service.get(&format!("/c/{own}/event-wait/a/twice")).status, 200);
-    until(|| !is_served(&service, &root));
-    // The operator sees which one it is.
-    until(|| trouble(&service, "crowding").is_some());
-    let crowding = trouble(&service, "crowding").unwrap();
-    let (kind, id) = (text(&crowding["kind"]), text(&crowding["id"]));
+    until(|| trouble(&service, "quarantined").is_some());
+    let stopped = trouble(&service, "quarantined").unwrap();
+    let (kind, id) = (text(&stopped["kind"]), text(&stopped["id"]));
     assert_eq!(kind, "pico");
     let of = format!("kind={kind}&id={id}");
-    let quarantined = post(&service, &format!("/admin/quarantine?{of}&reason=it%20multiplies"));
-    assert_eq!(quarantined, json!({ "quarantined": true }));
     until(|| is_served(&service, &root));
     let refused = service.get(&format!("/c/{own}/event-wait/a/twice"));
     assert!(refused.body.contains("quarantined by an operator"), "{}", refused.body);
@@ -70,9 +66,10 @@ fn multiplying_pico_is_quarantined_and_deleted_beside_others() {
     let service = service.again();
     until(|| is_served(&service, &root));
     let quarantined = trouble(&service, "quarantined").unwrap();
-    assert_eq!(
-        (&quarantined["id"], &quarantined["reason"]),
-        (&json!(id), &json!("it multiplies"))
+    assert_eq!(quarantined["id"], json!(id));
+    assert!(
+        text(&quarantined["reason"]).starts_with("it multiplies: "),
+        "{quarantined}"
     );
     // Its parent gives it up, and what it would do about that waits, too.
     service.event(&root, "wrangler", "child_deletion_request", &json!({ "eci": eci }));
@@ -91,13 +88,11 @@ fn pico_with_a_mended_loop_goes_on_without_its_old_events() {
     let root = service.root();
     service.event(&root, "wrangler", "install_ruleset_request", &json!({ "url": url }));
     assert_eq!(service.get(&format!("/c/{root}/event-wait/a/twice")).status, 200);
-    until(|| !is_served(&service, &root));
-    until(|| trouble(&service, "crowding").is_some());
-    let id = text(&trouble(&service, "crowding").unwrap()["id"]);
+    until(|| trouble(&service, "quarantined").is_some());
+    let id = text(&trouble(&service, "quarantined").unwrap()["id"]);
     let of = format!("kind=pico&id={id}");
-    post(&service, &format!("/admin/quarantine?{of}&reason=it%20multiplies"));
     let dropped = post(&service, &format!("/admin/messages/drop?{of}&reason=it%20multiplies"));
-    assert!(dropped["dropped"].as_u64() >= Some(64), "{dropped}");
+    assert!(dropped["dropped"].as_u64() > Some(0), "{dropped}");
     assert_eq!(
         post(&service, &format!("/admin/release?{of}")),
         json!({ "released": true })

@@ -59,6 +59,9 @@ impl Door {
             Origin::Operator => self.operator_bounds().map_err(Held::Refused)?,
             Origin::Inside => {}
         }
+        if from_outside && !attempt.only_reads() && self.outbox.is_spent(attempt.target.hash) {
+            return Err(Held::Refused(self.overloaded(OUTBOX_RETRY)));
+        }
         if origin != Origin::Inside && !attempt.only_reads() {
             self.context.may_change().map_err(Held::Refused)?;
         }

@@ -72,7 +72,7 @@ impl Door {
         Progress::Done(Outcome::Done)
     }
 
-    fn address(&self, target: &Target<'_>) -> Address {
+    pub(super) fn address(&self, target: &Target<'_>) -> Address {
         Address::new(self.context.registry.kinds()[target.kind].name, &*target.id)
     }
 

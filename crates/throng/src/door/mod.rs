@@ -7,6 +7,7 @@
 mod attempt;
 mod budget;
 mod by_hand;
+mod credit;
 mod elsewhere;
 mod load;
 mod newer;
@@ -266,7 +267,7 @@ impl Door {
             entropy: self.context.host.entropy(),
             may_wait: self.may_wait(attempt),
         };
-        let begun = attempt.now;
+        let (begun, before) = (attempt.now, shard.timers_set());
         let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
             self.watched(shard, call, begun, &mut staging)
         });
@@ -279,8 +280,12 @@ impl Door {
                 moment.entropy.is_multiple_of(SAMPLED_ONE_IN),
             );
         }
-        let has_staged = staging.has_staged;
+        let spends = self.spends_too_much(shard, attempt, before);
         self.send(shard, attempt);
+        if let Some(why) = spends {
+            self.quarantine_by_engine(shard, &attempt.target, why, &mut staging);
+        }
+        let has_staged = staging.has_staged;
         let step = self.step(attempt, ran);
         if let Work::Timer(due) = &attempt.work
             && matches!(step, Step::Progress(Progress::Done(_)))
@@ -394,6 +399,7 @@ impl Door {
             waiter: None,
             is_first_in_line: false,
             is_in_hand: false,
+            is_charged: false,
         })
     }
 

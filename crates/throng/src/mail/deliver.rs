@@ -322,7 +322,7 @@ impl Mail {
             };
             at = commit.position();
             // No more than memory may hold; a commit is read whole.
-            if !self.outbox.append(found) {
+            if !self.outbox.append(found, commit.position().writer == ledger.writer) {
                 reached = at;
                 break;
             }
@@ -414,6 +414,7 @@ pub(super) fn messages<'a>(
             sent: commit.position(),
             is_first_in_line: false,
             is_in_hand: false,
+            is_charged: false,
         })),
         Ok(_) => None,
         Err(why) => {

@@ -382,6 +382,7 @@ fn outgoing_of(letter: &Letter) -> Option<Box<Outgoing>> {
             // It comes in order: nobody is before it.
             is_first_in_line: true,
             is_in_hand: false,
+            is_charged: false,
         })),
         Err(why) => {
             tracing::error!("a message of another node cannot be read, it waits there: {why}");

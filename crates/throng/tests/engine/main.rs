@@ -11,6 +11,7 @@ mod cluster_erase;
 mod cluster_operator;
 mod cluster_reads;
 mod cluster_retention;
+mod credit;
 mod dead;
 mod end;
 mod evolution;

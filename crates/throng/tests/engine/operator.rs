@@ -1,4 +1,4 @@
-//! An operator stops an entity that multiplies its own messages, also while they fill the engine.
+//! An operator stops an entity that sends itself messages without end, also while they fill the engine.
 
 use crate::kinds::{World, eventually};
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ struct Cell {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 enum Command {
     Open,
-    /// Sends itself two of these.
+    /// Sends itself a hundred of these for a client, and one for each that comes back: they fill the engine, and grow no more.
     Divide,
     Note {
         text: String,
@@ -73,7 +73,10 @@ impl Entity for Cell {
         let own = turn.id().clone();
         match command {
             Command::Open => turn.emit(Happened::Opened),
-            Command::Divide => (0..2).for_each(|_| turn.send::<Self>(own.clone(), Command::Divide)),
+            Command::Divide => {
+                let copies = if turn.from().is_client() { 100 } else { 1 };
+                (0..copies).for_each(|_| turn.send::<Self>(own.clone(), Command::Divide));
+            }
             Command::Note { text } => turn.emit(Happened::Noted { text }),
             Command::Tell { to, text } => turn.send::<Self>(to, Command::Note { text }),
             Command::Request { to, text } => turn.request::<Self>(to, Command::Note { text }, String::new()),
@@ -224,7 +227,7 @@ async fn quarantine_frees_an_engine_that_is_full() {
     assert_eq!((*last, &**name), (RecordKind::TimerSet, "~quarantine"));
     let waits = count(&records, RecordKind::Sent, "Divide") - count(&records, RecordKind::Taken, "done");
     let waiting = waiting(&engine) as usize;
-    assert!((waits..waits + OUTBOX_MAX).contains(&waiting), "{waiting} of {waits}");
+    assert!((waits..=waits + OUTBOX_MAX).contains(&waiting), "{waiting} of {waits}");
     assert_eq!(engine.stuck(), []);
 }
 
@@ -236,7 +239,7 @@ async fn quarantined_entity_answers_with_the_reason_and_is_listed() {
     let refused = ask(&engine, "bad", Command::Open).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "cell/bad is quarantined by an operator: it divides"
+        "cell/bad is quarantined by an operator or the engine: it divides"
     );
     let read = engine.entity::<Cell>("bad").read(Notes {}).await.unwrap_err();
     assert_eq!(read, refused);

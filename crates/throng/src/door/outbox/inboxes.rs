@@ -4,7 +4,7 @@
 //! Were each message that it executes followed by another one, it would never come to an end. So a shard's inbox is given a few messages, and
 //! no more until all of them are executed.
 
-use super::{Outbox, Outgoing, Window};
+use super::{Outbox, Outgoing, Window, credit::hash_of};
 use std::collections::{HashMap, VecDeque};
 use throng_core::limits;
 use throng_journal::ShardId;
@@ -40,10 +40,10 @@ impl Inboxes {
     }
 
     /// Removes what is held of these messages.
-    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&Outgoing) -> bool) {
+    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
         for inbox in self.shards.values_mut() {
             let before = inbox.held.len();
-            inbox.held.retain(|outgoing| !is_meant(outgoing));
+            inbox.held.retain_mut(|outgoing| !is_meant(outgoing));
             self.held_len -= before - inbox.held.len();
         }
     }
@@ -53,12 +53,11 @@ impl Window {
     /// The next message whose shard's inbox has room. Those before it are held until theirs has been emptied.
     pub(super) fn next(&mut self, shards: u16) -> Option<Box<Outgoing>> {
         loop {
-            let outgoing = self.queue.pop_front()?;
+            let outgoing = self.next_in_turn()?;
             if self.inboxes.shards.is_empty() {
                 return Some(outgoing);
             }
-            let to = &outgoing.delivery.to;
-            let shard = limits::shard_of(limits::hash(&to.kind, &to.id), shards);
+            let shard = limits::shard_of(hash_of(&outgoing.delivery.to), shards);
             match self.inboxes.shards.get_mut(&shard) {
                 Some(inbox) if inbox.messages >= INBOX_MAX || inbox.is_emptied || !inbox.held.is_empty() => {
                     self.inboxes.held_len += 1;
@@ -95,7 +94,7 @@ impl Window {
                 .held
                 .into_iter()
                 .rev()
-                .for_each(|outgoing| self.queue.push_front(outgoing));
+                .for_each(|outgoing| self.put_first(outgoing));
         }
     }
 }
@@ -127,6 +126,7 @@ mod tests {
             },
             is_first_in_line: false,
             is_in_hand: false,
+            is_charged: false,
         })
     }
 

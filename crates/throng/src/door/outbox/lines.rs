@@ -5,7 +5,7 @@
 use super::{Behind, Outbox, Outgoing, Window};
 use crate::operator::StuckEntity;
 use std::collections::VecDeque;
-use throng_core::model::Timestamp;
+use throng_core::{credit::Credit, model::Timestamp};
 use throng_journal::{Address, Position, ShardId};
 
 /// What an unreachable shard's messages may take of the outbox in memory, its messages and its bytes: with all shards together a quarter.
@@ -71,13 +71,14 @@ impl Waiting {
     }
 
     /// Leaves what is beyond these bounds to the log; how many messages, and bytes, that were.
-    fn leave(&mut self, kept: usize, kept_bytes: usize) -> (usize, usize) {
+    fn leave(&mut self, kept: usize, kept_bytes: usize, credit: &mut Credit) -> (usize, usize) {
         let mut bytes: usize = self.waiting.iter().map(|outgoing| outgoing.bytes()).sum();
         let before = (self.waiting.len(), bytes);
         while (self.waiting.len() > kept || bytes > kept_bytes)
-            && let Some(last) = self.waiting.pop_back()
+            && let Some(mut last) = self.waiting.pop_back()
         {
             bytes -= last.bytes();
+            last.give_back(credit);
             match &mut self.behind {
                 Some(behind) => behind.add(last.sent),
                 None => self.behind = Some(Behind::of(last.sent)),
@@ -132,8 +133,14 @@ impl Window {
         of.is_unreachable |= is_new && line.pair.is_some();
         let is_left = line.pair.is_some() && of.is_unreachable && !of.waiting.is_empty();
         match &mut of.behind {
-            Some(behind) => behind.add(outgoing.sent),
-            None if is_left => of.behind = Some(Behind::of(outgoing.sent)),
+            Some(behind) => {
+                behind.add(outgoing.sent);
+                outgoing.give_back(&mut self.credit);
+            }
+            None if is_left => {
+                of.behind = Some(Behind::of(outgoing.sent));
+                outgoing.give_back(&mut self.credit);
+            }
             None => {
                 self.lined_len += 1;
                 self.bytes += outgoing.bytes();
@@ -311,7 +318,9 @@ impl Outbox {
             let of = window.lines.get_mut(line)?;
             of.is_unreachable = false;
             of.reason = None;
-            window.pop(line, number)
+            let mut outgoing = window.pop(line, number)?;
+            window.give_back(&mut outgoing);
+            Some(outgoing)
         })
     }
 
@@ -335,7 +344,7 @@ impl Outbox {
             if let Some(of) = window.lines.get_mut(line)
                 && of.is_unreachable
             {
-                let (left, bytes) = of.leave(kept, kept_bytes);
+                let (left, bytes) = of.leave(kept, kept_bytes, &mut window.credit);
                 window.lined_len -= left;
                 window.bytes -= bytes;
             }

@@ -1,5 +1,6 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
+mod credit;
 mod inboxes;
 mod lines;
 mod stuck;
@@ -8,6 +9,7 @@ pub(crate) use lines::{Line, Next};
 
 use super::{Answer, ForwardedReply};
 use crate::context::Signal;
+use credit::Slow;
 use inboxes::Inboxes;
 use lines::Waiting;
 use std::{
@@ -18,7 +20,7 @@ use std::{
     },
 };
 use stuck::Stuck;
-use throng_core::shard::Delivery;
+use throng_core::{credit::Credit, shard::Delivery};
 use throng_journal::{Address, CommitNo, Position, ShardId};
 use tokio::sync::oneshot;
 
@@ -32,6 +34,8 @@ pub(crate) struct Outgoing {
     pub(crate) is_first_in_line: bool,
     /// It was [taken](Outbox::take) out of the outbox, which keeps room for it.
     pub(crate) is_in_hand: bool,
+    /// Counts against its sender's [credit](Window::credit).
+    pub(crate) is_charged: bool,
 }
 
 /// Somebody waits for what a command answers that was forwarded as a message.
@@ -86,6 +90,8 @@ pub(crate) struct Outbox {
     window: Mutex<Window>,
     /// So much waits that no more is let in from outside. Written with the window locked.
     is_full: AtomicBool,
+    /// An entity may have spent half of its credit. Written with the window locked.
+    has_spenders: AtomicBool,
     /// Woken when there is room again for what is only in the log.
     has_room: Arc<Signal>,
 }
@@ -93,6 +99,10 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Window {
     queue: VecDeque<Box<Outgoing>>,
+    /// The messages for entities that have spent half of their credit: they come after those of the others.
+    slow: Slow,
+    /// The bytes that each entity has sent and nobody has taken, without those left to the log for a receiver that takes none.
+    credit: Credit,
     /// The messages for shards whose locks others hold.
     inboxes: Inboxes,
     /// Behind a receiver that is being loaded, in order.
@@ -168,8 +178,12 @@ impl Outbox {
             shards,
             messages_max,
             bytes_max,
-            window: Mutex::default(),
+            window: Mutex::new(Window {
+                credit: Credit::new(credit::limit(messages_max, bytes_max)),
+                ..Window::default()
+            }),
             is_full: AtomicBool::new(false),
+            has_spenders: AtomicBool::new(false),
             has_room,
         }
     }
@@ -180,6 +194,7 @@ impl Outbox {
         let changed = change(&mut window);
         let is_full = window.overflowed && window.behind.is_some() || self.has_no_room(&window);
         self.is_full.store(is_full, Ordering::Relaxed);
+        self.has_spenders.store(!window.credit.is_idle(), Ordering::Relaxed);
         let can_read = self.may_read(&window);
         drop(window);
         if can_read && !could_read {
@@ -212,7 +227,7 @@ impl Outbox {
             let is_on_its_way = |(line, of): (&Line, &Waiting)| {
                 line.pair.is_none() && (of.behind().is_some() || !of.waiting().is_empty())
             };
-            let is_idle = window.queue.is_empty() && window.parked_len == 0 && window.in_hand.is_empty();
+            let is_idle = window.has_none_next() && window.parked_len == 0 && window.in_hand.is_empty();
             is_idle
                 && window.inboxes.held_len() == 0
                 && window.behind.is_none()
@@ -222,7 +237,7 @@ impl Outbox {
 
     /// There is something to deliver, or to read from the log.
     pub(crate) fn has_more(&self) -> bool {
-        self.with(|window| !window.queue.is_empty() || self.may_read(window))
+        self.with(|window| !window.has_none_next() || self.may_read(window))
     }
 
     /// The commit before the oldest message that was not taken, if there is one.
@@ -248,7 +263,10 @@ impl Outbox {
                 // Of several shards, one whose commit is earlier may come later.
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
                     stuck.leave(at);
-                } else if let Some(behind) = &mut window.behind {
+                    continue;
+                }
+                window.charge(&outgoing);
+                if let Some(behind) = &mut window.behind {
                     behind.add(at);
                 } else if self.has_no_room(window) {
                     window.behind = Some(Behind::of(at));
@@ -276,13 +294,16 @@ impl Outbox {
         self.with(|window| {
             window.let_go(&mut outgoing);
             window.bytes += outgoing.bytes();
-            window.queue.push_front(outgoing);
+            window.put_first(outgoing);
         });
     }
 
     /// A message was taken by its receiver.
     pub(crate) fn taken(&self, outgoing: &mut Outgoing) {
-        self.with(|window| window.let_go(outgoing));
+        self.with(|window| {
+            window.let_go(outgoing);
+            window.give_back(outgoing);
+        });
     }
 
     /// Others are before this message: they wait for its receiver to be loaded, or it cannot be, or for a newer program.
@@ -316,7 +337,7 @@ impl Outbox {
         self.with(|window| {
             for outgoing in window.parked.remove(to).unwrap_or_default().into_iter().rev() {
                 window.parked_len -= 1;
-                window.queue.push_front(outgoing);
+                window.put_first(outgoing);
             }
         });
     }
@@ -332,18 +353,23 @@ impl Outbox {
     /// What has to be read from the log next: nothing while those in memory are still to be delivered.
     pub(crate) fn to_read(&self) -> Option<Behind> {
         self.with(|window| {
-            let is_ready = window.queue.is_empty() && self.may_read(window);
+            let is_ready = window.has_none_next() && self.may_read(window);
             window.behind.filter(|_| is_ready)
         })
     }
 
-    /// Messages read from the log, of one commit; `false`: no more fit.
-    pub(crate) fn append(&self, messages: impl IntoIterator<Item = Box<Outgoing>>) -> bool {
+    /// Messages read from the log, of one commit, which this life `has_sent`, or one before; `false`: no more fit.
+    pub(crate) fn append(&self, messages: impl IntoIterator<Item = Box<Outgoing>>, has_sent: bool) -> bool {
         self.with(|window| {
-            for outgoing in messages {
+            for mut outgoing in messages {
+                outgoing.is_charged = has_sent;
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
                     stuck.leave(outgoing.sent);
+                    window.give_back(&mut outgoing);
                 } else {
+                    if !has_sent {
+                        window.charge(&outgoing);
+                    }
                     window.append(outgoing);
                 }
             }
@@ -358,6 +384,7 @@ impl Outbox {
                 && now.has_read(seen, read, is_end)
             {
                 window.behind = None;
+                window.recount();
             }
         });
     }
@@ -379,15 +406,22 @@ impl Outbox {
 
 impl Window {
     fn len(&self) -> usize {
-        self.queue.len() + self.inboxes.held_len() + self.parked_len + self.lined_len + self.in_hand.len()
+        self.queue.len()
+            + self.slow.len()
+            + self.inboxes.held_len()
+            + self.parked_len
+            + self.lined_len
+            + self.in_hand.len()
     }
 
     fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
         let waiting = self.parked.values().chain(self.lines.values().map(Waiting::waiting));
-        self.queue.iter().chain(self.inboxes.held()).chain(waiting.flatten())
+        let next = self.queue.iter().chain(self.slow.messages());
+        next.chain(self.inboxes.held()).chain(waiting.flatten())
     }
 
-    fn append(&mut self, outgoing: Box<Outgoing>) {
+    fn append(&mut self, mut outgoing: Box<Outgoing>) {
+        outgoing.is_charged = true;
         self.bytes += outgoing.bytes();
         self.queue.push_back(outgoing);
     }
@@ -467,6 +501,7 @@ mod tests {
             sent: at(commit),
             is_first_in_line: false,
             is_in_hand: false,
+            is_charged: false,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Receivers that take no messages now: they cannot be loaded, or an operator has quarantined them. What comes for them is left to the log, and
 //! holds up nobody else's.
 
-use super::{Behind, Outbox, Outgoing, Window};
+use super::{Behind, Outbox, Outgoing, Window, credit::hash_of};
 use crate::operator::StuckEntity;
 use std::collections::{BTreeMap, HashMap};
 use throng_core::model::Timestamp;
@@ -99,6 +99,8 @@ impl Outbox {
             (stuck.why, stuck.reason) = (Why::Quarantined, reason.to_owned());
             window.leave_parked(to, &mut stuck);
             window.leave_queued(to, &mut stuck);
+            // What it has sent itself is its own concern, once it is released.
+            window.credit.forget(hash_of(to));
             window.stuck.insert(to.clone(), stuck);
             window.released.retain(|released| released != to);
             window.overflowed = false;
@@ -229,12 +231,14 @@ impl Window {
         };
         stuck.leave(outgoing.sent);
         self.let_go(outgoing);
+        self.give_back(outgoing);
         true
     }
 
     /// Leaves to the log what waits for a receiver to be loaded.
     fn leave_parked(&mut self, to: &Address, stuck: &mut Stuck) {
-        for outgoing in self.parked.remove(to).unwrap_or_default() {
+        for mut outgoing in self.parked.remove(to).unwrap_or_default() {
+            self.give_back(&mut outgoing);
             self.parked_len -= 1;
             self.bytes -= outgoing.bytes();
             stuck.leave(outgoing.sent);
@@ -243,16 +247,18 @@ impl Window {
 
     /// Leaves to the log what is next to be delivered to a receiver.
     fn leave_queued(&mut self, to: &Address, stuck: &mut Stuck) {
-        let bytes = &mut self.bytes;
-        let mut leaves = |outgoing: &Outgoing| {
+        let (bytes, credit) = (&mut self.bytes, &mut self.credit);
+        let mut leaves = |outgoing: &mut Outgoing| {
             let is_meant = outgoing.delivery.to == *to;
             if is_meant {
                 *bytes -= outgoing.bytes();
+                outgoing.give_back(credit);
                 stuck.leave(outgoing.sent);
             }
             is_meant
         };
-        self.queue.retain(|outgoing| !leaves(outgoing));
+        self.queue.retain_mut(|outgoing| !leaves(outgoing));
+        self.slow.remove(&mut leaves);
         self.inboxes.remove(leaves);
     }
 }

@@ -1,0 +1,161 @@
+//! Counts what each entity has caused and nobody has done yet, in little memory.
+//!
+//! Entities share the counters of a small table. Once a counter has a quarter of the credit, its entities are counted one by one as well, from
+//! zero on: an entity is blamed for no more than it caused itself, and one that causes much is found after at most a quarter too late.
+
+use std::collections::HashMap;
+
+const BUCKETS: usize = 4_096;
+
+/// The counters of all entities, each known by its [hash](crate::limits::hash).
+#[derive(Debug)]
+pub struct Credit {
+    limit: u64,
+    /// Counters by the hash's high bits, since the low ones choose the shard; empty until something is charged.
+    buckets: Box<[u64]>,
+    /// The entities that are counted one by one.
+    apart: HashMap<u64, u64>,
+}
+
+impl Default for Credit {
+    /// Makes one without a limit.
+    fn default() -> Self {
+        Self::new(u64::MAX)
+    }
+}
+
+fn bucket(of: u64) -> usize {
+    (of >> 32) as usize % BUCKETS
+}
+
+impl Credit {
+    /// Allows each entity this much.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            buckets: Box::default(),
+            apart: HashMap::new(),
+        }
+    }
+
+    /// Adds what an entity has caused.
+    pub fn charge(&mut self, of: u64, amount: u64) {
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS].into();
+        }
+        let bucket = &mut self.buckets[bucket(of)];
+        *bucket = bucket.saturating_add(amount);
+        if *bucket > self.limit / 4 {
+            *self.apart.entry(of).or_default() += amount;
+        }
+    }
+
+    /// Takes off what was done of it.
+    pub fn give_back(&mut self, of: u64, amount: u64) {
+        let Some(left) = self.buckets.get_mut(bucket(of)) else {
+            return;
+        };
+        *left = left.saturating_sub(amount);
+        if self.apart.is_empty() {
+            return;
+        }
+        if *left <= self.limit / 8 {
+            self.apart.retain(|other, _| bucket(*other) != bucket(of));
+        } else if let Some(own) = self.apart.get_mut(&of) {
+            *own = own.saturating_sub(amount);
+            if *own == 0 {
+                self.apart.remove(&of);
+            }
+        }
+    }
+
+    /// Takes off all that an entity is counted with.
+    pub fn forget(&mut self, of: u64) {
+        if let Some(own) = self.apart.get(&of) {
+            self.give_back(of, *own);
+        }
+    }
+
+    /// Takes off everything.
+    pub fn clear(&mut self) {
+        self.buckets.fill(0);
+        self.apart.clear();
+    }
+
+    /// Tells whether any entity is counted one by one: without, none has spent much.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.apart.is_empty()
+    }
+
+    /// Tells whether an entity has spent half of its credit.
+    #[must_use]
+    pub fn is_half_spent(&self, of: u64) -> bool {
+        self.apart.get(&of).is_some_and(|own| *own >= self.limit / 2)
+    }
+
+    /// Tells whether an entity has spent its credit.
+    #[must_use]
+    pub fn is_spent(&self, of: u64) -> bool {
+        self.apart.get(&of).is_some_and(|own| *own >= self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entities that share a counter.
+    const ONE: u64 = 7 << 32;
+    const OTHER: u64 = ONE + 1;
+
+    #[test]
+    fn charges_are_spent_until_they_are_given_back() {
+        let mut credit = Credit::new(100);
+        (0..60).for_each(|_| credit.charge(ONE, 1));
+        assert!(!credit.is_half_spent(ONE), "the first quarter is not its own alone");
+        (0..16).for_each(|_| credit.charge(ONE, 1));
+        assert!(credit.is_half_spent(ONE) && !credit.is_spent(ONE));
+        (0..50).for_each(|_| credit.charge(ONE, 1));
+        assert!(credit.is_spent(ONE));
+        (0..50).for_each(|_| credit.give_back(ONE, 1));
+        assert!(!credit.is_spent(ONE) && credit.is_half_spent(ONE));
+        (0..80).for_each(|_| credit.give_back(ONE, 1));
+        assert!(credit.is_idle());
+    }
+
+    #[test]
+    fn counts_entities_of_one_counter_apart() {
+        let mut credit = Credit::new(100);
+        (0..150).for_each(|_| credit.charge(ONE, 1));
+        credit.charge(OTHER, 20);
+        assert!(credit.is_spent(ONE) && !credit.is_half_spent(OTHER));
+        credit.give_back(OTHER, 20);
+        assert!(credit.is_spent(ONE));
+    }
+
+    #[test]
+    fn forgets_one_entity_or_all() {
+        let mut credit = Credit::new(100);
+        (0..200).for_each(|_| credit.charge(ONE, 1));
+        (0..200).for_each(|_| credit.charge(OTHER, 1));
+        credit.forget(ONE);
+        assert!(!credit.is_half_spent(ONE) && credit.is_spent(OTHER));
+        credit.clear();
+        assert!(credit.is_idle());
+        credit.charge(OTHER, 20);
+        assert!(credit.is_idle());
+    }
+
+    #[test]
+    fn gives_back_nothing_that_was_not_charged() {
+        let mut credit = Credit::new(100);
+        credit.give_back(ONE, 5);
+        credit.charge(ONE, 30);
+        credit.give_back(ONE, 500);
+        assert!(credit.is_idle());
+        (0..130).for_each(|_| credit.charge(ONE, 1));
+        assert!(credit.is_spent(ONE));
+    }
+}

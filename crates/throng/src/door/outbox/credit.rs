@@ -1,0 +1,233 @@
+//! The credit of each entity: what it may have sent that nobody has taken.
+//!
+//! From half of its credit on, messages to an entity come after those to others, so that what it has sent is taken before it sends more. Only an
+//! entity whose messages come back to it, directly or over others that do the same, goes on to spend all of it.
+
+use super::{Outbox, Outgoing, Window};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::atomic::Ordering,
+};
+use throng_core::{credit::Credit, limits};
+use throng_journal::Address;
+
+/// The part of messages that are slow ones, where there are any: one in so many.
+const SLOW_ONE_IN: u8 = 8;
+/// The bytes of a small message, about.
+const SMALL_BYTES: usize = 768;
+
+/// The credit of an entity where memory holds so many messages, and so many bytes of them: half of that.
+pub(super) fn limit(messages_max: usize, bytes_max: usize) -> u64 {
+    (bytes_max / 2).min((messages_max / 2).saturating_mul(SMALL_BYTES)) as u64
+}
+
+pub(super) fn hash_of(address: &Address) -> u64 {
+    limits::hash(&address.kind, &address.id)
+}
+
+/// The messages that come after the others.
+#[derive(Default)]
+pub(super) struct Slow {
+    queue: VecDeque<Box<Outgoing>>,
+    /// The number for each receiver. Messages that come for one of these join them, and stay in order.
+    receivers: HashMap<u64, usize>,
+    /// The number of others that were taken since the last one.
+    others: u8,
+}
+
+impl Slow {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn messages(&self) -> impl Iterator<Item = &Box<Outgoing>> {
+        self.queue.iter()
+    }
+
+    fn has(&self, receiver: u64) -> bool {
+        self.receivers.contains_key(&receiver)
+    }
+
+    fn push_back(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
+        *self.receivers.entry(receiver).or_default() += 1;
+        self.queue.push_back(outgoing);
+    }
+
+    fn push_front(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
+        *self.receivers.entry(receiver).or_default() += 1;
+        self.queue.push_front(outgoing);
+    }
+
+    fn pop(&mut self) -> Option<Box<Outgoing>> {
+        let outgoing = self.queue.pop_front()?;
+        self.others = 0;
+        self.has_left(hash_of(&outgoing.delivery.to));
+        Some(outgoing)
+    }
+
+    fn has_left(&mut self, receiver: u64) {
+        if let Some(left) = self.receivers.get_mut(&receiver) {
+            *left -= 1;
+            if *left == 0 {
+                self.receivers.remove(&receiver);
+            }
+        }
+    }
+
+    /// Removes these messages.
+    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
+        let mut gone = Vec::new();
+        self.queue.retain_mut(|outgoing| {
+            let is_meant = is_meant(outgoing);
+            if is_meant {
+                gone.push(hash_of(&outgoing.delivery.to));
+            }
+            !is_meant
+        });
+        gone.into_iter().for_each(|receiver| self.has_left(receiver));
+    }
+}
+
+impl Outgoing {
+    /// Gives its sender the credit for it back.
+    pub(super) fn give_back(&mut self, credit: &mut Credit) {
+        if std::mem::take(&mut self.is_charged) {
+            credit.give_back(hash_of(&self.delivery.taking.sender), self.bytes() as u64);
+        }
+    }
+}
+
+impl Window {
+    pub(super) fn charge(&mut self, outgoing: &Outgoing) {
+        let bytes = outgoing.bytes() as u64;
+        self.credit.charge(hash_of(&outgoing.delivery.taking.sender), bytes);
+    }
+
+    pub(super) fn give_back(&mut self, outgoing: &mut Outgoing) {
+        outgoing.give_back(&mut self.credit);
+    }
+
+    /// Counts anew what memory holds, which is all there is. Of what was only in the log some was dropped there, or taken by receivers that read
+    /// it themselves.
+    pub(super) fn recount(&mut self) {
+        let mut credit = std::mem::take(&mut self.credit);
+        credit.clear();
+        for outgoing in self.all().filter(|outgoing| outgoing.is_charged) {
+            credit.charge(hash_of(&outgoing.delivery.taking.sender), outgoing.bytes() as u64);
+        }
+        self.credit = credit;
+    }
+
+    pub(super) fn has_none_next(&self) -> bool {
+        self.queue.is_empty() && self.slow.len() == 0
+    }
+
+    /// The next message, wherever its shard stands.
+    pub(super) fn next_in_turn(&mut self) -> Option<Box<Outgoing>> {
+        if self.slow.len() == 0 && self.credit.is_idle() {
+            return self.queue.pop_front();
+        }
+        if self.slow.others >= SLOW_ONE_IN
+            && let Some(outgoing) = self.slow.pop()
+        {
+            return Some(outgoing);
+        }
+        while let Some(outgoing) = self.queue.pop_front() {
+            let receiver = hash_of(&outgoing.delivery.to);
+            if !self.slow.has(receiver) && !self.credit.is_half_spent(receiver) {
+                self.slow.others = self.slow.others.saturating_add(1);
+                return Some(outgoing);
+            }
+            self.slow.push_back(receiver, outgoing);
+        }
+        self.slow.pop()
+    }
+
+    /// Puts a message first again among those to its receiver.
+    pub(super) fn put_first(&mut self, outgoing: Box<Outgoing>) {
+        if self.slow.len() > 0 {
+            let receiver = hash_of(&outgoing.delivery.to);
+            if self.slow.has(receiver) {
+                return self.slow.push_front(receiver, outgoing);
+            }
+        }
+        self.queue.push_front(outgoing);
+    }
+}
+
+impl Outbox {
+    /// Tells whether an entity has spent its credit.
+    pub(crate) fn is_spent(&self, entity: u64) -> bool {
+        self.has_spenders.load(Ordering::Relaxed) && self.with(|window| window.credit.is_spent(entity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use throng_core::shard::Delivery;
+    use throng_journal::{CommitNo, Position, ShardId, WriterId};
+
+    fn message(sender: &str, receiver: &str, number: u64) -> Box<Outgoing> {
+        let body = serde_json::to_vec(&serde_json::json!({ "to": ["kind", receiver], "command": {} })).unwrap();
+        let sender = Address::new("kind", sender);
+        Box::new(Outgoing {
+            delivery: Delivery::of_parts((ShardId(0), number), sender, "go", &body, number).unwrap(),
+            waiter: None,
+            sent: Position {
+                writer: WriterId(1),
+                commit: CommitNo(number),
+            },
+            is_first_in_line: false,
+            is_in_hand: false,
+            is_charged: false,
+        })
+    }
+
+    /// An outbox in which `big` has sent itself more than half of its credit.
+    fn outbox() -> Outbox {
+        let outbox = Outbox::new(1, (80, usize::MAX), Arc::default());
+        outbox.push((1..=50).map(|number| message("big", "big", number)));
+        assert!(outbox.with(|window| window.credit.is_half_spent(hash_of(&Address::new("kind", "big")))));
+        outbox
+    }
+
+    fn take(outbox: &Outbox) -> (String, u64) {
+        let mut outgoing = outbox.take().unwrap();
+        outbox.taken(&mut outgoing);
+        (outgoing.delivery.to.id.to_string(), outgoing.number().1)
+    }
+
+    #[test]
+    fn messages_to_a_spender_come_after_those_to_others() {
+        let outbox = outbox();
+        outbox.push((51..=60).map(|number| message("small", "other", number)));
+        let order: Vec<_> = (0..12).map(|_| take(&outbox)).collect();
+        let to_big: Vec<_> = order.iter().filter(|(to, _)| to == "big").collect();
+        assert_eq!(to_big.len(), 2, "one in nine, and those after the others: {order:?}");
+        assert_eq!(order[0], ("other".into(), 51));
+        let rest: Vec<u64> = (0..48).map(|_| take(&outbox).1).collect();
+        assert!(rest.is_sorted(), "in their order: {rest:?}");
+        assert!(outbox.is_empty() && outbox.with(|window| window.credit.is_idle()));
+    }
+
+    #[test]
+    fn slow_message_that_is_put_back_stays_first() {
+        let outbox = outbox();
+        let first = outbox.take().unwrap();
+        let second = outbox.take().unwrap();
+        outbox.put_back(second);
+        outbox.put_back(first);
+        let numbers: Vec<u64> = (0..50).map(|_| take(&outbox).1).collect();
+        assert!(numbers.is_sorted(), "{numbers:?}");
+    }
+
+    #[test]
+    fn quarantine_forgets_the_messages_of_the_entity() {
+        let outbox = outbox();
+        outbox.take().unwrap();
+        outbox.quarantine(&Address::new("kind", "big"), "", Default::default());
+        assert!(outbox.with(|window| window.credit.is_idle() && window.slow.len() == 0));
+    }
+}

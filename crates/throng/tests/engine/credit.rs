@@ -1,0 +1,253 @@
+//! An entity that multiplies its messages or timers is stopped by the engine; those that only send many are not.
+
+use crate::{
+    kinds::{World, eventually},
+    nodes::{Cluster, SHARDS, shards},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
+use throng::{Builder, Engine, Options, Quarantined, journal::Address, model::*};
+
+#[derive(Default, Serialize, Deserialize)]
+struct Cell {
+    notes: u64,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+enum Command {
+    Note,
+    /// Has another one send two of these back.
+    Divide {
+        to: String,
+    },
+    /// Sets two timers that do the same at once.
+    Alarm {},
+    /// Has others note something, each several times, and tell it so.
+    FanOut {
+        to: u32,
+        times: u32,
+    },
+    Tell {
+        from: String,
+    },
+    /// Passes a message on to the next one.
+    Pass {
+        left: u32,
+    },
+    /// Has the hub note something, and two others.
+    Feed,
+    Spread,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Happened {
+    Noted,
+}
+impl Event for Happened {}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("no")]
+struct No;
+impl Rejection for No {
+    fn code(&self) -> &'static str {
+        "no"
+    }
+}
+
+impl Entity for Cell {
+    const KIND: &'static str = "cell";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = No;
+
+    fn creates(_: &Command) -> bool {
+        true
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+        let own = turn.id().clone();
+        turn.emit(Happened::Noted);
+        match command {
+            Command::Note => {}
+            Command::Divide { to } => {
+                (0..2).for_each(|_| turn.send::<Self>(to.clone(), Command::Divide { to: own.clone() }));
+            }
+            Command::Alarm {} => {
+                for half in ["a", "b"] {
+                    // A name that is not taken: the number of events so far is in it.
+                    let name = format!("{half}{}", self.notes);
+                    turn.remind(name, turn.now().after(Duration::ZERO), None, Command::Alarm {});
+                }
+            }
+            Command::FanOut { to, times } => {
+                for number in 0..to * times {
+                    let from = own.clone();
+                    turn.send::<Self>(format!("of-{own}-{}", number % to), Command::Tell { from });
+                }
+            }
+            Command::Tell { from } => turn.send::<Self>(from, Command::Note),
+            Command::Pass { left: 0 } => {}
+            Command::Pass { left } => turn.send::<Self>(format!("pass-{}", left % 7), Command::Pass { left: left - 1 }),
+            Command::Feed => turn.send::<Self>("hub", Command::Spread),
+            Command::Spread => (0..2).for_each(|sink| turn.send::<Self>(format!("sink-{sink}"), Command::Note)),
+        }
+        Ok(Answer::after(|cell: &Self| cell.notes))
+    }
+
+    fn evolve(&mut self, _: &Happened) {
+        self.notes += 1;
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Notes {}
+impl Query<Cell> for Notes {
+    const NAME: &'static str = "notes";
+    type Answer = u64;
+    fn answer(self, cell: &Cell, _: &Moment<'_, Cell>) -> Result<u64, No> {
+        Ok(cell.notes)
+    }
+}
+
+/// With these cells, and room in memory for few messages.
+fn with_cells(builder: Builder) -> Builder {
+    let options = Options {
+        outbox_max: 64,
+        ..Options::default()
+    };
+    builder.with::<Cell>().query::<Cell, Notes>().options(options)
+}
+
+async fn start(world: &World) -> Engine {
+    let builder = with_cells(Engine::builder());
+    let (journal, store) = (Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
+    builder.start_shared(journal, store).await.unwrap()
+}
+
+/// Asks, again while the engine has no room.
+async fn ask(engine: &Engine, id: &str, command: Command) {
+    eventually(async || match engine.entity::<Cell>(id).ask(command.clone()).await {
+        Ok(_) => true,
+        Err(Error::Overloaded { .. }) => false,
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+}
+
+async fn notes(engine: &Engine, id: &str) -> u64 {
+    engine.entity::<Cell>(id).read(Notes {}).await.unwrap_or_default()
+}
+
+async fn stopped(engine: &Engine) -> Vec<Quarantined> {
+    engine.quarantined(9).await.unwrap()
+}
+
+/// Waits until all has come to rest: a command of another entity, of this node, has a commit of its own.
+async fn rests(engine: &Engine, other: &str) {
+    eventually(async || {
+        let before = engine.metrics().commits();
+        ask(engine, other, Command::Note).await;
+        engine.metrics().commits() == before + 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn entity_that_multiplies_is_quarantined_by_the_engine() {
+    let world = World::new();
+    let engine = start(&world).await;
+    ask(&engine, "bad", Command::Divide { to: "bad".into() }).await;
+    eventually(async || !stopped(&engine).await.is_empty()).await;
+    let of = &stopped(&engine).await[0];
+    assert_eq!(
+        (&of.address, of.by.as_deref()),
+        (&Address::new("cell", "bad"), Some("the engine"))
+    );
+    assert!(of.reason.starts_with("it multiplies: "), "{}", of.reason);
+    rests(&engine, "other").await;
+    engine.stop().await;
+    let engine = start(&world).await;
+    assert_eq!(stopped(&engine).await.len(), 1);
+    rests(&engine, "other").await;
+}
+
+#[tokio::test]
+async fn entities_that_multiply_together_are_quarantined() {
+    let world = World::new();
+    let engine = start(&world).await;
+    ask(&engine, "one", Command::Divide { to: "two".into() }).await;
+    eventually(async || !stopped(&engine).await.is_empty()).await;
+    rests(&engine, "other").await;
+    assert!(
+        stopped(&engine)
+            .await
+            .iter()
+            .all(|of| ["one", "two"].contains(&&*of.address.id))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entities_that_multiply_over_two_nodes_are_quarantined() {
+    let cluster = Cluster::new();
+    let nodes = [
+        cluster.node_with("one", with_cells).await,
+        cluster.node_with("other", with_cells).await,
+    ];
+    let halves = [shards(0, 128), shards(128, SHARDS)];
+    cluster.take(&nodes[0], &halves[0]).await;
+    cluster.take(&nodes[1], &halves[1]).await;
+    let on = |half: usize, name: &str| {
+        let registry = nodes[0].engine.registry();
+        let mut ids = (0..).map(|number: u32| format!("{name}-{number}"));
+        ids.find(|id| halves[half].contains(registry.shard_of("cell", id)))
+            .unwrap()
+    };
+    let (one, two) = (on(0, "one"), on(1, "two"));
+    ask(&nodes[0].engine, &one, Command::Divide { to: two.clone() }).await;
+    let all = async || [stopped(&nodes[0].engine).await, stopped(&nodes[1].engine).await].concat();
+    eventually(async || !all().await.is_empty()).await;
+    rests(&nodes[0].engine, &on(0, "other")).await;
+    assert!(all().await.iter().all(|of| [&*one, &*two].contains(&&*of.address.id)));
+}
+
+#[tokio::test]
+async fn entity_that_multiplies_timers_is_quarantined() {
+    let world = World::new();
+    let engine = start(&world).await;
+    ask(&engine, "bad", Command::Alarm {}).await;
+    // It has to set some ten thousands before.
+    for _ in 0..600 {
+        if !stopped(&engine).await.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let of = &stopped(&engine).await[0];
+    assert!(of.reason.contains("timers"), "{}", of.reason);
+    rests(&engine, "other").await;
+}
+
+#[tokio::test]
+async fn entities_that_send_much_are_not_quarantined() {
+    let world = World::new();
+    let engine = start(&world).await;
+    ask(&engine, "fan", Command::FanOut { to: 25, times: 20 }).await;
+    ask(&engine, "pass-0", Command::Pass { left: 700 }).await;
+    for feeder in 0..300 {
+        ask(&engine, &format!("feeder-{}", feeder % 10), Command::Feed).await;
+    }
+    eventually(async || notes(&engine, "fan").await == 501).await;
+    eventually(async || notes(&engine, "sink-1").await == 300).await;
+    let passed = async || {
+        let mut sum = 0;
+        for at in 0..7 {
+            sum += notes(&engine, &format!("pass-{at}")).await;
+        }
+        sum
+    };
+    eventually(async || passed().await == 701).await;
+    assert_eq!((stopped(&engine).await, notes(&engine, "hub").await), (Vec::new(), 300));
+}
