@@ -8,9 +8,9 @@ use crate::{
 use std::{cell::RefCell, sync::Arc};
 use throng_krl::{Event, Limits, Query, Turn, Value, Vm};
 
-/// What a transaction of rulesets may take: a second of computing at most.
+/// What a transaction of rulesets may take: 20 ms of computing, about.
 const LIMITS: Limits = Limits {
-    steps: 5_000_000,
+    steps: 500_000,
     memory_bytes: 64 << 20,
     value_bytes: 3 << 20,
     call_depth: 1_000,

@@ -10,7 +10,10 @@ use std::{
 use throng_krl::{Program, Value, compile, parse, testing::Pico};
 
 use super::table::Table;
-use crate::units::{self, count};
+use crate::{
+    cpu::cpu_time,
+    units::{self, count},
+};
 
 /// Interpreters of JavaScript, and how each is handed a program. The first that is installed is measured.
 const INTERPRETERS: [(&str, &str); 2] = [("node", "-e"), ("qjs", "-e")];
@@ -91,6 +94,63 @@ const EVENTS: [Events; 3] = [
     },
 ];
 
+/// Operators on a large value `a`, each called until the limit of steps ends the event.
+const DEAR: [&str; 24] = [
+    "x + 1",
+    "[x, x]",
+    "{\"a\": x}",
+    "x.as(\"String\")",
+    "\"a\" + x",
+    "a.length()",
+    "a.once().length()",
+    "a.duplicates().length()",
+    "a.unique().length()",
+    "a.has([x])",
+    "a.index(-1)",
+    "a.union([x]).length()",
+    "a.difference([x]).length()",
+    "a.intersection([x]).length()",
+    "a.reverse().length()",
+    "a.tail().length()",
+    "a.slice(0, 9).length()",
+    "a.sort().length()",
+    "a.join(\"\").length()",
+    "a.encode().length()",
+    "t.length()",
+    "t.split(\" \").length()",
+    "t.match(re#zz#)",
+    "t.uc().length()",
+];
+
+/// The CPU time of an event that is ended by the limit of steps, or of memory.
+#[derive(Debug, Serialize)]
+struct Ended {
+    operator: &'static str,
+    ms: f64,
+}
+
+/// Runs each of the operators until a limit ends the event; the dearest first.
+fn ended() -> anyhow::Result<Vec<Ended>> {
+    let mut all = Vec::new();
+    for operator in DEAR {
+        let mut pico = Pico::default();
+        pico.install(program(&format!(
+            "global {{ a = 1.range(5000) t = a.join(\" \") }} rule r {{ select when bench all \
+             pre {{ n = 1.range(1000).reduce(function(n, y) {{ 1.range(1000).map(function(x) {{ {operator} }}).length() }}, 0) }} }}"
+        ))?);
+        let began = cpu_time();
+        let end = pico.event("bench", "all", Value::Null);
+        let ms = (cpu_time() - began).as_secs_f64() * 1e3;
+        anyhow::ensure!(
+            end.is_err_and(|error| error.kind == throng_krl::ErrorKind::Limit),
+            "{operator} came to an end"
+        );
+        all.push(Ended { operator, ms });
+    }
+    all.sort_by(|one, other| other.ms.total_cmp(&one.ms));
+    Ok(all)
+}
+
 #[derive(Debug, Serialize)]
 struct Line {
     name: &'static str,
@@ -151,10 +211,16 @@ pub(super) fn run(arguments: &KrlArguments) -> anyhow::Result<ExitCode> {
             javascript_ns: None,
         });
     }
+    let ended = ended()?;
     if arguments.json {
-        println!("{}", serde_json::json!({ "krl": lines }));
+        println!("{}", serde_json::json!({ "krl": lines, "ended": ended }));
     } else {
         print!("{}", text(&lines, interpreter.map(|(name, _)| name)));
+        let mut table = Table::new(["until a limit ends the event", "ms"]);
+        for Ended { operator, ms } in ended {
+            table.row([operator.into(), format!("{ms:.1}")]);
+        }
+        print!("{}", table.text());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,14 @@ struct Set {
     places: HashMap<u64, Vec<Value>>,
 }
 
+/// Steps that putting a value into a set takes, or looking for it: beside a step for each 16 bytes of it.
+const STEPS: u64 = 4;
+
+/// Charges for hashing a value and comparing it with an equal one.
+fn hashed(run: &mut Run<'_>, value: &Value) -> std::result::Result<(), Error> {
+    run.budget().step(STEPS + value.bytes() / 16)
+}
+
 impl Set {
     fn of(run: &mut Run<'_>, values: &[Value]) -> std::result::Result<Set, Error> {
         let mut set = Set::default();
@@ -26,7 +34,7 @@ impl Set {
 
     /// Whether the value is new.
     fn insert(&mut self, run: &mut Run<'_>, value: &Value) -> std::result::Result<bool, Error> {
-        run.budget().step(1 + value.bytes() / 64)?;
+        hashed(run, value)?;
         let equals = self.places.entry(hash_of(value)).or_default();
         if equals.contains(value) {
             return Ok(false);
@@ -36,7 +44,7 @@ impl Set {
     }
 
     fn contains(&self, run: &mut Run<'_>, value: &Value) -> std::result::Result<bool, Error> {
-        run.budget().step(1 + value.bytes() / 64)?;
+        hashed(run, value)?;
         Ok(self
             .places
             .get(&hash_of(value))
@@ -150,10 +158,13 @@ pub(super) fn unique(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
 }
 
 /// The items of an array by their text, with how many have it, in the order of a JavaScript object.
-fn by_text(items: &[Value]) -> Vec<(Value, usize)> {
+fn by_text(run: &mut Run<'_>, items: &[Value]) -> Result<Vec<(Value, usize)>> {
     let mut counts: Vec<(Value, usize)> = Vec::new();
     let mut places = Map::default();
     for item in items {
+        // Its text is made, kept, and looked for in a map that keeps an order.
+        run.budget().step(2 * STEPS)?;
+        hashed(run, item)?;
         let key: Arc<str> = match item {
             Value::Array(_) | Value::Map(_) => Arc::from(item.to_json()),
             other => other.to_text(),
@@ -179,20 +190,20 @@ fn by_text(items: &[Value]) -> Vec<(Value, usize)> {
         reason = "the place of an item"
     )]
     let places = places.map(|place| place as usize);
-    places.filter_map(|place| counts.get(place).cloned()).collect()
+    Ok(places.filter_map(|place| counts.get(place).cloned()).collect())
 }
 
-pub(super) fn once(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
+pub(super) fn once(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let value = given.take(0);
     let Some(items) = value.as_array() else {
         return Ok(value);
     };
-    let found = by_text(items).into_iter().filter(|(_, count)| *count == 1);
+    let found = by_text(run, items)?.into_iter().filter(|(_, count)| *count == 1);
     Ok(Value::array(found.map(|(item, _)| item).collect()))
 }
 
-pub(super) fn duplicates(_: &mut Run<'_>, given: Given) -> Result<Value> {
+pub(super) fn duplicates(run: &mut Run<'_>, given: Given) -> Result<Value> {
     let items = given.get(0).as_array().unwrap_or_default();
-    let found = by_text(items).into_iter().filter(|(_, count)| *count > 1);
+    let found = by_text(run, items)?.into_iter().filter(|(_, count)| *count > 1);
     Ok(Value::array(found.map(|(item, _)| item).collect()))
 }

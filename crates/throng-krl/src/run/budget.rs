@@ -18,7 +18,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            steps: 5_000_000,
+            steps: 500_000,
             memory_bytes: 256 << 20,
             value_bytes: 16 << 20,
             call_depth: 1_000,

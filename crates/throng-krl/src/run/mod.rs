@@ -183,6 +183,8 @@ impl<'a> Run<'a> {
             Value::Map(map) => 96 + 80 * map.len() as u64,
             _ => return Ok(value),
         };
+        // What it takes to make it, and to free it again.
+        self.vm.budget.step(3 + bytes / 256)?;
         let limits = self.vm.budget.limits();
         if value.depth() > crate::NESTING_MAX {
             return Err(Error::limit(format!(

@@ -56,6 +56,16 @@ fn a_rule_that_never_ends_is_ended_and_says_which_bound_it_reached() {
 }
 
 #[test]
+fn operators_on_collections_are_charged_for_their_work() {
+    for operator in ["once", "duplicates", "unique"] {
+        let calls = format!("pre {{ a = 1.range(2000) x = 1.range(40).map(function(x) {{ a.{operator}() }}) }}");
+        assert!(limit("", &calls).contains("more than 200000 steps"), "{operator}");
+    }
+    let made = "pre { x = 1.range(30000).map(function(x) { {\"a\": x} }) }";
+    assert!(limit("", made).contains("more than 200000 steps"));
+}
+
+#[test]
 fn an_event_that_fails_changes_nothing() {
     let mut pico = pico(
         "",
