@@ -11,6 +11,7 @@ use crate::{
     engine::{Core, Engine},
     host::{Host, TokioHost},
     life::{Lives, tasks},
+    operator::unresolved::LastCount,
     retention,
     tail::{self, Tail},
     travel::Remembered,
@@ -250,6 +251,8 @@ impl Builder {
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
         };
         let metrics = Metrics::default();
+        let unresolved = Arc::new(LastCount::default());
+        metrics.register(|registry| registry.register_collector(Box::new(unresolved.clone())));
         #[cfg(feature = "services")]
         let services = Services::start(self.actors, &host, &metrics).map_err(StartError::Threads)?;
         #[cfg(feature = "projections")]
@@ -274,6 +277,7 @@ impl Builder {
             #[cfg(feature = "services")]
             topics: Topics::default(),
             signals: Signals::default(),
+            unresolved,
             stopping: AtomicBool::new(false),
             bytes_outside: Arc::default(),
         });

@@ -5,6 +5,7 @@ use crate::{
     context::{Context, Signal},
     door::{ROOM_RETRY, watchdog},
     mail::Within,
+    operator::unresolved,
 };
 use std::{
     future::Future,
@@ -34,11 +35,12 @@ pub(crate) fn start(lives: &Arc<Lives>) {
     host.spawn(Box::pin(watch(weak())));
     host.spawn(Box::pin(super::recovery::task(weak())));
     host.spawn(Box::pin(super::checkpoint::task(weak())));
+    host.spawn(Box::pin(unresolved::task(weak())));
     lives.context.signals.deliver.wake();
 }
 
 /// Waits for a signal; `false` once the engine is gone.
-pub(super) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
+pub(crate) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
     std::future::poll_fn(|context| match lives.upgrade() {
         None => Poll::Ready(false),
         Some(lives) if which(&lives.context).poll(context.waker()) => Poll::Ready(true),
