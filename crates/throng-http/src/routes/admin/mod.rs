@@ -22,7 +22,7 @@ use serde::Serialize;
 use throng::{
     ByHand, Engine, Erased, PruneReport,
     journal::{Address, Compacted},
-    model::Timestamp,
+    model::{Error, Timestamp},
     projection::{EventOffset, SkipError},
 };
 
@@ -70,7 +70,7 @@ pub(super) async fn answer(
         "/admin/dead/drop" => dead::drop(server, parts, &by).await?,
         "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, &by).await?),
         "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
-        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by)?),
+        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by).await?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
         "/admin/quarantine" => serde_json::to_vec(&quarantine(server, parts, &by).await?),
         "/admin/messages/drop" => serde_json::to_vec(&drop_messages(server, parts, &by).await?),
@@ -185,17 +185,19 @@ fn no_projection(engine: &Engine, name: &str) -> Box<Problem> {
     Problem::malformed(detail).at_field("name").boxed()
 }
 
-/// Has a projection that has stopped go past the event that it has stopped at, if it is the one that is named. It does so behind.
-fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
+/// Has a projection that has stopped go past the event that it has stopped at, if it is the one that is named. The decision is durable
+/// with the answer; it is followed behind.
+async fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
     let SkipQuery { name, event, reason } = query::read(parts.uri.query())?;
     let event: EventOffset = event.parse().map_err(|why| {
         let detail = format!("event is {event:?}: {why}.");
         Problem::malformed(detail).at_field("event").boxed()
     })?;
     let engine = &server.shared().engine;
-    match engine.skip_event(&name, event, by_hand(by, &reason)?) {
+    match engine.skip_event(&name, event, by_hand(by, &reason)?).await {
         Ok(()) => Ok(Asked { asked: name }),
         Err(SkipError::Unknown) => Err(no_projection(engine, &name)),
+        Err(SkipError::Unavailable(reason)) => Err(engine_problem(Error::Unavailable { reason })),
         Err(why) => Err(Problem::not_skipped(&name, event, &why).boxed()),
     }
 }
