@@ -67,7 +67,7 @@ pub(super) struct Report {
     pub(super) missed_upto: Option<Position>,
     /// When it had last read all there was, by the host's clock.
     pub(super) complete_micros: u64,
-    /// When the last commit it has read was made.
+    /// When the last commit it has taken was made, or the first one it has read and not taken.
     pub(super) at_micros: i64,
     pub(super) events: u64,
     pub(super) batches: u64,
@@ -208,12 +208,17 @@ impl Projector {
             }
             Status::Down(_) => 0,
         };
-        let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
-        let is_behind = lag_commits > 0 && report.at_micros > 0;
+        let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros);
         let now = inner.context.host.elapsed_micros();
         let behind_micros = match lag_commits {
             0 => 0,
             _ => now.saturating_sub(report.complete_micros),
+        };
+        // Of one that has stopped before it read anything no commit is known.
+        let lag_micros = match (lag_commits, report.at_micros) {
+            (0, _) => 0,
+            (_, 0) => behind_micros,
+            (_, _) => age_micros.max(0).cast_unsigned(),
         };
         Progress {
             name: self.consumer.name(),
@@ -224,7 +229,7 @@ impl Projector {
             reached: report.reached,
             missed_upto: report.missed_upto,
             lag_commits,
-            lag_seconds: if is_behind { age_micros as f64 / 1e6 } else { 0.0 },
+            lag_seconds: lag_micros as f64 / 1e6,
             behind_seconds: behind_micros as f64 / 1e6,
             events: report.events,
             skipped: report.skipped,

@@ -460,6 +460,13 @@ impl Runner {
             });
             self.report_reached(None);
         }
+        let first = commits.first().map_or(0, |first| first.stamp().at_micros);
+        projector.report.send_if_modified(|report| {
+            if report.at_micros == 0 {
+                report.at_micros = first;
+            }
+            false
+        });
         if let Some((reason, event)) = poison {
             // Rows that another runner has moved on do not fit the events that this one reads.
             return Ok(match self.was_moved(views).await? {

@@ -293,6 +293,25 @@ async fn another_version_rebuilds_from_the_first_event() {
     engine.stop().await;
 }
 
+#[tokio::test]
+async fn stopped_projection_lags_also_when_it_has_taken_nothing() {
+    let world = World::new();
+    let engine = world.engine().await;
+    open(&engine, "ann", 13).await;
+    engine.stop().await;
+    let balances = Balances {
+        poison: Arc::new(AtomicU64::new(13)),
+        panics: false,
+    };
+    let views = Arc::new(MemoryViews::new());
+    let engine = start(&world, views, |builder| builder.projection(balances)).await;
+    stopped_at(&engine).await;
+    let first = engine.projections()[0].lag_seconds;
+    assert!(first > 0.0);
+    eventually(async || engine.projections()[0].lag_seconds > first).await;
+    engine.stop().await;
+}
+
 async fn poisoned(panics: bool) {
     let (world, views) = (World::new(), MemoryViews::new());
     let poison = Arc::new(AtomicU64::new(13));
