@@ -9,7 +9,7 @@ use crate::{
     door::SeenNewer,
     driver::peers::Peers,
     engine::{Core, Engine},
-    host::{Host, TokioHost},
+    host::{Host, SteadyHost, TokioHost},
     life::{Lives, tasks},
     operator::unresolved::LastCount,
     retention,
@@ -250,6 +250,8 @@ impl Builder {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
         };
+        let clock = Arc::new(SteadyHost::new(host));
+        let host: Arc<dyn Host> = clock.clone();
         let metrics = Metrics::default();
         let unresolved = Arc::new(LastCount::default());
         metrics.register(|registry| registry.register_collector(Box::new(unresolved.clone())));
@@ -267,6 +269,7 @@ impl Builder {
             disk,
             options: self.options,
             host,
+            clock,
             journal,
             store,
             peers: self.peers,

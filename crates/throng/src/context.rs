@@ -7,7 +7,7 @@ use crate::{
     disk::DiskBudget,
     door::SeenNewer,
     driver::peers::Peers,
-    host::Host,
+    host::{Host, SteadyHost},
     operator::unresolved::LastCount,
 };
 use std::{
@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: Options,
     pub(crate) host: Arc<dyn Host>,
+    /// The same host, as the one that looks at the time of day.
+    pub(crate) clock: Arc<SteadyHost>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     /// In a cluster: the other nodes.

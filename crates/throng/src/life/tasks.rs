@@ -19,7 +19,7 @@ use throng_turn::Candidate;
 const SWEEP: Duration = Duration::from_millis(100);
 /// When what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The timers' task looks at least this often, should the time of day be set back.
+/// The timers' task looks at least this often.
 const TIMERS_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts them all.
@@ -174,7 +174,7 @@ async fn timers(lives: Weak<Lives>) {
 }
 
 /// Wakes waiters past their deadline. Notices, though nothing is committed, that another engine has taken over or that the database was
-/// rolled back, and that nodes of a newer release come and go.
+/// rolled back, that nodes of a newer release come and go, and that the time of day was set forward.
 async fn sweep(lives: Weak<Lives>) {
     // Also while the engine starts again: who waits for the life before it waits no longer than told.
     let mut last = Weak::new();
@@ -192,6 +192,9 @@ async fn sweep(lives: Weak<Lives>) {
             ledger.sweep();
         }
         strong.context.newer();
+        if strong.context.clock.look() {
+            strong.context.signals.timers.wake();
+        }
         let sleep = strong.context.host.sleep(SWEEP);
         drop(strong);
         sleep.await;
