@@ -58,7 +58,9 @@ pub use quarantine::{Quarantined, QuarantinedEntities, Unloadable};
 pub use records::is_refused_key;
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
-pub use retain::{ERASED, Erasure, Recorded, Recording, base_row, timer_print, undoes_what_was_left};
+pub use retain::{
+    BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording, base_row, timer_print, undoes_what_was_left,
+};
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::{Due, TimerView};
@@ -92,6 +94,7 @@ pub struct Common {
     keys: keys::Keys,
     timers: timers::Timers,
     dead: dead::DeadMessages,
+    erasures: retain::Erasures,
     /// Messages the last command sent, for the driver to deliver.
     outbox: Vec<Delivery>,
     /// What the last command published, and what that rests on.
@@ -170,6 +173,7 @@ impl Shard {
                 keys: keys::Keys::default(),
                 timers: timers::Timers::default(),
                 dead: dead::DeadMessages::default(),
+                erasures: retain::Erasures::default(),
                 outbox: Vec::new(),
                 published: Vec::new(),
                 resident_bytes: 0,

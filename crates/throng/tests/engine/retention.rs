@@ -51,6 +51,15 @@ async fn left(world: &World, id: &str) -> Vec<(RecordKind, u64)> {
     found
 }
 
+/// The records that are left of an entity that was erased.
+fn left_of_erased(seq: u64) -> [(RecordKind, u64); 3] {
+    [
+        (RecordKind::Erasure, 0),
+        (RecordKind::Ended, seq),
+        (RecordKind::Erasure, 0),
+    ]
+}
+
 async fn fill(engine: &Engine, ids: &[&str], deposits: usize) {
     for id in ids {
         open(engine, id, 0).await;
@@ -266,7 +275,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         let unknown = engine.erase("account", "nobody").await;
         assert!(matches!(unknown, Err(model::Error::Unknown { .. })), "{unknown:?}");
         for round in 0..2 {
-            assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 6)], "round {round}");
+            assert_eq!(left(&world, "a").await, left_of_erased(6), "round {round}");
             for writer in 1..9 {
                 let start = Position {
                     writer: WriterId(writer),
@@ -510,7 +519,7 @@ async fn an_erasure_that_cannot_be_noted_has_not_ended_the_entity() {
         .unwrap();
     assert_eq!((noted, seqs(&engine, "a").await.len()), (0, 5));
     engine.erase("account", "a").await.unwrap();
-    assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 5)]);
+    assert_eq!(left(&world, "a").await, left_of_erased(5));
     engine.stop().await;
 }
 
@@ -532,6 +541,41 @@ async fn an_erasure_that_the_store_cuts_off_goes_on_by_itself() {
         };
         eventually(async || !is_left().await).await;
         assert_eq!(balance(&engine, "b").await, 3);
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
+    // Noted; ended, too; and created anew since.
+    for (made, is_anew) in [(1, false), (2, false), (2, true)] {
+        let mut world = World::new();
+        let (engine, store) = with_refusing_store(&world).await;
+        store.left.store(made, SeqCst);
+        engine.erase("account", "a").await.unwrap_err();
+        if is_anew {
+            ask(&engine, "a", Command::Reopen).await.unwrap();
+        }
+        store.left.store(0, SeqCst);
+        let mut engine = again(&mut world, engine, Keep::Forever, true).await;
+        let of_a = async || left(&world, "a").await;
+        eventually(async || !of_a().await.contains(&(RecordKind::Event, 1))).await;
+        let events = of_a().await.into_iter().filter(|(kind, _)| *kind == RecordKind::Event);
+        assert_eq!(events.count(), usize::from(is_anew));
+        // Done is done: nothing is overwritten at each loss of the store.
+        let done = async || {
+            of_a()
+                .await
+                .iter()
+                .filter(|(kind, _)| *kind == RecordKind::Erasure)
+                .count()
+                == 2
+        };
+        eventually(done).await;
+        let ends = of_a().await.len();
+        engine = again(&mut world, engine, Keep::Forever, true).await;
+        assert_eq!(balance(&engine, "b").await, 3);
+        assert_eq!(left(&world, "a").await.len(), ends);
         engine.stop().await;
     }
 }
