@@ -370,6 +370,38 @@ async fn a_projection_that_does_not_run_holds_history_and_is_named() {
     engine.stop().await;
 }
 
+/// Applies nothing.
+struct Refuses;
+impl throng::projection::Projection for Refuses {
+    const NAME: &'static str = "refuses";
+    type Of = Account;
+    fn apply(
+        &self,
+        _: &throng::projection::Seen<Account>,
+        _: &mut throng::projection::Rows<'_>,
+    ) -> Result<(), throng::projection::Interrupt> {
+        Err(throng::projection::Interrupt::poison("no"))
+    }
+}
+
+#[tokio::test]
+async fn pass_names_the_projection_that_holds_it_at_once() {
+    let world = World::new();
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .projection(Refuses)
+        .options(keeping(NOTHING))
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    fill(&engine, &["a"], 3).await;
+    let pruned = engine.prune(false).await.unwrap();
+    assert_eq!((pruned.records, &pruned.held_by[..]), (0, &["refuses".to_owned()][..]));
+    engine.stop().await;
+}
+
 #[tokio::test]
 async fn who_begins_before_what_was_removed_is_told() {
     let world = World::new();
