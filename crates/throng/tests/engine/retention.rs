@@ -403,6 +403,46 @@ async fn pass_names_the_projection_that_holds_it_at_once() {
 }
 
 #[tokio::test]
+async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
+    let world = World::new();
+    let (engine, store) = with_refusing_store(&world).await;
+    let pay = Command::Pay {
+        to: "b".into(),
+        amount: 1,
+    };
+    ask(&engine, "a", pay).await.unwrap();
+    let cursors = async || {
+        let mut cursors = 0;
+        let mut visit = |_: &[u8], _: &[u8]| cursors += 1;
+        store.system_scan(b"o", b"", usize::MAX, &mut visit).await.unwrap();
+        cursors
+    };
+    // As while a message was on its way.
+    let covers = store.covers(&ShardSet::first(1)).await.unwrap()[0].upto;
+    store
+        .store
+        .advance(Checkpoint {
+            upto: covers.unwrap(),
+            shards: ShardSet::first(256),
+            system: vec![(b"o\0\0".to_vec(), Some(vec![0; 16]))],
+            ..Checkpoint::default()
+        })
+        .await
+        .unwrap();
+    assert_eq!(cursors().await, 1);
+    eventually(async || {
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+        store.left.store(0, SeqCst);
+        engine.checkpoint().await.unwrap_err();
+        store.left.store(i64::MAX, SeqCst);
+        engine.checkpoint().await.unwrap();
+        cursors().await == 0
+    })
+    .await;
+    engine.stop().await;
+}
+
+#[tokio::test]
 async fn who_begins_before_what_was_removed_is_told() {
     let world = World::new();
     let engine = Engine::builder()
