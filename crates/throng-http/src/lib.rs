@@ -63,7 +63,7 @@
 //! | `GET /api/{kind}?after=&limit=` | the entities of a kind |
 //! | `/health/live`, `/health/ready`, `/metrics`, `/openapi.json`, `/docs`, `/problems/{type}` | the gateway's own |
 //! | `GET /api/ws` | a WebSocket: all of the above over one socket, many at a time, in batches (`docs/websocket.md`) |
-//! | `GET /admin/dead`, `POST /admin/dead/retry` | messages nobody could take, and trying them again ([`Gateway::admin_token`]) |
+//! | `GET /admin/dead`, `/admin/dead/export`, `POST /admin/dead/retry` | messages nobody could take, and trying them again ([`Gateway::admin_token`]) |
 //! | all else | the app's [`routes`](Gateway::routes) |
 //!
 //! `HEAD` is answered as `GET` is, without the body, on each of them. `OPTIONS` is answered 204 with the methods of the path in

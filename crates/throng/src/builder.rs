@@ -9,8 +9,9 @@ use crate::{
     door::SeenNewer,
     driver::peers::Peers,
     engine::{Core, Engine},
-    host::{Host, TokioHost},
+    host::{Host, SteadyHost, TokioHost},
     life::{Lives, tasks},
+    operator::unresolved::LastCount,
     retention,
     tail::{self, Tail},
     travel::Remembered,
@@ -249,7 +250,11 @@ impl Builder {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
         };
+        let clock = Arc::new(SteadyHost::new(host));
+        let host: Arc<dyn Host> = clock.clone();
         let metrics = Metrics::default();
+        let unresolved = Arc::new(LastCount::default());
+        metrics.register(|registry| registry.register_collector(Box::new(unresolved.clone())));
         #[cfg(feature = "services")]
         let services = Services::start(self.actors, &host, &metrics).map_err(StartError::Threads)?;
         #[cfg(feature = "projections")]
@@ -264,6 +269,7 @@ impl Builder {
             disk,
             options: self.options,
             host,
+            clock,
             journal,
             store,
             peers: self.peers,
@@ -274,6 +280,7 @@ impl Builder {
             #[cfg(feature = "services")]
             topics: Topics::default(),
             signals: Signals::default(),
+            unresolved,
             stopping: AtomicBool::new(false),
             bytes_outside: Arc::default(),
         });

@@ -2,7 +2,14 @@
 
 #[cfg(feature = "services")]
 use crate::ledger::Topics;
-use crate::{Metrics, Options, disk::DiskBudget, door::SeenNewer, driver::peers::Peers, host::Host};
+use crate::{
+    Metrics, Options,
+    disk::DiskBudget,
+    door::SeenNewer,
+    driver::peers::Peers,
+    host::{Host, SteadyHost},
+    operator::unresolved::LastCount,
+};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -24,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: Options,
     pub(crate) host: Arc<dyn Host>,
+    /// The same host, as the one that looks at the time of day.
+    pub(crate) clock: Arc<SteadyHost>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     /// In a cluster: the other nodes.
@@ -37,6 +46,8 @@ pub(crate) struct Context {
     #[cfg(feature = "services")]
     pub(crate) topics: Topics,
     pub(crate) signals: Signals,
+    /// The last count of what waits for an operator.
+    pub(crate) unresolved: Arc<LastCount>,
     pub(crate) stopping: AtomicBool,
     /// Bytes that others of the process hold of the engine's memory.
     pub(crate) bytes_outside: Arc<AtomicUsize>,
@@ -55,6 +66,8 @@ pub(crate) struct Signals {
     pub(crate) checkpoint: Signal,
     /// The writer's life has ended.
     pub(crate) recover: Signal,
+    /// Other messages are dead, or other entities quarantined.
+    pub(crate) unresolved: Signal,
     /// Those who wait for a commit, on a loop that another one wakes.
     pub(crate) relay: Arc<Relay>,
     watchers: Mutex<Vec<Waker>>,

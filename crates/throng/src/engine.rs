@@ -5,7 +5,7 @@ use crate::actors::Services;
 #[cfg(feature = "projections")]
 use crate::projection::Projections;
 use crate::{
-    Metrics, Options,
+    Metrics, Options, Unresolved,
     builder::Builder,
     context::{Context, QUIET},
     door::{Attempt, Work},
@@ -85,6 +85,8 @@ pub struct Health {
     pub storage_full: bool,
     /// What does not go as it should though commands are taken: checkpoints that fail, projections that are behind.
     pub troubles: Vec<String>,
+    /// Work that waits for an operator: dead messages and quarantined entities, as they were counted last.
+    pub unresolved: Vec<Unresolved>,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
     /// How often an entity was quarantined since the start.
@@ -151,6 +153,7 @@ impl Engine {
             stands_by: self.core.lives.stands_by(),
             storage_full: !context.has_room(),
             troubles: self.troubles(),
+            unresolved: context.unresolved.get(),
             journal_bytes: context.journal.bytes(),
             quarantines: context.metrics.quarantined.get(),
         }

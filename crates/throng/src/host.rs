@@ -5,7 +5,10 @@ use rustix::time::{ClockId, clock_gettime};
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     task::{self, Poll},
     time::Duration,
 };
@@ -35,6 +38,96 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Ends the tasks; the engine is gone.
     fn close(&self) {}
+}
+
+/// A time of day that grows by so much more than the clock that never goes back was set forward, or the machine slept.
+const JUMP_MICROS: i64 = 100_000;
+/// At each look, a time of day that was set back is approached by so much: a timer is late by a hundredth at most.
+const SLEW_MICROS: i64 = 1_000;
+
+/// A host whose time of day goes on where it is set back, from where it was, until the clock has caught up: a timer that is set for two seconds
+/// from now fires in two seconds.
+pub(crate) struct SteadyHost {
+    host: Arc<dyn Host>,
+    /// The lead of the time of day over the clock that never goes back. Each caller that sees more raises it; only [`look`](Self::look) lowers it.
+    ahead_micros: AtomicI64,
+    /// The same as the clock had it at the last look.
+    seen_micros: AtomicI64,
+}
+
+impl SteadyHost {
+    pub(crate) fn new(host: Arc<dyn Host>) -> Self {
+        let steady = Self {
+            host,
+            ahead_micros: AtomicI64::new(i64::MIN),
+            seen_micros: AtomicI64::new(i64::MAX),
+        };
+        steady.look();
+        steady
+    }
+
+    /// Looks at the time of day, ten times a second; `true`: it was set forward since the last look.
+    pub(crate) fn look(&self) -> bool {
+        let ahead = self.clocks().0;
+        let seen = self.seen_micros.swap(ahead, Ordering::Relaxed);
+        let before = self.ahead_micros.fetch_max(ahead, Ordering::AcqRel);
+        if before > ahead {
+            let lowered = ahead.max(before.saturating_sub(SLEW_MICROS));
+            // Another caller may have raised it meanwhile.
+            let _ = self
+                .ahead_micros
+                .compare_exchange(before, lowered, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        ahead.saturating_sub(seen) > JUMP_MICROS
+    }
+
+    /// The lead of the time of day, and the clock that never goes back. A caller that does not run between the two sees less than there is.
+    fn clocks(&self) -> (i64, i64) {
+        let day = self.host.now().micros;
+        let elapsed = i64::try_from(self.host.elapsed_micros()).unwrap_or(i64::MAX);
+        (day.saturating_sub(elapsed), elapsed)
+    }
+}
+
+impl Host for SteadyHost {
+    fn now(&self) -> Timestamp {
+        let (ahead, elapsed) = self.clocks();
+        let most = self.ahead_micros.load(Ordering::Acquire);
+        if ahead > most {
+            self.ahead_micros.fetch_max(ahead, Ordering::AcqRel);
+        }
+        Timestamp {
+            micros: ahead.max(most).saturating_add(elapsed),
+        }
+    }
+
+    fn elapsed_micros(&self) -> u64 {
+        self.host.elapsed_micros()
+    }
+
+    fn thread_cpu_micros(&self) -> Option<u64> {
+        self.host.thread_cpu_micros()
+    }
+
+    fn entropy(&self) -> u128 {
+        self.host.entropy()
+    }
+
+    fn spawn(&self, task: Task) {
+        self.host.spawn(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        self.host.sleep(duration)
+    }
+
+    fn wake_behind_arrivals(&self, context: &mut task::Context<'_>) {
+        self.host.wake_behind_arrivals(context);
+    }
+
+    fn close(&self) {
+        self.host.close();
+    }
 }
 
 /// Lets others of this thread run: a task that always has more to do would starve them.

@@ -100,7 +100,9 @@ pub use history::History;
 pub use inspect::{Population, ShardNow};
 pub use life::LastCheckpoint;
 pub use metrics::Metrics;
-pub use operator::{DeadPage, Retried, StuckEntity};
+pub use operator::{
+    DeadContent, DeadContents, DeadDone, DeadFilter, DeadPage, Retried, StuckEntity, Unresolved, UnresolvedWork,
+};
 pub use options::Options;
 pub use retention::{Erased, PruneReport};
 pub use statistics::Statistics;

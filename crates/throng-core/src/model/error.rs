@@ -28,9 +28,9 @@ pub enum Error<R> {
     #[error("{0}")]
     Malformed(String),
     /// Something is larger than its limit: nothing was done.
-    #[error("{what} has {found} bytes, at most {limit} are allowed; nothing was done")]
+    #[error("{what} {}, at most {limit} are allowed; nothing was done", size(what, *found))]
     TooLarge {
-        /// What is too large.
+        /// Something that has bytes, or "the number of …".
         what: &'static str,
         /// Its size, or that of what was seen of it.
         found: usize,
@@ -117,6 +117,13 @@ impl<R> Error<R> {
                 by_operator,
             },
         })
+    }
+}
+
+fn size(what: &str, found: usize) -> String {
+    match what.starts_with("the number of ") {
+        true => format!("is {found}"),
+        false => format!("has {found} bytes"),
     }
 }
 

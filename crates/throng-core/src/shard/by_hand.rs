@@ -75,6 +75,7 @@ pub fn is_by_hand(record: &Record<'_>) -> bool {
         RecordKind::Taken => record.name == DROPPED,
         RecordKind::TimerSet => record.name == QUARANTINE,
         RecordKind::TimerCleared => !record.body.is_empty(),
+        RecordKind::Erasure => true,
         _ => false,
     }
 }

@@ -40,6 +40,9 @@ struct Retried<'a> {
     reason: Cow<'a, str>,
 }
 
+/// Bytes of a cause: it is a label of a metric, too.
+const CAUSE_BYTES_MAX: usize = 200;
+
 /// A dead message, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadMessage {
@@ -64,6 +67,8 @@ pub(super) struct DeadMessages {
     bytes: usize,
     /// How many checkpoints took over what stood resident.
     stored: u64,
+    /// A message died, or is dead no more, since the last look.
+    has_changed: bool,
 }
 
 #[derive(Debug)]
@@ -87,6 +92,7 @@ pub enum KnownDead {
 impl DeadMessages {
     fn set(&mut self, row: Vec<u8>, value: Option<Vec<u8>>) {
         let weigh = |row: &[u8], value: Option<&[u8]>| row.len() + value.map_or(0, <[u8]>::len) + 64;
+        self.has_changed = true;
         self.bytes += weigh(&row, value.as_deref());
         let length = row.len();
         if let Some(old) = self.fresh.insert(row, Fresh { value, given: false }) {
@@ -96,6 +102,10 @@ impl DeadMessages {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// Rows for a checkpoint.
@@ -246,6 +256,56 @@ impl DeadMessage {
             at: Timestamp { micros: dead.at },
         })
     }
+
+    /// The reason without what differs between messages that died of the same: the receiver's id, numbers, and text in double quotes.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        cause(&self.reason, &self.receiver)
+    }
+}
+
+/// The content of a dead message, from its row's value; `None` if it is not one.
+#[must_use]
+pub fn dead_command(value: &[u8]) -> Option<&RawValue> {
+    let dead: Dead<'_> = serde_json::from_slice(value).ok()?;
+    Some(dead.command)
+}
+
+fn cause(reason: &str, receiver: &Address) -> String {
+    let named = format!("{}/…", receiver.kind);
+    let reason = reason.replace(&receiver.to_string(), &named);
+    let mut cause = String::with_capacity(reason.len());
+    let mut rest = reason.as_str();
+    while let Some(next) = rest.chars().next() {
+        if next == '"'
+            && let Some(quoted) = quoted_bytes(rest)
+        {
+            cause.push_str("\"…\"");
+            rest = &rest[quoted..];
+        } else if next.is_ascii_digit() {
+            cause.push('#');
+            rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        } else {
+            cause.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
+    }
+    cause.truncate(cause.floor_char_boundary(CAUSE_BYTES_MAX));
+    cause
+}
+
+/// The bytes of the quoted text that this begins with; `None` if it does not end.
+fn quoted_bytes(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
 }
 
 impl Shard {
@@ -327,6 +387,28 @@ mod tests {
             assert!(row.starts_with(&dead_rows(Some(("kind", None)))) && row.starts_with(&dead_rows(None)));
         }
         assert_eq!(read_row(b"d"), None);
+    }
+
+    #[test]
+    fn messages_that_died_of_the_same_have_one_cause() {
+        let of = |id: &str, reason: &str| cause(reason, &Address::new("account", id));
+        for id in ["a", "a/\"b\"", "17", "ü"] {
+            assert_eq!(
+                of(id, &format!("there is no account {id:?}")),
+                "there is no account \"…\""
+            );
+            let quarantined = format!("account/{id} is quarantined since event 12: no step up from version 3");
+            let cause = of(id, &quarantined);
+            assert_eq!(
+                cause,
+                "account/… is quarantined since event #: no step up from version #"
+            );
+        }
+        let column = |column| format!("missing field `class` at line 1 column {column}");
+        assert_eq!(of("a", &column(63)), of("b", &column(7)));
+        assert_ne!(of("a", "unknown variant `x`"), of("a", "unknown variant `y`"));
+        assert_eq!(of("a", "no end of \"this"), "no end of \"this");
+        assert_eq!(of("a", &"é".repeat(999)).len(), CAUSE_BYTES_MAX);
     }
 
     #[test]

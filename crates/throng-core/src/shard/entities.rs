@@ -167,6 +167,7 @@ impl<E: Entity> Entities<E> {
             refused: 0,
         }));
         self.quarantined.insert(at);
+        common.has_set_aside = true;
         self.used(common, at);
     }
 
@@ -264,7 +265,7 @@ impl<E: Entity> Entities<E> {
     /// It is not in memory any more.
     fn leave(&mut self, common: &mut Common, at: u32) {
         self.recency.remove(&mut self.slots, at);
-        self.quarantined.remove(&at);
+        common.has_set_aside |= self.quarantined.remove(&at);
         let slot = self.slots.at(at);
         self.resident -= usize::from(slot.bytes > 0);
         common.resident -= usize::from(slot.bytes > 0);

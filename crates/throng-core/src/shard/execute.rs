@@ -264,12 +264,12 @@ impl<E: Entity> Entities<E> {
                 return Err(Error::KeyRefused(key.name.clone()));
             }
             too_many(
-                "number of events of one command",
+                "the number of events of one command",
                 effects.events.len(),
                 limits::EVENTS_MAX,
             )?;
             too_many(
-                "number of values published by one command",
+                "the number of values published by one command",
                 effects.published.len(),
                 limits::EVENTS_MAX,
             )?;

@@ -45,7 +45,7 @@ pub use by_hand::{ByHand, is_by_hand};
 pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
 pub use check::{KindCheck, Supposed};
 pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
-pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
+pub use dead::{DeadMessage, KnownDead, dead_command, dead_row, dead_rows, taken_reason};
 pub use decide_again::{Again, Decision, Effect};
 pub use entities::Entities;
 pub use hot::HotEntity;
@@ -54,11 +54,13 @@ pub use keys::{KeyLife, KeyRows, is_key_over};
 pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
 pub use operator_quarantine::QUARANTINE;
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
-pub use quarantine::{Quarantined, Unloadable};
+pub use quarantine::{Quarantined, QuarantinedEntities, Unloadable};
 pub use records::is_refused_key;
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
-pub use retain::{ERASED, Erasure, Recorded, Recording, base_row, timer_print, undoes_what_was_left};
+pub use retain::{
+    BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording, base_row, timer_print, undoes_what_was_left,
+};
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::{Due, TimerView, TimersSet};
@@ -92,6 +94,7 @@ pub struct Common {
     keys: keys::Keys,
     timers: timers::Timers,
     dead: dead::DeadMessages,
+    erasures: retain::Erasures,
     /// Messages the last command sent, for the driver to deliver.
     outbox: Vec<Delivery>,
     /// What the last command published, and what that rests on.
@@ -106,6 +109,8 @@ pub struct Common {
     /// What the driver has counted of it.
     booked: Load,
     hot: hot::Hot,
+    /// An entity was set aside, or is no more, since the last look.
+    has_set_aside: bool,
 }
 
 /// Counts and sizes of a shard, for metrics and for the memory budget.
@@ -168,6 +173,7 @@ impl Shard {
                 keys: keys::Keys::default(),
                 timers: timers::Timers::default(),
                 dead: dead::DeadMessages::default(),
+                erasures: retain::Erasures::default(),
                 outbox: Vec::new(),
                 published: Vec::new(),
                 resident_bytes: 0,
@@ -176,6 +182,7 @@ impl Shard {
                 pending_bytes: 0,
                 booked: Load::default(),
                 hot: hot::Hot::default(),
+                has_set_aside: false,
             },
         }
     }
@@ -219,6 +226,14 @@ impl Shard {
             bytes: delta(load.bytes, booked.bytes),
             pending_bytes: delta(load.pending_bytes, booked.pending_bytes),
         }
+    }
+
+    /// Tells whether other messages are dead or other entities quarantined than at the last call.
+    pub fn take_unresolved_changed(&mut self) -> bool {
+        let common = &mut self.common;
+        let has_set_aside = std::mem::take(&mut common.has_set_aside);
+        let is_other_quarantine = common.timers.quarantines.take_changed();
+        common.dead.take_changed() || is_other_quarantine || has_set_aside
     }
 
     /// The messages sent since the last call, in order.

@@ -37,7 +37,11 @@ struct OperatorQuarantine {
 
 /// The quarantines of one shard, by the hash of their entities.
 #[derive(Debug, Default)]
-pub(super) struct OperatorQuarantines(BTreeMap<(u64, Address), OperatorQuarantine>);
+pub(super) struct OperatorQuarantines {
+    all: BTreeMap<(u64, Address), OperatorQuarantine>,
+    /// A quarantine was set or ended since the last look.
+    has_changed: bool,
+}
 
 fn key(address: &Address) -> (u64, Address) {
     (crate::limits::hash(&address.kind, &address.id), address.clone())
@@ -64,13 +68,14 @@ impl OperatorQuarantines {
             commit,
             refused: Cell::new(0),
         };
-        self.0.insert(key(address), quarantine);
+        self.all.insert(key(address), quarantine);
+        self.has_changed = true;
     }
 
     /// Notes the commit that holds what the command at hand has set.
     pub(super) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
         if name == QUARANTINE
-            && let Some(quarantine) = self.0.get_mut(&key(address))
+            && let Some(quarantine) = self.all.get_mut(&key(address))
         {
             quarantine.commit = commit;
         }
@@ -79,31 +84,36 @@ impl OperatorQuarantines {
     /// A timer of this name is gone.
     pub(super) fn timer_gone(&mut self, address: &Address, name: &str) {
         if name == QUARANTINE {
-            self.0.remove(&key(address));
+            self.all.remove(&key(address));
+            self.has_changed = true;
         }
     }
 
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     pub(super) fn contains(&self, address: &Address) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&key(address))
+        !self.all.is_empty() && self.all.contains_key(&key(address))
     }
 
     fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
         // Nearly always there are none, and then this is all that a command pays.
-        if self.0.is_empty() {
+        if self.all.is_empty() {
             return None;
         }
-        let alike = self.0.range((hash, Address::new("", ""))..);
+        let alike = self.all.range((hash, Address::new("", ""))..);
         let alike = alike.take_while(|((of, _), _)| *of == hash);
         let mut named = alike.map(|((_, address), quarantine)| (address, quarantine));
         named.find(|(address, _)| &*address.kind == kind && &*address.id == id)
     }
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Quarantined> + 'a {
-        let of_kind = self.0.iter().filter(move |((_, address), _)| &*address.kind == kind);
+        let of_kind = self.all.iter().filter(move |((_, address), _)| &*address.kind == kind);
         of_kind.map(|((_, address), quarantine)| quarantine.view(address))
     }
 }
@@ -190,7 +200,7 @@ impl Shard {
     /// The entities of all kinds that an operator has quarantined.
     #[must_use]
     pub fn quarantined_by_hand(&self) -> Vec<Quarantined> {
-        let all = self.common.timers.quarantines.0.iter();
+        let all = self.common.timers.quarantines.all.iter();
         all.map(|((_, address), quarantine)| quarantine.view(address)).collect()
     }
 
@@ -208,7 +218,7 @@ impl Shard {
 
     pub(super) fn quarantined_number(&self, kind: usize) -> usize {
         let quarantines = &self.common.timers.quarantines;
-        match quarantines.0.is_empty() {
+        match quarantines.all.is_empty() {
             true => 0,
             false => quarantines.of_kind(self.registry.kinds()[kind].name).count(),
         }

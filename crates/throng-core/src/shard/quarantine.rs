@@ -41,6 +41,19 @@ pub struct Quarantined {
     pub by: Option<String>,
 }
 
+/// The quarantined entities of one kind in a shard: those that an operator has quarantined, or those in memory that cannot be brought back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedEntities {
+    /// The kind of all of them.
+    pub kind: &'static str,
+    /// An operator has quarantined them.
+    pub by_operator: bool,
+    /// The number of them.
+    pub entities: usize,
+    /// The reason of one of them.
+    pub reason: String,
+}
+
 impl Quarantined {
     pub(super) fn of<E: Entity>(slot: &Slot<E>) -> Option<Self> {
         let Body::Quarantined(aside) = &slot.body else {
@@ -75,6 +88,27 @@ impl Shard {
         let mut found = self.quarantined_of_kind(kind, limit);
         found.extend(self.tables[kind].quarantined(limit));
         found
+    }
+
+    /// Counts the quarantined entities, by kind and by what has set them aside.
+    #[must_use]
+    pub fn count_quarantined(&self) -> Vec<QuarantinedEntities> {
+        let kinds = self.registry.kinds().iter().zip(&self.tables).enumerate();
+        let counted = kinds.flat_map(|(at, (kind, table))| {
+            let (by_operator, set_aside) = (self.quarantined_number(at), table.resident().1);
+            let one = |entities, by_operator, some: Vec<Quarantined>| {
+                let one = some.into_iter().next()?;
+                Some(QuarantinedEntities {
+                    kind: kind.name,
+                    by_operator,
+                    entities,
+                    reason: one.reason,
+                })
+            };
+            let by_operator = one(by_operator, true, self.quarantined_of_kind(at, 1));
+            [by_operator, one(set_aside, false, table.quarantined(1))]
+        });
+        counted.flatten().collect()
     }
 }
 
@@ -173,6 +207,9 @@ mod tests {
         assert_eq!(bench.ask("b", Command::Deposit { amount: 1 }), Ok(1), "nobody else");
         let listed = bench.shard.quarantined(0, 9);
         assert_eq!(listed.len(), 1);
+        let counted = bench.shard.count_quarantined();
+        assert_eq!((counted.len(), counted[0].kind, counted[0].entities), (1, "account", 1));
+        assert!(bench.shard.take_unresolved_changed() && !bench.shard.take_unresolved_changed());
         assert_eq!(
             (&*listed[0].address.id, &*listed[0].reason, listed[0].refused),
             ("a", "its row is damaged", 1)
@@ -180,6 +217,7 @@ mod tests {
         assert!(listed[0].since.micros > 0);
 
         assert!(bench.shard.release(0, hash("a"), "a"));
+        assert!(bench.shard.take_unresolved_changed() && bench.shard.count_quarantined().is_empty());
         assert!(!bench.shard.release(0, hash("a"), "a"), "once");
         assert!(!bench.shard.release(0, hash("b"), "b"), "it is not quarantined");
         assert!(bench.shard.quarantined(0, 9).is_empty());

@@ -31,6 +31,7 @@ impl Shard {
             RecordKind::Event | RecordKind::Family | RecordKind::Ended => {
                 if record.record == RecordKind::Ended {
                     common.timers.clear_all(&Address::new(record.kind, record.id));
+                    common.erasures.ended(record);
                 }
                 match self.registry.find(record.kind) {
                     Some(kind) => self.tables[kind].replay(common, hash, record, intern(record.name)),
@@ -73,7 +74,8 @@ impl Shard {
                     common.messages.recorded(&numbers.into_counts());
                 }
             }
-            RecordKind::Released | RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
+            RecordKind::Erasure => common.erasures.noted(record),
+            RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
     slot::{Body, encode_state},
 };
 use crate::{limits, model::Entity};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use throng_journal::{Address, Position, Record, RecordKind};
 
 /// How it is recorded what an entity is.
@@ -58,7 +58,81 @@ pub struct Erasure {
     pub is_quarantined: bool,
 }
 
+/// The note of an erasure in the log: it outlives the loss of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErasureNote {
+    /// The entity is to be erased.
+    Begun,
+    /// Nothing of it is left.
+    Done,
+}
+
+impl ErasureNote {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// An erasure that the log says was begun, and not that it was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunErasure {
+    /// The entity to be erased.
+    pub address: Address,
+    /// The event with which it was ended for that, and the commit; `None`: it was not.
+    pub ended: Option<(u64, Position)>,
+}
+
+/// Erasures that were read from the log: begun, and not done.
+#[derive(Debug, Default)]
+pub(super) struct Erasures(BTreeMap<Address, Option<(u64, Position)>>);
+
+impl Erasures {
+    pub(super) fn noted(&mut self, record: &Record<'_>) {
+        let address = Address::new(record.kind, record.id);
+        match record.name == ErasureNote::Begun.name() {
+            true => _ = self.0.entry(address).or_default(),
+            false => _ = self.0.remove(&address),
+        }
+    }
+
+    /// Ended for its erasure, an entity that begins anew is another one.
+    pub(super) fn ended(&mut self, record: &Record<'_>) {
+        if record.name == ERASED
+            && !self.0.is_empty()
+            && let Some(ended) = self.0.get_mut(&Address::new(record.kind, record.id))
+        {
+            *ended = Some((record.seq, record.place.position));
+        }
+    }
+}
+
 impl Shard {
+    /// Notes an erasure; the number of the commit that says so.
+    pub fn note_erasure(&mut self, of: &Address, note: ErasureNote, stage: &mut dyn Stage) -> u64 {
+        let (common, kind) = (&mut self.common, RecordKind::Erasure);
+        common.records.push(kind, common.id, of, 0, note.name(), 0, &[]);
+        common.stage(stage).commit
+    }
+
+    /// The erasures that were begun and not done, as far as the log was read at the start.
+    #[must_use]
+    pub fn begun_erasures(&self) -> Vec<BegunErasure> {
+        let all = self.common.erasures.0.iter();
+        let begun = all.map(|(address, ended)| BegunErasure {
+            address: address.clone(),
+            ended: *ended,
+        });
+        begun.collect()
+    }
+
+    /// Forgets them: the store has noted them.
+    pub fn forget_begun_erasures(&mut self) {
+        self.common.erasures.0.clear();
+    }
+
     /// Records what an entity is by now.
     pub fn record_state(
         &mut self,

@@ -403,6 +403,10 @@ fn too_many_events_are_refused_whole() {
         ),
         "{answer:?}"
     );
+    assert_eq!(
+        answer.unwrap_err().to_string(),
+        "the number of events of one command is 1001, at most 1000 are allowed; nothing was done"
+    );
     assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(1_001));
 }
 

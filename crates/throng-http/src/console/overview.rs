@@ -21,6 +21,8 @@ pub(super) fn durability(durability: Durability) -> &'static str {
 pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
     let (engine, console) = (&shared.engine, &shared.console);
     let health = engine.health();
+    let waiting = health.unresolved.iter().map(ToString::to_string);
+    let troubles: Vec<String> = health.troubles.iter().cloned().chain(waiting).collect();
     // An engine that is not ready has an overview all the same.
     let populations = engine.populations().await.unwrap_or_default();
     let options = engine.options();
@@ -48,7 +50,7 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
     Ok(json!({
         "service": console.about.title, "version": console.about.version, "throng": env!("CARGO_PKG_VERSION"),
         "started_at": time(console.started), "now": time(std::time::SystemTime::now()),
-        "ready": health.ready, "reason": health.reason, "troubles": health.troubles, "stands_by": health.stands_by,
+        "ready": health.ready, "reason": health.reason, "troubles": troubles, "stands_by": health.stands_by,
         "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico") },
         "shards": engine.registry().shards(), "loops": loops, "loops_max": console.about.loops_max.max(loops),
         "cores": std::thread::available_parallelism().map_or(1, usize::from),

@@ -318,14 +318,14 @@ pub(super) fn own() -> Map<String, Value> {
     };
     let mut retry = page(
         "retry-dead",
-        "Has dead messages to an entity (kind, id) tried again: one (number), or all",
+        "Has dead messages tried again: one (kind, id, number), all to an entity (kind, id), or all of a kind or cause (kind, cause)",
         "application/json",
     );
     let get = retry["get"].take();
     retry = json!({ "post": get });
     let mut drop_dead = page(
         "drop-dead",
-        "Drops a dead message to an entity (kind, id, number), for a reason: it is never taken",
+        "Drops a dead message (kind, id, number), or all of a kind or cause (kind, id, cause), for a reason: none is ever taken",
         "application/json",
     );
     drop_dead = json!({ "post": drop_dead["get"].take() });
@@ -404,8 +404,16 @@ pub(super) fn own() -> Map<String, Value> {
             "/admin/dead",
             page(
                 "dead",
-                "Messages nobody could take; kind, id, after, limit",
+                "Messages nobody could take; kind, id, cause, after, limit",
                 "application/json",
+            ),
+        ),
+        (
+            "/admin/dead/export",
+            page(
+                "export-dead",
+                "The same with their content, one a line, all of them; kind, id, cause",
+                "application/x-ndjson",
             ),
         ),
         ("/admin/dead/retry", retry),

@@ -37,6 +37,8 @@ pub(crate) struct DeadQuery {
     pub(crate) kind: Option<String>,
     /// To this entity of the kind.
     pub(crate) id: Option<String>,
+    /// Only messages that died of this.
+    pub(crate) cause: Option<String>,
     /// After where the last page ended.
     pub(crate) after: Option<String>,
     /// At most so many.
@@ -44,30 +46,46 @@ pub(crate) struct DeadQuery {
     pub(crate) limit: usize,
 }
 
-/// Which dead messages to try again: one of an entity's, or all.
+/// Dead messages to be exported.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeadExportQuery {
+    /// To this kind.
+    pub(crate) kind: Option<String>,
+    /// To this entity of the kind.
+    pub(crate) id: Option<String>,
+    /// Only messages that died of this.
+    pub(crate) cause: Option<String>,
+}
+
+/// Dead messages to try again: one of an entity's, all of them, or all of a kind or a cause.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetryQuery {
     /// To this kind.
-    pub(crate) kind: String,
+    pub(crate) kind: Option<String>,
     /// To this entity of the kind.
-    pub(crate) id: String,
+    pub(crate) id: Option<String>,
+    /// Only messages that died of this.
+    pub(crate) cause: Option<String>,
     /// Only this one.
     pub(crate) number: Option<String>,
     /// After where the last page ended.
     pub(crate) after: Option<String>,
 }
 
-/// Which dead message to drop, and why.
+/// Dead messages to drop, one or all of an entity, a kind or a cause, and why.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DropQuery {
     /// To this kind.
-    pub(crate) kind: String,
+    pub(crate) kind: Option<String>,
     /// To this entity of the kind.
-    pub(crate) id: String,
+    pub(crate) id: Option<String>,
+    /// Only messages that died of this.
+    pub(crate) cause: Option<String>,
     /// As the list of dead messages says it, such as `17.3`.
-    pub(crate) number: String,
+    pub(crate) number: Option<String>,
     /// In a person's words.
     pub(crate) reason: String,
 }

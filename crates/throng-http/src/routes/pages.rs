@@ -145,6 +145,11 @@ fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
         });
     }
     let failing = checks.iter().find(|check| check.status == Status::Fail);
+    let waiting = health.unresolved.iter().map(|waiting| match is_operator {
+        true => waiting.to_string(),
+        false => waiting.brief(),
+    });
+    let troubles: Vec<String> = health.troubles.into_iter().chain(waiting).collect();
     let is_ready = health.ready && !server.is_draining() && failing.is_none();
     let durability = match health.durability {
         Durability::Fsync => "fsync",
@@ -162,7 +167,7 @@ fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
         })
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
     let mut body = json!({
-        "ready": is_ready, "reason": reason, "stands_by": health.stands_by, "storage_full": health.storage_full, "troubles": health.troubles, "durability": durability,
+        "ready": is_ready, "reason": reason, "stands_by": health.stands_by, "storage_full": health.storage_full, "troubles": troubles, "durability": durability,
         "position": health.position.map(|position| position.to_string()),
         "entities_in_memory": health.entities, "journal_bytes": health.journal_bytes,
     });

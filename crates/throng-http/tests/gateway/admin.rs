@@ -1,6 +1,6 @@
 //! What a person does by hand.
 
-use crate::support::{Client, plain, start};
+use crate::support::{Client, client::request, plain, start};
 use serde_json::{Value, json};
 use std::thread;
 
@@ -65,6 +65,84 @@ fn dead_messages_are_listed_and_tried_again_one_by_one_and_all() {
     );
     assert_eq!(client.get("/api/section/S2").json()["students"], json!(["7", "8"]));
     assert_eq!(client.get("/admin/dead").json()["messages"], json!([dead[2]]));
+}
+
+/// Asks until `/health/ready` has a trouble with these words.
+fn trouble(client: &mut Client, words: &str) -> String {
+    loop {
+        let ready = client.get("/health/ready").json();
+        let troubles = ready["troubles"].as_array().unwrap();
+        if let Some(told) = troubles
+            .iter()
+            .find_map(|told| told.as_str().filter(|told| told.contains(words)))
+        {
+            return told.to_owned();
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn all_dead_messages_of_a_kind_or_a_cause_are_done_by_one_call() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let dead = fail(&mut client);
+    let cause = dead[0]["cause"].as_str().unwrap();
+    assert_eq!(
+        (cause, &dead[1]["cause"]),
+        ("there is no section \"…\"", &dead[0]["cause"])
+    );
+    assert_eq!(
+        trouble(&mut client, "3 messages"),
+        format!("waiting for an operator: 3 messages to the kind section, dead: {cause}")
+    );
+    let asked = "cause=there%20is%20no%20section%20%22%E2%80%A6%22";
+    let listed = client.get(&format!("/admin/dead?{asked}")).json();
+    assert_eq!(listed["messages"], json!(dead));
+    let none = client.get("/admin/dead?cause=overflow").json();
+    assert_eq!((&none["messages"], &none["next"]), (&json!([]), &Value::Null));
+
+    client.send(request("GET", &format!("/admin/dead/export?{asked}"), &[], ""));
+    let exported = client.head().unwrap();
+    assert_eq!(exported.header("content-type"), Some("application/x-ndjson"));
+    let mut lines: Vec<Value> = Vec::new();
+    // In chunks, of which the last one is empty.
+    loop {
+        match client.line().unwrap().as_str() {
+            "0" => break,
+            line if line.starts_with('{') => lines.push(serde_json::from_str(line).unwrap()),
+            _ => {}
+        }
+    }
+    assert_eq!(client.line().unwrap(), "");
+    assert_eq!(
+        (lines.len(), &lines[0]["command"], &lines[3]),
+        (4, &json!({ "student": "7" }), &json!({ "exported": 3 }))
+    );
+    assert_eq!(
+        (&lines[0]["number"], &lines[2]["receiver"]),
+        (&dead[0]["number"], &dead[2]["receiver"])
+    );
+
+    client.post("/api/section/S2/open", r#"{"capacity":9}"#);
+    let retried = client.post(&format!("/admin/dead/retry?{asked}"), "").json();
+    assert_eq!(retried, json!({ "done": 2, "refused": 0, "dead": 1, "stopped": null }));
+    client
+        .post("/admin/dead/drop?kind=section", "")
+        .problem(400, "malformed");
+    let dropped = client.post("/admin/dead/drop?kind=section&reason=gone", "").json();
+    assert_eq!(dropped, json!({ "dropped": 1, "stopped": null }));
+    assert_eq!(client.get("/admin/dead").json()["messages"], json!([]));
+    for wrong in [
+        "kind=section&number=1.1",
+        "kind=section&id=S2&cause=x&number=1.1",
+        "id=S2",
+        "kind=section&after=00",
+    ] {
+        client
+            .post(&format!("/admin/dead/retry?{wrong}"), "")
+            .problem(400, "malformed");
+    }
 }
 
 #[test]

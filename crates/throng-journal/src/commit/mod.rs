@@ -75,8 +75,9 @@ pub enum RecordKind {
     TimerCleared = 6,
     /// The entity has a parent or a child.
     Family = 7,
-    /// A shard was released to another node.
-    Released = 8,
+    /// The entity is to be erased, or was: the name says which. Earlier programs know the number, which none of them wrote, and pass such a
+    /// record over.
+    Erasure = 8,
     /// Commits were lost before this one, and a person accepted that: see [`Loss`](crate::Loss).
     Loss = 9,
     /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
@@ -104,7 +105,7 @@ impl RecordKind {
         Self::TimerSet,
         Self::TimerCleared,
         Self::Family,
-        Self::Released,
+        Self::Erasure,
         Self::Loss,
         Self::Ended,
         Self::Command,
@@ -124,7 +125,7 @@ impl RecordKind {
             Self::TimerSet => "timer-set",
             Self::TimerCleared => "timer-cleared",
             Self::Family => "family",
-            Self::Released => "released",
+            Self::Erasure => "erasure",
             Self::Loss => "loss",
             Self::Ended => "ended",
             Self::Command => "command",

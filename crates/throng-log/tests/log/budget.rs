@@ -13,7 +13,7 @@ use throng_log::{Options, open_embedded, tools::for_each_commit};
 const BUDGET: u64 = 20 << 20;
 const TEXT_BYTES: usize = 200 << 10;
 
-async fn start(dir: &Path, budget: u64) -> Result<Engine, StartError> {
+async fn start(dir: &Path, budget: u64, prune_every: Duration) -> Result<Engine, StartError> {
     let how = Options {
         durability: Durability::Os,
         ..Options::default()
@@ -21,8 +21,7 @@ async fn start(dir: &Path, budget: u64) -> Result<Engine, StartError> {
     let (log, store) = once_free(|| open_embedded(dir, how.clone().within(Some(BUDGET)))).await;
     let options = throng::Options {
         keep: BTreeMap::from([("note".to_owned(), Keep::Age(Duration::ZERO))]),
-        // None is due.
-        prune_every: Some(Duration::from_hours(1)),
+        prune_every: Some(prune_every),
         disk_bytes_max: Some(budget),
         deadline: Duration::from_mins(1),
         ..throng::Options::default()
@@ -47,40 +46,55 @@ fn events(dir: &Path) -> u64 {
     events
 }
 
+/// Writes until the budget is used up.
+async fn fill(engine: &Engine) {
+    let mut written = 0;
+    while write(engine).await.is_ok() {
+        written += 1;
+        assert!(written * TEXT_BYTES < 10 * BUDGET as usize, "it is never full");
+    }
+    let refused = write(engine).await;
+    assert!(matches!(refused, Err(Error::StorageFull { .. })), "{refused:?}");
+}
+
+async fn until_there_is_room(engine: &Engine) {
+    let makes_room = async {
+        while engine.health().storage_full {
+            tokio::task::yield_now().await;
+        }
+    };
+    let made = tokio::time::timeout(Duration::from_mins(1), makes_room).await;
+    assert!(made.is_ok(), "{:?}", engine.health());
+    write(engine).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_budget_makes_room_of_the_last_segment_too() {
     let dir = TempDir::new().unwrap();
-    let engine = start(dir.path(), BUDGET).await.unwrap();
-    for _ in 0..2 {
-        let mut written = 0;
-        while write(&engine).await.is_ok() {
-            written += 1;
-            assert!(written * TEXT_BYTES < 10 * BUDGET as usize, "it is never full");
-        }
-        let refused = write(&engine).await;
-        assert!(matches!(refused, Err(Error::StorageFull { .. })), "{refused:?}");
-        let makes_room = async {
-            // Passes run beside the writes: the last event may have come after the last of them had looked.
-            while events(dir.path()) > 1 || engine.health().storage_full {
-                tokio::task::yield_now().await;
-            }
-        };
-        let made = tokio::time::timeout(Duration::from_mins(1), makes_room).await;
-        assert!(
-            made.is_ok(),
-            "{} events are left: {:?}",
-            events(dir.path()),
-            engine.health()
-        );
-        write(&engine).await.unwrap();
-    }
+    // No pass runs beside the writes: whatever was written stands there when it looks.
+    let engine = start(dir.path(), BUDGET, Duration::MAX).await.unwrap();
+    fill(&engine).await;
+    assert!(events(dir.path()) > 0);
+    engine.prune(false).await.unwrap();
+    assert_eq!(events(dir.path()), 0);
+    until_there_is_room(&engine).await;
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_budget_makes_room_by_itself() {
+    let dir = TempDir::new().unwrap();
+    // None is due.
+    let engine = start(dir.path(), BUDGET, Duration::from_hours(1)).await.unwrap();
+    fill(&engine).await;
+    until_there_is_room(&engine).await;
     engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn budget_that_the_files_fill_is_refused_at_the_start() {
     let dir = TempDir::new().unwrap();
-    let refused = start(dir.path(), BUDGET / 2).await.err().unwrap();
+    let refused = start(dir.path(), BUDGET / 2, Duration::MAX).await.err().unwrap();
     assert!(matches!(refused, StartError::DiskBudget { .. }), "{refused}");
-    start(dir.path(), BUDGET).await.unwrap().stop().await;
+    start(dir.path(), BUDGET, Duration::MAX).await.unwrap().stop().await;
 }

@@ -237,7 +237,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
         by: "ann".into(),
         reason: "it is of no use".into(),
     };
-    engine.skip_event(NoSecond::NAME, at, by).unwrap();
+    engine.skip_event(NoSecond::NAME, at, by).await.unwrap();
     while engine.projections()[0].skipped.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -406,6 +406,9 @@ impl Door {
     /// What follows every run while the shard's lock is still held.
     fn settle(&self, shard: &mut Shard, has_staged: bool) {
         self.balance(shard);
+        if shard.take_unresolved_changed() {
+            self.context.signals.unresolved.wake();
+        }
         let published = shard.take_published();
         #[cfg(feature = "services")]
         if !published.is_empty() {

@@ -303,13 +303,20 @@ impl Lives {
         let layout = Layout::of(&context.registry).encode();
         checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
         context.store.advance(checkpoint).await?;
+        self.checkpoints
+            .has_cursor
+            .store(upto.outbox.is_some(), Ordering::Relaxed);
         Ok(true)
     }
 
     /// Where reading begins, for each shard: the next one to own it may own others, too. Nothing, as long as nothing is on its way.
     fn outbox_rows(&self, ledger: &Ledger, cursor: Option<Position>, rows: &mut Vec<SystemRow>) {
-        let has_stored = self.checkpoints.has_cursor.swap(cursor.is_some(), Ordering::Relaxed);
-        if cursor.is_none() && !has_stored {
+        // Also where the store does not take it: it may have, and its answer be lost.
+        let may_be_stored = self
+            .checkpoints
+            .has_cursor
+            .fetch_or(cursor.is_some(), Ordering::Relaxed);
+        if cursor.is_none() && !may_be_stored {
             return;
         }
         let value = cursor.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());

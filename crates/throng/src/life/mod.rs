@@ -236,6 +236,7 @@ impl Lives {
             return false;
         }
         *status = Status::Running(life);
+        self.context.signals.unresolved.wake();
         true
     }
 
@@ -255,5 +256,6 @@ impl Lives {
     /// Nobody is asked, for this reason.
     pub(crate) fn end(&self, down: Down) {
         *self.status.write().unwrap_or_else(PoisonError::into_inner) = Status::Down(down);
+        self.context.signals.unresolved.wake();
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     context::{Context, Signal},
     door::{ROOM_RETRY, watchdog},
     mail::Within,
+    operator::unresolved,
 };
 use std::{
     future::Future,
@@ -18,7 +19,7 @@ use throng_turn::Candidate;
 const SWEEP: Duration = Duration::from_millis(100);
 /// When what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The timers' task looks at least this often, should the time of day be set back.
+/// The timers' task looks at least this often.
 const TIMERS_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts them all.
@@ -34,11 +35,12 @@ pub(crate) fn start(lives: &Arc<Lives>) {
     host.spawn(Box::pin(watch(weak())));
     host.spawn(Box::pin(super::recovery::task(weak())));
     host.spawn(Box::pin(super::checkpoint::task(weak())));
+    host.spawn(Box::pin(unresolved::task(weak())));
     lives.context.signals.deliver.wake();
 }
 
 /// Waits for a signal; `false` once the engine is gone.
-pub(super) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
+pub(crate) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
     std::future::poll_fn(|context| match lives.upgrade() {
         None => Poll::Ready(false),
         Some(lives) if which(&lives.context).poll(context.waker()) => Poll::Ready(true),
@@ -172,7 +174,7 @@ async fn timers(lives: Weak<Lives>) {
 }
 
 /// Wakes waiters past their deadline. Notices, though nothing is committed, that another engine has taken over or that the database was
-/// rolled back, and that nodes of a newer release come and go.
+/// rolled back, that nodes of a newer release come and go, and that the time of day was set forward.
 async fn sweep(lives: Weak<Lives>) {
     // Also while the engine starts again: who waits for the life before it waits no longer than told.
     let mut last = Weak::new();
@@ -190,6 +192,9 @@ async fn sweep(lives: Weak<Lives>) {
             ledger.sweep();
         }
         strong.context.newer();
+        if strong.context.clock.look() {
+            strong.context.signals.timers.wake();
+        }
         let sleep = strong.context.host.sleep(SWEEP);
         drop(strong);
         sleep.await;

@@ -5,6 +5,7 @@ mod elsewhere;
 mod timers;
 
 pub(crate) use deliver::Within;
+pub(crate) use timers::all;
 
 use crate::{
     context::Context,

@@ -146,7 +146,7 @@ impl Mail {
 }
 
 /// Waits for all of a few futures.
-async fn all(mut futures: Vec<Pin<Box<impl Future<Output = ()>>>>) {
+pub(crate) async fn all(mut futures: Vec<Pin<Box<impl Future<Output = ()>>>>) {
     std::future::poll_fn(|context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
         if futures.is_empty() {

@@ -1,17 +1,24 @@
 //! Dead messages: nobody could take them. A person looks at them here, and has them tried again or drops them.
 
+use super::{Answer, DeadFilter};
 use crate::{
+    context::Context,
     door::{Answer as Reply, Retry, Target, Work, turn},
     driver::widen,
     engine::Engine,
     handle::unknown_kind,
     ledger::unreadable,
+    life::Life,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::value::RawValue;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use throng_core::{
     limits,
     model::Error,
-    shard::{ByHand, DeadMessage, JsonRejection, JsonReply, Outcome, dead_row, dead_rows},
+    shard::{ByHand, DeadMessage, JsonReply, Outcome, dead_command, dead_row, dead_rows},
 };
 use throng_journal::{Address, ShardId};
 
@@ -21,6 +28,24 @@ pub struct DeadPage {
     /// At most as many as were asked for, in the order of their numbers.
     pub messages: Vec<DeadMessage>,
     /// Where the next page begins, if this one is full: what to give as `after`.
+    pub next: Option<String>,
+}
+
+/// A dead message with its content.
+#[derive(Clone, Debug)]
+pub struct DeadContent {
+    /// All that is known of it otherwise.
+    pub message: DeadMessage,
+    /// The command for its receiver, as JSON.
+    pub command: Box<RawValue>,
+}
+
+/// Dead messages with their content, in the order of their receivers.
+#[derive(Clone, Debug, Default)]
+pub struct DeadContents {
+    /// At most as many as were asked for.
+    pub messages: Vec<DeadContent>,
+    /// The place of the next page: what to give as `after`.
     pub next: Option<String>,
 }
 
@@ -38,9 +63,7 @@ pub enum Retried {
 /// What is told when they are not.
 const UNREADABLE: &str = "the dead messages cannot be read";
 /// Most messages of a page, and most tried again in one go.
-const PAGE_MAX: usize = 1_000;
-
-type Answer<T> = Result<T, Error<JsonRejection>>;
+pub(super) const PAGE_MAX: usize = 1_000;
 
 impl Engine {
     /// Dead messages to anybody, to a kind, or to one entity (kind and id): after where the last page ended, at most `limit`
@@ -54,8 +77,34 @@ impl Engine {
         after: Option<&str>,
         limit: usize,
     ) -> Answer<DeadPage> {
+        let (messages, next) = self.dead_page(to, after, limit, DeadMessage::read).await?;
+        Ok(DeadPage { messages, next })
+    }
+
+    /// The same with the messages' content, of those that died of one [cause](DeadMessage::cause) or of any. A page may hold fewer messages than were
+    /// asked for.
+    ///
+    /// # Errors
+    /// The same as of [`dead_messages`](Self::dead_messages).
+    pub async fn dead_contents(&self, of: &DeadFilter, after: Option<&str>, limit: usize) -> Answer<DeadContents> {
+        let read = |row: &[u8], value: &[u8]| {
+            let message = DeadMessage::read(row, value).filter(|message| of.is_meant(message))?;
+            let command = dead_command(value)?.to_owned();
+            Some(DeadContent { message, command })
+        };
+        let (messages, next) = self.dead_page(of.to(), after, limit, read).await?;
+        Ok(DeadContents { messages, next })
+    }
+
+    async fn dead_page<T: Send>(
+        &self,
+        to: Option<(&str, Option<&str>)>,
+        after: Option<&str>,
+        limit: usize,
+        read: impl Fn(&[u8], &[u8]) -> Option<T> + Send + Sync,
+    ) -> Answer<(Vec<T>, Option<String>)> {
         let context = &self.core.context;
-        let (begin, limit) = (dead_rows(to), limit.clamp(1, PAGE_MAX));
+        let begin = dead_rows(to);
         let after = after.map_or(Ok(Vec::new()), |after| {
             let malformed = || Error::Malformed(format!("{after:?} is not where a page of dead messages ended"));
             read_hex(after)
@@ -63,43 +112,16 @@ impl Engine {
                 .ok_or_else(malformed)
         })?;
         let life = self.core.lives.current()?;
-        let mut found = BTreeMap::new();
-        let mut gone = BTreeSet::new();
-        // The shards first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        for shard in life.door.shards() {
-            let (begin, after) = (begin.clone(), after.clone());
-            let fresh = life
-                .door
-                .visit(shard, move |shard| shard.fresh_dead(&begin, &after, limit));
-            for (row, value) in fresh.await.map_err(widen)? {
-                match value {
-                    Some(value) => drop(found.insert(row.clone(), DeadMessage::read(&row, &value))),
-                    None => drop(gone.insert(row)),
-                }
-            }
-        }
+        let rows = DeadRows {
+            begin: &begin,
+            after: &after,
+            limit: limit.clamp(1, PAGE_MAX),
+        };
+        let (found, next) = rows.read(context, &life, read).await?;
         let last = life.ledger.last();
         turn::wake_committer(context);
-        let mut visit = |row: &[u8], value: &[u8]| {
-            if !gone.contains(row) {
-                found
-                    .entry(row.to_vec())
-                    .or_insert_with(|| DeadMessage::read(row, value));
-            }
-        };
-        let rows_max = limit + gone.len();
-        let scanned = context.store.system_scan(&begin, &after, rows_max, &mut visit).await;
-        scanned.map_err(|why| unreadable(UNREADABLE.into(), &why))?;
         life.ledger.wait_until(last, context.until(None)).await?;
-        let is_full = found.len() >= limit;
-        let mut page = DeadPage::default();
-        for (row, message) in found.into_iter().take(limit) {
-            if is_full {
-                page.next = Some(hex(&row));
-            }
-            page.messages.extend(message);
-        }
-        Ok(page)
+        Ok((found, next.map(|row| hex(&row))))
     }
 
     /// Has a dead message tried again, once: by its receiver, and the number ([`DeadMessage::number`]) it has there. Taking it
@@ -188,6 +210,50 @@ impl Engine {
             }
         }
         Ok((came, page.next))
+    }
+}
+
+/// Rows of dead messages: those that begin with this and come after that, at most so many.
+pub(super) struct DeadRows<'a> {
+    pub(super) begin: &'a [u8],
+    pub(super) after: &'a [u8],
+    pub(super) limit: usize,
+}
+
+impl DeadRows<'_> {
+    /// Reads them, from the shards and the store: what `read` makes of each, and the last row if there may be more.
+    pub(super) async fn read<T: Send>(
+        &self,
+        context: &Context,
+        life: &Arc<Life>,
+        read: impl Fn(&[u8], &[u8]) -> Option<T> + Send + Sync,
+    ) -> Answer<(Vec<T>, Option<Vec<u8>>)> {
+        let mut found = BTreeMap::new();
+        let mut gone = BTreeSet::new();
+        // The shards first: what a checkpoint moves meanwhile is then seen twice, never missed.
+        for shard in life.door.shards() {
+            let (begin, after, limit) = (self.begin.to_vec(), self.after.to_vec(), self.limit);
+            let fresh = life
+                .door
+                .visit(shard, move |shard| shard.fresh_dead(&begin, &after, limit));
+            for (row, value) in fresh.await.map_err(widen)? {
+                match value {
+                    Some(value) => drop(found.insert(row.clone(), read(&row, &value))),
+                    None => drop(gone.insert(row)),
+                }
+            }
+        }
+        let mut visit = |row: &[u8], value: &[u8]| {
+            if !gone.contains(row) {
+                found.entry(row.to_vec()).or_insert_with(|| read(row, value));
+            }
+        };
+        let rows_max = self.limit + gone.len();
+        let scanned = context.store.system_scan(self.begin, self.after, rows_max, &mut visit);
+        scanned.await.map_err(|why| unreadable(UNREADABLE.into(), &why))?;
+        let is_full = found.len() >= self.limit;
+        let last = found.keys().nth(self.limit - 1).filter(|_| is_full).cloned();
+        Ok((found.into_values().take(self.limit).flatten().collect(), last))
     }
 }
 

@@ -1,12 +1,16 @@
 //! Decisions of operators about an entity: its owner executes them, whichever node is asked, also while work from outside is refused.
 
 mod dead;
+mod dead_of;
 mod stuck;
+pub(crate) mod unresolved;
 
-pub use dead::{DeadPage, Retried};
+pub use dead::{DeadContent, DeadContents, DeadPage, Retried};
 #[cfg(feature = "projections")]
 pub(crate) use dead::{hex, read_hex};
+pub use dead_of::{DeadDone, DeadFilter};
 pub use stuck::StuckEntity;
+pub use unresolved::{Unresolved, UnresolvedWork};
 
 use crate::{
     door::{OwnerOf, Work},

@@ -3,7 +3,7 @@
 //! The views keep one position for a read model. Of a cluster's streams, written side by side, several are needed: they stand in a row
 //! of their own, written in the same batch. Where one position says it all, there is no such row. Rows that are being built from the first
 //! event have it, too, until they have come to what is durable: a start in between knows that they are not complete. So have rows in which
-//! an event was skipped, as long as there are any.
+//! an event was skipped or is to be, as long as there are any.
 
 use super::Skipped;
 use crate::{life::Life, tail::Ends};
@@ -24,6 +24,8 @@ pub(super) struct ProjectionPosition {
     pub(super) is_rebuilding: bool,
     /// The newest events that it has gone past, the oldest first.
     pub(super) skipped: Vec<Skipped>,
+    /// Events that it was told to go past, and has not come past yet. In the row they stand behind the others, with the number 0.
+    pub(super) decided: Vec<Skipped>,
 }
 
 /// What the row says of rows that are being built, and of others where more follows.
@@ -55,16 +57,14 @@ impl ProjectionPosition {
         let is_one = self.told == Positions::from(self.last.position);
         let Self { last, told, .. } = self;
         let mut row = format!("{} {told}", last.position);
-        match (self.is_rebuilding, self.skipped.is_empty()) {
+        match (self.is_rebuilding, self.skipped.is_empty() && self.decided.is_empty()) {
             (false, true) if is_one => return None,
             (false, true) => {}
             (true, true) => row = format!("{row} {REBUILDING}"),
             (is_rebuilding, false) => {
                 let built = if is_rebuilding { REBUILDING } else { COMPLETE };
-                row = format!(
-                    "{row} {built} {}",
-                    serde_json::to_string(&self.skipped).unwrap_or_default()
-                );
+                let skipped: Vec<&Skipped> = self.skipped.iter().chain(&self.decided).collect();
+                row = format!("{row} {built} {}", serde_json::to_string(&skipped).unwrap_or_default());
             }
         }
         Some(row.into_bytes())
@@ -80,13 +80,15 @@ impl ProjectionPosition {
             let skipped = parts.next().and_then(|skipped| serde_json::from_str(skipped).ok());
             (of == last.position).then(|| (told, is_rebuilding, skipped.unwrap_or_default()))
         });
-        let (told, is_rebuilding, skipped) =
+        let (told, is_rebuilding, skipped): (_, _, Vec<Skipped>) =
             read.unwrap_or_else(|| (Positions::from(last.position), false, Vec::new()));
+        let (decided, skipped) = skipped.into_iter().partition(|skipped| skipped.number == 0);
         Self {
             last,
             told,
             is_rebuilding,
             skipped,
+            decided,
         }
     }
 
@@ -196,14 +198,22 @@ mod tests {
             by: "ann".into(),
             reason: "it was entered twice".into(),
         };
+        let decided = Skipped {
+            number: 0,
+            ..skipped.clone()
+        };
+        let (skipped, decided, none) = (vec![skipped], vec![decided], Vec::new);
         for is_rebuilding in [false, true] {
-            let place = ProjectionPosition {
-                last: last("3.5"),
-                told: "3.5".parse().unwrap(),
-                is_rebuilding,
-                skipped: vec![skipped.clone()],
-            };
-            assert_eq!(ProjectionPosition::read(place.last, place.row().as_deref()), place);
+            for (skipped, decided) in [(&skipped, &none()), (&skipped, &decided), (&none(), &decided)] {
+                let place = ProjectionPosition {
+                    last: last("3.5"),
+                    told: "3.5".parse().unwrap(),
+                    is_rebuilding,
+                    skipped: skipped.clone(),
+                    decided: decided.clone(),
+                };
+                assert_eq!(ProjectionPosition::read(place.last, place.row().as_deref()), place);
+            }
         }
     }
 

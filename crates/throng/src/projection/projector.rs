@@ -10,10 +10,13 @@ use super::{
 };
 use crate::{Builder, ByHand, Engine, context::Signal, engine::Core, host::Host, life::Status, tail::Ends};
 use std::{
+    future::Future,
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 use throng_journal::{MemoryViews, Position, Positions, Views};
@@ -37,7 +40,7 @@ pub(crate) struct Projector {
 }
 
 /// What its runner was asked for.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Requests {
     /// How often it was asked to begin anew.
     pub(super) rebuilds: u64,
@@ -64,7 +67,7 @@ pub(super) struct Report {
     pub(super) missed_upto: Option<Position>,
     /// When it had last read all there was, by the host's clock.
     pub(super) complete_micros: u64,
-    /// When the last commit it has read was made.
+    /// When the last commit it has taken was made, or the first one it has read and not taken.
     pub(super) at_micros: i64,
     pub(super) events: u64,
     pub(super) batches: u64,
@@ -205,12 +208,17 @@ impl Projector {
             }
             Status::Down(_) => 0,
         };
-        let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
-        let is_behind = lag_commits > 0 && report.at_micros > 0;
+        let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros);
         let now = inner.context.host.elapsed_micros();
         let behind_micros = match lag_commits {
             0 => 0,
             _ => now.saturating_sub(report.complete_micros),
+        };
+        // Of one that has stopped before it read anything no commit is known.
+        let lag_micros = match (lag_commits, report.at_micros) {
+            (0, _) => 0,
+            (_, 0) => behind_micros,
+            (_, _) => age_micros.max(0).cast_unsigned(),
         };
         Progress {
             name: self.consumer.name(),
@@ -221,7 +229,7 @@ impl Projector {
             reached: report.reached,
             missed_upto: report.missed_upto,
             lag_commits,
-            lag_seconds: if is_behind { age_micros as f64 / 1e6 } else { 0.0 },
+            lag_seconds: lag_micros as f64 / 1e6,
             behind_seconds: behind_micros as f64 / 1e6,
             events: report.events,
             skipped: report.skipped,
@@ -283,25 +291,31 @@ impl Engine {
 
     /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names ([`State::Stopped`]): the
     /// others of its commit are applied. The rows' offset moves past it in the batch that says who decided it and why, so that it
-    /// counts as skipped only once that is durable ([`Progress::skipped`]). A rebuild comes to the event again.
+    /// counts as skipped only then ([`Progress::skipped`]). A rebuild comes to the event again.
     ///
-    /// It is done behind. If the projection has begun anew meanwhile, or stops at another event, nothing is skipped.
+    /// The decision is durable when this returns; the event is gone past behind. If the projection begins anew meanwhile, nothing is skipped.
     ///
     /// # Errors
-    /// There is none of this name, or it has not stopped at that event.
-    pub fn skip_event(&self, name: &str, event: EventOffset, by: ByHand<'_>) -> Result<(), SkipError> {
+    /// There is none of this name, it has not stopped at that event, or the decision could not be made durable in time.
+    pub async fn skip_event(&self, name: &str, event: EventOffset, by: ByHand<'_>) -> Result<(), SkipError> {
         let projector = self.core.projections.find(name).ok_or(SkipError::Unknown)?;
-        let report = projector.report.borrow();
-        match &report.state {
+        match &projector.report.borrow().state {
             State::Stopped { at: Some(at), .. } if *at == event => {}
             State::Stopped { at: Some(at), .. } => return Err(SkipError::Other(*at)),
             State::Stopped { at: None, reason } => return Err(SkipError::NoEvent(reason.clone())),
             State::Elsewhere => return Err(SkipError::Elsewhere),
             State::Running | State::Retrying { .. } => return Err(SkipError::Running),
         }
-        drop(report);
-        projector.request(|requests| requests.skip = Some(Skip::new(event, &by)));
-        Ok(())
+        let (skip, mut answered) = Skip::new(event, &by);
+        projector.request(|requests| requests.skip = Some(skip));
+        let context = &self.core.context;
+        let mut sleep = context.host.sleep(context.options.deadline);
+        let answer = std::future::poll_fn(|task| match Pin::new(&mut answered).poll(task) {
+            Poll::Ready(answer) => Poll::Ready(answer.ok()),
+            Poll::Pending => sleep.as_mut().poll(task).map(|()| None),
+        });
+        let unknown = || Err(SkipError::Unavailable("the projection does not answer".into()));
+        answer.await.unwrap_or_else(unknown)
     }
 }
 

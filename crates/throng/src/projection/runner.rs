@@ -2,14 +2,15 @@
 //! has come.
 
 use super::{
-    EventOffset, Skipped, State,
+    EventOffset, SkipError, Skipped, State,
     consumer::{Handled, Obstacle},
     place::{PLACE_KEY, ProjectionPosition},
     projector::{Projector, Running},
     rows::RowCache,
-    skip, source,
+    skip::{self, Skip},
+    source,
 };
-use crate::{context::micros, engine::Core, host::Task, life::Life, model::Timestamp, tail};
+use crate::{context::micros, engine::Core, host::Task, life::Life, tail};
 use std::{
     sync::{Arc, Weak},
     task::Poll,
@@ -89,8 +90,6 @@ struct Runner {
     delivered: Option<EventOffset>,
     /// When the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
     compared_micros: Option<u64>,
-    /// Events of the commit it has stopped before that it was told to go past: none that is stored as skipped.
-    skips: Vec<Skipped>,
     has_stopped: bool,
     /// There was nothing new when it read last.
     is_idle: bool,
@@ -113,7 +112,6 @@ pub(super) async fn run(running: Running) {
         failures: 0,
         delivered: None,
         compared_micros: None,
-        skips: Vec::new(),
         has_stopped: false,
         is_idle: false,
         stored_micros: 0,
@@ -191,7 +189,7 @@ impl Runner {
     /// Takes one batch at most. An error is worth another attempt.
     async fn attempt(&mut self, inner: &Arc<Core>) -> Result<Next, String> {
         let views = &*inner.projections.views;
-        self.follow_requests(views, inner.context.host.now()).await?;
+        self.follow_requests(inner).await?;
         // One that is over has no position: who waited for another one would not wait at all.
         let Some(life) = inner.lives.running() else {
             return Ok(Next::WaitForCommit(None));
@@ -322,11 +320,12 @@ impl Runner {
             };
         }
         // What was skipped behind it is skipped again.
-        let (kept, again) = std::mem::take(&mut self.read.skipped)
+        let (kept, again): (_, Vec<_>) = std::mem::take(&mut self.read.skipped)
             .into_iter()
             .partition(|skipped| reached.is_some_and(|reached| skipped.event <= reached));
         place.skipped = kept;
-        self.skips = again;
+        let again = again.into_iter().map(|skipped| Skipped { number: 0, ..skipped });
+        place.decided = again.chain(std::mem::take(&mut self.read.decided)).collect();
         let from = reached.map_or_else(|| "the first event".to_owned(), |reached| reached.to_string());
         tracing::warn!("what sink {name} has delivered is lost in part: it delivers again, from {from} on");
         self.read = place;
@@ -357,7 +356,6 @@ impl Runner {
         }
         if !was_elsewhere {
             self.has_stopped = false;
-            self.skips.clear();
             self.stored = None;
             self.cache.clear();
             self.read = ProjectionPosition::default();
@@ -413,7 +411,7 @@ impl Runner {
     async fn take(&mut self, commits: &[Commit], inner: &Core, life: &Life) -> Result<Next, String> {
         let views = &*inner.projections.views;
         let projector = self.projector.clone();
-        let skipped: Vec<EventOffset> = self.skips.iter().map(|skip| skip.event).collect();
+        let skipped: Vec<EventOffset> = self.read.decided.iter().map(|skip| skip.event).collect();
         let handled = projector.consumer.handle(commits, &skipped, &mut self.cache, views);
         let handled = handled.await?;
         let Handled {
@@ -437,11 +435,12 @@ impl Runner {
             let bytes: usize = commits[..counted].iter().map(|commit| commit.bytes().len()).sum();
             self.skipped_bytes += bytes;
             let before = self.read.skipped.last().map_or(0, |last| last.number);
-            let passed = self.skips.iter().filter(|skip| {
+            let (passed, decided): (Vec<_>, _) = std::mem::take(&mut self.read.decided).into_iter().partition(|skip| {
                 let at = skip.event.position;
                 commits[..counted].iter().any(|commit| commit.position() == at)
             });
-            skip::keep(&mut self.read.skipped, passed.cloned());
+            self.read.decided = decided;
+            skip::keep(&mut self.read.skipped, passed);
             let skips = self.read.skipped.last().map_or(0, |last| last.number) - before;
             let is_due =
                 self.skipped_bytes > SKIPPED_BYTES_MAX || (inner.lives.member().is_some() && self.is_to_store(inner));
@@ -461,6 +460,13 @@ impl Runner {
             });
             self.report_reached(None);
         }
+        let first = commits.first().map_or(0, |first| first.stamp().at_micros);
+        projector.report.send_if_modified(|report| {
+            if report.at_micros == 0 {
+                report.at_micros = first;
+            }
+            false
+        });
         if let Some((reason, event)) = poison {
             // Rows that another runner has moved on do not fit the events that this one reads.
             return Ok(match self.was_moved(views).await? {
@@ -473,15 +479,18 @@ impl Runner {
         Ok(if has_more { Next::Continue } else { Next::Pause(PAUSE) })
     }
 
-    /// Begins anew, or resumes, if it was asked to.
-    async fn follow_requests(&mut self, views: &dyn Views, now: Timestamp) -> Result<(), String> {
+    /// Begins anew, resumes, or goes past an event, if it was asked to.
+    async fn follow_requests(&mut self, inner: &Core) -> Result<(), String> {
         let requests = self.projector.take_requests();
         let resume = requests.resume && self.has_stopped;
         let rebuild = requests.rebuilds > self.projector.report.borrow().rebuilds;
-        let skip = !rebuild && requests.skip.is_some_and(|skip| self.is_to_skip(skip, now));
+        let skip = match requests.skip.filter(|_| !rebuild) {
+            Some(skip) => self.decide_skip(skip, inner).await,
+            None => false,
+        };
         if rebuild {
             self.clear_receiver().await?;
-            self.clear(views).await?;
+            self.clear(&*inner.projections.views).await?;
             self.projector.report.send_modify(|report| {
                 // In one step: who waits for the rebuild would take a stop from before it for one after it.
                 report.rebuilds = requests.rebuilds;
@@ -491,7 +500,6 @@ impl Runner {
                 report.skipped = Vec::new();
                 report.state = State::Running;
             });
-            self.skips.clear();
         } else if resume || skip {
             self.projector
                 .report
@@ -504,24 +512,47 @@ impl Runner {
         Ok(())
     }
 
-    /// It has stopped at the very event that it is to go past, and will.
-    fn is_to_skip(&mut self, skip: skip::Skip, now: Timestamp) -> bool {
+    /// Stores the decision to go past the event at which it has stopped, and answers whoever asked; `true`: it goes on.
+    async fn decide_skip(&mut self, skip: Skip, inner: &Core) -> bool {
         let name = self.projector.consumer.name();
-        let why = match &self.projector.report.borrow().state {
-            State::Stopped { reason, at } if self.has_stopped && *at == Some(skip.event) => reason.clone(),
+        let state = self.projector.report.borrow().state.clone();
+        let why = match state {
+            State::Stopped { reason, at } if self.has_stopped && at == Some(skip.event) => reason,
             _ => {
-                tracing::warn!(
-                    "projection {name} has not stopped at {} any more: it is not skipped",
-                    skip.event
-                );
+                let event = skip.event;
+                tracing::warn!("projection {name} has not stopped at {event} any more: it is not skipped");
+                let _ = skip.answer.send(Err(SkipError::Running));
                 return false;
             }
         };
-        let skipped = skip.decided(&why, now);
-        let Skipped { by, reason, .. } = &skipped;
-        tracing::warn!("projection {name} goes past an event, as {by} decided ({reason:?}): {why}");
-        self.skips.push(skipped);
-        true
+        let skipped = skip.decided(&why, inner.context.host.now());
+        let told = format!("as {} decided ({:?}): {why}", skipped.by, skipped.reason);
+        self.read.decided.push(skipped);
+        let stored = match self.store(inner).await {
+            Ok(true) => inner.projections.views.sync().await.map_err(|why| why.to_string()),
+            // It looks at the rows anew.
+            Ok(false) => {
+                let _ = skip.answer.send(Err(SkipError::Running));
+                return true;
+            }
+            Err(why) => Err(why),
+        };
+        let answer = match stored {
+            Ok(()) => {
+                tracing::warn!("projection {name} goes past an event, {told}");
+                Ok(())
+            }
+            Err(why) => {
+                tracing::warn!(
+                    "projection {name} stays stopped, the decision to go past an event cannot be kept: {why}"
+                );
+                self.read.decided.pop();
+                Err(SkipError::Unavailable(why))
+            }
+        };
+        let is_decided = answer.is_ok();
+        let _ = skip.answer.send(answer);
+        is_decided
     }
 
     /// Before the rows: were it ended in between, the receiver would be found to have lost all it had.
@@ -573,9 +604,6 @@ impl Runner {
             skipped,
             ..
         } = self.read.clone();
-        // The answer of their batch may have been lost.
-        self.skips
-            .retain(|skip| !skipped.iter().any(|one| one.event == skip.event));
         self.projector.report.send_modify(|report| {
             report.is_rebuilding = is_rebuilding;
             report.skipped = skipped;
@@ -628,9 +656,6 @@ impl Runner {
                 self.has_row = has_row;
                 self.skipped_bytes = 0;
                 self.stored_micros = inner.context.host.elapsed_micros();
-                let skipped = &self.read.skipped;
-                self.skips
-                    .retain(|skip| !skipped.iter().any(|one| one.event == skip.event));
                 Ok(true)
             }
             Applied::Moved(found) => {

@@ -3,6 +3,7 @@
 use super::EventOffset;
 use crate::{ByHand, model::Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::sync::oneshot;
 
 /// So many are kept with the rows, the newest, and of each text so many bytes: they are written with every batch.
 const KEPT_MAX: u64 = 16;
@@ -12,7 +13,7 @@ const TEXT_BYTES_MAX: usize = 500;
 /// until they are rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// 1, 2, 3, … since the rows began: that of the last one is how many were skipped.
+    /// 1, 2, 3, … since the rows began: that of the last one is how many were skipped. 0: decided, and not gone past yet.
     pub number: u64,
     /// Where it stands in the log.
     #[serde(serialize_with = "write_offset", deserialize_with = "read_offset")]
@@ -54,14 +55,18 @@ pub enum SkipError {
     /// It has stopped, and no event is the reason.
     #[error("it has not stopped at an event: {0}")]
     NoEvent(String),
+    /// The decision may not be durable.
+    #[error("the decision may not be kept ({0}); ask again")]
+    Unavailable(String),
 }
 
 /// What was asked for.
-#[derive(Clone, Debug)]
 pub(super) struct Skip {
     pub(super) event: EventOffset,
     by: String,
     reason: String,
+    /// Told once the decision is durable, or why it is not.
+    pub(super) answer: oneshot::Sender<Result<(), SkipError>>,
 }
 
 fn short(text: &str) -> String {
@@ -69,24 +74,27 @@ fn short(text: &str) -> String {
 }
 
 impl Skip {
-    pub(super) fn new(event: EventOffset, by: &ByHand<'_>) -> Self {
-        Self {
+    /// A request, and what it comes to.
+    pub(super) fn new(event: EventOffset, by: &ByHand<'_>) -> (Self, oneshot::Receiver<Result<(), SkipError>>) {
+        let (answer, answered) = oneshot::channel();
+        let skip = Self {
             event,
             by: short(&by.by),
             reason: short(&by.reason),
-        }
+            answer,
+        };
+        (skip, answered)
     }
 
     /// With why the projection had stopped there.
-    pub(super) fn decided(self, why: &str, at: Timestamp) -> Skipped {
-        let Self { event, by, reason } = self;
+    pub(super) fn decided(&self, why: &str, at: Timestamp) -> Skipped {
         Skipped {
             number: 0,
-            event,
+            event: self.event,
             why: short(why),
             at,
-            by,
-            reason,
+            by: self.by.clone(),
+            reason: self.reason.clone(),
         }
     }
 }
@@ -113,7 +121,7 @@ mod tests {
         let mut kept = Vec::new();
         for commit in 1..=20 {
             let event = format!("1.{commit}.0").parse().unwrap();
-            let skipped = Skip::new(event, &by).decided("it is bad", Timestamp::default());
+            let skipped = Skip::new(event, &by).0.decided("it is bad", Timestamp::default());
             keep(&mut kept, [skipped]);
         }
         assert_eq!(kept.len(), 16);

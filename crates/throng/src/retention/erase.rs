@@ -27,7 +27,9 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{ByHand, Erasure, JsonRejection, base_row, dead_rows, ended_row, family_row},
+    shard::{
+        BegunErasure, ByHand, Erasure, ErasureNote, JsonRejection, Shard, base_row, dead_rows, ended_row, family_row,
+    },
 };
 use throng_journal::{
     Address, CommitNo, Cut, Error as StoreError, Position, Positions, Prune, Pruned, Stream, WriterId,
@@ -117,7 +119,10 @@ impl Core {
         begin(self, life, &address)
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
-        let erased = carry_on(self, life, (&address, None), &mut cut_off).await;
+        let erased = match note(self, life, &address, ErasureNote::Begun).await {
+            Ok(()) => carry_on(self, life, (&address, None), &mut cut_off).await,
+            Err(error) => Err(error),
+        };
         // Nobody meets what was remembered meanwhile.
         self.remembered.forget(&address);
         let erased = erased
@@ -142,9 +147,48 @@ async fn begin(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<
     noted
 }
 
+/// Notes it in the log, durably: the rows may be lost with the store.
+async fn note(core: &Core, life: &Arc<Life>, address: &Address, note: ErasureNote) -> Result<(), StoreError> {
+    life.mail.room_to_remove().await;
+    let (door, of, (shard, _)) = (life.door.clone(), address.clone(), shard_of(life, address));
+    let noted = life.door.visit(shard, move |shard| {
+        shard.note_erasure(&of, note, &mut door.ledger.staging())
+    });
+    let commit = noted.await.map_err(|error| pass::backend(&error))?;
+    turn::wake_committer(&core.context);
+    let durable = life.ledger.wait_until(commit, u64::MAX).await;
+    durable.map_err(|error| pass::backend(&error))
+}
+
+/// Gives the rows of erasures that only the log knows of back to a store that was lost.
+async fn note_again(core: &Core, life: &Arc<Life>) -> Result<(), StoreError> {
+    let mut of_log = Vec::new();
+    for shard in life.door.shards() {
+        let begun = life.door.visit(shard, |shard| shard.begun_erasures());
+        of_log.extend(begun.await.map_err(|error| pass::backend(&error))?);
+    }
+    if of_log.is_empty() {
+        return Ok(());
+    }
+    for BegunErasure { address, ended } in of_log {
+        let row = row_of(&address);
+        if now_or_later(core.context.store.system(&row)).await?.is_none() {
+            let ended = ended.map(|(seq, at)| ended_at(seq, at)).unwrap_or_default();
+            life.due().rows.push((row, Some(ended)));
+        }
+    }
+    settle(core, life).await?;
+    for shard in life.door.shards() {
+        let noted = life.door.visit(shard, Shard::forget_begun_erasures);
+        noted.await.map_err(|error| pass::backend(&error))?;
+    }
+    Ok(())
+}
+
 /// Carries erasures to their end that a failure or a crash has cut off.
 pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), StoreError> {
     let mut cut_off = core.pruning.lock().await;
+    note_again(core, life).await?;
     let mut begun = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
     core.context
@@ -160,6 +204,11 @@ pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), Sto
         }
     }
     Ok(())
+}
+
+/// The value of the row of an entity that was ended.
+fn ended_at(seq: u64, at: Position) -> Vec<u8> {
+    [seq, at.writer.0, at.commit.0].map(u64::to_be_bytes).concat()
 }
 
 fn row_of(address: &Address) -> Vec<u8> {
@@ -247,6 +296,7 @@ async fn carry_on(
         }
         None => None,
     };
+    note(core, life, address, ErasureNote::Done).await?;
     life.due()
         .rows
         .extend([(row_of(address), None), (reached_row(address), None)]);
@@ -292,10 +342,7 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
         commit: CommitNo(commit),
     };
     let mut rows = vec![
-        (
-            row_of(address),
-            Some([seq, at.writer.0, commit].map(u64::to_be_bytes).concat()),
-        ),
+        (row_of(address), Some(ended_at(seq, at))),
         (ended_row(address), Some(seq.to_be_bytes().to_vec())),
         (base_row(address), None),
         (family_row(address), None),

@@ -82,7 +82,7 @@ impl Plan {
     pub(super) fn is_over(&self, record: &Record<'_>, stamp: Stamp) -> bool {
         let at = stamp.position();
         match record.record {
-            RecordKind::Ended | RecordKind::Loss | RecordKind::Released | RecordKind::Removed => return false,
+            RecordKind::Ended | RecordKind::Erasure | RecordKind::Loss | RecordKind::Removed => return false,
             RecordKind::Numbers => return self.counts_of(record.shard).is_some_and(|(_, since)| at < *since),
             _ => {}
         }

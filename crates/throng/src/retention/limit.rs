@@ -6,8 +6,15 @@ use throng_journal::{CommitNo, Error, Position};
 #[cfg(feature = "projections")]
 pub(crate) use projections::Goals;
 
-/// And the projections that hold it, if they are behind.
-pub(super) async fn limit(core: &Core, life: &Life) -> Result<(Position, Vec<String>), Error> {
+/// A projection that holds what it has not read.
+pub(super) struct Holder {
+    pub(super) name: String,
+    /// The projection has been behind for longer than is normal.
+    pub(super) is_behind: bool,
+}
+
+/// And the projections that hold more.
+pub(super) async fn limit(core: &Core, life: &Life) -> Result<(Position, Vec<Holder>), Error> {
     let Some(covers) = life.ledger.covers() else {
         return Ok((Position::default(), Vec::new()));
     };
@@ -20,7 +27,7 @@ pub(super) async fn limit(core: &Core, life: &Life) -> Result<(Position, Vec<Str
 }
 
 #[cfg(not(feature = "projections"))]
-async fn read_by_projections(_: &Core, _: &Life, covered: Position) -> Result<(Position, Vec<String>), Error> {
+async fn read_by_projections(_: &Core, _: &Life, covered: Position) -> Result<(Position, Vec<Holder>), Error> {
     Ok((covered, Vec::new()))
 }
 
@@ -79,10 +86,13 @@ mod projections {
         core: &Core,
         life: &Life,
         covered: Position,
-    ) -> Result<(Position, Vec<String>), Error> {
+    ) -> Result<(Position, Vec<Holder>), Error> {
         if !core.idle_projections.is_empty() {
-            let names = core.idle_projections.iter().map(|name| (*name).to_owned());
-            return Ok((Position::default(), names.collect()));
+            let idle = core.idle_projections.iter().map(|name| Holder {
+                name: (*name).to_owned(),
+                is_behind: true,
+            });
+            return Ok((Position::default(), idle.collect()));
         }
         let readers = match core.context.peers.is_some() {
             true => of_cluster(core, life, covered).await?,
@@ -107,9 +117,10 @@ mod projections {
                 tracing::warn!("the projection {name} is left behind: history it has not read is removed");
                 continue;
             }
-            if behind.as_secs_f64() > BEHIND_SECONDS_NORMAL {
-                held_by.push(name.to_owned());
-            }
+            held_by.push(Holder {
+                name: name.to_owned(),
+                is_behind: behind.as_secs_f64() > BEHIND_SECONDS_NORMAL,
+            });
             limit = reached;
         }
         Ok((limit, held_by))

@@ -143,10 +143,13 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
         core.context.disk.has_finished();
     }
     core.lives.checkpoint_now(life).await?;
-    let (limit, held_by) = limit(core, life).await?;
-    let held = i64::try_from(held_by.len()).unwrap_or(i64::MAX);
+    let (limit, holders) = limit(core, life).await?;
+    let behind = holders.iter().filter(|holder| holder.is_behind);
+    let behind: Vec<String> = behind.map(|holder| holder.name.clone()).collect();
+    let held = i64::try_from(behind.len()).unwrap_or(i64::MAX);
     core.context.metrics.history_held.set(held);
-    (*core.held_by.lock().unwrap_or_else(PoisonError::into_inner)).clone_from(&held_by);
+    *core.held_by.lock().unwrap_or_else(PoisonError::into_inner) = behind;
+    let held_by = holders.into_iter().map(|holder| holder.name).collect();
     let mut cursors = Cursors::read(core, life).await?;
     let now = core.context.host.now();
     let is_whole = pass != Pass::Usual || now.micros.saturating_sub(cursors.looked_at_all) >= ALL_EVERY_MICROS;

@@ -57,7 +57,8 @@ async fn left(cluster: &Cluster, id: &str) -> Vec<String> {
             for record in commit.records().flatten() {
                 let body = String::from_utf8_lossy(record.body);
                 let is_to = record.record == RecordKind::Sent && body.contains(&quoted);
-                if (record.id == id && record.record != RecordKind::Ended) || is_to || body.contains(SECRET) {
+                let says_so = [RecordKind::Ended, RecordKind::Erasure].contains(&record.record);
+                if (record.id == id && !says_so) || is_to || body.contains(SECRET) {
                     left.push(format!(
                         "{:?} of {} in {}: {body}",
                         record.record,

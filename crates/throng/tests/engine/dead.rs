@@ -2,7 +2,7 @@
 
 use crate::kinds::*;
 use throng::{
-    ByHand, DeadMessage, Engine, Options, Retried,
+    ByHand, DeadDone, DeadFilter, DeadMessage, Engine, Options, Retried, UnresolvedWork,
     journal::{Commit, CommitNo, Journal, Position, RecordKind, WriterId},
     model::Error,
 };
@@ -220,4 +220,119 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
     let what_if = report.what_if.unwrap();
     let was: Vec<&str> = what_if.changed.iter().map(|changed| &*changed.was).collect();
     assert_eq!((what_if.decided, was), (2, vec!["dead"]));
+}
+
+const NOBODY: &str = "there is no account \"…\"";
+
+/// The dead messages that were counted, and the entities that an operator has quarantined.
+fn counted(engine: &Engine) -> (u64, u64) {
+    let unresolved = engine.health().unresolved;
+    let of = |work| {
+        let of_work = unresolved.iter().filter(|counted| counted.work == work);
+        of_work.map(|counted| counted.count).sum()
+    };
+    (
+        of(UnresolvedWork::DeadMessage),
+        of(UnresolvedWork::QuarantinedByOperator),
+    )
+}
+
+fn metrics(engine: &Engine) -> String {
+    let mut text = String::new();
+    engine.metrics().encode(&mut text).unwrap();
+    text
+}
+
+#[tokio::test]
+async fn restart_keeps_the_gauges_of_unresolved_work() {
+    let world = World::new();
+    let mut engine = world.engine().await;
+    open(&engine, "a", 10).await;
+    for to in ["b", "c", "b"] {
+        pay(&engine, to).await;
+    }
+    engine.quarantine("account", "a", ann()).await.unwrap();
+    for round in 0..3 {
+        if round > 0 {
+            // After a crash without a checkpoint, and after an orderly stop.
+            let before = std::mem::replace(&mut engine, world.engine().await);
+            before.stop().await;
+        }
+        eventually(async || counted(&engine) == (3, 1)).await;
+        let text = metrics(&engine);
+        let dead = "throng_dead_messages{kind=\"account\",reason=\"there is no account \\\"…\\\"\"} 3";
+        let quarantined = "throng_quarantined_entities{kind=\"account\",by=\"operator\"} 1";
+        assert!(
+            text.contains(dead) && text.contains(quarantined),
+            "round {round}: {text}"
+        );
+        if round == 1 {
+            engine.checkpoint().await.unwrap();
+            engine.stop().await;
+            engine = world.engine().await;
+        }
+    }
+    let unresolved = &engine.health().unresolved[0];
+    assert_eq!((&*unresolved.kind, &*unresolved.reason), ("account", NOBODY));
+    engine.drop_dead_of(of_kind(None), ann()).await.unwrap();
+    engine.release("account", "a", ann()).await.unwrap();
+    eventually(async || counted(&engine) == (0, 0)).await;
+    assert!(!metrics(&engine).contains("throng_dead_messages{"));
+    engine.stop().await;
+}
+
+fn of_kind(cause: Option<&str>) -> DeadFilter {
+    DeadFilter {
+        kind: Some("account".into()),
+        cause: cause.map(str::to_owned),
+        ..DeadFilter::default()
+    }
+}
+
+#[tokio::test]
+async fn all_dead_messages_of_one_cause_are_done_by_one_call() {
+    let engine = World::new().engine().await;
+    open(&engine, "a", 10_000).await;
+    open(&engine, "full", i64::MAX).await;
+    pay(&engine, "full").await;
+    // More than are looked at and done at once.
+    let receivers: Vec<String> = (0..100).map(|at| format!("r{at}")).collect();
+    for to in receivers.iter().chain(&receivers).chain(&receivers) {
+        pay(&engine, to).await;
+    }
+    eventually(async || counted(&engine).0 == 301).await;
+    let contents = engine.dead_contents(&of_kind(Some(NOBODY)), None, 2).await.unwrap();
+    assert_eq!(
+        contents
+            .messages
+            .iter()
+            .map(|dead| dead.command.get())
+            .collect::<Vec<_>>(),
+        [r#"{"amount":1}"#; 2]
+    );
+    for to in &receivers[..99] {
+        open(&engine, to, 0).await;
+    }
+    let of_cause = DeadFilter {
+        kind: None,
+        ..of_kind(Some(NOBODY))
+    };
+    let retried = engine.retry_dead_of(of_cause.clone()).await.unwrap();
+    let expected = DeadDone {
+        taken: 297,
+        dead: 3,
+        ..DeadDone::default()
+    };
+    assert_eq!(retried, expected);
+    assert_eq!(balance(&engine, "r98").await, 3);
+    let dropped = engine.drop_dead_of(of_cause, ann()).await.unwrap();
+    assert_eq!((dropped.dropped, dropped.stopped), (3, None));
+    let left = all(&engine).await;
+    assert_eq!(
+        (left.len(), &*left[0].receiver.id),
+        (1, "full"),
+        "it died of something else"
+    );
+    eventually(async || counted(&engine).0 == 1).await;
+    engine.stop().await;
 }

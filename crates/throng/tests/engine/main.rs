@@ -6,6 +6,7 @@ mod actors;
 mod asker;
 mod behaviour;
 mod check;
+mod clock;
 mod cluster;
 mod cluster_erase;
 mod cluster_operator;

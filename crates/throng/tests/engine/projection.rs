@@ -293,6 +293,25 @@ async fn another_version_rebuilds_from_the_first_event() {
     engine.stop().await;
 }
 
+#[tokio::test]
+async fn stopped_projection_lags_also_when_it_has_taken_nothing() {
+    let world = World::new();
+    let engine = world.engine().await;
+    open(&engine, "ann", 13).await;
+    engine.stop().await;
+    let balances = Balances {
+        poison: Arc::new(AtomicU64::new(13)),
+        panics: false,
+    };
+    let views = Arc::new(MemoryViews::new());
+    let engine = start(&world, views, |builder| builder.projection(balances)).await;
+    stopped_at(&engine).await;
+    let first = engine.projections()[0].lag_seconds;
+    assert!(first > 0.0);
+    eventually(async || engine.projections()[0].lag_seconds > first).await;
+    engine.stop().await;
+}
+
 async fn poisoned(panics: bool) {
     let (world, views) = (World::new(), MemoryViews::new());
     let poison = Arc::new(AtomicU64::new(13));
@@ -527,26 +546,32 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
     open(&engine, "ann", 1).await;
     assert_eq!(caught_up(&engine).await, expected(&[("#", 1), ("ann", 1)]));
     let nothing = "1.1.0".parse().unwrap();
-    assert_eq!(engine.skip_event("balances", nothing, BY_ANN), Err(SkipError::Running));
-    assert_eq!(engine.skip_event("none", nothing, BY_ANN), Err(SkipError::Unknown));
+    assert_eq!(
+        engine.skip_event("balances", nothing, BY_ANN).await,
+        Err(SkipError::Running)
+    );
+    assert_eq!(
+        engine.skip_event("none", nothing, BY_ANN).await,
+        Err(SkipError::Unknown)
+    );
     // Together: they stand in one commit, or in few.
     let deposits = [13, 2, 13, 4].map(|amount| deposit(&engine, "ann", amount));
     futures_util::future::join_all(deposits).await;
     let first = stopped_at(&engine).await;
     assert_eq!(
-        engine.skip_event("balances", nothing, BY_ANN),
+        engine.skip_event("balances", nothing, BY_ANN).await,
         Err(SkipError::Other(first))
     );
     assert!(engine.projections()[0].skipped.is_empty());
-    engine.skip_event("balances", first, BY_ANN).unwrap();
+    engine.skip_event("balances", first, BY_ANN).await.unwrap();
     eventually(async || matches!(engine.projections()[0].state, State::Stopped { at: Some(at), .. } if at > first))
         .await;
     let second = stopped_at(&engine).await;
     assert_eq!(
-        engine.skip_event("balances", first, BY_ANN),
+        engine.skip_event("balances", first, BY_ANN).await,
         Err(SkipError::Other(second))
     );
-    engine.skip_event("balances", second, BY_ANN).unwrap();
+    engine.skip_event("balances", second, BY_ANN).await.unwrap();
     eventually(async || engine.projections()[0].skipped.len() == 2).await;
     let without = expected(&[("#", 3), ("ann", 7)]);
     assert_eq!(caught_up(&engine).await, without);
@@ -583,6 +608,78 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
     engine.stop().await;
 }
 
+/// Rows that are kept as they were at the last sync.
+#[derive(Default)]
+struct Unsynced {
+    views: MemoryViews,
+    kept: Mutex<MemoryViews>,
+}
+
+impl Views for Unsynced {
+    fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>> {
+        self.views.offset(view)
+    }
+    fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>> {
+        self.views.apply(view, batch)
+    }
+    fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>> {
+        self.views.get(view, keys)
+    }
+    fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>> {
+        self.views.scan(view, range)
+    }
+    fn clear(&self, view: &str) -> Later<'_, Result<(), Error>> {
+        self.views.clear(view)
+    }
+    fn names(&self) -> Later<'_, Result<Vec<String>, Error>> {
+        self.views.names()
+    }
+    fn sync(&self) -> Later<'_, Result<(), Error>> {
+        Box::pin(async {
+            let (view, kept) = ("balances", MemoryViews::new());
+            if let Some(offset) = self.views.offset(view).await? {
+                let rows = self.views.scan(view, ViewRange::default()).await?;
+                let batch = ViewBatch {
+                    expected: None,
+                    offset,
+                    changes: rows.into_iter().map(|(key, value)| (key, Some(value))).collect(),
+                };
+                kept.apply(view, batch).await?;
+            }
+            *self.kept.lock().unwrap() = kept;
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn decision_to_skip_is_durable_when_it_is_answered() {
+    let (world, views) = (World::new(), Arc::new(Unsynced::default()));
+    let balances = || Balances {
+        poison: Arc::new(AtomicU64::new(13)),
+        panics: false,
+    };
+    let engine = start(&world, views.clone(), |builder| builder.projection(balances())).await;
+    open(&engine, "ann", 1).await;
+    // Together: they stand in one commit, or in few.
+    let deposits = [13, 2, 13].map(|amount| deposit(&engine, "ann", amount));
+    futures_util::future::join_all(deposits).await;
+    let first = stopped_at(&engine).await;
+    engine.skip_event("balances", first, BY_ANN).await.unwrap();
+    let kept = views.kept.lock().unwrap().clone();
+    engine.stop().await;
+
+    // As after a loss of power.
+    let engine = start(&world, Arc::new(kept), |builder| builder.projection(balances())).await;
+    let second = stopped_at(&engine).await;
+    assert!(second > first, "{second} {first}");
+    engine.skip_event("balances", second, BY_ANN).await.unwrap();
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 2), ("ann", 3)]));
+    let skipped = engine.projections().remove(0).skipped;
+    assert_eq!(skipped.iter().map(|one| one.event).collect::<Vec<_>>(), [first, second]);
+    engine.stop().await;
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_no_event_cannot_be_skipped() {
     let (world, views) = (World::new(), MemoryViews::new());
@@ -592,7 +689,7 @@ async fn what_is_wrong_with_no_event_cannot_be_skipped() {
     engine.stop().await;
     let engine = start_balances(&World::new(), &views).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    let skipped = engine.skip_event("balances", "1.1.0".parse().unwrap(), BY_ANN);
+    let skipped = engine.skip_event("balances", "1.1.0".parse().unwrap(), BY_ANN).await;
     assert!(
         matches!(&skipped, Err(SkipError::NoEvent(why)) if why.contains("rebuild")),
         "{skipped:?}"
@@ -617,7 +714,7 @@ async fn with_a_refused_event() -> (Engine, Courier) {
 async fn a_sink_goes_past_an_event_that_its_receiver_refuses() {
     let (engine, courier) = with_a_refused_event().await;
     let at = stopped_at(&engine).await;
-    engine.skip_event("courier", at, BY_ANN).unwrap();
+    engine.skip_event("courier", at, BY_ANN).await.unwrap();
     eventually(async || courier.once().len() == 3).await;
     let taken: Vec<u64> = courier.once().into_iter().map(|(_, seq)| seq).collect();
     assert_eq!(taken, [1, 2, 4]);

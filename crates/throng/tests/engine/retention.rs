@@ -51,6 +51,15 @@ async fn left(world: &World, id: &str) -> Vec<(RecordKind, u64)> {
     found
 }
 
+/// The records that are left of an entity that was erased.
+fn left_of_erased(seq: u64) -> [(RecordKind, u64); 3] {
+    [
+        (RecordKind::Erasure, 0),
+        (RecordKind::Ended, seq),
+        (RecordKind::Erasure, 0),
+    ]
+}
+
 async fn fill(engine: &Engine, ids: &[&str], deposits: usize) {
     for id in ids {
         open(engine, id, 0).await;
@@ -266,7 +275,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         let unknown = engine.erase("account", "nobody").await;
         assert!(matches!(unknown, Err(model::Error::Unknown { .. })), "{unknown:?}");
         for round in 0..2 {
-            assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 6)], "round {round}");
+            assert_eq!(left(&world, "a").await, left_of_erased(6), "round {round}");
             for writer in 1..9 {
                 let start = Position {
                     writer: WriterId(writer),
@@ -358,6 +367,78 @@ async fn a_projection_that_does_not_run_holds_history_and_is_named() {
         "{troubles:?}"
     );
     assert_eq!(seqs(&engine, "a").await.len(), 4);
+    engine.stop().await;
+}
+
+/// Applies nothing.
+struct Refuses;
+impl throng::projection::Projection for Refuses {
+    const NAME: &'static str = "refuses";
+    type Of = Account;
+    fn apply(
+        &self,
+        _: &throng::projection::Seen<Account>,
+        _: &mut throng::projection::Rows<'_>,
+    ) -> Result<(), throng::projection::Interrupt> {
+        Err(throng::projection::Interrupt::poison("no"))
+    }
+}
+
+#[tokio::test]
+async fn pass_names_the_projection_that_holds_it_at_once() {
+    let world = World::new();
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .projection(Refuses)
+        .options(keeping(NOTHING))
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    fill(&engine, &["a"], 3).await;
+    let pruned = engine.prune(false).await.unwrap();
+    assert_eq!((pruned.records, &pruned.held_by[..]), (0, &["refuses".to_owned()][..]));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
+    let world = World::new();
+    let (engine, store) = with_refusing_store(&world).await;
+    let pay = Command::Pay {
+        to: "b".into(),
+        amount: 1,
+    };
+    ask(&engine, "a", pay).await.unwrap();
+    let cursors = async || {
+        let mut cursors = 0;
+        let mut visit = |_: &[u8], _: &[u8]| cursors += 1;
+        store.system_scan(b"o", b"", usize::MAX, &mut visit).await.unwrap();
+        cursors
+    };
+    // As while a message was on its way.
+    let covers = store.covers(&ShardSet::first(1)).await.unwrap()[0].upto;
+    store
+        .store
+        .advance(Checkpoint {
+            upto: covers.unwrap(),
+            shards: ShardSet::first(256),
+            system: vec![(b"o\0\0".to_vec(), Some(vec![0; 16]))],
+            ..Checkpoint::default()
+        })
+        .await
+        .unwrap();
+    assert_eq!(cursors().await, 1);
+    eventually(async || {
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+        store.left.store(0, SeqCst);
+        engine.checkpoint().await.unwrap_err();
+        store.left.store(i64::MAX, SeqCst);
+        engine.checkpoint().await.unwrap();
+        cursors().await == 0
+    })
+    .await;
     engine.stop().await;
 }
 
@@ -510,7 +591,7 @@ async fn an_erasure_that_cannot_be_noted_has_not_ended_the_entity() {
         .unwrap();
     assert_eq!((noted, seqs(&engine, "a").await.len()), (0, 5));
     engine.erase("account", "a").await.unwrap();
-    assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 5)]);
+    assert_eq!(left(&world, "a").await, left_of_erased(5));
     engine.stop().await;
 }
 
@@ -532,6 +613,41 @@ async fn an_erasure_that_the_store_cuts_off_goes_on_by_itself() {
         };
         eventually(async || !is_left().await).await;
         assert_eq!(balance(&engine, "b").await, 3);
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
+    // Noted; ended, too; and created anew since.
+    for (made, is_anew) in [(1, false), (2, false), (2, true)] {
+        let mut world = World::new();
+        let (engine, store) = with_refusing_store(&world).await;
+        store.left.store(made, SeqCst);
+        engine.erase("account", "a").await.unwrap_err();
+        if is_anew {
+            ask(&engine, "a", Command::Reopen).await.unwrap();
+        }
+        store.left.store(0, SeqCst);
+        let mut engine = again(&mut world, engine, Keep::Forever, true).await;
+        let of_a = async || left(&world, "a").await;
+        eventually(async || !of_a().await.contains(&(RecordKind::Event, 1))).await;
+        let events = of_a().await.into_iter().filter(|(kind, _)| *kind == RecordKind::Event);
+        assert_eq!(events.count(), usize::from(is_anew));
+        // Done is done: nothing is overwritten at each loss of the store.
+        let done = async || {
+            of_a()
+                .await
+                .iter()
+                .filter(|(kind, _)| *kind == RecordKind::Erasure)
+                .count()
+                == 2
+        };
+        eventually(done).await;
+        let ends = of_a().await.len();
+        engine = again(&mut world, engine, Keep::Forever, true).await;
+        assert_eq!(balance(&engine, "b").await, 3);
+        assert_eq!(left(&world, "a").await.len(), ends);
         engine.stop().await;
     }
 }

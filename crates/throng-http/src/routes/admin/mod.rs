@@ -1,6 +1,8 @@
 //! `/admin/`: what a person does by hand. Only for who may.
 
-use super::{Answered, engine_problem};
+mod dead;
+
+use super::{Answered, engine_problem, history};
 use crate::{
     access,
     answer::{self, Answer},
@@ -11,19 +13,16 @@ use crate::{
     request::{
         body::RequestBody,
         headers,
-        query::{
-            self, CancelQuery, DeadQuery, DropQuery, EraseQuery, ProjectionQuery, PruneQuery, QuarantineQuery,
-            ReleaseQuery, RetryQuery, SkipQuery,
-        },
+        query::{self, CancelQuery, EraseQuery, ProjectionQuery, PruneQuery, QuarantineQuery, ReleaseQuery, SkipQuery},
     },
     server::Server,
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
 use throng::{
-    ByHand, DeadMessage, Engine, Erased, PruneReport, Retried,
-    journal::{Address, Compacted, ShardId},
-    model::Timestamp,
+    ByHand, Engine, Erased, PruneReport,
+    journal::{Address, Compacted},
+    model::{Error, Timestamp},
     projection::{EventOffset, SkipError},
 };
 
@@ -36,7 +35,7 @@ pub(super) async fn answer(
 ) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
     let allow = match path {
-        "/admin/dead" | "/admin/stuck" => Method::GET,
+        "/admin/dead" | "/admin/dead/export" | "/admin/stuck" => Method::GET,
         "/admin/projection/rebuild"
         | "/admin/projection/resume"
         | "/admin/projection/skip"
@@ -66,11 +65,12 @@ pub(super) async fn answer(
         tracing::info!("{by} asked for {asked}");
     }
     let body = match path {
-        "/admin/dead" => serde_json::to_vec(&dead(server, parts).await?),
-        "/admin/dead/drop" => serde_json::to_vec(&drop_dead(server, parts, &by).await?),
+        "/admin/dead" => dead::list(server, parts).await?,
+        "/admin/dead/export" => return dead::export(server, parts).await,
+        "/admin/dead/drop" => dead::drop(server, parts, &by).await?,
         "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, &by).await?),
         "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
-        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by)?),
+        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by).await?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
         "/admin/quarantine" => serde_json::to_vec(&quarantine(server, parts, &by).await?),
         "/admin/messages/drop" => serde_json::to_vec(&drop_messages(server, parts, &by).await?),
@@ -78,7 +78,7 @@ pub(super) async fn answer(
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
         "/admin/erase" => serde_json::to_vec(&erase(server, parts).await?),
         "/admin/compact" => serde_json::to_vec(&compact(server).await?),
-        _ => serde_json::to_vec(&retry(server, parts).await?),
+        _ => dead::retry(server, parts).await?,
     };
     if allow == Method::POST {
         server.shared().console.changed();
@@ -133,140 +133,6 @@ fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len() && differs == 0
 }
 
-#[derive(Serialize)]
-struct Named<'a> {
-    kind: &'a str,
-    id: &'a str,
-}
-
-impl<'a> Named<'a> {
-    fn new(address: &'a Address) -> Self {
-        Self {
-            kind: &address.kind,
-            id: &address.id,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Page {
-    messages: Vec<serde_json::Value>,
-    /// What to give as `after` for the next page; null at the end.
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    number: String,
-    receiver: Named<'a>,
-    sender: Named<'a>,
-    name: &'a str,
-    reason: &'a str,
-    at: String,
-}
-
-fn shown(message: &DeadMessage) -> serde_json::Value {
-    let shown = Shown {
-        number: number(message.number),
-        receiver: Named::new(&message.receiver),
-        sender: Named::new(&message.sender),
-        name: &message.name,
-        reason: &message.reason,
-        at: super::history::instant(message.at.micros),
-    };
-    serde_json::to_value(shown).unwrap_or_default()
-}
-
-/// As clients write it: `shard.number`, as `17.3`.
-fn number((shard, number): (ShardId, u64)) -> String {
-    format!("{shard}.{number}")
-}
-
-fn read_number(text: &str) -> Answered<(ShardId, u64)> {
-    let read = text
-        .split_once('.')
-        .and_then(|(shard, number)| Some((ShardId(shard.parse().ok()?), number.parse().ok()?)));
-    read.ok_or_else(|| {
-        let detail = format!("number is {text:?}; expected it as /admin/dead shows it, such as 17.3.");
-        Problem::malformed(detail).at_field("number").boxed()
-    })
-}
-
-async fn dead(server: &Server, parts: &Parts) -> Answered<Page> {
-    let DeadQuery { kind, id, after, limit } = query::read(parts.uri.query())?;
-    let limit = query::limit(limit)?;
-    let to = match (&kind, &id) {
-        (None, Some(_)) => {
-            return Err(Problem::malformed("id is given without kind.").at_field("kind").boxed());
-        }
-        (kind, id) => kind.as_deref().map(|kind| (kind, id.as_deref())),
-    };
-    let engine = &server.shared().engine;
-    let page = engine
-        .dead_messages(to, after.as_deref(), limit)
-        .await
-        .map_err(engine_problem)?;
-    Ok(Page {
-        messages: page.messages.iter().map(shown).collect(),
-        next: page.next,
-    })
-}
-
-#[derive(Serialize)]
-struct RetriedMessage {
-    number: String,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Tried {
-    retried: Vec<RetriedMessage>,
-    /// What to give as `after` to go on; null at the end.
-    next: Option<String>,
-}
-
-fn outcome(message: (ShardId, u64), retried: Retried) -> RetriedMessage {
-    let (outcome, reason) = match retried {
-        Retried::Done => ("done", None),
-        Retried::Refused(reason) => ("refused", Some(reason)),
-        Retried::Dead(reason) => ("dead", Some(reason)),
-    };
-    RetriedMessage {
-        number: number(message),
-        outcome,
-        reason,
-    }
-}
-
-async fn retry(server: &Server, parts: &Parts) -> Answered<Tried> {
-    let RetryQuery {
-        kind,
-        id,
-        number,
-        after,
-    } = query::read(parts.uri.query())?;
-    let engine = &server.shared().engine;
-    if let Some(number) = number {
-        let number = read_number(&number)?;
-        let retried = engine.retry_dead(&kind, &id, number).await.map_err(engine_problem)?;
-        return Ok(Tried {
-            retried: vec![outcome(number, retried)],
-            next: None,
-        });
-    }
-    let tried = engine.retry_all_dead(&kind, &id, after.as_deref()).await;
-    let (retried, next) = tried.map_err(engine_problem)?;
-    let retried = retried
-        .into_iter()
-        .map(|(message, retried)| outcome(message.number, retried));
-    Ok(Tried {
-        retried: retried.collect(),
-        next,
-    })
-}
-
 /// Who does it, and why: no record of it is without.
 fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a>> {
     if reason.trim().is_empty() {
@@ -278,25 +144,6 @@ fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a>> {
         by: by.name().into(),
         reason: reason.trim().into(),
     })
-}
-
-#[derive(Serialize)]
-struct Dropped {
-    dropped: String,
-}
-
-/// Drops a dead message: it is never taken.
-async fn drop_dead(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Dropped> {
-    let DropQuery {
-        kind,
-        id,
-        number,
-        reason,
-    } = query::read(parts.uri.query())?;
-    let (engine, message) = (&server.shared().engine, read_number(&number)?);
-    let dropped = engine.drop_dead(&kind, &id, message, by_hand(by, &reason)?).await;
-    dropped.map_err(engine_problem)?;
-    Ok(Dropped { dropped: number })
 }
 
 #[derive(Serialize)]
@@ -338,17 +185,19 @@ fn no_projection(engine: &Engine, name: &str) -> Box<Problem> {
     Problem::malformed(detail).at_field("name").boxed()
 }
 
-/// Has a projection that has stopped go past the event that it has stopped at, if it is the one that is named. It does so behind.
-fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
+/// Has a projection that has stopped go past the event that it has stopped at, if it is the one that is named. The decision is durable
+/// with the answer; it is followed behind.
+async fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
     let SkipQuery { name, event, reason } = query::read(parts.uri.query())?;
     let event: EventOffset = event.parse().map_err(|why| {
         let detail = format!("event is {event:?}: {why}.");
         Problem::malformed(detail).at_field("event").boxed()
     })?;
     let engine = &server.shared().engine;
-    match engine.skip_event(&name, event, by_hand(by, &reason)?) {
+    match engine.skip_event(&name, event, by_hand(by, &reason)?).await {
         Ok(()) => Ok(Asked { asked: name }),
         Err(SkipError::Unknown) => Err(no_projection(engine, &name)),
+        Err(SkipError::Unavailable(reason)) => Err(engine_problem(Error::Unavailable { reason })),
         Err(why) => Err(Problem::not_skipped(&name, event, &why).boxed()),
     }
 }
@@ -384,7 +233,7 @@ impl StuckEntity {
             id: address.id.to_string(),
             state,
             reason,
-            since: super::history::instant(since.micros),
+            since: history::instant(since.micros),
             count,
             by: None,
             waiting: 0,
@@ -520,15 +369,6 @@ mod tests {
         assert!(is_same("secret", "secret"));
         for wrong in ["", "secre", "secrets", "Secret", "secreT"] {
             assert!(!is_same(wrong, "secret"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_number_is_read_as_it_is_shown() {
-        assert_eq!(number((ShardId(17), 3)), "17.3");
-        assert_eq!(read_number("17.3").ok(), Some((ShardId(17), 3)));
-        for wrong in ["", "17", "x.3", "17.x", "99999.1"] {
-            assert!(read_number(wrong).is_err(), "{wrong}");
         }
     }
 }

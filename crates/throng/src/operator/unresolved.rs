@@ -1,0 +1,258 @@
+//! Work that waits for an operator, counted by kind and reason: dead messages, and quarantined entities.
+//!
+//! Dead messages are counted as they stand in the store and in the shards, so that a start counts what died before it. Counted again after a change,
+//! page by page, and no more often than a count takes its time.
+
+use super::dead::{DeadRows, PAGE_MAX};
+use crate::{
+    context::Context,
+    life::{Life, Lives, tasks::signalled},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, gauge::ConstGauge},
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+use throng_core::shard::{DeadMessage, dead_rows};
+
+/// Groups of dead messages that are told apart while they are counted; further ones of a kind are one group.
+const COUNTED_MAX: usize = 1_000;
+/// Groups that are named, the largest ones; further ones of a kind are one group.
+const NAMED_MAX: usize = 20;
+/// The reason of a group of others.
+const OTHERS: &str = "other reasons";
+/// Between two counts at least.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two counts at most.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Between two counts at least so many times what the last one took.
+const PART: u32 = 10;
+/// Between two pages others have the store and the processor.
+const PAGE_PAUSE: Duration = Duration::from_millis(2);
+
+/// Something that waits for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnresolvedWork {
+    /// A message that nobody could take.
+    DeadMessage,
+    /// An entity that an operator has quarantined.
+    QuarantinedByOperator,
+    /// An entity in memory that cannot be brought back.
+    QuarantinedByProgram,
+}
+
+/// Work of one kind that waits for an operator for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unresolved {
+    /// The work that waits.
+    pub work: UnresolvedWork,
+    /// The kind of the entities, or of the messages' receivers.
+    pub kind: String,
+    /// The [cause](DeadMessage::cause) of dead messages; the reason of one quarantined entity.
+    pub reason: String,
+    /// The number of messages or entities.
+    pub count: u64,
+}
+
+impl Unresolved {
+    /// The same in a sentence without the reason, which may hold what is not for everybody.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let Self { count, kind, .. } = self;
+        let what = match self.work {
+            UnresolvedWork::DeadMessage => format!("messages to the kind {kind}, dead"),
+            UnresolvedWork::QuarantinedByOperator => format!("entities of the kind {kind}, quarantined by an operator"),
+            UnresolvedWork::QuarantinedByProgram => format!("entities of the kind {kind}, quarantined"),
+        };
+        format!("waiting for an operator: {count} {what}")
+    }
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.brief(), self.reason)
+    }
+}
+
+/// The last count, also as gauges.
+#[derive(Debug, Default)]
+pub(crate) struct LastCount(Mutex<Vec<Unresolved>>);
+
+impl LastCount {
+    pub(crate) fn get(&self) -> Vec<Unresolved> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, counted: Vec<Unresolved>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+    }
+}
+
+impl Collector for LastCount {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = self.get();
+        let help = "Messages between entities, and beats of timers, that are dead now";
+        let mut family = encoder.encode_descriptor("dead_messages", help, None, MetricType::Gauge)?;
+        for dead in all.iter().filter(|one| one.work == UnresolvedWork::DeadMessage) {
+            let labels = [("kind", &*dead.kind), ("reason", &*dead.reason)];
+            ConstGauge::new(gauge(dead.count)).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Entities that an operator has quarantined, and those in memory that cannot be brought back";
+        let mut family = encoder.encode_descriptor("quarantined_entities", help, None, MetricType::Gauge)?;
+        for quarantined in all.iter().filter(|one| one.work != UnresolvedWork::DeadMessage) {
+            let by = match quarantined.work {
+                UnresolvedWork::QuarantinedByOperator => "operator",
+                _ => "program",
+            };
+            let labels = [("kind", &*quarantined.kind), ("by", by)];
+            ConstGauge::new(gauge(quarantined.count)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn gauge(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Counts after each start, and after each change.
+pub(crate) async fn task(lives: Weak<Lives>) {
+    while signalled(&lives, |context| &context.signals.unresolved).await {
+        let Some(strong) = lives.upgrade() else { return };
+        let context = strong.context.clone();
+        let begun = context.host.elapsed_micros();
+        match strong.running() {
+            None => context.unresolved.set(Vec::new()),
+            Some(life) => match count(&context, &life).await {
+                Ok(counted) => context.unresolved.set(counted),
+                Err(why) => {
+                    tracing::debug!("dead messages cannot be counted, it is tried again: {why}");
+                    context.signals.unresolved.wake();
+                }
+            },
+        }
+        let took = Duration::from_micros(context.host.elapsed_micros().saturating_sub(begun));
+        let sleep = context.host.sleep((took * PART).clamp(PAUSE, PAUSE_MAX));
+        drop((strong, context));
+        sleep.await;
+    }
+}
+
+async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, String> {
+    let mut groups = Groups::default();
+    let (begin, mut after) = (dead_rows(None), Vec::new());
+    loop {
+        let rows = DeadRows {
+            begin: &begin,
+            after: &after,
+            limit: PAGE_MAX,
+        };
+        let read = rows.read(context, life, DeadMessage::read);
+        let (messages, next) = read.await.map_err(|why| why.to_string())?;
+        for message in messages {
+            let to = &message.receiver;
+            // Those of other nodes count their own.
+            if life.ledger.shards.contains(context.registry.shard_of(&to.kind, &to.id)) {
+                groups.add(&to.kind, message.cause());
+            }
+        }
+        let Some(next) = next else { break };
+        after = next;
+        context.host.sleep(PAGE_PAUSE).await;
+        if life.ledger.is_over() {
+            return Err("the journal's stream is over".into());
+        }
+    }
+    let mut all = groups.largest(NAMED_MAX);
+    let mut quarantined: BTreeMap<(UnresolvedWork, &str), (u64, String)> = BTreeMap::new();
+    for shard in life.door.shards() {
+        let look = life.door.visit(shard, |shard| shard.count_quarantined());
+        for of_kind in look.await.map_err(|why| why.to_string())? {
+            let work = match of_kind.by_operator {
+                true => UnresolvedWork::QuarantinedByOperator,
+                false => UnresolvedWork::QuarantinedByProgram,
+            };
+            let counted = quarantined.entry((work, of_kind.kind)).or_default();
+            *counted = (counted.0 + of_kind.entities as u64, of_kind.reason);
+        }
+    }
+    all.extend(
+        quarantined
+            .into_iter()
+            .map(|((work, kind), (count, reason))| Unresolved {
+                work,
+                kind: kind.to_owned(),
+                reason,
+                count,
+            }),
+    );
+    Ok(all)
+}
+
+/// Dead messages by kind and cause.
+#[derive(Default)]
+struct Groups(BTreeMap<(Box<str>, String), u64>);
+
+impl Groups {
+    fn add(&mut self, kind: &str, cause: String) {
+        let mut group = (kind.into(), cause);
+        if self.0.len() >= COUNTED_MAX && !self.0.contains_key(&group) {
+            group.1 = OTHERS.to_owned();
+        }
+        *self.0.entry(group).or_default() += 1;
+    }
+
+    /// The largest of them, and one for the others of each kind.
+    fn largest(self, named: usize) -> Vec<Unresolved> {
+        let mut all: Vec<_> = self.0.into_iter().collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut others: BTreeMap<Box<str>, u64> = BTreeMap::new();
+        for ((kind, _), count) in all.split_off(named.min(all.len())) {
+            *others.entry(kind).or_default() += count;
+        }
+        for (kind, count) in others {
+            match all.iter_mut().find(|((of, cause), _)| *of == kind && cause == OTHERS) {
+                Some((_, all)) => *all += count,
+                None => all.push(((kind, OTHERS.to_owned()), count)),
+            }
+        }
+        let unresolved = all.into_iter().map(|((kind, reason), count)| Unresolved {
+            work: UnresolvedWork::DeadMessage,
+            kind: kind.into(),
+            reason,
+            count,
+        });
+        unresolved.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_beyond_the_named_ones_are_one_of_each_kind() {
+        let mut groups = Groups::default();
+        for at in 0..COUNTED_MAX + 50 {
+            let cause = char::from_u32(0x4e00 + at as u32).unwrap_or_default().to_string();
+            groups.add(["a", "b"][at % 2], cause.clone());
+            if at < 2 {
+                groups.add("a", "often".into());
+            }
+        }
+        let named = groups.largest(3);
+        let all: u64 = named.iter().map(|group| group.count).sum();
+        assert_eq!((named.len(), all), (3, COUNTED_MAX as u64 + 52));
+        let of = |reason: &str| {
+            let of_reason = named.iter().filter(|group| group.reason == reason);
+            of_reason.map(|group| (&*group.kind, group.count)).collect::<Vec<_>>()
+        };
+        assert_eq!((of("often"), of(OTHERS).len()), (vec![("a", 2)], 2));
+    }
+}
