@@ -9,7 +9,8 @@ use std::{
 };
 
 /// Ends with its standard input: `stop SIGNAL` ends the server by that signal and keeps the directory, the end of the
-/// input (whoever wanted the server is gone, however that came) ends it by `$2` and removes the directory.
+/// input (whoever wanted the server is gone, however that came) ends it by `$2` and removes the directory. A server that was stopped by SIGSTOP
+/// goes on to its end.
 ///
 /// The server's own output goes to `$1/log`; `$1/ended` is there once it has ended, also by itself.
 const SCRIPT: &str = r#"
@@ -21,10 +22,12 @@ rm -f "$directory/ended"
 } &
 if read -r signal; then
     kill "-$signal" "$(cat "$directory/pid")"
+    kill -CONT "$(cat "$directory/pid")" 2>/dev/null
     wait
     exit 0
 fi
 kill "-$last" "$(cat "$directory/pid")" 2>/dev/null
+kill -CONT "$(cat "$directory/pid")" 2>/dev/null
 wait
 rm -rf "$directory"
 "#;

@@ -120,6 +120,7 @@ impl Postgres {
             .env("PGPORT", self.port.to_string())
             .env("PGUSER", Self::USER)
             .env("PGPASSWORD", Self::PASSWORD)
+            .env("PGCONNECT_TIMEOUT", "60")
             .stdin(Stdio::null())
             .output()
             .map_err(Error::io(format!("starting {program}")))?;

@@ -6,7 +6,13 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
+
+/// A statement that takes longer, or a condition that does not come true by then, is an error.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Postgres {
     /// A base backup of it on a port of its own, which is not started: with [`resume`](Self::resume) it is a server by itself, without what
@@ -32,6 +38,7 @@ impl Postgres {
             .env("PGPORT", self.port().to_string())
             .env("PGUSER", Self::USER)
             .env("PGPASSWORD", Self::PASSWORD)
+            .env("PGCONNECT_TIMEOUT", "60")
             .current_dir(directory.path())
             .stdin(Stdio::null());
         let done = User::of(directory.user, &mut backup)
@@ -77,11 +84,7 @@ impl Postgres {
         self.sql("ALTER SYSTEM SET primary_conninfo TO ''")?;
         self.sql("SELECT pg_reload_conf()")?;
         // It ends its receiver by and by.
-        let is_over = || Ok(self.sql("SELECT count(*) FROM pg_stat_wal_receiver")?.trim() == "0");
-        while !is_over()? {
-            std::thread::yield_now();
-        }
-        Ok(())
+        self.until("SELECT count(*) = 0 FROM pg_stat_wal_receiver")
     }
 
     /// Promotes a standby, and waits until it takes writes.
@@ -89,17 +92,46 @@ impl Postgres {
     /// # Errors
     /// The text of the program.
     pub fn promote(&self) -> Result<(), Error> {
-        self.sql("SELECT pg_promote(true, 60)").map(drop)
+        // A session that waits for the promotion holds a snapshot. The recovery that has to end first would wait for that.
+        self.sql("SELECT pg_promote(false) WHERE pg_is_in_recovery()")?;
+        self.until("SELECT NOT pg_is_in_recovery()")
     }
 
-    /// Runs a statement as the superuser; what it says.
+    /// Waits until a query of one row and one column is true.
+    ///
+    /// # Errors
+    /// The last answer of the server; or a minute was not enough.
+    pub fn until(&self, condition: &str) -> Result<(), Error> {
+        let begun = Instant::now();
+        while self.sql(condition)?.trim() != "t" {
+            if begun.elapsed() > PATIENCE {
+                return Err(Error::Failed {
+                    program: "psql",
+                    said: format!("never came true in {} s: {condition}", PATIENCE.as_secs()),
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Runs a statement as the superuser; what it says. A standby whose recovery cancels it is asked again.
     ///
     /// # Errors
     /// The last answer of the server.
     pub fn sql(&self, statement: &str) -> Result<String, Error> {
-        let arguments = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", statement];
-        let said = self.run("psql", &arguments)?;
-        Ok(String::from_utf8_lossy(&said).into_owned())
+        let limit = format!("SET statement_timeout TO '{}s'", PATIENCE.as_secs());
+        let settings = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", "postgres"];
+        let arguments = [&settings[..], &["-c", &limit, "-c", statement]].concat();
+        let begun = Instant::now();
+        loop {
+            match self.run("psql", &arguments) {
+                // It has changed nothing.
+                Err(Error::Failed { said, .. })
+                    if said.contains("conflict with recovery") && begun.elapsed() < PATIENCE => {}
+                said => return Ok(String::from_utf8_lossy(&said?).into_owned()),
+            }
+        }
     }
 
     /// The last of several lines of one name counts.

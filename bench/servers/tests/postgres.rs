@@ -80,3 +80,47 @@ fn standby_follows_lags_and_is_promoted() {
     backup.resume().unwrap();
     assert_eq!([count(&server), count(&standby), count(&backup)], ["3", "5", "1"]);
 }
+
+#[test]
+fn standby_with_unreplayed_cleanup_is_promoted_at_once() {
+    // A statement in the way of the recovery is cancelled, which is half a minute later otherwise.
+    let delays = ["max_standby_streaming_delay", "max_standby_archive_delay"];
+    let server = Postgres::start(PostgresOptions {
+        settings: delays.map(|name| (name.to_owned(), "0".to_owned())).to_vec(),
+        ..PostgresOptions::default()
+    })
+    .unwrap();
+    server.sql("CREATE TABLE t (n int); INSERT INTO t VALUES (1)").unwrap();
+    let standby = server.standby("follower").unwrap();
+    standby.sql("SELECT pg_wal_replay_pause()").unwrap();
+    standby
+        .until("SELECT pg_get_wal_replay_pause_state() = 'paused'")
+        .unwrap();
+    server.sql("DELETE FROM t").unwrap();
+    server.sql("VACUUM t").unwrap();
+    server
+        .until("SELECT bool_and(flush_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication")
+        .unwrap();
+    standby.promote().unwrap();
+    assert_eq!(standby.sql("SELECT count(*) FROM t").unwrap().trim(), "0");
+}
+
+#[test]
+fn frozen_server_ends_when_it_is_dropped() {
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let id = server.process_id().unwrap().to_string();
+    let signal = |name: &str| Command::new("kill").args([name, &id]).status().unwrap();
+    assert!(signal("-STOP").success());
+    let directory = server.socket().to_owned();
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(server);
+        ended.send(()).unwrap();
+    });
+    let is_over = end.recv_timeout(std::time::Duration::from_mins(1));
+    if is_over.is_err() {
+        signal("-KILL");
+    }
+    assert_eq!(is_over, Ok(()));
+    assert!(!directory.exists(), "{}", directory.display());
+}

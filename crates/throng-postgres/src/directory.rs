@@ -425,7 +425,7 @@ async fn beaten(
     (node, state): (NodeId, NodeState),
 ) -> Sql<Result<Change<View>, Contradiction>> {
     let acknowledged = &database.acknowledged;
-    let sent = acknowledged.known();
+    let sent = acknowledged.known_of_living();
     let transaction = client.transaction().await?;
     let (number, word) = (node.0.cast_signed(), word(state));
     let statement = format!(

@@ -202,6 +202,19 @@ impl Acknowledged {
         self.state().known
     }
 
+    /// The same for a beat. Once the own writer is over, its stream is compared by its seal. A node that has joined again because of it would be
+    /// told to join again for ever.
+    pub(crate) fn known_of_living(&self) -> Known {
+        let known = self.known();
+        match self.is_over(known.own.writer) {
+            true => Known {
+                own: Position::default(),
+                ..known
+            },
+            false => known,
+        }
+    }
+
     /// Why this process has to join again, or to open a writer anew.
     pub(crate) fn rolled_back(&self) -> Option<Error> {
         self.state().rolled_back.clone().map(Error::RolledBack)

@@ -47,7 +47,7 @@ fn two(schema: &str) -> [Served; 2] {
 }
 
 /// Whether a node serves so many shards.
-fn serves(node: &Served, shards: usize) -> bool {
+pub(super) fn serves(node: &Served, shards: usize) -> bool {
     let seen = Client::connect(node.admin).and_then(|mut client| client.get("/admin/cluster"));
     seen.is_ok_and(|seen| seen.status == 200 && seen.json()["serves"] == shards)
 }

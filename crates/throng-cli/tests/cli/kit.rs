@@ -5,7 +5,9 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -41,9 +43,9 @@ pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     /// Where it is administrated.
     pub(crate) admin: SocketAddr,
-    /// What it has said so far on standard error.
-    said: String,
-    stderr: BufReader<ChildStderr>,
+    /// The lines of its standard error so far, written by the reader.
+    said: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
 
 impl Served {
@@ -72,22 +74,34 @@ impl Served {
         };
         let address = address.parse().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
+        let mut first = String::new();
         let admin = loop {
-            let begin = said.len();
-            assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
-            if let Some((_, admin)) = said[begin..].split_once("administration and metrics on http") {
+            let begin = first.len();
+            assert_ne!(stderr.read_line(&mut first).unwrap(), 0, "{first}");
+            if let Some((_, admin)) = first[begin..].split_once("administration and metrics on http") {
                 let admin = admin.split_once("://").unwrap().1;
                 break admin.trim().parse().unwrap();
             }
         };
+        let said = Arc::new(Mutex::new(first));
+        let lines = Arc::clone(&said);
+        let reader = std::thread::spawn(move || {
+            for line in stderr.lines() {
+                *lines.lock().unwrap() += &(line.unwrap() + "\n");
+            }
+        });
         Self {
             child,
             address,
             admin,
             said,
-            stderr,
+            reader,
         }
+    }
+
+    /// The lines of its standard error so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
@@ -97,9 +111,9 @@ impl Served {
 
     /// Waits for its end; what it said on standard error.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
-        let mut said = std::mem::take(&mut self.said);
-        self.stderr.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap(), said)
+        let status = self.child.wait().unwrap();
+        until("its standard error has ended", || self.reader.is_finished());
+        (status, self.said())
     }
 
     pub(crate) fn client(&self) -> Client {

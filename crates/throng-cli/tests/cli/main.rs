@@ -6,6 +6,7 @@ mod bench;
 mod cluster;
 mod crash;
 mod demo;
+mod failover;
 mod faults;
 mod journal;
 mod kit;

@@ -16,7 +16,7 @@ fn serve(place: &str) -> Served {
     serve_with(place, &[])
 }
 
-fn serve_with(place: &str, more: &[&str]) -> Served {
+pub(super) fn serve_with(place: &str, more: &[&str]) -> Served {
     let mut command = throng();
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--journal", place])
@@ -24,14 +24,14 @@ fn serve_with(place: &str, more: &[&str]) -> Served {
     Served::spawn(command)
 }
 
-fn json_of(arguments: &[&str]) -> Value {
+pub(super) fn json_of(arguments: &[&str]) -> Value {
     let output = run(arguments);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {said}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn fill(served: &Served) {
+pub(super) fn fill(served: &Served) {
     let mut client = served.client();
     let opened = client
         .post("/sections", None, r#"{"section":"A 1","capacity":3}"#)
@@ -43,7 +43,7 @@ fn fill(served: &Served) {
     assert_eq!(added.status, 200);
 }
 
-fn students(served: &Served) -> Value {
+pub(super) fn students(served: &Served) -> Value {
     served.client().get("/sections/A%201/roster").unwrap().json()["students"].clone()
 }
 

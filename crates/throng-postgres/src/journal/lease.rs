@@ -153,7 +153,6 @@ impl Shared {
         Ok(())
     }
 
-    /// `false`: another engine has sealed the writer.
     /// Renews a lease, and looks whether the server holds what it has acknowledged. `false`: the writer is sealed.
     pub(super) async fn renew(&self, client: &mut Client, writer: WriterId) -> Result<bool, Error> {
         let (number, length) = (writer.0.cast_signed(), self.lease_micros() as f64);

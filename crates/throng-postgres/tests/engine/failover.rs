@@ -26,14 +26,9 @@ impl Pair {
                 .sql("ALTER SYSTEM SET synchronous_standby_names TO 'standby'")
                 .unwrap();
             primary.sql("SELECT pg_reload_conf()").unwrap();
-            while primary
-                .sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
-                .unwrap()
-                .trim()
-                != "1"
-            {
-                std::thread::yield_now();
-            }
+            primary
+                .until("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
+                .unwrap();
         }
         Self { primary, standby }
     }

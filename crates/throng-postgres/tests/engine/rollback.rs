@@ -223,19 +223,46 @@ async fn node_in_an_older_directory_has_to_join_again() {
             let beats = format!("UPDATE {schema}.nodes SET beat = beat + 1");
             kit::psql(&kit::SERVER).await.execute(&beats, &[]).await.unwrap();
         }
-        let told = loop {
-            match directory.beat(node.id, NodeState::Serving).await {
-                // Its connections were ended.
-                Err(Error::Backend { .. }) => {}
-                other => break other,
-            }
-        };
+        let told = beat(&node).await;
         assert!(matches!(told, Err(Error::RolledBack(_))), "{what}: {told:?}");
         let opened = node.opened.journal.open_shards(node.id, &shards(&[])).await;
         assert!(matches!(opened, Err(Error::RolledBack(_))), "{what}: {opened:?}");
         let again = try_join(&node.opened, "a").await.unwrap();
         assert_ne!(again, node.id);
         directory.beat(again, NodeState::Serving).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_with_lost_commits_joins_again_once() {
+    let schema = kit::schema();
+    let mut node = Node::serving(&schema, "lease=3600s", "a", &[0]).await;
+    node.append(&[(0, 1)]).await.unwrap();
+    let copy = Copy::of(&schema).await;
+    node.append(&[(0, 2)]).await.unwrap();
+    copy.put_back().await;
+    let told = beat(&node).await;
+    assert!(matches!(told, Err(Error::RolledBack(_))), "{told:?}");
+    let number = i64::try_from(node.writer.0).unwrap();
+    assert_eq!(losses(&schema).await, [(number, 2, 1)]);
+    let accept = format!("UPDATE {schema}.losses SET accepted_at = now()");
+    kit::psql(&kit::SERVER).await.execute(&accept, &[]).await.unwrap();
+    node.id = try_join(&node.opened, "a").await.unwrap();
+    beat(&node).await.unwrap();
+    node.take(&[0]).await;
+    node.open(&[0]).await.unwrap();
+    node.append(&[(0, 2)]).await.unwrap();
+    beat(&node).await.unwrap();
+    assert_eq!(losses(&schema).await.len(), 1);
+}
+
+/// A beat that is answered: connections were ended.
+async fn beat(node: &Node) -> Result<(), Error> {
+    loop {
+        match node.opened.directory.beat(node.id, NodeState::Serving).await {
+            Err(Error::Backend { .. }) => {}
+            other => return other.map(drop),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! A standby, an old primary or a backup takes the place of the database, with all it has and without what it lacks.
 //!
 //! Answers that rest on commits which the database lost cannot hold. So the answers from before the service was whole again are only held to
-//! this: each acknowledged change is in the history, or `throng journal loss` names its key; and it names no other.
+//! this: each acknowledged change is in the history, or `throng journal loss` names its key; and it names no other. Each loss is an error in a
+//! log and a trouble of a service, and nothing else is.
 
 use super::{
     check::{self, Findings},
@@ -9,9 +10,12 @@ use super::{
     database::signal,
     history::{self, History},
     load::{Asked, Load, Operation, PATIENCE},
-    run::{Outcome, Setting, arguments, ask_again, open_sections, verify},
+    run::{Outage, Outcome, Setting, arguments, ask_again, open_sections, recovery, verify},
 };
-use crate::bench::service::{Launch, Service, end_of, program};
+use crate::bench::{
+    http_client::{self, ANSWER_WAIT, Connection},
+    service::{Launch, Service, end_of, program},
+};
 use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -20,6 +24,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     net::SocketAddr,
+    ops::Range,
     path::Path,
     sync::atomic::Ordering,
     thread,
@@ -30,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// After this long nothing of a load that pauses is on its way.
 const QUIET: Duration = Duration::from_millis(1_500);
 const SCHEMA: &str = "run";
+/// The words of a log and of a trouble that tell a loss.
+const LOST: &str = "acknowledged commits are lost";
 
 /// The server that takes the database's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +72,11 @@ impl Way {
     fn is_synchronous(self) -> bool {
         matches!(self, Self::Synchronous | Self::Paused)
     }
+
+    /// The server that takes the place has got nothing for a while.
+    fn lags(self) -> bool {
+        !self.is_synchronous() && self != Self::Asynchronous
+    }
 }
 
 /// The parts of a run; each seed is another one, until all were had.
@@ -98,6 +110,7 @@ struct Losses {
 
 #[derive(Deserialize)]
 struct Lost {
+    acknowledged: String,
     missing: u64,
     commits: Vec<LostCommit>,
 }
@@ -105,6 +118,25 @@ struct Lost {
 #[derive(Deserialize)]
 struct LostCommit {
     keys: Vec<String>,
+}
+
+/// The answer of `/health/ready`, as far as losses go.
+#[derive(Default, Deserialize)]
+struct Health {
+    reason: Option<String>,
+    troubles: Vec<String>,
+}
+
+/// Keys in commits that were named as lost. A request within the time of one is not there: no other server has executed it.
+type Named = BTreeMap<String, Range<u64>>;
+
+/// The times and names that the checker goes by.
+struct Known {
+    /// The service was whole again.
+    since: u64,
+    named: Named,
+    /// What was answered before may be lost without a name.
+    forgotten: u64,
 }
 
 struct Failover {
@@ -116,8 +148,14 @@ struct Failover {
     services: Vec<Service>,
     load: Load,
     findings: Findings,
-    /// Keys in commits that were named as lost on any server.
-    named: BTreeSet<String>,
+    /// On any server.
+    named: Named,
+    /// The last acknowledged commits of all losses that were found.
+    lost: BTreeSet<String>,
+    /// When another server took the place.
+    replaced: Vec<u64>,
+    /// When a process ended whose commits the next server lacks: their contents are not known any more.
+    forgotten: Option<u64>,
 }
 
 pub(super) fn make(setting: &Setting) -> anyhow::Result<Outcome> {
@@ -146,8 +184,7 @@ impl Failover {
         if plan.way.is_synchronous() {
             primary.sql("ALTER SYSTEM SET synchronous_standby_names TO 'one'")?;
             primary.sql("SELECT pg_reload_conf()")?;
-            let is_sync = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-            wait_for("the standby is synchronous", || Ok(primary.sql(is_sync)?.trim() == "1"))?;
+            primary.until("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")?;
         }
         servers.insert(0, primary);
         let mut alone = Launch {
@@ -178,7 +215,10 @@ impl Failover {
             services,
             load,
             findings: Findings::default(),
-            named: BTreeSet::new(),
+            named: Named::new(),
+            lost: BTreeSet::new(),
+            replaced: Vec::new(),
+            forgotten: None,
         })
     }
 
@@ -188,9 +228,7 @@ impl Failover {
             // Of this moment, on the port that is in the URL.
             self.servers[1] = self.servers[0].backup_at(self.servers[1].port())?;
         }
-        let begun = self.load.shared.now();
         self.replace(0, 1)?;
-        let recovery = Duration::from_nanos(self.load.shared.now() - begun);
         match self.plan.way {
             Way::PromotedTwice => {
                 self.go_on(500..1_000);
@@ -204,7 +242,7 @@ impl Failover {
         }
         let since = self.load.shared.now();
         self.go_on(500..1_500);
-        self.finish(since, recovery)
+        self.finish(since)
     }
 
     /// Ends a server, and waits until all is served by another in its place.
@@ -219,13 +257,16 @@ impl Failover {
             Way::Paused => drop(self.servers[1].sql("SELECT pg_wal_replay_pause()")?),
             _ => {}
         }
+        let lags_since = self.load.shared.now();
         self.go_on(200..1_200);
         if self.plan.is_idle {
             self.load.shared.is_paused.store(true, Ordering::Relaxed);
             thread::sleep(QUIET);
         }
         // One that hangs is not told from one that is gone, but by limits.
-        let hangs = self.random.u8(..4) == 0 && self.plan.way != Way::SwitchedBack;
+        let mut hangs = self.random.u8(..4) == 0 && self.plan.way != Way::SwitchedBack;
+        let is_lost = self.plan.way.lags() && self.load.shared.serves_since(lags_since);
+        let ended = self.load.shared.now();
         let old = &mut self.servers[from];
         match hangs {
             true => signal(&old.processes(), Signal::STOP),
@@ -241,35 +282,83 @@ impl Failover {
             _ => self.servers[to].promote()?,
         }
         let moment = self.load.shared.now();
-        if self.plan.stops && self.is_stopped()? {
+        self.replaced.push(moment);
+        if self.plan.stops && self.is_stopped(is_lost)? {
+            if std::mem::take(&mut hangs) {
+                // Whoever accepts has ended the old server first. Each connection of a start would wait for it.
+                self.end_frozen(from);
+            }
             self.accept()?;
+        } else if self.plan.is_idle && is_lost {
+            let place = self.launches[0].place.clone();
+            self.wait("a loss is found while nobody asks", || {
+                Ok(losses(&place).is_ok_and(|losses| !losses.is_empty()))
+            })?;
         }
         let all = addresses(&self.services);
-        let log = self.launches[0].log.clone();
-        wait_for_service("each node answers", &log, || {
-            Ok(all.iter().all(|address| answers(*address)))
-        })?;
+        self.wait("each node answers", || Ok(all.iter().all(|address| answers(*address))))?;
         self.load.shared.is_paused.store(false, Ordering::Relaxed);
         let shared = self.load.shared.clone();
-        wait_for_service("it serves again", &log, || Ok(shared.serves_since(moment)))?;
-        // Who was idle has noticed by now, too.
+        self.wait("it serves again", || Ok(shared.serves_since(moment)))?;
+        // Whoever was idle has noticed by now, too.
         self.go_on(1_000..2_000);
         if hangs {
-            let old = &mut self.servers[from];
-            signal(&old.processes(), Signal::KILL);
-            signal(&old.processes(), Signal::CONT);
-            old.stop(Stop::Immediate);
+            self.end_frozen(from);
         }
-        for lost in losses(&self.launches[0].place)? {
-            self.findings_of(&lost);
-            self.named
-                .extend(lost.commits.into_iter().flat_map(|commit| commit.keys));
+        if (self.plan.way, to) == (Way::SwitchedBack, 0) {
+            // What was lost at first has come back, and so has what was asked for again on the other server.
+            self.named.values_mut().for_each(|time| *time = 0..0);
+        }
+        let begun = match self.replaced.first() {
+            Some(first) if (self.plan.way, to) == (Way::SwitchedBack, 0) => *first,
+            _ => 0,
+        };
+        let found = losses(&self.launches[0].place)?;
+        if !self.plan.stops {
+            self.is_told(&found)?;
+        }
+        for lost in found {
+            self.findings_of(&lost, from);
+            for key in lost.commits.into_iter().flat_map(|commit| commit.keys) {
+                self.named.entry(key).or_insert(begun..ended);
+            }
         }
         Ok(())
     }
 
-    fn findings_of(&mut self, lost: &Lost) {
-        if lost.missing != lost.commits.len() as u64 {
+    fn end_frozen(&mut self, server: usize) {
+        let server = &mut self.servers[server];
+        signal(&server.processes(), Signal::KILL);
+        server.stop(Stop::Immediate);
+    }
+
+    /// Each of these losses is an error of a log and a trouble of a service, and no loss is that was not found.
+    fn is_told(&mut self, found: &[Lost]) -> anyhow::Result<()> {
+        let names = |text: &String, at: &str| text.contains(&format!("commit {at} "));
+        let mut told = Vec::new();
+        self.wait("each loss is told as an error and a trouble", || {
+            let errors: Vec<String> = self.launches.iter().flat_map(|launch| errors(&launch.log)).collect();
+            let health = self.services.iter().map(|service| health(service.address));
+            let troubles = health.flat_map(|health| health.troubles);
+            let troubles: Vec<String> = troubles.filter(|trouble| trouble.contains(LOST)).collect();
+            let is_in = |all: &[String], at: &str| all.iter().any(|text| names(text, at));
+            let mut all = found.iter().map(|lost| &*lost.acknowledged);
+            let is_told = all.all(|at| is_in(&errors, at) && is_in(&troubles, at));
+            told = [errors, troubles].concat();
+            Ok(is_told)
+        })?;
+        self.lost.extend(found.iter().map(|lost| lost.acknowledged.clone()));
+        told.retain(|text| !self.lost.iter().any(|at| names(text, at)));
+        for text in told {
+            self.findings
+                .other(format!("a loss is told that is not recorded: {text}"));
+        }
+        Ok(())
+    }
+
+    fn findings_of(&mut self, lost: &Lost, from: usize) {
+        let may_be_forgotten = self.forgotten.is_some() && from > 0;
+        if lost.missing != lost.commits.len() as u64 && !may_be_forgotten {
             self.findings.other(format!(
                 "{} commits are lost, and {} of them are named",
                 lost.missing,
@@ -285,19 +374,19 @@ impl Failover {
     }
 
     /// Tells whether the service stops because of a loss; or serves, since nothing is lost.
-    fn is_stopped(&mut self) -> anyhow::Result<bool> {
+    fn is_stopped(&self, is_lost: bool) -> anyhow::Result<bool> {
         let moment = self.load.shared.now();
         let (all, place) = (addresses(&self.services), self.launches[0].place.clone());
         let mut stopped = false;
         let shared = self.load.shared.clone();
         let is_idle = self.plan.is_idle;
-        wait_for_service("it stops or serves", &self.launches[0].log.clone(), || {
+        self.wait("it stops or serves", || {
             stopped = losses(&place).is_ok_and(|losses| !losses.is_empty());
             let serves = match is_idle {
                 true => shared.now() - moment > 5_000_000_000 && all.iter().all(|address| answers(*address)),
                 false => shared.serves_since(moment),
             };
-            Ok(stopped || serves)
+            Ok(stopped || serves && !is_lost)
         })?;
         Ok(stopped)
     }
@@ -305,30 +394,36 @@ impl Failover {
     /// A person has looked at what is lost, and has the service go on.
     fn accept(&mut self) -> anyhow::Result<()> {
         let all = addresses(&self.services);
-        let log = self.launches[0].log.clone();
-        wait_for_service("nothing is answered once commits are lost", &log, || {
-            Ok(!all.iter().any(|address| answers(*address)))
+        // A node that has not noticed yet may know of more.
+        self.wait("each node says that it stops because of a loss", || {
+            Ok(all.iter().all(|address| {
+                let reason = health(*address).reason.unwrap_or_default();
+                reason.contains("are lost") || reason.contains("rolled back")
+            }))
         })?;
-        for service in std::mem::take(&mut self.services) {
-            service.kill();
+        self.is_told(&losses(&self.launches[0].place)?)?;
+        if all.iter().any(|address| answers(*address)) {
+            self.findings.other("a node answers although commits are lost");
         }
-        let refused = self.launches[0].start();
-        if refused.is_ok() {
+        // Other nodes go on by themselves.
+        self.services.remove(0).kill();
+        let launch = self.launches[0].clone();
+        if launch.start().is_ok() {
             self.findings
                 .other("a service started on a journal with a loss that nobody has accepted");
         }
-        drop(refused);
-        let accepting = self.launches.iter().map(|launch| {
-            let mut launch = launch.clone();
-            launch.arguments.extend(["--on-loss", "continue"].map(str::to_owned));
-            launch.start()
-        });
-        self.services = accepting.collect::<anyhow::Result<_>>()?;
+        let mut accepting = launch.clone();
+        accepting.arguments.extend(["--on-loss", "continue"].map(str::to_owned));
+        accepting.start()?.end()?;
+        if matches!(self.plan.way, Way::PromotedTwice | Way::SwitchedBack) {
+            self.forgotten = Some(self.load.shared.now());
+        }
+        self.services.insert(0, launch.start()?);
         self.load.shared.set_addresses(&addresses(&self.services));
         Ok(())
     }
 
-    fn finish(self, since: u64, recovery: Duration) -> anyhow::Result<Outcome> {
+    fn finish(self, since: u64) -> anyhow::Result<Outcome> {
         let Self {
             plan,
             random,
@@ -338,6 +433,9 @@ impl Failover {
             load,
             mut findings,
             named,
+            replaced,
+            forgotten,
+            lost: _,
         } = self;
         let reads = load.shared.reads.load(Ordering::Relaxed);
         let operations = load.stop();
@@ -348,26 +446,27 @@ impl Failover {
         let mut running = services.into_iter();
         let last = running.next().context("a service runs")?;
         running.try_for_each(Service::end)?;
-        let mut again = checked(&operations, &history::fetch(last.address)?, since, &named);
+        let known = Known {
+            since,
+            named,
+            forgotten: forgotten.unwrap_or_default(),
+        };
+        let mut again = checked(&operations, &history::fetch(last.address)?, &known);
         last.kill();
-        let mut launch = launches[0].clone();
-        if plan.stops {
-            launch.arguments.extend(["--on-loss", "continue"].map(str::to_owned));
-        }
+        let launch = launches[0].clone();
         let last = launch.start()?;
         let histories = history::fetch(last.address)?;
-        again.or(checked(&operations, &histories, since, &named));
+        again.or(checked(&operations, &histories, &known));
         findings.add(again);
         let present = keys(&histories);
         let acknowledged = operations.iter().filter(|operation| operation.is_acknowledged_change());
-        let lost = acknowledged
+        let (there, lost): (Vec<&Operation>, Vec<&Operation>) = acknowledged
             .clone()
-            .filter(|operation| !is_present(operation, &present))
-            .count();
+            .partition(|operation| is_present(operation, &present));
         // Those that were lost are executed again.
-        let kept: Vec<Operation> = acknowledged
-            .clone()
-            .filter(|operation| is_present(operation, &present) && !is_early(operation, since))
+        let kept: Vec<Operation> = there
+            .into_iter()
+            .filter(|operation| !is_early(operation, since))
             .cloned()
             .collect();
         ask_again(&kept, &last, random, &mut findings)?;
@@ -378,16 +477,35 @@ impl Failover {
             false => is_unsound(&launch, &mut findings)?,
         }
         drop(servers);
-        eprintln!("    failover: {plan:?}: {lost} acknowledged changes were lost by the database, and are named");
+        let lost = lost.iter().filter(|operation| has_changed(operation));
+        let keys: BTreeSet<String> = lost.filter_map(|operation| operation.key()).collect();
+        eprintln!(
+            "    failover: {plan:?}: {} acknowledged changes were lost by the database, and {} of them are named",
+            keys.len(),
+            keys.iter().filter(|key| known.named.contains_key(*key)).count()
+        );
+        let longest = replaced
+            .into_iter()
+            .map(|moment| recovery(Outage::Since(moment), &operations));
         Ok(Outcome {
             acknowledged: acknowledged.count() as u64,
             reads,
             findings,
-            recovery: Some(recovery),
+            recovery: longest.max().flatten(),
         })
     }
 
-    fn go_on(&mut self, milliseconds: std::ops::Range<u64>) {
+    fn wait(&self, what: &str, holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+        wait_for(what, holds).with_context(|| {
+            let ends = self
+                .launches
+                .iter()
+                .map(|launch| format!("the service's log ends: {}", end_of(&launch.log)));
+            ends.collect::<Vec<_>>().join("; ")
+        })
+    }
+
+    fn go_on(&mut self, milliseconds: Range<u64>) {
         thread::sleep(Duration::from_millis(self.random.u64(milliseconds)));
     }
 }
@@ -397,9 +515,18 @@ fn is_early(operation: &Operation, since: u64) -> bool {
     operation.answered.is_some_and(|answered| answered < since)
 }
 
-/// The change of a student whose joining is lost: after that it changes nothing, and is acknowledged.
+/// A student whose joining is lost has left: it changed nothing, and is acknowledged.
 fn is_of_lost_student(operation: &Operation, present: &BTreeSet<String>) -> bool {
-    matches!(&operation.asked, Asked::Drop(student) if !present.contains(&format!("add-{student}")))
+    let is_lost = |student: &String| !present.contains(&format!("add-{student}"));
+    matches!(&operation.asked, Asked::Drop(student) if is_lost(student)) && !has_changed(operation)
+}
+
+/// The answer says that something has changed.
+fn has_changed(operation: &Operation) -> bool {
+    let said = String::from_utf8_lossy(&operation.body);
+    [r#""change":"added""#, r#""change":"dropped""#]
+        .iter()
+        .any(|change| said.contains(change))
 }
 
 fn is_present(operation: &Operation, present: &BTreeSet<String>) -> bool {
@@ -421,7 +548,12 @@ fn keys(histories: &[History]) -> BTreeSet<String> {
 }
 
 /// Holds the histories to what was answered since, and what was answered before to what is named as lost.
-fn checked(operations: &[Operation], histories: &[History], since: u64, named: &BTreeSet<String>) -> Findings {
+fn checked(operations: &[Operation], histories: &[History], known: &Known) -> Findings {
+    let Known {
+        since,
+        ref named,
+        forgotten,
+    } = *known;
     let present = keys(histories);
     let mut findings = Findings::default();
     let by_key: BTreeMap<String, &Operation> = operations
@@ -429,17 +561,24 @@ fn checked(operations: &[Operation], histories: &[History], since: u64, named: &
         .filter_map(|operation| Some((operation.key()?, operation)))
         .collect();
     for (key, operation) in &by_key {
-        let is_lost = operation.is_acknowledged_change() && is_early(operation, since) && !present.contains(key);
-        if is_lost && !named.contains(key) && !is_of_lost_student(operation, &present) {
+        let may_be_lost = is_early(operation, since) && !is_early(operation, forgotten);
+        let is_lost = operation.is_acknowledged_change() && may_be_lost && !present.contains(key);
+        if is_lost && !named.contains_key(key) && !is_of_lost_student(operation, &present) {
             findings.lost(format!(
                 "{:?} was acknowledged, is lost, and is not named",
                 operation.asked
             ));
         }
     }
-    // One that is there was executed again, or has come back with an old primary; whatever is named was asked for.
-    for key in named.iter().filter(|key| !by_key.contains_key(*key)) {
-        findings.other(format!("{key} is named as lost, and nobody asked for it"));
+    for (key, time) in named {
+        let Some(operation) = by_key.get(key) else {
+            findings.other(format!("{key} is named as lost, and nobody asked for it"));
+            continue;
+        };
+        // Asked for until the end of the server that had it, it may be there, executed again.
+        if operation.invoked >= time.start && is_early(operation, time.end) && present.contains(key) {
+            findings.other(format!("{key} is named as lost, and is there"));
+        }
     }
     if named.is_empty() {
         findings.add(check::check(operations, histories));
@@ -468,22 +607,41 @@ fn place(servers: &[Postgres]) -> String {
         .map(|server| format!("127.0.0.1:{}", server.port()))
         .collect();
     let url = servers[0].url("postgres").replace(&hosts[0], &hosts.join(","));
-    format!("{url}?schema={SCHEMA}&lease=1s&connect_timeout=1")
+    format!("{url}?schema={SCHEMA}&lease=1s&connect_timeout=4")
 }
 
 fn addresses(services: &[Service]) -> Vec<SocketAddr> {
     services.iter().map(|service| service.address).collect()
 }
 
+/// Asks `throng journal loss`, until a server answers it.
 fn losses(place: &str) -> anyhow::Result<Vec<Lost>> {
-    let output = program()?.args(["journal", "loss", "--json", place]).output()?;
-    ensure!(
-        output.status.success(),
-        "journal loss: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    let found: Losses = serde_json::from_slice(&output.stdout).context("journal loss says something else")?;
-    Ok(found.losses)
+    let begun = Instant::now();
+    loop {
+        let output = program()?.args(["journal", "loss", "--json", place]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            let found: Losses = serde_json::from_slice(&output.stdout).context("journal loss says something else")?;
+            return Ok(found.losses);
+        }
+        ensure!(begun.elapsed() < PATIENCE, "journal loss: {}", said.trim());
+        thread::sleep(PAUSE);
+    }
+}
+
+/// The losses that a service's log tells as errors.
+fn errors(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let is_loss = |line: &&str| line.contains("ERROR") && line.contains(LOST);
+    text.lines().filter(is_loss).map(str::to_owned).collect()
+}
+
+/// Nothing of a service that does not answer.
+fn health(address: SocketAddr) -> Health {
+    let asked =
+        Connection::open(address, ANSWER_WAIT).and_then(|mut open| open.ask(&http_client::get("/health/ready")));
+    let health = asked.map(|answer| serde_json::from_slice(&answer.body));
+    health.map(Result::unwrap_or_default).unwrap_or_default()
 }
 
 /// A journal with a loss is never called sound again.
@@ -513,10 +671,6 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyh
     Ok(())
 }
 
-fn wait_for_service(what: &str, log: &Path, holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    wait_for(what, holds).with_context(|| format!("the service's log ends: {}", end_of(log)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -533,5 +687,47 @@ mod tests {
             .collect();
         assert_eq!(plans.len(), 28);
         assert!(!Plan::of(0).stops && Plan::of(28).stops);
+    }
+
+    #[test]
+    fn checker_finds_losses_without_a_name_and_names_without_a_loss() {
+        let operation = |student: &str| Operation {
+            section: 1,
+            asked: Asked::Add(student.into()),
+            invoked: 10,
+            sent: 10,
+            answered: Some(20),
+            status: 200,
+            body: br#"{"change":"added","taken":1}"#.to_vec(),
+        };
+        let operations = [operation("kept"), operation("gone")];
+        let history = History {
+            section: 1,
+            events: vec![
+                history::Event::new(1, "Opened", None),
+                history::Event::new(2, "Added", Some("kept")),
+            ],
+            taken: 1,
+            roster: BTreeSet::from(["kept".into()]),
+        };
+        let found = |named: &[(&str, u64)]| {
+            let named = named
+                .iter()
+                .map(|(key, until)| ((*key).to_owned(), 0..*until))
+                .collect();
+            let known = Known {
+                since: 50,
+                named,
+                forgotten: 0,
+            };
+            let findings = checked(&operations, std::slice::from_ref(&history), &known);
+            (findings.lost, findings.other)
+        };
+        assert_eq!(found(&[("add-gone", 30)]), (0, 0));
+        assert_eq!(found(&[("add-other", 30)]).0, 1);
+        assert_eq!(found(&[("add-gone", 30), ("add-other", 30)]), (0, 1));
+        assert_eq!(found(&[("add-gone", 30), ("add-kept", 30)]), (0, 1));
+        // Asked for again after that server's end.
+        assert_eq!(found(&[("add-gone", 30), ("add-kept", 15)]), (0, 0));
     }
 }

@@ -359,7 +359,7 @@ impl Run<'_> {
 }
 
 /// How long nothing was acknowledged.
-fn recovery(outage: Outage, operations: &[Operation]) -> Option<Duration> {
+pub(super) fn recovery(outage: Outage, operations: &[Operation]) -> Option<Duration> {
     let acknowledged = operations.iter().filter(|operation| operation.is_acknowledged_change());
     let nanos = match outage {
         Outage::Since(moment) => {
