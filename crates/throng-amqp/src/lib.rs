@@ -44,7 +44,9 @@ mod pace;
 mod properties;
 mod publisher;
 mod repair;
+mod resend;
 mod runner;
+mod seldom;
 mod topology;
 
 pub use connection::Broker;
@@ -54,4 +56,5 @@ pub use frames::{FrameOptions, Frames};
 pub use ingress::{EntityCommand, Incoming, Ingress, IngressOptions, Intake};
 pub use metrics::Metrics;
 pub use publisher::{Message, PublishError, Publisher, PublisherOptions};
-pub use topology::{Exchange, Queue, QueueType, Routing, Topology};
+pub use resend::{ResendOptions, ResendReport, resend};
+pub use topology::{Exchange, Overflow, Queue, QueueType, Routing, Topology};
