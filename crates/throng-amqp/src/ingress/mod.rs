@@ -94,7 +94,7 @@ pub struct Incoming<'a> {
     pub content_type: Option<&'a str>,
     /// Its id, if it has one.
     pub id: Option<&'a str>,
-    /// The exchange it was published to; empty for a dead letter that was [sent again](crate::resend).
+    /// The exchange it was published to; empty for a dead letter that was [sent again](fn@crate::resend).
     pub exchange: &'a str,
     /// The routing key it was published with at first.
     pub routing_key: &'a str,
