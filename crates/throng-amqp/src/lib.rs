@@ -4,6 +4,7 @@
 //!   redelivery takes effect once.
 //! - [`Egress`]: an entity's events become messages of an exchange, none lost, duplicates marked by their message ids.
 //! - [`Publisher`] and [`Frames`]: a server in front of a broker, which answers once the broker has confirmed.
+//! - [`resend()`]: dead letters go back to the queues they were in, once what was wrong is mended.
 //!
 //! ```no_run
 //! use throng_amqp::{EntityCommand, Incoming, Ingress, IngressOptions};
