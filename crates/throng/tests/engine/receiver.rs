@@ -10,7 +10,7 @@ use std::sync::{
 };
 use throng::{
     Builder, Engine,
-    journal::{Later, MemoryViews},
+    journal::{Directory, Later, MemoryViews},
     projection::{EventOffset, Seen, Sink, SinkError, State, begin_anew},
 };
 
@@ -47,10 +47,12 @@ impl Sink for Shelf {
     }
 
     fn compare(&self, delivered: Option<EventOffset>) -> Later<'_, Result<(), SinkError>> {
-        let reached = self.reached();
-        let compared = match reached < delivered {
-            true => Err(SinkError::Behind { reached }),
-            false => Ok(()),
+        let has = |event| self.kept.lock().unwrap().iter().any(|(kept, _)| *kept == event);
+        let compared = match delivered.is_none_or(has) {
+            true => Ok(()),
+            false => Err(SinkError::Behind {
+                reached: self.reached(),
+            }),
         };
         Box::pin(std::future::ready(compared))
     }
