@@ -73,13 +73,16 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
 /// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker, if it [has them](HAS_BROKERS).
 #[must_use]
 pub fn app() -> App {
-    App::new("skiers")
+    let app = App::new("skiers")
         .version(env!("CARGO_PKG_VERSION"))
         .engine(kinds)
         .routes(routes)
         .describe(describe())
         .role("server", roles::server)
-        .role("consumer", roles::consumer)
+        .role("consumer", roles::consumer);
+    #[cfg(feature = "brokers")]
+    let app = app.tool(broker::dead_letters::command(), broker::dead_letters::run);
+    app
 }
 
 #[cfg(feature = "brokers")]

@@ -2,29 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ride::Ride;
+use crate::{number::lenient, ride::Ride};
 
-/// A ride, as the broker carries it: a JSON object with these names, as the class project's server publishes it.
+/// A ride, as the broker carries it: a JSON object with these names, as the class project's server publishes it. That one passes on a number that its client
+/// has written as a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RideMessage {
     /// The minute of the ski day.
+    #[serde(deserialize_with = "lenient")]
     pub time: u32,
     /// The lift's number.
-    #[serde(rename = "liftID")]
+    #[serde(rename = "liftID", deserialize_with = "lenient")]
     pub lift: u32,
     /// Minutes waited at the lift. Always written, 0 where nobody said it: the class project's consumers want it.
-    #[serde(rename = "waitTime", default)]
+    #[serde(rename = "waitTime", default, deserialize_with = "lenient")]
     pub wait: u32,
     /// The skier's number.
-    #[serde(rename = "skierID")]
+    #[serde(rename = "skierID", deserialize_with = "lenient")]
     pub skier: u32,
     /// The day of the season.
+    #[serde(deserialize_with = "lenient")]
     pub day: u32,
     /// The season's year.
-    #[serde(rename = "seasonID")]
+    #[serde(rename = "seasonID", deserialize_with = "lenient")]
     pub season: u32,
     /// The resort's number.
-    #[serde(rename = "resortID")]
+    #[serde(rename = "resortID", deserialize_with = "lenient")]
     pub resort: u32,
 }
 
@@ -79,5 +82,8 @@ mod tests {
         let pretty = serde_json::to_string_pretty(&message).unwrap();
         let read: RideMessage = serde_json::from_str(&pretty).unwrap();
         assert_eq!((read.skier, read.ride()), (7, Ride { wait: Some(0), ..ride }));
+        let as_text = pretty.replace(" 217", " \"217\"").replace(" 21,", " \"21\",");
+        let read: RideMessage = serde_json::from_str(&as_text).unwrap();
+        assert_eq!(read.ride(), Ride { wait: Some(0), ..ride });
     }
 }

@@ -1,6 +1,9 @@
 //! The numbers skiers, resorts, seasons and lifts have.
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, Unexpected, Visitor},
+};
 use std::{fmt, str::FromStr};
 
 /// The largest number of a skier, a resort or a season: the interface's integers have 32 bits and a sign.
@@ -34,9 +37,65 @@ impl fmt::Display for Number {
     }
 }
 
+/// Reads a number as the class project does: `217`, `"217"` or `217.0`.
+pub(crate) fn lenient<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    from.deserialize_any(Lenient)
+}
+
+struct Lenient;
+
+impl Visitor<'_> for Lenient {
+    type Value = u32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number of 32 bits, also as a text")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<u32, E> {
+        u32::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<u32, E> {
+        u32::try_from(number).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<u32, E> {
+        let is_whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
+        match is_whole {
+            true => Ok(number as u32),
+            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u32, E> {
+        text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_may_be_a_text_or_have_a_fraction_of_zero() {
+        let read = |text: &str| lenient(&mut serde_json::Deserializer::from_str(text));
+        for text in ["217", "\"217\"", "217.0", "2.17e2"] {
+            assert_eq!(read(text).ok(), Some(217), "{text}");
+        }
+        for text in [
+            "1.5",
+            "-1",
+            "\"\"",
+            "\"1.0\"",
+            "\"ten\"",
+            "4294967296",
+            "1e300",
+            "null",
+            "[]",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_number_has_one_writing() {

@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A broker takes seconds of a core to start, on a machine that may have others to serve.
+const PATIENCE: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A port of the loopback that nobody listens on.

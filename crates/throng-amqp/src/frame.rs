@@ -2,6 +2,7 @@
 //!
 //! Its content type is [`CONTENT_TYPE`], its body a JSON array with one element for each message it stands for, in order.
 
+use crate::{EntityCommand, Incoming};
 use serde_json::value::RawValue;
 
 /// The content type of a frame.
@@ -23,14 +24,34 @@ pub fn encode<T: AsRef<[u8]>>(messages: &[T]) -> Vec<u8> {
     frame
 }
 
+/// The commands of a message: its own, or one for each part of the frame that it is. A part that cannot be read takes none of the others with it.
+///
+/// # Errors
+/// The message is no frame and cannot be read, or is a frame and no JSON array.
+pub fn commands(
+    message: &Incoming<'_>,
+    read: impl Fn(&[u8]) -> Result<EntityCommand, String>,
+) -> Result<Vec<EntityCommand>, String> {
+    if !is_frame(message.content_type) {
+        return read(message.body).map(|command| vec![command]);
+    }
+    let parts = decode(message.content_type, message.body)?;
+    let command = |part| read(part).unwrap_or_else(EntityCommand::unreadable);
+    Ok(parts.into_iter().map(command).collect())
+}
+
+fn is_frame(content_type: Option<&str>) -> bool {
+    // What may follow says nothing about it: `; charset=utf-8`.
+    let media_type = content_type.and_then(|text| text.split(';').next()).map(str::trim);
+    media_type == Some(CONTENT_TYPE)
+}
+
 /// The messages a body stands for: those of a frame, or the one that it is.
 ///
 /// # Errors
 /// It says that it is a frame, and is no JSON array.
 pub fn decode<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
-    // What may follow says nothing about it: `; charset=utf-8`.
-    let media_type = content_type.and_then(|text| text.split(';').next()).map(str::trim);
-    if media_type != Some(CONTENT_TYPE) {
+    if !is_frame(content_type) {
         return Ok(vec![body]);
     }
     let messages: Vec<&RawValue> =

@@ -4,6 +4,7 @@
 //!   redelivery takes effect once.
 //! - [`Egress`]: an entity's events become messages of an exchange, none lost, duplicates marked by their message ids.
 //! - [`Publisher`] and [`Frames`]: a server in front of a broker, which answers once the broker has confirmed.
+//! - [`resend()`]: dead letters go back to the queues they were in, once what was wrong is mended.
 //!
 //! ```no_run
 //! use throng_amqp::{EntityCommand, Incoming, Ingress, IngressOptions};
@@ -44,7 +45,9 @@ mod pace;
 mod properties;
 mod publisher;
 mod repair;
+mod resend;
 mod runner;
+mod seldom;
 mod topology;
 
 pub use connection::Broker;
@@ -54,4 +57,5 @@ pub use frames::{FrameOptions, Frames};
 pub use ingress::{EntityCommand, Incoming, Ingress, IngressOptions, Intake};
 pub use metrics::Metrics;
 pub use publisher::{Message, PublishError, Publisher, PublisherOptions};
-pub use topology::{Exchange, Queue, QueueType, Routing, Topology};
+pub use resend::{ResendOptions, ResendReport, resend};
+pub use topology::{Exchange, Overflow, Queue, QueueType, Routing, Topology};

@@ -7,6 +7,7 @@ use crate::{
     pace::Pace,
     properties::header_bytes,
     runner::{Runner, Stop},
+    seldom::Seldom,
 };
 use futures_util::StreamExt as _;
 use lapin::{
@@ -109,6 +110,10 @@ pub enum PublishError {
     /// Too many messages wait for their confirms: this one was not sent.
     #[error("{0} messages wait for the broker's confirm; this one was not sent")]
     Full(usize),
+    /// The broker has not taken it for now (`basic.nack`): a queue is full and rejects what is published, or cannot keep it. Of several queues, others may
+    /// have taken it.
+    #[error("the broker has not taken the message: a queue is full, or cannot keep it")]
+    NotTaken,
     /// The broker refused it, or no queue takes it.
     #[error("the broker has refused the message: {0}")]
     Refused(String),
@@ -149,6 +154,7 @@ struct Shared {
     ids: AtomicU64,
     metrics: OfPublisher,
     pace: Arc<Pace>,
+    returned: Seldom,
 }
 
 impl Publisher {
@@ -187,6 +193,7 @@ impl Publisher {
             ids: AtomicU64::new(0),
             pace: Arc::new(Pace::new(PAUSE)),
             metrics: options.metrics.of_publisher(&options.name),
+            returned: Seldom::default(),
             options,
         });
         let (first, tried) = mpsc::sync_channel(1);
@@ -237,7 +244,10 @@ impl Publisher {
                 Ok(call) => {
                     let published = self.shared.publish(&channel, routing_key, properties, body).await;
                     match &published {
-                        Ok(()) | Err(PublishError::Refused(_) | PublishError::Violation(_)) => call.succeeded(),
+                        Ok(())
+                        | Err(PublishError::NotTaken | PublishError::Refused(_) | PublishError::Violation(_)) => {
+                            call.succeeded();
+                        }
                         Err(PublishError::Full(_)) => drop(call),
                         Err(PublishError::Unavailable { .. } | PublishError::Unknown(_)) => call.failed(),
                     }
@@ -372,8 +382,15 @@ impl Shared {
         };
         match timeout(self.options.confirm_max, confirmed).await {
             Ok(Ok(Confirmation::Ack(None))) => Ok(()),
-            Ok(Ok(Confirmation::Ack(Some(returned)))) => Err(PublishError::Refused(returned.reply_text.to_string())),
-            Ok(Ok(Confirmation::Nack(_))) => Err(PublishError::Unknown("it said that it has lost it".into())),
+            Ok(Ok(Confirmation::Ack(Some(returned)))) => {
+                let why = returned.reply_text.to_string();
+                self.returned.say(|more| {
+                    let name = &self.options.name;
+                    tracing::warn!("a message of the publisher {name:?} is refused by the broker: {why}{more}");
+                });
+                Err(PublishError::Refused(why))
+            }
+            Ok(Ok(Confirmation::Nack(_))) => Err(PublishError::NotTaken),
             Ok(Ok(Confirmation::NotRequested)) => Err(PublishError::Unknown("it was not asked for a confirm".into())),
             Ok(Err(error)) if is_violation(&error) => Err(PublishError::Violation(error.to_string())),
             Ok(Err(error)) => Err(PublishError::Unknown(error.to_string())),
@@ -502,6 +519,8 @@ async fn until_lost(shared: &Shared, connection: &Connection, channel: &Channel)
             }
             Ok(Some(Event::ConnectionUnblocked)) => {
                 shared.is_blocked.store(false, Ordering::Release);
+                // Messages that were under way when it began have failed for no other reason.
+                shared.options.breaker.close();
                 tracing::info!("the broker takes messages again");
                 shared.stands(None);
             }

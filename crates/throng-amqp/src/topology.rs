@@ -67,6 +67,23 @@ pub struct Queue {
     pub message_ttl: Option<Duration>,
     /// Where messages go that expire or are rejected (`x-dead-letter-exchange`).
     pub dead_letters: Option<String>,
+    /// The messages that may wait in it (`x-max-length`).
+    pub max_length: Option<u64>,
+    /// The fate of messages beyond that (`x-overflow`).
+    pub overflow: Option<Overflow>,
+    /// Deliveries of a message before it is dead (`x-delivery-limit`); of quorum queues.
+    pub delivery_limit: Option<u32>,
+    /// The broker has one of several consumers take messages (`x-single-active-consumer`).
+    pub single_active_consumer: bool,
+}
+
+/// The behaviour of a full queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// The oldest message is dropped, or sent to the dead letters.
+    DropHead,
+    /// New messages are refused: [`PublishError::NotTaken`](crate::PublishError::NotTaken).
+    RejectPublish,
 }
 
 impl Topology {
@@ -125,19 +142,45 @@ impl Exchange {
 }
 
 impl Queue {
-    async fn apply(&self, connection: &Connection, passive: bool) -> Result<(), Error> {
+    fn arguments(&self) -> FieldTable {
+        let number = |number: u64| AMQPValue::LongLongInt(i64::try_from(number).unwrap_or(i64::MAX));
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let ttl = self
+            .message_ttl
+            .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let overflow = self.overflow.map(|overflow| match overflow {
+            Overflow::DropHead => "drop-head",
+            Overflow::RejectPublish => "reject-publish",
+        });
+        let given = [
+            (
+                "x-queue-type",
+                (self.queue_type == QueueType::Quorum).then(|| text("quorum")),
+            ),
+            ("x-message-ttl", ttl.map(number)),
+            ("x-dead-letter-exchange", self.dead_letters.as_deref().map(text)),
+            ("x-max-length", self.max_length.map(number)),
+            ("x-overflow", overflow.map(text)),
+            (
+                "x-delivery-limit",
+                self.delivery_limit.map(|limit| number(limit.into())),
+            ),
+            (
+                "x-single-active-consumer",
+                self.single_active_consumer.then_some(AMQPValue::Boolean(true)),
+            ),
+        ];
         let mut arguments = FieldTable::default();
-        if self.queue_type == QueueType::Quorum {
-            arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        for (name, value) in given {
+            if let Some(value) = value {
+                arguments.insert(name.into(), value);
+            }
         }
-        if let Some(ttl) = self.message_ttl {
-            let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-            arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(millis));
-        }
-        if let Some(exchange) = &self.dead_letters {
-            let exchange = AMQPValue::LongString(exchange.as_str().into());
-            arguments.insert("x-dead-letter-exchange".into(), exchange);
-        }
+        arguments
+    }
+
+    async fn apply(&self, connection: &Connection, passive: bool) -> Result<(), Error> {
+        let arguments = self.arguments();
         let what = || format!("the queue {:?}", self.name);
         let name = short(&self.name)?;
         let is_own = checked(what, passive, async |passive| {

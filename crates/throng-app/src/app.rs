@@ -18,6 +18,7 @@ use crate::cli;
 type Routes = Box<dyn FnOnce(Engine) -> axum::Router + Send>;
 type Setting<T> = Box<dyn FnOnce(T) -> T + Send>;
 type Role = fn() -> anyhow::Result<App>;
+pub(crate) type Tool = fn(&clap::ArgMatches) -> anyhow::Result<ExitCode>;
 /// Ends what was started beside a gateway.
 pub type End = Box<dyn FnOnce() + Send>;
 pub(crate) type Beside = Box<dyn FnOnce(&Engine) -> anyhow::Result<End> + Send>;
@@ -33,6 +34,7 @@ pub struct App {
     defaults: fn() -> anyhow::Result<Defaults>,
     beside: Vec<Beside>,
     roles: Vec<(&'static str, Role)>,
+    tools: Vec<(clap::Command, Tool)>,
 }
 
 /// What holds where the command line does not say otherwise, for a service that reads environment variables of its own.
@@ -58,6 +60,7 @@ impl App {
             defaults: || Ok(Defaults::default()),
             beside: Vec::new(),
             roles: Vec::new(),
+            tools: Vec::new(),
         }
     }
 
@@ -152,6 +155,18 @@ impl App {
     pub fn role(mut self, name: &'static str, app: fn() -> anyhow::Result<Self>) -> Self {
         self.roles.push((name, app));
         self
+    }
+
+    /// Adds a command of its own to those of its program: a tool for its queues, say.
+    #[must_use]
+    pub fn tool(mut self, command: clap::Command, run: fn(&clap::ArgMatches) -> anyhow::Result<ExitCode>) -> Self {
+        self.tools.push((command, run));
+        self
+    }
+
+    /// The commands of its own.
+    pub(crate) fn tools(&self) -> &[(clap::Command, Tool)] {
+        &self.tools
     }
 
     /// The service in a role; itself without one.

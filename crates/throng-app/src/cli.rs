@@ -70,16 +70,25 @@ fn command(app: &App) -> clap::Command {
         .name(app.name())
         .version(app.version_text())
         .mut_subcommand("journal", with_place)
+        .subcommands(app.tools().iter().map(|(tool, _)| tool.clone()))
 }
 
 /// Runs the command that these arguments name; the first is the program's own name.
 pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let matches = command(&app).get_matches_from(arguments);
+    let (name, asked) = (app.name(), matches.subcommand());
+    let tool = |(asked, arguments)| {
+        let (_, run) = app.tools().iter().find(|(tool, _)| tool.get_name() == asked)?;
+        start_logging("info");
+        Some(exit_code(name, run(arguments)))
+    };
+    if let Some(code) = asked.and_then(tool) {
+        return code;
+    }
     let arguments = match Arguments::from_arg_matches(&matches) {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
     };
-    let name = app.name();
     let done = match arguments.command {
         Command::Serve(arguments) => arguments.run(app),
         Command::Journal(arguments) => arguments.run(|| Ok(app)),

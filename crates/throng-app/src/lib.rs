@@ -45,6 +45,7 @@
 //! | `wallet check` | whether this program understands all of a journal, before it is rolled out |
 //! | `wallet bench PLAN` | a load plan (`docs/load.md`) against the service on a fresh journal; with the feature `bench` |
 //!
+//! besides [commands of the app's own](App::tool),
 //! and `--help` on each says what can be set. Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make
 //! no sense, 130 ended by a second signal.
 //!
@@ -82,6 +83,8 @@ mod token;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
+/// For the arguments of an app's [own commands](App::tool).
+pub use clap;
 #[cfg(feature = "postgres")]
 pub use cluster::{ClusterArguments, ClusterSettings};
 pub use limits::LimitArguments;

@@ -1,7 +1,12 @@
 //! What the program's parts say of themselves, on standard error.
 
 use std::io::IsTerminal as _;
-use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 /// Whether the person asked for no colours (<https://no-color.org>).
 #[must_use]
@@ -9,11 +14,23 @@ pub fn is_colourless() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
+/// The AMQP client's library. It writes a kilobyte for each message that comes back, and of each lost connection that recovery was aborted: throng-amqp
+/// reports both, in a line.
+const QUIET: &str = "lapin";
+
+fn filter(asked: Option<&str>, level: &str) -> Targets {
+    let asked = asked.and_then(|filter| filter.parse().ok());
+    let usual = || {
+        let filter: Targets = level.parse().expect("a level is a filter");
+        filter.with_target(QUIET, LevelFilter::OFF)
+    };
+    asked.unwrap_or_else(usual)
+}
+
 /// Shows messages from `level` on; `RUST_LOG` overrides it.
 pub fn start(level: &str) {
     let asked = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let asked: Option<Targets> = asked.and_then(|filter| filter.parse().ok());
-    let filter = asked.unwrap_or_else(|| level.parse().expect("a level is a filter"));
+    let filter = filter(asked.as_deref(), level);
     let coloured = std::io::stderr().is_terminal() && !is_colourless();
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
@@ -21,4 +38,18 @@ pub fn start(level: &str) {
         .with_target(false);
     // Fails only when logging has begun already.
     let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn client_library_is_heard_only_where_asked_for() {
+        let target = "lapin::returned_messages";
+        assert!(!filter(None, "info").would_enable(target, &Level::ERROR));
+        assert!(filter(None, "info").would_enable("throng_amqp", &Level::INFO));
+        assert!(filter(Some("warn"), "info").would_enable(target, &Level::WARN));
+    }
 }

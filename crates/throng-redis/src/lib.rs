@@ -1,7 +1,7 @@
 //! Read models in Redis, kept from an entity's events.
 //!
 //! A [`Mapping`] says which commands an event becomes; a [`RedisSink`] with it is given to an engine. What has gathered since the last batch goes to Redis in one
-//! transaction (`MULTI`), with the place of the last event in history beside it. So each event takes effect once: what is delivered again after
+//! transaction (`MULTI`), with the place in history of the last event of each writer beside it. So each event takes effect once: what is delivered again after
 //! a crash, a lost answer or a rebuild is known by its place and left out. Two engines on one Redis, of which one has just taken over, do
 //! not both write: the place is watched.
 //!
@@ -62,8 +62,10 @@
 mod place;
 mod reader;
 mod sink;
+mod watch;
 
 pub use reader::{ReadError, Reader};
 /// The driver, whose [`Pipeline`](redis::Pipeline) a mapping writes to.
 pub use redis;
 pub use sink::{Error, Mapping, RedisSink};
+pub use watch::{ReadModel, Watch};

@@ -2,10 +2,12 @@
 
 use crate::{
     Error, Mapping,
-    sink::{CONNECT_MAX, filling_key, is_refusal, place_key},
+    sink::{CONNECT_MAX, filling_key, is_refusal, is_reply, place_key},
+    watch::{ReadModel, Watch},
 };
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use std::{fmt, sync::Arc, time::Duration};
+use throng::services::health::Health;
 use throng_breaker::{Breaker, RetryBudget};
 use tokio::sync::Mutex;
 
@@ -98,6 +100,25 @@ impl Reader {
         T::from_redis_value(Value::Array(values)).map_err(|error| ReadError::Refused(error.into()))
     }
 
+    /// Tells a service how read models are, each as the check `read model NAME`, from looks every second over a connection of its own. It fails until
+    /// Redis was reached once, and warns while Redis cannot be reached or the read model is not complete. With
+    /// [`Engine::checks`](throng::Engine::checks) that is on `/health/ready`.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn watch(&self, health: &Health, models: impl IntoIterator<Item = ReadModel>) -> Result<Watch, Error> {
+        let Inner { client, breaker, .. } = &*self.inner;
+        let reader = Self {
+            inner: Arc::new(Inner {
+                client: client.clone(),
+                connection: Mutex::default(),
+                breaker: breaker.clone(),
+                budget: RetryBudget::default(),
+            }),
+        };
+        Watch::start(reader, health, models)
+    }
+
     async fn try_once<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, Failed> {
         let call = self.inner.breaker.enter().map_err(Failed::Open)?;
         match self.exchange(commands).await {
@@ -109,6 +130,10 @@ impl Reader {
             Err(error) if is_refusal(&error) => {
                 call.succeeded();
                 Err(Failed::Refused(error))
+            }
+            Err(error) if is_reply(&error) => {
+                call.succeeded();
+                Err(Failed::Busy(error))
             }
             Err(error) => {
                 *self.inner.connection.lock().await = None;
@@ -144,6 +169,8 @@ enum Failed {
     /// It was not made.
     Open(throng_breaker::Refused),
     Lost(RedisError),
+    /// Redis is there, and cannot answer just now.
+    Busy(RedisError),
     Refused(RedisError),
 }
 
@@ -154,7 +181,7 @@ impl Failed {
                 why: refused.to_string(),
                 retry_after: refused.retry_after,
             },
-            Self::Lost(error) => ReadError::Unavailable {
+            Self::Lost(error) | Self::Busy(error) => ReadError::Unavailable {
                 why: error.to_string(),
                 retry_after: Duration::from_secs(1),
             },

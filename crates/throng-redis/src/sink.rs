@@ -212,6 +212,7 @@ impl<M: Mapping> Inner<M> {
             return Ok(());
         };
         let error = match failed {
+            Failed::Redis(error) if is_reply(&error) => retry(error),
             Failed::Redis(error) => {
                 session.connection = None;
                 call.failed();
@@ -251,8 +252,9 @@ impl<M: Mapping> Inner<M> {
             return Err(Failed::Behind(None));
         };
         let found = read_place(&key, &found)?;
-        session.stored = Some(found);
-        match Some(found.offset) < delivered {
+        let is_behind = delivered.is_some_and(|delivered| !found.has_come_to(delivered));
+        session.stored = Some(found.clone());
+        match is_behind {
             true => self.go_back(session, found).await,
             false => Ok(()),
         }
@@ -260,10 +262,11 @@ impl<M: Mapping> Inner<M> {
 
     /// Marks the read model as incomplete until what was lost is delivered again; readers are told so.
     async fn go_back(&self, session: &mut Session, found: SinkPosition) -> Result<(), Failed> {
+        let newest = found.newest();
         session.stored = Some(found);
         let connection = self.connection(session).await?;
         let () = connection.set(filling_key::<M>(), "").await?;
-        Err(Failed::Behind((!found.is_beginning()).then_some(found.offset)))
+        Err(Failed::Behind(newest))
     }
 
     /// Removes what it has written, and begins with the first event. Whatever ends it half-way, the key that says so is there before.
@@ -288,8 +291,9 @@ impl<M: Mapping> Inner<M> {
                 break;
             }
         }
-        let () = connection.set(&key, SinkPosition::BEGINNING.to_string()).await?;
-        session.stored = Some(SinkPosition::BEGINNING);
+        let beginning = SinkPosition::default();
+        let () = connection.set(&key, beginning.to_string()).await?;
+        session.stored = Some(beginning);
         Ok(())
     }
 
@@ -343,7 +347,7 @@ impl<M: Mapping> Inner<M> {
             return Err(Failed::Behind(None));
         };
         let found = read_place(&key, &found)?;
-        if Some(found.offset) < session.stored.map(|place| place.offset) {
+        if session.stored.as_ref().is_some_and(|stored| !found.covers(stored)) {
             return self.go_back(session, found).await;
         }
         let Some((commands, last)) = self.commands(found, &key, batch)? else {
@@ -363,34 +367,31 @@ impl<M: Mapping> Inner<M> {
         }
     }
 
-    /// The transaction of those events of a batch that were not taken before, and the place of the last of them.
+    /// The transaction of those events of a batch that were not taken before, and the place they come to.
     fn commands(
         &self,
-        place: SinkPosition,
+        mut place: SinkPosition,
         key: &str,
         batch: Vec<Seen<M::Of>>,
     ) -> Result<Option<(Pipeline, SinkPosition)>, Failed> {
         let mut commands = redis::pipe();
         commands.atomic();
-        let mut last = None;
+        let mut is_new = false;
         for seen in batch {
-            let event = SinkPosition {
-                offset: seen.offset,
-                at_micros: seen.at.micros,
-            };
-            let is_taken = place.has(event).map_err(|()| {
+            let is_taken = place.has(seen.offset, seen.at.micros).map_err(|()| {
                 Failed::Poison(format!(
                     "what Redis holds is of another history than the journal's (its key {key:?}): clear it, or bring the journal back"
                 ))
             })?;
             if !is_taken {
                 self.mapping.map(&seen, &mut commands);
-                last = Some(event);
+                place.take(seen.offset, seen.at.micros);
+                is_new = true;
             }
         }
-        Ok(last.map(|last| {
-            commands.set(key, last.to_string());
-            (commands, last)
+        Ok(is_new.then(|| {
+            commands.set(key, place.to_string());
+            (commands, place)
         }))
     }
 
@@ -418,6 +419,14 @@ fn read_place(key: &str, found: &str) -> Result<SinkPosition, Failed> {
             "the key {key:?} in Redis holds {found:?} and no place in history"
         ))
     })
+}
+
+/// Redis has answered, though with an error: neither is the connection lost, nor is Redis down. A server that has become a replica is better looked for anew.
+pub(crate) fn is_reply(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Server(kind) => !matches!(kind, ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown),
+        kind => kind == ErrorKind::Extension,
+    }
 }
 
 /// Redis is well, and refuses a command of a transaction that it has executed: it would again. (One that it has not executed, say for want of memory, is

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use throng::services::health::{Health, Status};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore, MemoryViews},
@@ -16,7 +17,7 @@ use throng::{
     projection::{Seen, State},
 };
 use throng_breaker::{Breaker, Settings};
-use throng_redis::{Mapping, ReadError, Reader, RedisSink};
+use throng_redis::{Mapping, ReadError, ReadModel, Reader, RedisSink};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Counter {
@@ -328,4 +329,81 @@ async fn a_command_that_redis_refuses_stops_the_sink_with_the_reason() {
         "{reason}"
     );
     engine.stop().await;
+}
+
+/// A breaker that one failure opens for good.
+fn wary() -> Breaker {
+    let settings = Settings {
+        calls_min: 1,
+        pause_first: Duration::from_secs(3_600),
+        pause_max: Duration::from_secs(3_600),
+        ..Settings::default()
+    };
+    Breaker::new("redis", settings)
+}
+
+async fn set_memory_max(redis: &Redis, bytes: &str) {
+    let mut set = redis::cmd("CONFIG");
+    let () = set
+        .arg(&["SET", "maxmemory", bytes])
+        .query_async(&mut connect(redis).await)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_redis_answers_and_opens_no_breaker() {
+    let redis = Redis::start().unwrap();
+    let (journal, store) = parts();
+    let breaker = wary();
+    let sink = RedisSink::with_breaker(Hits, &redis.url(), breaker.clone()).unwrap();
+    let builder = Engine::builder().with::<Counter>().sink(sink);
+    let engine = builder.start(journal, store).await.unwrap();
+    hit(&engine, 1).await;
+    filled(&redis, 1).await;
+    set_memory_max(&redis, "1").await;
+    hit(&engine, 1).await;
+    until("the sink tries again", || {
+        matches!(engine.projections()[0].state, State::Retrying { .. })
+    })
+    .await;
+    assert_eq!(breaker.state(), throng_breaker::State::Closed, "of the sink");
+    let breaker = wary();
+    let reader = Reader::new(&redis.url(), breaker.clone()).unwrap();
+    let mut commands = redis::pipe();
+    commands.hget("hits", "0");
+    let ask = async |commands: &Pipeline| reader.ask::<(u64,)>(commands).await;
+    assert_eq!(ask(&commands).await.unwrap(), (1,));
+    let mut transaction = commands.clone();
+    let refused = ask(transaction.atomic()).await;
+    assert!(matches!(refused, Err(ReadError::Unavailable { .. })), "{refused:?}");
+    assert_eq!(breaker.state(), throng_breaker::State::Closed, "of the reader");
+    assert_eq!(ask(&commands).await.unwrap(), (1,));
+    set_memory_max(&redis, "0").await;
+    filled(&redis, 2).await;
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_warns_of_a_read_model_that_is_not_complete() {
+    let (mut redis, parts) = (Redis::start().unwrap(), parts());
+    redis.stop(Stop::Immediate);
+    let reader = Reader::new(&redis.url(), Breaker::new("redis", Settings::default())).unwrap();
+    let health = Health::new();
+    let watch = reader.watch(&health, [ReadModel::of::<Hits>()]).unwrap();
+    let is = |status, part: &str| {
+        let check = &health.checks()[0];
+        check.name == "read model hits" && check.status == status && check.reason.to_string().contains(part)
+    };
+    until("it fails", || is(Status::Fail, "not available")).await;
+    redis.resume().unwrap();
+    until("nothing was written", || is(Status::Warn, "not complete")).await;
+    let engine = engine(&redis, parts).await;
+    until("it is complete", || is(Status::Pass, "")).await;
+    engine.stop().await;
+    flush(&mut connect(&redis).await).await;
+    until("it is empty", || is(Status::Warn, "not complete")).await;
+    redis.stop(Stop::Immediate);
+    until("Redis is gone", || is(Status::Warn, "not available")).await;
+    drop(watch);
 }

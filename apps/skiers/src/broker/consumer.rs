@@ -54,13 +54,11 @@ pub fn start(engine: &Engine, environment: &Environment, metrics: Metrics) -> Re
 
 /// What a message asks of skiers: that they take its ride, or each ride of its frame.
 fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
-    let rides = frame::decode(message.content_type, message.body)?;
-    let command = |body: &[u8]| {
+    frame::commands(message, |body| {
         let message: RideMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let ride = serde_json::to_vec(&message.ride()).map_err(|error| error.to_string())?;
         Ok(EntityCommand::new(Skier::KIND, message.skier.to_string(), "ride", ride))
-    };
-    rides.into_iter().map(command).collect()
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! What the environment says of it ([`environment`]) is described in the app's README.
 
 pub mod consumer;
+pub(crate) mod dead_letters;
 pub(crate) mod forward;
 pub mod read_models;
 pub mod server;
@@ -142,6 +143,7 @@ impl Environment {
                 bindings: vec![(EXCHANGE.into(), String::new())],
                 message_ttl: durable.then_some(self.ttl),
                 dead_letters: durable.then(|| DEAD.into()),
+                ..Queue::default()
             }],
             must_exist: false,
         };

@@ -12,11 +12,11 @@
 //! while it is not complete.
 
 use std::collections::HashMap;
-use throng::{model::Error, projection::Seen};
+use throng::{model::Error, projection::Seen, services::health::Health};
 use throng_breaker::Breaker;
 use throng_http::Problem;
 use throng_redis::{
-    Mapping, ReadError, Reader,
+    Mapping, ReadError, ReadModel, Reader, Watch,
     redis::{self, FromRedisValue, Pipeline},
 };
 
@@ -100,6 +100,12 @@ impl ReadModels {
         Ok(Self {
             reader: Reader::new(url, breaker)?,
         })
+    }
+
+    /// Tells a service's checks how they are.
+    pub(crate) fn watch(&self, health: &Health) -> Result<Watch, throng_redis::Error> {
+        let models = [ReadModel::of::<RideCounts>(), ReadModel::of::<ResortSeasons>()];
+        self.reader.watch(health, models)
     }
 
     /// The skier, as the rides in Redis make it: what it is asked is answered by the same code as elsewhere.

@@ -14,6 +14,9 @@ use throng_app::App;
 use throng_breaker::{Breakers, Settings};
 use throng_http::Problem;
 
+/// When a client should come back whose ride finds no room.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
 /// The service as a server.
 ///
 /// # Errors
@@ -31,6 +34,7 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
         .as_deref()
         .map(|url| ReadModels::new(url, breakers.breaker("redis", Settings::default())))
         .transpose()?;
+    let watched = redis.clone();
     let behind = front::Behind { redis, consumer };
     let publisher = rides.publisher.clone();
     Ok(App::new("skiers")
@@ -43,7 +47,8 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
                 breakers.register(registry);
             });
             publisher.report_to(engine.checks());
-            Ok(Box::new(|| ()))
+            let watch = watched.map(|redis| redis.watch(engine.checks())).transpose()?;
+            Ok(Box::new(move || drop(watch)))
         }))
 }
 
@@ -105,13 +110,19 @@ impl Rides {
 fn refused(error: PublishError) -> Failure {
     let unavailable = |reason| Error::Unavailable { reason };
     let (error, retry_after) = match error {
-        PublishError::Full(_) => {
-            let retry_after = Duration::from_secs(1);
-            (Error::Overloaded { retry_after }, None)
-        }
+        PublishError::Full(_) => (
+            Error::Overloaded {
+                retry_after: FULL_PAUSE,
+            },
+            None,
+        ),
         PublishError::Unavailable { retry_after } => {
             (unavailable("the broker cannot be reached".into()), Some(retry_after))
         }
+        PublishError::NotTaken => (
+            unavailable("the queue is full, or the broker cannot keep the ride; nothing was done".into()),
+            Some(FULL_PAUSE),
+        ),
         PublishError::Refused(why) => (unavailable(format!("the broker takes no rides: {why}")), None),
         PublishError::Unknown(_) | PublishError::Violation(_) => (Error::OutcomeUnknown, None),
     };

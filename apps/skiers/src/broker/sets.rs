@@ -9,6 +9,8 @@ use crate::skier::{Skier, SkierEvent};
 /// Rides as the original's two consumers keep them: a set for each skier, `SADD <skierID> {liftID,time,waitTime,day,seasonID,resortID}`, and a set for each day of a season,
 /// `SADD "<seasonID>:<day>" {liftID,time,waitTime,skierID,resortID}`.
 ///
+/// The elements are the same texts, line breaks included: a ride that one of the original's consumers has kept and that comes here again is one element.
+///
 /// Two identical rides are one element of a set, as in the original; the service's own answers tell them apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OriginalSets;
@@ -42,6 +44,7 @@ struct OfDay {
 
 impl Mapping for OriginalSets {
     const NAME: &'static str = "original-sets";
+    const VERSION: u32 = 2;
     type Of = Skier;
 
     fn owns(&self, key: &str) -> bool {
@@ -69,7 +72,10 @@ impl Mapping for OriginalSets {
             resort: ride.resort,
         };
         // Numbers can always be written.
-        let (of_skier, of_day) = (serde_json::to_string(&of_skier), serde_json::to_string(&of_day));
+        let (of_skier, of_day) = (
+            serde_json::to_string_pretty(&of_skier),
+            serde_json::to_string_pretty(&of_day),
+        );
         if let (Ok(of_skier), Ok(of_day)) = (of_skier, of_day) {
             commands.sadd(seen.id.0, of_skier);
             commands.sadd(format!("{}:{}", ride.season, ride.day), of_day);

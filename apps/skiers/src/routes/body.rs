@@ -6,7 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
-use crate::ride::{LIFTS, MINUTES, Refused, ResortDayId, Ride, WAITS};
+use crate::{
+    number::lenient,
+    ride::{LIFTS, MINUTES, Refused, ResortDayId, Ride, WAITS},
+};
 
 /// A body as it came, or why it did not come.
 pub(super) type Body = Result<Bytes, BytesRejection>;
@@ -94,8 +97,7 @@ fn number(name: &'static str, value: &Value, range: RangeInclusive<u32>) -> Resu
     if value.is_null() {
         return Err(BodyError::Missing(name));
     }
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    let number = number.filter(|number| range.contains(number));
+    let number = lenient(value).ok().filter(|number| range.contains(number));
     number.ok_or_else(|| BodyError::Invalid(Refused::invalid(name, shown(value))))
 }
 
@@ -131,6 +133,11 @@ mod tests {
         assert_eq!(
             said(r#"{"time":1,"liftID":1,"waitTime":0,"more":[]}"#),
             Ok((1, 1, Some(0)))
+        );
+        assert_eq!(
+            said(r#"{"time":"217","liftID":21.0,"waitTime":"3"}"#),
+            Ok((217, 21, Some(3))),
+            "as the class project's server takes it"
         );
     }
 

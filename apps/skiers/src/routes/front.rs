@@ -1,9 +1,18 @@
 //! The routes of a server in front of a broker.
 
-use axum::{Router, extract::Request, routing::get};
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::Method,
+    routing::get,
+};
 use throng::Engine;
 
-use super::{Service, mounted, resorts, rides, skiers};
+use super::{
+    Service, Site, mounted,
+    path::{ResortsPath, SkiersPath},
+    resorts, rides, skiers,
+};
 use crate::{
     broker::{
         forward::{self, Consumer},
@@ -12,7 +21,7 @@ use crate::{
     },
     models::Models,
     recorder::Recorder,
-    statistics::Statistics,
+    statistics::{Endpoint, Statistics},
 };
 
 /// Where a server has its answers from.
@@ -26,10 +35,17 @@ pub(crate) struct Behind {
 /// Rides are published; queries are answered from Redis, or else by the consumer.
 pub(crate) fn routes(engine: Engine, broker: Rides, behind: Behind) -> Router {
     let Behind { redis, consumer } = behind;
-    let pass = move |request: Request| async move {
-        match &consumer {
-            Some(consumer) => consumer.answer(request).await,
-            None => forward::unavailable(None),
+    let pass = move |State(site): State<Site>, request: Request| async move {
+        let endpoint = endpoint(&site, request.method(), request.uri().path());
+        let answer = async {
+            match &consumer {
+                Some(consumer) => consumer.answer(request).await,
+                None => forward::unavailable(None),
+            }
+        };
+        match endpoint {
+            Some(endpoint) => site.answer(endpoint, async { Ok(answer.await) }).await,
+            None => answer.await,
         }
     };
     let answers_itself = redis.is_some();
@@ -49,4 +65,20 @@ pub(crate) fn routes(engine: Engine, broker: Rides, behind: Behind) -> Router {
             .route(&format!("{prefix}/resorts"), list)
             .route(&format!("{prefix}/resorts/{{*path}}"), of_resorts.post(pass.clone()))
     })
+}
+
+/// Finds the endpoint that a request which is passed on counts for; `None`: it asks for nothing there is.
+fn endpoint(site: &Site, method: &Method, path: &str) -> Option<Endpoint> {
+    let below = |collection: &str| {
+        let is_there = path.get(site.prefix.len()..)?.starts_with(collection);
+        is_there.then(|| site.below(collection, path))
+    };
+    if method == Method::POST {
+        return Some(Endpoint::PostSeason);
+    }
+    match (below(skiers::COLLECTION), below(resorts::COLLECTION)) {
+        (Some(path), _) => SkiersPath::parse(path).ok().map(SkiersPath::endpoint),
+        (_, Some(path)) => ResortsPath::parse(path).ok().map(ResortsPath::endpoint),
+        _ => Some(Endpoint::GetResorts),
+    }
 }

@@ -3,6 +3,7 @@
 use crate::{
     number::NUMBER_MAX,
     ride::{DAYS, Refused, ResortDayId},
+    statistics::Endpoint,
 };
 
 /// Why a path asks for nothing.
@@ -69,6 +70,16 @@ impl<'a> Parts<'a> {
 }
 
 impl SkiersPath {
+    /// Names the endpoint that a query of it counts for.
+    pub(super) fn endpoint(self) -> Endpoint {
+        match self {
+            Self::Day { .. } => Endpoint::GetSkierDay,
+            Self::Lifts { .. } => Endpoint::GetSkierDayLifts,
+            Self::Season { .. } => Endpoint::GetSkierSeason,
+            Self::Vertical { .. } => Endpoint::GetSkierVertical,
+        }
+    }
+
     /// Both spellings, `/days/` and `/day/`, are taken.
     pub(super) fn parse(path: &str) -> Result<Self, PathError> {
         let parts = Parts::of(path)?;
@@ -95,6 +106,16 @@ impl SkiersPath {
 }
 
 impl ResortsPath {
+    /// Names the endpoint that a query of it counts for.
+    pub(super) fn endpoint(self) -> Endpoint {
+        match self {
+            Self::Seasons { .. } => Endpoint::GetSeasons,
+            Self::Skiers(_) => Endpoint::GetDaySkiers,
+            Self::Lifts(_) | Self::Lift { .. } => Endpoint::GetDayLifts,
+            Self::Hours(_) => Endpoint::GetDayHours,
+        }
+    }
+
     /// Both spellings, `/day/` and `/days/`, are taken.
     pub(super) fn parse(path: &str) -> Result<Self, PathError> {
         let parts = Parts::of(path)?;

@@ -22,7 +22,7 @@ use crate::{
     statistics::Endpoint,
 };
 
-const COLLECTION: &str = "/resorts/";
+pub(super) const COLLECTION: &str = "/resorts/";
 
 /// The resorts there are.
 #[derive(Serialize, JsonSchema)]
@@ -100,12 +100,6 @@ pub(super) async fn get(State(site): State<Site>, uri: Uri) -> Response {
         Err(error) => return site.dialect.failed(error.into()),
     };
     let models = &site.service.models;
-    let endpoint = match path {
-        ResortsPath::Seasons { .. } => Endpoint::GetSeasons,
-        ResortsPath::Skiers(_) => Endpoint::GetDaySkiers,
-        ResortsPath::Lifts(_) | ResortsPath::Lift { .. } => Endpoint::GetDayLifts,
-        ResortsPath::Hours(_) => Endpoint::GetDayHours,
-    };
     let answer = async {
         match path {
             ResortsPath::Seasons { resort } => {
@@ -130,7 +124,7 @@ pub(super) async fn get(State(site): State<Site>, uri: Uri) -> Response {
             }
         }
     };
-    site.answer(endpoint, answer).await
+    site.answer(path.endpoint(), answer).await
 }
 
 fn of_resort(none: NoAnswer) -> Failure {

@@ -1,10 +1,6 @@
 //! Below `/skiers`: rides, and what they come to for a skier.
 
-use axum::{
-    extract::State,
-    http::Uri,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::Uri, response::Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use throng_http::Once;
@@ -23,7 +19,7 @@ use crate::{
     statistics::Endpoint,
 };
 
-const COLLECTION: &str = "/skiers/";
+pub(super) const COLLECTION: &str = "/skiers/";
 
 /// What a skier's seasons come to.
 #[derive(Serialize, JsonSchema)]
@@ -140,25 +136,17 @@ pub(super) async fn get(State(site): State<Site>, uri: Uri) -> Response {
         Err(error) => return site.dialect.failed(error.into()),
     };
     let models = &site.service.models;
-    match path {
-        SkiersPath::Day { day, skier } => {
-            let answer = async { json(models.day(skier, day).await?.vertical) };
-            site.answer(Endpoint::GetSkierDay, answer).await
+    let answer = async {
+        match path {
+            SkiersPath::Day { day, skier } => json(models.day(skier, day).await?.vertical),
+            SkiersPath::Lifts { day, skier } => json(Lifts::from(models.day(skier, day).await?.lifts)),
+            SkiersPath::Season { resort, season, skier } => {
+                json(Season::from(models.season(skier, resort, season).await?))
+            }
+            SkiersPath::Vertical { skier } => vertical(&site, skier, uri.query().unwrap_or_default()).await,
         }
-        SkiersPath::Lifts { day, skier } => {
-            let answer = async { json(Lifts::from(models.day(skier, day).await?.lifts)) };
-            site.answer(Endpoint::GetSkierDayLifts, answer).await
-        }
-        SkiersPath::Season { resort, season, skier } => {
-            let answer = async { json(Season::from(models.season(skier, resort, season).await?)) };
-            site.answer(Endpoint::GetSkierSeason, answer).await
-        }
-        SkiersPath::Vertical { skier } => {
-            let answer = vertical(&site, skier, uri.query().unwrap_or_default());
-            site.answer(Endpoint::GetSkierVertical, answer).await
-        }
-    }
-    .into_response()
+    };
+    site.answer(path.endpoint(), answer).await
 }
 
 async fn vertical(site: &Site, skier: u32, query: &str) -> Result<Response, Failure> {

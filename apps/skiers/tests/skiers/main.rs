@@ -7,5 +7,7 @@ mod entities;
 mod load;
 mod model;
 mod pipeline;
+mod process;
+mod roles;
 mod service;
 mod simulation;

@@ -1,16 +1,16 @@
 //! The arrangement with a broker and Redis, as processes on real servers, each of which is killed under load: at the end every ride that was answered 201
 //! counts once in every query.
 
-use crate::model::Model;
+use crate::{
+    model::Model,
+    process::{JSON, PATIENCE, Process, ask, free_address, get, unchunked, until},
+};
 use serde_json::{Value, json};
 use servers::{RabbitMq, RabbitMqOptions, Redis, Stop};
 use skiers::ride::{ResortDayId, Ride};
 use std::{
     collections::BTreeSet,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
-    process::{Child, Command, Stdio},
+    net::SocketAddr,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -19,119 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What hangs is a failed test, not a hung one.
-const PATIENCE: Duration = Duration::from_secs(120);
 const RESORT: u32 = 56;
 const SEASON: u32 = 2022;
-const JSON: &str = "content-type: application/json\r\n";
-
-/// A process of the service; it ends with this.
-struct Process {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Process {
-    fn start(role: &str, address: SocketAddr, directory: &Path, variables: &[(&str, String)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_skiers"))
-            .args(["serve", "--role", role, "--listen", &address.to_string(), "--data"])
-            .arg(directory)
-            .envs(variables.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert!(line.starts_with("http://"), "the {role} did not start");
-        Self { child, address }
-    }
-}
-
-impl Process {
-    fn kill(&mut self) {
-        // Both fail only for a process that has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// One request on a connection of its own; an error is the connection's.
-fn ask(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    headers: &str,
-    body: &str,
-) -> std::io::Result<(u16, String, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok())
-        .unwrap_or(0);
-    Ok((status, head.to_ascii_lowercase(), body.to_owned()))
-}
-
-/// What a query is answered, once it is.
-fn get(address: SocketAddr, path: &str) -> Value {
-    let begun = Instant::now();
-    loop {
-        match ask(address, "GET", path, "", "") {
-            Ok((200, head, body)) => {
-                // A body that is passed on may come in chunks.
-                let body = if head.contains("transfer-encoding: chunked") {
-                    unchunked(&body)
-                } else {
-                    body
-                };
-                return serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
-            }
-            other => assert!(begun.elapsed() < PATIENCE, "{path}: {other:?}"),
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn unchunked(body: &str) -> String {
-    let (mut rest, mut whole) = (body, String::new());
-    while let Some((length, after)) = rest.split_once("\r\n") {
-        let length = usize::from_str_radix(length.trim(), 16).unwrap();
-        whole.push_str(&after[..length]);
-        rest = after.get(length + 2..).unwrap_or_default();
-    }
-    whole
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// Posts rides from several clients until it is told to end; each ride under a key, until it is answered 201.
 struct Load<'a> {
@@ -280,6 +169,13 @@ fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_kill
     .unwrap();
     assert_eq!(season.0, 201, "passed on to the consumer");
     answers_alike(&model, server.address, other.address);
+    // What was passed on is measured, too.
+    let statistics = get(server.address, "/statistics");
+    let operations = statistics["endpointStats"].as_array().unwrap();
+    for url in ["/resorts", "/skiers/{skierID}/vertical"] {
+        let is_there = |row: &Value| row["URL"] == url && row["operation"] == "GET";
+        assert!(operations.iter().any(is_there), "{url}: {statistics}");
+    }
 }
 
 /// Ends the clients.
@@ -399,13 +295,32 @@ fn expected_in_redis(model: &Model) -> Sets {
     for (skier, ride) in &model.rides {
         let Ride { time, lift, day, .. } = ride;
         let wait = ride.wait.unwrap();
-        let of_skier = format!(
-            r#"{{"liftID":{lift},"time":{time},"waitTime":{wait},"day":{day},"seasonID":{SEASON},"resortID":{RESORT}}}"#
-        );
-        let of_day =
-            format!(r#"{{"liftID":{lift},"time":{time},"waitTime":{wait},"skierID":{skier},"resortID":{RESORT}}}"#);
+        let of_skier = pretty(&[
+            ("liftID", *lift),
+            ("time", *time),
+            ("waitTime", wait),
+            ("day", *day),
+            ("seasonID", SEASON),
+            ("resortID", RESORT),
+        ]);
+        let of_day = pretty(&[
+            ("liftID", *lift),
+            ("time", *time),
+            ("waitTime", wait),
+            ("skierID", *skier),
+            ("resortID", RESORT),
+        ]);
         sets.entry(skier.to_string()).or_default().insert(of_skier);
         sets.entry(format!("{SEASON}:{day}")).or_default().insert(of_day);
     }
     sets.into_iter().collect()
+}
+
+/// An object as the original writes it.
+fn pretty(fields: &[(&str, u32)]) -> String {
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(name, value)| format!("  \"{name}\": {value}"))
+        .collect();
+    format!("{{\n{}\n}}", fields.join(",\n"))
 }

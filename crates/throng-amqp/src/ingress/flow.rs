@@ -4,15 +4,24 @@ use super::{
     EntityCommand, Incoming, Part,
     letters::{Fate, Verdict, WAITING_MAX},
 };
-use crate::repair::SUBSTITUTE;
+use crate::{
+    properties::header_bytes,
+    repair::SUBSTITUTE,
+    resend::{ROUTING_KEY, text},
+};
 use futures_util::{Stream as _, stream::FuturesUnordered};
 use lapin::{message::Delivery, types::ShortString};
 use std::{
     collections::VecDeque,
     convert::Infallible,
+    fmt::Write as _,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Instant,
 };
@@ -23,8 +32,18 @@ use throng::{
 };
 use tokio::task::JoinHandle;
 
-/// A dead letter on its way, with its delivery tag.
-type Letter = Pin<Box<dyn Future<Output = (u64, Fate)> + Send>>;
+/// The longest idempotency key.
+const KEY_BYTES_MAX: usize = 255;
+
+/// A dead letter on its way.
+type Letter = Pin<Box<dyn Future<Output = SentLetter> + Send>>;
+
+/// A dead letter that has arrived, or not.
+struct SentLetter {
+    tag: u64,
+    bytes: usize,
+    fate: Fate,
+}
 
 /// Messages in flight, in the order of their delivery tags; those that wait to be put aside stand beside.
 pub(super) struct Flow<'a> {
@@ -37,6 +56,10 @@ pub(super) struct Flow<'a> {
     letters: FuturesUnordered<Letter>,
     /// Commands the engine has no room for at the moment.
     refused_for_now: usize,
+    /// Bytes of all these, and of the dead letters among them: booked with the engine's memory.
+    bytes: usize,
+    letter_bytes: usize,
+    booked: Arc<AtomicUsize>,
 }
 
 /// A message that is not settled.
@@ -46,6 +69,8 @@ struct Message {
     commands: Vec<(EntityCommand, Step)>,
     /// It cannot be read.
     unreadable: Option<String>,
+    /// Bytes of the message and of its commands.
+    bytes: usize,
 }
 
 /// How far a command has come.
@@ -100,13 +125,17 @@ impl Settled {
 
 impl<'a> Flow<'a> {
     pub(super) fn new(part: &'a Part) -> Self {
+        let driver = part.engine.driver();
         Self {
-            driver: part.engine.driver(),
+            booked: driver.bytes_outside(),
+            driver,
             part,
             session: rand::random(),
             messages: VecDeque::new(),
             letters: FuturesUnordered::new(),
             refused_for_now: 0,
+            bytes: 0,
+            letter_bytes: 0,
         }
     }
 
@@ -121,20 +150,31 @@ impl<'a> Flow<'a> {
 
     /// The engine has no room for what is here, or no dead letter is kept: more would only wait in memory.
     pub(super) fn is_held_up(&self) -> bool {
-        self.refused_for_now > 0 || self.letters.len() >= WAITING_MAX
+        self.refused_for_now > 0 || self.letters.len() >= WAITING_MAX || self.letter_bytes >= self.part.bytes_max()
     }
 
-    /// Takes a message in, and has it done if that can be now.
-    pub(super) fn take(&mut self, delivery: Delivery) {
+    fn book(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.booked.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.booked.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes a message in, and has it done if that can be now. The bytes that it holds.
+    pub(super) fn take(&mut self, delivery: Delivery) -> usize {
         let metrics = &self.part.metrics;
         let id = message_id(&delivery);
         let content_type = delivery.properties.content_type().as_ref().map(ShortString::as_str);
+        let first_key = first_routing_key(&delivery);
         let incoming = Incoming {
             body: &delivery.data,
             content_type: content_type.filter(|text| !text.contains(SUBSTITUTE)),
             id,
             exchange: delivery.exchange.as_str(),
-            routing_key: delivery.routing_key.as_str(),
+            routing_key: first_key.as_deref().unwrap_or(delivery.routing_key.as_str()),
             redelivered: delivery.redelivered,
         };
         if delivery.redelivered {
@@ -152,7 +192,11 @@ impl<'a> Flow<'a> {
         };
         metrics.commands.inc_by(commands.len() as u64);
         self.part.pace.add(commands.len());
+        let of_commands: usize = commands.iter().map(|command| command.body.len()).sum();
+        let bytes = delivery.data.len() + header_bytes(&delivery.properties) + of_commands;
+        self.book(bytes);
         let mut message = Message {
+            bytes,
             came: Instant::now(),
             commands: commands.into_iter().map(|command| (command, Step::Try)).collect(),
             unreadable,
@@ -160,6 +204,7 @@ impl<'a> Flow<'a> {
         };
         self.refused_for_now += self.try_all(&mut message);
         self.messages.push_back(message);
+        bytes
     }
 
     /// Tries again what the engine had no room for.
@@ -179,11 +224,7 @@ impl<'a> Flow<'a> {
         let mut left = 0;
         for (number, (command, step)) in message.commands.iter_mut().enumerate() {
             if matches!(step, Step::Try) {
-                let key = if is_one {
-                    name.clone()
-                } else {
-                    format!("{name}/{number}")
-                };
+                let key = if is_one { name.clone() } else { part_key(&name, number) };
                 *step = self.try_one(command, key);
                 left += usize::from(matches!(step, Step::Try));
             }
@@ -192,6 +233,9 @@ impl<'a> Flow<'a> {
     }
 
     fn try_one(&self, command: &EntityCommand, key: String) -> Step {
+        if let Some(why) = &command.unreadable {
+            return Step::Refused(format!("it cannot be read: {why}"));
+        }
         let Some(kind) = self.part.engine.kind(command.kind) else {
             return Step::Refused(format!("the engine has no kind {:?}", command.kind));
         };
@@ -242,11 +286,16 @@ impl<'a> Flow<'a> {
             };
             if message.is_dead() {
                 self.part.metrics.dead.inc();
-                let (verdict, tag) = (message.verdict(), message.delivery.delivery_tag);
+                let (verdict, tag, bytes) = (message.verdict(), message.delivery.delivery_tag, message.bytes);
                 let sent = self.part.letters.send(message.delivery, &verdict);
-                self.letters.push(Box::pin(async move { (tag, sent.await) }));
+                self.letter_bytes += bytes;
+                self.letters.push(Box::pin(async move {
+                    let fate = sent.await;
+                    SentLetter { tag, bytes, fate }
+                }));
                 self.settle_letters(&mut settled, context);
             } else {
+                self.release(message.bytes);
                 settled.took += message.came.elapsed();
                 settled.done(message.delivery.delivery_tag, self.letters.is_empty());
             }
@@ -255,7 +304,9 @@ impl<'a> Flow<'a> {
     }
 
     fn settle_letters(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
-        while let Poll::Ready(Some((tag, fate))) = Pin::new(&mut self.letters).poll_next(context) {
+        while let Poll::Ready(Some(SentLetter { tag, bytes, fate })) = Pin::new(&mut self.letters).poll_next(context) {
+            self.letter_bytes -= bytes;
+            self.release(bytes);
             match fate {
                 Fate::Kept => settled.done(tag, false),
                 Fate::Rejected => settled.rejected(tag),
@@ -264,10 +315,40 @@ impl<'a> Flow<'a> {
     }
 }
 
+impl Drop for Flow<'_> {
+    fn drop(&mut self) {
+        self.booked.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A message's id, if it has one. An empty one, which some clients set, is none.
 fn message_id(delivery: &Delivery) -> Option<&str> {
     let id = delivery.properties.message_id().as_ref().map(ShortString::as_str);
     id.filter(|id| !id.is_empty())
+}
+
+/// The routing key that a dead letter had before it was sent again to its queue.
+fn first_routing_key(delivery: &Delivery) -> Option<String> {
+    if !delivery.exchange.as_str().is_empty() {
+        return None;
+    }
+    text(delivery.properties.headers().as_ref()?, ROUTING_KEY)
+}
+
+/// The key of one command of several. An id that leaves no room for the number is shortened to its SHA-256.
+fn part_key(id: &str, number: usize) -> String {
+    let key = format!("{id}/{number}");
+    if key.len() <= KEY_BYTES_MAX {
+        return key;
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
+    let mut key = String::with_capacity(KEY_BYTES_MAX);
+    for byte in digest.as_ref() {
+        // A text takes all that is written to it.
+        let _ = write!(key, "{byte:02x}");
+    }
+    let _ = write!(key, "/{number}");
+    key
 }
 
 /// Tells whether the message's identity is as it was sent.

@@ -1,7 +1,7 @@
 //! Messages nobody can take, on their way to the dead letters.
 
 use super::{IngressOptions, standing::Standing};
-use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished};
+use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished, seldom::Seldom};
 use lapin::{BasicProperties, message::Delivery, types::AMQPValue};
 use std::{future::Future, sync::Arc, time::Duration};
 use throng_breaker::{Breaker, Pauses, Settings};
@@ -9,9 +9,9 @@ use throng_breaker::{Breaker, Pauses, Settings};
 /// Why nobody could take it.
 pub(crate) const REASON: &str = "x-throng-reason";
 /// The queue it came from.
-const QUEUE: &str = "x-throng-queue";
+pub(crate) const QUEUE: &str = "x-throng-queue";
 /// Of a frame: which of its messages, counted from 0; the others have taken effect.
-const REFUSED: &str = "x-throng-refused";
+pub(crate) const REFUSED: &str = "x-throng-refused";
 /// Longest reason in a header, in bytes; and where the message's own headers leave little room.
 const REASON_BYTES_MAX: usize = 4 << 10;
 const REASON_BYTES_FEW: usize = 200;
@@ -27,6 +27,8 @@ pub(super) struct Letters {
     to: Option<Publisher>,
     queue: String,
     standing: Arc<Standing>,
+    died: Seldom,
+    waits: Arc<Seldom>,
 }
 
 /// Why a message is dead.
@@ -63,13 +65,16 @@ impl Letters {
             to: options.dead_letters.as_ref().map(publisher).transpose()?,
             queue: options.queue.clone(),
             standing,
+            died: Seldom::default(),
+            waits: Arc::default(),
         })
     }
 
     /// Puts a message aside.
     pub(super) fn send(&self, delivery: Delivery, verdict: &Verdict) -> impl Future<Output = Fate> + Send + use<> {
         let reason = cut(&verdict.reason, REASON_BYTES_MAX);
-        tracing::warn!("a message of the queue {:?} is dead: {reason}", self.queue);
+        self.died
+            .say(|more| tracing::warn!("a message of the queue {:?} is dead: {reason}{more}", self.queue));
         // The first that fits a frame.
         let forms = [
             self.properties(&delivery, verdict, Some(reason)),
@@ -77,6 +82,7 @@ impl Letters {
             self.properties(&delivery, verdict, None),
         ];
         let (to, standing, queue) = (self.to.clone(), self.standing.clone(), self.queue.clone());
+        let waits = self.waits.clone();
         async move {
             let Some(publisher) = to else { return Fate::Rejected };
             let mut pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(5));
@@ -105,7 +111,7 @@ impl Letters {
                     }
                 };
                 // Better it waits here than it is lost.
-                tracing::error!("a dead letter of the queue {queue:?} waits: {why}");
+                waits.say(|more| tracing::error!("a dead letter of the queue {queue:?} waits: {why}{more}"));
                 standing.letters(Some(&why));
                 pauses.pause().await;
             }

@@ -13,7 +13,7 @@ use crate::{
     runner::{Runner, Stop},
 };
 use letters::Letters;
-pub(crate) use letters::REASON;
+pub(crate) use letters::{QUEUE, REASON, REFUSED};
 use session::{Ended, session};
 use standing::Standing;
 use std::{
@@ -31,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// After so many connections that were lost before a message was settled, messages come one by one: then it is known which one is why.
 const BARREN_MAX: u32 = 3;
+
+/// Messages that are out may take this part of the engine's memory.
+const MEMORY_PART: usize = 16;
 
 /// How a queue is consumed.
 #[derive(Clone, Debug)]
@@ -51,6 +54,9 @@ pub struct IngressOptions {
     pub single_active: bool,
     /// Messages the broker may have out unsettled, at least and at most; between them the number follows from how long messages take.
     pub prefetch: RangeInclusive<u16>,
+    /// Bytes that the messages which are out may hold in memory, about; `None`: a sixteenth of [the engine's](throng::Options::memory_bytes_max). AMQP
+    /// bounds messages only, so the prefetch is never more than as many of the largest lately as fit. What is held counts against the engine's memory.
+    pub prefetch_bytes: Option<usize>,
     /// How long a message should take from its arrival to its commit.
     pub latency: Duration,
     /// How long it may take to settle what is in flight when it is stopped.
@@ -71,6 +77,7 @@ impl IngressOptions {
             keys: KeyLife::at_least(Duration::from_secs(24 * 3_600)),
             single_active: true,
             prefetch: 16..=8_192,
+            prefetch_bytes: None,
             latency: Duration::from_millis(100),
             drain: Duration::from_secs(2),
             metrics: Metrics::default(),
@@ -87,9 +94,9 @@ pub struct Incoming<'a> {
     pub content_type: Option<&'a str>,
     /// Its id, if it has one.
     pub id: Option<&'a str>,
-    /// The exchange it was published to.
+    /// The exchange it was published to; empty for a dead letter that was [sent again](fn@crate::resend).
     pub exchange: &'a str,
-    /// The routing key it was published with.
+    /// The routing key it was published with at first.
     pub routing_key: &'a str,
     /// It was delivered before, and not acknowledged.
     pub redelivered: bool,
@@ -107,6 +114,8 @@ pub struct EntityCommand {
     /// Its content as JSON; empty is `{}`.
     pub body: Vec<u8>,
     is_private: bool,
+    /// Why the part of a frame that this stands for cannot be read.
+    unreadable: Option<String>,
 }
 
 impl EntityCommand {
@@ -118,6 +127,7 @@ impl EntityCommand {
             name: name.into(),
             body,
             is_private: false,
+            unreadable: None,
         }
     }
 
@@ -134,11 +144,21 @@ impl EntityCommand {
             ..Self::new(kind, id, name, body)
         }
     }
+
+    /// A part of a frame that cannot be read, and why: the frame's other parts take effect, and it goes to the dead letters for this one.
+    #[must_use]
+    pub fn unreadable(why: String) -> Self {
+        Self {
+            unreadable: Some(why),
+            ..Self::new("", "", "", Vec::new())
+        }
+    }
 }
 
 /// Reads messages. A function will do.
 pub trait Intake: Send + Sync + 'static {
-    /// The commands a message stands for; of a [frame](crate::frame) several. They are executed in this order where nothing has to wait.
+    /// The commands a message stands for; of a frame several, which [`frame::commands`](crate::frame::commands) finds. They are executed in this order
+    /// where nothing has to wait.
     ///
     /// # Errors
     /// It cannot be read: why, for people. The message goes to the dead letters.
@@ -235,6 +255,12 @@ struct Part {
 }
 
 impl Part {
+    /// Bounds the bytes of messages in memory.
+    fn bytes_max(&self) -> usize {
+        let share = self.engine.options().memory_bytes_max / MEMORY_PART;
+        self.options.prefetch_bytes.unwrap_or(share)
+    }
+
     fn is_lost(&self, error: &Error) {
         let barren = self.barren.get();
         self.standing.is_lost(&match barren {

@@ -9,6 +9,7 @@ use crate::{Error, runner::Stop, topology::short};
 use futures_util::Stream as _;
 use lapin::{
     Channel, Consumer,
+    message::Delivery,
     options::{
         BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
         QueueDeclareOptions,
@@ -52,7 +53,7 @@ pub(super) async fn session(part: &Part, stop: &mut Stop, connected: &mut impl F
     let Some(waiting) = when_free(part, &channel, &queue, stop, connected).await? else {
         return Ok(Ended::Stopped);
     };
-    let window = Window::new(*options.prefetch.start(), *options.prefetch.end(), options.latency);
+    let window = Window::new(&options.prefetch, options.latency, part.bytes_max());
     let mut session = Session {
         flow: Flow::new(part),
         window: match part.barren.get() {
@@ -68,6 +69,7 @@ pub(super) async fn session(part: &Part, stop: &mut Stop, connected: &mut impl F
         observe: Box::pin(sleep(OBSERVE)),
         seen: Seen::default(),
         has_settled: false,
+        is_misfit: false,
         part,
     };
     let ended = session.consume_until_end(stop, connected).await;
@@ -142,6 +144,8 @@ struct Session<'a> {
     observe: Pin<Box<Sleep>>,
     seen: Seen,
     has_settled: bool,
+    /// A message has shown that the window has the wrong size.
+    is_misfit: bool,
 }
 
 /// What was seen since the window was looked at last.
@@ -192,7 +196,7 @@ impl Session<'_> {
         let failed = || Error::broker("consuming the queue");
         self.beside = self.flow.letters();
         let beside = u16::try_from(self.beside).unwrap_or(u16::MAX);
-        let size = self.window.size().saturating_add(beside);
+        let size = self.window.grant().saturating_add(beside);
         self.part.metrics.prefetch.set(i64::from(size));
         let limited = self.channel.basic_qos(size, BasicQosOptions::default());
         limited.await.map_err(failed())?;
@@ -221,9 +225,15 @@ impl Session<'_> {
         cancelled.await.map_err(Error::broker("changing the prefetch"))?;
         // What was on its way to it is ours, and never more than the window.
         while let Some(delivery) = std::future::poll_fn(|context| Pin::new(&mut consumer).poll_next(context)).await {
-            self.flow.take(delivery.map_err(Error::broker("consuming the queue"))?);
+            self.take_in(delivery.map_err(Error::broker("consuming the queue"))?);
         }
+        self.is_misfit = false;
         self.consume().await
+    }
+
+    fn take_in(&mut self, delivery: Delivery) {
+        let bytes = self.flow.take(delivery);
+        self.is_misfit |= self.window.weigh(bytes);
     }
 
     async fn run(&mut self, consumer: &mut Consumer, stop: &mut Stop) -> Result<Why, Error> {
@@ -255,7 +265,7 @@ impl Session<'_> {
             self.flow.try_again();
         }
         let taken = match consumer {
-            Some(_) if self.window_has_changed(context) => return Poll::Ready(Ok(Why::Window)),
+            Some(_) if self.is_misfit || self.window_has_changed(context) => return Poll::Ready(Ok(Why::Window)),
             Some(consumer) => self.take(consumer, context),
             None => Poll::Pending,
         };
@@ -276,7 +286,7 @@ impl Session<'_> {
                 return self.again.as_mut().poll(context).map(Ok);
             }
             match ready!(Pin::new(&mut *consumer).poll_next(context)) {
-                Some(delivery) => self.flow.take(delivery.map_err(failed())?),
+                Some(delivery) => self.take_in(delivery.map_err(failed())?),
                 None => {
                     let why = "the broker has ended the consumer: the queue may have been deleted".to_owned();
                     return Poll::Ready(Err(Error::Broker {
@@ -288,6 +298,9 @@ impl Session<'_> {
             let in_flight = self.flow.len();
             self.part.metrics.in_flight.set(in_flight as i64);
             self.seen.was_full |= in_flight * 2 >= usize::from(self.window.size());
+            if self.is_misfit {
+                break;
+            }
         }
         Poll::Ready(Ok(()))
     }

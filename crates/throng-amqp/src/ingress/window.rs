@@ -1,30 +1,44 @@
-//! How many messages the broker may have out unsettled, from how long they take: without a clock.
+//! The number of messages that may be out unsettled, from how long they take and how large they are: without a clock.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// The window of a consumer.
 ///
 /// A message waits here for as long as those before it take. So that the rest waits with the broker and not in memory, the window halves when messages take
 /// longer than wanted; so that there is enough for a batch while a commit is under way, it doubles when they take less than half of that and the
 /// window was full.
+///
+/// AMQP bounds messages and no bytes. So the window is never larger than as many of the largest message lately as fit the bytes there are; before the first
+/// message has shown its size it is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     size: u16,
     min: u16,
     max: u16,
     latency: Duration,
+    bytes_max: usize,
+    /// The largest message, an older one counting for less with each look; 0 before the first.
+    largest: usize,
+    /// The largest message since the last look.
+    largest_since: usize,
+    /// The broker was told this size last.
+    granted: u16,
 }
 
 impl Window {
-    /// Between two sizes, for messages that take about this long.
-    pub(super) fn new(min: u16, max: u16, latency: Duration) -> Self {
-        let min = min.max(1);
-        let max = max.max(min);
+    /// Between two sizes, for messages that take about this long, and hold at most so many bytes together.
+    pub(super) fn new(sizes: &RangeInclusive<u16>, latency: Duration, bytes_max: usize) -> Self {
+        let min = (*sizes.start()).max(1);
+        let max = (*sizes.end()).max(min);
         Self {
             size: 256.clamp(min, max),
             min,
             max,
             latency,
+            bytes_max,
+            largest: 0,
+            largest_since: 0,
+            granted: 1,
         }
     }
 
@@ -34,19 +48,42 @@ impl Window {
     }
 
     pub(super) fn size(&self) -> u16 {
-        self.size
+        let fitting = self.bytes_max.checked_div(self.largest).unwrap_or(1).max(1);
+        self.size.min(u16::try_from(fitting).unwrap_or(u16::MAX))
+    }
+
+    /// The size that the broker is told now.
+    pub(super) fn grant(&mut self) -> u16 {
+        self.granted = self.size();
+        self.granted
+    }
+
+    /// A message of so many bytes came. `true`: the broker is to be told another size before more come.
+    pub(super) fn weigh(&mut self, bytes: usize) -> bool {
+        let is_first = self.largest == 0;
+        self.largest_since = self.largest_since.max(bytes.max(1));
+        self.largest = self.largest.max(self.largest_since);
+        let size = self.size();
+        if is_first {
+            size != self.granted
+        } else {
+            // Not with each message that is a little larger: the consumer is made anew for it.
+            size <= self.granted / 2
+        }
     }
 
     /// Messages took so long lately, and the window was full meanwhile or was not. `true`: it has another size now.
     pub(super) fn observe(&mut self, took: Duration, was_full: bool) -> bool {
-        let size = if took > self.latency {
+        self.size = if took > self.latency {
             (self.size / 2).max(self.min)
         } else if was_full && took < self.latency / 2 {
             self.size.saturating_mul(2).min(self.max)
         } else {
             self.size
         };
-        std::mem::replace(&mut self.size, size) != size
+        self.largest = self.largest_since.max(self.largest.div_ceil(2));
+        self.largest_since = 0;
+        self.size() != self.granted
     }
 }
 
@@ -54,6 +91,13 @@ impl Window {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A window whose messages are too small to matter.
+    fn weighed(sizes: RangeInclusive<u16>, latency: Duration) -> Window {
+        let mut window = Window::new(&sizes, latency, usize::MAX);
+        window.weigh(1);
+        window
+    }
 
     proptest! {
         #[test]
@@ -63,7 +107,7 @@ mod tests {
             wanted_millis in 10_u64..1_000,
         ) {
             let wanted = Duration::from_millis(wanted_millis);
-            let mut window = Window::new(8, 8_192, wanted);
+            let mut window = weighed(8..=8_192, wanted);
             // Who works off so many a second, and takes a commit's time at least.
             let takes = |size: u16| {
                 let work = Duration::from_secs_f64(f64::from(size) / a_second as f64);
@@ -86,9 +130,32 @@ mod tests {
 
     #[test]
     fn a_window_that_was_not_full_does_not_grow() {
-        let mut window = Window::new(1, 8_192, Duration::from_millis(100));
+        let mut window = weighed(1..=8_192, Duration::from_millis(100));
+        window.grant();
         assert!(!window.observe(Duration::ZERO, false));
         assert!(window.observe(Duration::ZERO, true));
         assert_eq!(window.size(), 512);
+    }
+
+    #[test]
+    fn window_holds_no_more_messages_than_fit_its_bytes() {
+        let mut window = Window::new(&(16..=8_192), Duration::from_millis(100), 1_000);
+        assert_eq!(window.grant(), 1, "no message has shown its size");
+        assert!(window.weigh(10));
+        assert_eq!(window.grant(), 100);
+        assert!(!window.weigh(11), "a little larger");
+        assert!(window.weigh(100));
+        assert_eq!(window.grant(), 10, "fewer than the least number of messages");
+        assert!(window.weigh(5_000));
+        assert_eq!(window.grant(), 1, "larger than all there is");
+        let sizes: Vec<u16> = (0..12)
+            .map(|_| {
+                window.weigh(10);
+                window.observe(Duration::from_millis(75), true);
+                window.grant()
+            })
+            .collect();
+        assert!(sizes.is_sorted(), "{sizes:?}");
+        assert_eq!(sizes[11], 100, "once only small ones have come for a while");
     }
 }

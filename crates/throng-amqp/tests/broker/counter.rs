@@ -84,8 +84,7 @@ pub(crate) fn ask(counter: &str, command: &str) -> Vec<u8> {
 
 /// Reads messages and frames of them.
 pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
-    let bodies = frame::decode(message.content_type, message.body)?;
-    let one = |body: &[u8]| {
+    frame::commands(message, |body| {
         let Ask { counter, command } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         assert_ne!(command, "Panic", "the reader fell over");
         let kind = if command == "Nothing" { "nothing" } else { Counter::KIND };
@@ -93,6 +92,5 @@ pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String>
             Some(command) => EntityCommand::private(kind, counter, command.to_owned(), Vec::new()),
             None => EntityCommand::new(kind, counter, command, Vec::new()),
         })
-    };
-    bodies.into_iter().map(one).collect()
+    })
 }

@@ -187,3 +187,54 @@ async fn private_command_runs_only_where_the_intake_says_so() {
     ingress.stop();
     engine.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreadable_part_of_a_frame_is_dead_alone() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    let parts = [ask("a", "Hit"), b"{}".to_vec(), ask("b", "Hit")];
+    let batch = Message {
+        content_type: "application/vnd.throng.batch+json; charset=utf-8",
+        ..message(&queue, "batch", frame::encode(&parts))
+    };
+    publisher.publish(batch).await.unwrap();
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    let (connection, dead) = (look(&SERVER).await, format!("{queue}-dead"));
+    until("it is put aside", async || depth(&connection, &dead).await == 1).await;
+    let letter = get(&connection, &dead).await.unwrap();
+    assert_eq!(header(&letter, "x-throng-refused").as_deref(), Some("1"));
+    let reason = header(&letter, "x-throng-reason").unwrap();
+    assert!(reason.contains("cannot be read"), "{reason}");
+    for counter in ["a", "b"] {
+        assert_eq!(hits(&engine, [counter.to_owned()].into_iter()).await, 1, "{counter}");
+    }
+    ingress.stop();
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frame_under_the_longest_id_takes_effect_once() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    for id in ["x".repeat(255), "x".repeat(255), format!("{}y", "x".repeat(254))] {
+        let batch = Message {
+            content_type: frame::CONTENT_TYPE,
+            ..message(&queue, &id, frame::encode(&[ask("a", "Hit"), ask("b", "Hit")]))
+        };
+        publisher.publish(batch).await.unwrap();
+    }
+    publisher
+        .publish(message(&queue, "last", ask("last", "Hit")))
+        .await
+        .unwrap();
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    until("the last is counted", async || {
+        hits(&engine, ["last".into()].into_iter()).await == 1
+    })
+    .await;
+    for counter in ["a", "b"] {
+        assert_eq!(hits(&engine, [counter.to_owned()].into_iter()).await, 2, "{counter}");
+    }
+    ingress.stop();
+    engine.stop().await;
+}

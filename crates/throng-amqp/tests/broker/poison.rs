@@ -274,3 +274,18 @@ async fn delivery_that_kills_the_session_is_isolated_and_reported() {
     ingress.stop();
     engine.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_message_id_is_none() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let (_publisher, connection) = (kit::publisher(&SERVER, &queue), look(&SERVER).await);
+    for _ in 0..2 {
+        let properties = BasicProperties::default().with_message_id("".into());
+        publish(&connection, &queue, properties, &ask("a", "Hit")).await;
+    }
+    let ingress = consume(&engine, &queue);
+    until("each is counted", async || hits_of(&engine, "a").await == 2).await;
+    ingress.stop();
+    assert_eq!(depth(&connection, &format!("{queue}-dead")).await, 0);
+    engine.stop().await;
+}

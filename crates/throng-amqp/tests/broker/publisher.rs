@@ -6,7 +6,7 @@ use crate::{
 };
 use servers::{RabbitMq, RabbitMqOptions, Stop};
 use std::time::Duration;
-use throng_amqp::{Message, PublishError, Publisher, PublisherOptions};
+use throng_amqp::{Message, Overflow, PublishError, Publisher, PublisherOptions};
 use throng_breaker::{Breaker, Settings, State};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,14 +45,7 @@ async fn no_more_messages_wait_for_their_confirms_than_may() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publisher_takes_messages_as_soon_as_the_broker_is_back() {
     let mut server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
-    // Once open, it stays so until it is known that the broker is well.
-    let settings = Settings {
-        calls_min: 1,
-        pause_first: Duration::from_secs(3_600),
-        pause_max: Duration::from_secs(3_600),
-        ..Settings::default()
-    };
-    let (queue, breaker) = (kit::name(), Breaker::new("broker", settings));
+    let (queue, breaker) = (kit::name(), wary());
     let options = PublisherOptions {
         topology: kit::queue(&queue),
         breaker: breaker.clone(),
@@ -90,4 +83,63 @@ async fn message_longer_than_a_frame_is_refused_and_harms_no_other() {
     );
     assert!(matches!(refused, Err(PublishError::Refused(_))), "{refused:?}");
     assert_eq!(taken, Ok(()));
+}
+
+/// A breaker that one failure opens for good.
+fn wary() -> Breaker {
+    let settings = Settings {
+        calls_min: 1,
+        pause_first: Duration::from_secs(3_600),
+        pause_max: Duration::from_secs(3_600),
+        ..Settings::default()
+    };
+    Breaker::new("broker", settings)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_queue_refuses_messages_and_opens_no_breaker() {
+    let (queue, breaker) = (kit::name(), wary());
+    let mut topology = kit::queue(&queue);
+    topology.queues[0].max_length = Some(1);
+    topology.queues[0].overflow = Some(Overflow::RejectPublish);
+    let options = PublisherOptions {
+        topology,
+        breaker: breaker.clone(),
+        ..PublisherOptions::new(broker(&SERVER), "")
+    };
+    let publisher = Publisher::start(options).unwrap();
+    let publish = async |id: &str| publisher.publish(message(&queue, id, ask("a", "Hit"))).await;
+    publish("first").await.unwrap();
+    assert_eq!(publish("second").await, Err(PublishError::NotTaken));
+    assert_eq!(breaker.state(), State::Closed);
+    let connection = look(&SERVER).await;
+    assert!(kit::get(&connection, &queue).await.is_some());
+    publish("third").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocked_publisher_refuses_at_once_and_goes_on_after() {
+    let server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
+    let (queue, breaker) = (kit::name(), wary());
+    let options = PublisherOptions {
+        topology: kit::queue(&queue),
+        breaker: breaker.clone(),
+        confirm_max: Duration::from_secs(1),
+        ..PublisherOptions::new(broker(&server), "")
+    };
+    let publisher = Publisher::start(options).unwrap();
+    let publish = async |id: &str| publisher.publish(message(&queue, id, ask("a", "Hit"))).await;
+    until("it is connected", async || publish("first").await.is_ok()).await;
+    server.control(&["set_vm_memory_high_watermark", "0.0001"]).unwrap();
+    // The broker says so to whoever publishes, and has not taken that message yet.
+    let under_way = publish("under way").await;
+    assert!(matches!(under_way, Err(PublishError::Unknown(_))), "{under_way:?}");
+    until("it is told", async || !publisher.is_connected()).await;
+    assert_eq!(breaker.state(), State::Open);
+    match publish("refused").await {
+        Err(PublishError::Unavailable { retry_after }) => assert!(retry_after < Duration::from_secs(10)),
+        other => panic!("{other:?}"),
+    }
+    server.control(&["set_vm_memory_high_watermark", "0.6"]).unwrap();
+    until("messages are taken again", async || publish("last").await.is_ok()).await;
 }

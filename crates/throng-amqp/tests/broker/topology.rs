@@ -5,7 +5,8 @@ use crate::{
     kit::{self, SERVER, broker, queue},
 };
 use throng_amqp::{
-    Error, Exchange, Ingress, IngressOptions, Publisher, PublisherOptions, Queue, QueueType, Routing, Topology,
+    Error, Exchange, Ingress, IngressOptions, Overflow, Publisher, PublisherOptions, Queue, QueueType, Routing,
+    Topology,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,4 +106,56 @@ async fn a_quorum_queue_confirms_what_it_keeps_and_is_no_classic_one() {
     publisher.publish(kit::message("", "1", b"{}".to_vec())).await.unwrap();
     let error = with(QueueType::Classic).unwrap_err();
     assert!(error.to_string().contains(&exchange), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue_with_limits_is_declared_and_found_again() {
+    let name = kit::name();
+    let with_limits = Queue {
+        queue_type: QueueType::Quorum,
+        max_length: Some(1_000),
+        overflow: Some(Overflow::DropHead),
+        delivery_limit: Some(20),
+        single_active_consumer: true,
+        ..queue(&name).queues.remove(0)
+    };
+    let start = |queue: Queue| {
+        Publisher::start(PublisherOptions {
+            topology: Topology {
+                queues: vec![queue],
+                ..Topology::default()
+            },
+            ..PublisherOptions::new(broker(&SERVER), "")
+        })
+    };
+    for _ in 0..2 {
+        start(with_limits.clone()).unwrap();
+    }
+    let others = [
+        (
+            "x-max-length",
+            Queue {
+                max_length: None,
+                ..with_limits.clone()
+            },
+        ),
+        (
+            "x-overflow",
+            Queue {
+                overflow: None,
+                ..with_limits.clone()
+            },
+        ),
+        (
+            "x-single-active-consumer",
+            Queue {
+                single_active_consumer: false,
+                ..with_limits
+            },
+        ),
+    ];
+    for (argument, other) in others {
+        let error = start(other).unwrap_err().to_string();
+        assert!(error.contains(argument), "{error}");
+    }
 }

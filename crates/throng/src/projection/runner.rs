@@ -296,13 +296,17 @@ impl Runner {
     async fn go_back(&mut self, reached: Option<EventOffset>, inner: &Core, life: &Life) -> Result<Next, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
         let mut place = ProjectionPosition::beginning(life, version);
-        if let Some(EventOffset { position, .. }) = reached {
-            if inner.lives.member().is_some() {
-                let reason = format!(
-                    "the receiver has lost what came after {position}; in a cluster only a rebuild delivers that again"
-                );
-                return Ok(self.stop(reason, None));
+        let reached = match inner.lives.member() {
+            None => reached,
+            // One event does not say how far it had come in each of several streams: all is removed, and delivered again.
+            Some(_) => {
+                if reached.is_some() {
+                    self.clear_receiver().await?;
+                }
+                None
             }
+        };
+        if let Some(EventOffset { position, .. }) = reached {
             let commit = source::commit(inner, position)
                 .await
                 .map_err(|error| error.to_string())?;

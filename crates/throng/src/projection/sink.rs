@@ -6,7 +6,7 @@ use throng_journal::Later;
 
 /// Takes a kind's events elsewhere: another database, a broker, a search index. At least once and in order: after a crash
 /// between delivery and the note of it, the same events come again. Whoever must not count twice remembers the
-/// [`EventOffset`] of the last one, which only grows.
+/// [`EventOffset`] of the last one, which only grows; in a cluster only within one writer, so that the last one of each writer is needed.
 pub trait Sink: Send + Sync + 'static {
     /// 1 to 64 of `[a-z0-9-]`, unlike any other sink's or projection's: its offset is kept under this name.
     const NAME: &'static str;
@@ -64,7 +64,8 @@ pub enum SinkError {
         /// Why not, for people.
         reason: String,
     },
-    /// The receiver has lost events it had taken: those after the one it has come to are delivered again.
+    /// The receiver has lost events it had taken: those after the one it has come to are delivered again. In a cluster, where one event does not say how
+    /// far it had come in the stream of each node, the receiver is [cleared](Sink::clear) and all of them are.
     #[error("the receiver has lost events it had taken; it has come to {}", .reached.map_or_else(|| "none".to_owned(), |reached| reached.to_string()))]
     Behind {
         /// The last event it has; `None`: none.

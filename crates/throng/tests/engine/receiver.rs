@@ -1,14 +1,17 @@
 //! Sinks whose receivers lose what they had taken.
 
-use crate::kinds::{Account, Command, World, ask, eventually, open};
+use crate::{
+    kinds::{Account, Command, World, ask, eventually, open},
+    nodes::{Cluster, ids, shards},
+};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU32, Ordering::SeqCst},
 };
 use throng::{
-    Engine,
-    journal::{Later, MemoryViews},
-    projection::{EventOffset, Seen, Sink, SinkError, begin_anew},
+    Builder, Engine,
+    journal::{Directory, Later, MemoryViews},
+    projection::{EventOffset, Seen, Sink, SinkError, State, begin_anew},
 };
 
 /// Keeps what it is delivered, and lets itself be robbed.
@@ -44,10 +47,12 @@ impl Sink for Shelf {
     }
 
     fn compare(&self, delivered: Option<EventOffset>) -> Later<'_, Result<(), SinkError>> {
-        let reached = self.reached();
-        let compared = match reached < delivered {
-            true => Err(SinkError::Behind { reached }),
-            false => Ok(()),
+        let has = |event| self.kept.lock().unwrap().iter().any(|(kept, _)| *kept == event);
+        let compared = match delivered.is_none_or(has) {
+            true => Ok(()),
+            false => Err(SinkError::Behind {
+                reached: self.reached(),
+            }),
         };
         Box::pin(std::future::ready(compared))
     }
@@ -146,4 +151,42 @@ async fn rebuild_of_a_sink_clears_its_deliveries() {
     all_are_there(&engine, &shelf, 7).await;
     assert_eq!(shelf.cleared.load(SeqCst), 2, "once for each request");
     engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_clears_a_receiver_that_lost_events_and_fills_it() {
+    let (cluster, views, shelf) = (Cluster::new(), MemoryViews::new(), Shelf::default());
+    let more = || {
+        let (views, shelf) = (views.clone(), shelf.clone());
+        |builder: Builder| builder.sink(shelf).views(Arc::new(views))
+    };
+    let nodes = [
+        cluster.node_with("one", more()).await,
+        cluster.node_with("other", more()).await,
+    ];
+    cluster.take(&nodes[0], &shards(0, 128)).await;
+    cluster.take(&nodes[1], &shards(128, 256)).await;
+    for id in ids() {
+        ask(&nodes[0].engine, &id, Command::Open { balance: 1 }).await.unwrap();
+    }
+    let accounts = ids().count();
+    let has_all = async || {
+        eventually(async || shelf.numbers().len() == accounts).await;
+        eventually(async || nodes.iter().all(|node| !node.engine.projections()[0].is_rebuilding)).await;
+    };
+    has_all().await;
+    shelf.lose_all_but(accounts / 2);
+    // Whoever runs the sink next compares at once.
+    let runs = |node: &crate::nodes::Node| node.engine.projections()[0].state == State::Running;
+    let (from, to) = match runs(&nodes[0]) {
+        true => (&nodes[0], &nodes[1]),
+        false => (&nodes[1], &nodes[0]),
+    };
+    let own = cluster.directory.view().await.unwrap().shards_of(Some(from.id));
+    cluster.give(from, to, &own.iter().skip(1).collect()).await;
+    has_all().await;
+    let mut offsets: Vec<EventOffset> = shelf.kept.lock().unwrap().iter().map(|(offset, _)| *offset).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    assert_eq!(offsets.len(), accounts, "each once");
 }
