@@ -72,7 +72,33 @@ pub(crate) struct Step {
 impl Step {
     pub(crate) fn all(seed: u64, count: usize, has_copies: bool) -> Vec<Self> {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0xd1a7_1e5);
-        (0..count).map(|_| Self::random(&mut rng, has_copies)).collect()
+        let mut steps: Vec<Self> = Vec::new();
+        for _ in 0..count {
+            let next = steps.last().filter(|_| has_copies && rng.bool());
+            let next = next.and_then(|last| last.next(&mut rng));
+            let step = next.unwrap_or_else(|| Self::random(&mut rng, has_copies));
+            steps.push(step);
+        }
+        steps
+    }
+
+    /// A step that shows what this one may have left behind.
+    fn next(&self, rng: &mut fastrand::Rng) -> Option<Self> {
+        let action = match (&self.action, &self.hit) {
+            (Action::Backup | Action::Follow | Action::BackupInPass, Some(_)) => Action::Restore {
+                is_of_copy: true,
+                until: Until::End,
+                with_archive: false,
+                is_adopted: rng.bool(),
+            },
+            (Action::Erase(_), _) => Action::Backup,
+            (Action::Backup | Action::Follow, None) if rng.bool() => Action::End {
+                end: End::Kill,
+                is_store_lost: false,
+            },
+            _ => return None,
+        };
+        Some(Self { action, hit: None })
     }
 
     fn random(rng: &mut fastrand::Rng, has_copies: bool) -> Self {

@@ -61,7 +61,7 @@ impl SharedViews {
 const PAUSE: Duration = Duration::from_millis(50);
 /// Some things are tried again at times of the real clock only.
 const ATTEMPTS_MAX: u32 = 200;
-const TRIES_MAX: Duration = Duration::from_secs(20);
+const TRIES_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct World {
     sim: Sim,
@@ -125,6 +125,14 @@ impl World {
     }
 
     pub(crate) async fn live(mut self, steps: &[Step]) -> Checked {
+        let (sim, backend) = (self.sim.clone(), self.backend.clone());
+        // Whatever waits for a process that died waits no longer.
+        drop(self.sim.spawn(async move {
+            loop {
+                sim.sleep(PAUSE).await;
+                bury(&sim, &*backend);
+            }
+        }));
         self.up().await?;
         self.moment(true);
         for (number, step) in steps.iter().enumerate() {
@@ -165,13 +173,8 @@ impl World {
         }
     }
 
-    /// A process that has died of what befell it is gone.
     fn bury(&self) {
-        if self.backend.is_dead() {
-            self.sim.count("process died in a step");
-            self.backend.end(End::Kill);
-            self.sim.kill();
-        }
+        bury(&self.sim, &*self.backend);
     }
 
     async fn up(&self) -> Checked {
@@ -558,7 +561,7 @@ impl World {
             return Ok(());
         };
         self.sim.count("went on with what was restored");
-        self.models = self.moments[found].models.clone();
+        self.models = restored_models(&self.moments[found].models);
         self.moments.truncate(found + 1);
         self.lacks = self.told_lack(&self.models).await?;
         self.copied = None;
@@ -616,7 +619,7 @@ impl World {
         for moment in at.clone().rev() {
             let Moment { at, models, .. } = &self.moments[moment];
             let by = if self.has_passes { self.sim.now() } else { *at };
-            match self.wrong(models, by).await {
+            match self.wrong(&restored_models(models), by).await {
                 Ok(()) => {
                     self.told_lack(models).await?;
                     return Ok(Some(moment).filter(|_| is_sure));
@@ -628,6 +631,22 @@ impl World {
         }
         Err(format!("restored to one of the moments {at:?}: {wrong}"))
     }
+}
+
+/// A process that has died of what befell it is gone.
+fn bury(sim: &Sim, backend: &dyn Backend) {
+    if backend.is_dead() {
+        sim.count("process died in a step");
+        backend.end(End::Kill);
+        sim.kill();
+    }
+}
+
+/// The models of what was restored.
+fn restored_models(models: &Models) -> Models {
+    let mut models = models.clone();
+    models.values_mut().for_each(|model| model.is_restored = true);
+    models
 }
 
 fn backup(log: &DiskLog) -> Result<(), String> {
