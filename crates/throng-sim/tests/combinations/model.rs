@@ -90,7 +90,7 @@ impl Model {
             // Once it was begun anew and ended again, earlier events are not told apart.
             Ok(_) if self.is_over() && self.before > 0 => !self.is_erased || self.is_restored,
             Ok(shown) => (!self.is_erased || self.is_restored) && *shown == self.shown(),
-            Err(Error::Ended { .. }) => self.is_erased || (self.is_closed && kind != FOREVER),
+            Err(Error::Ended { .. }) => self.is_erased || (self.is_closed && (kind != FOREVER || self.before > 0)),
             Err(_) => false,
         };
         let expected = match self.is_erased {
