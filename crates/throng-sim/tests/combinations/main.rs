@@ -136,6 +136,6 @@ fn postgres_keeps_its_promises_in_any_order_of_operations() {
     let test = "postgres_keeps_its_promises_in_any_order_of_operations";
     let happens = ["begun anew", "erased", "pass that removed records"];
     for_each_seed_with((PACKAGE, test), 2, &happens, |number, keep_trace| {
-        seed((number, keep_trace), (20, false), || Arc::new(Schema::new()))
+        seed((number, keep_trace), (25, false), || Arc::new(Schema::new()))
     });
 }
