@@ -25,14 +25,16 @@ use std::{
 };
 use throng::{
     Builder, Engine, Options, StartError,
-    model::{Entity, Hears, Query},
+    model::{Entity, Hears, Query, Timestamp},
 };
 use throng_cluster::Timing;
-use throng_journal::{Address, Durability, Later, Position};
+use throng_journal::{Address, Durability, Error, Journal, Later, Position, Store};
 
 /// A test that runs, and keeps what it found.
 type Test<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
+type Opened = (Arc<dyn Journal>, Arc<dyn Store>);
+type Open = Box<dyn Fn() -> Result<Opened, Error> + Send + Sync>;
 
 /// Sets a simulated service up.
 ///
@@ -44,6 +46,7 @@ pub struct Simulation {
     shards: u16,
     loops: usize,
     faults: Faults,
+    open: Option<Open>,
     durability: Durability,
     elapsed_max: Duration,
     steps_max: u64,
@@ -97,6 +100,7 @@ impl Simulation {
             shards: 8,
             loops: 0,
             faults: Faults::none(),
+            open: None,
             durability: Durability::Fsync,
             elapsed_max: Duration::from_secs(3_600),
             steps_max: 5_000_000,
@@ -159,6 +163,17 @@ impl Simulation {
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
+        self
+    }
+
+    /// Opens the journal and the store of each process, instead of the simulated ones. No [`Faults`] befall them; to kill them is the test's
+    /// part. They must answer at once, also what takes them real time: virtual time would jump ahead of it.
+    #[must_use]
+    pub fn journal(
+        mut self,
+        open: impl Fn() -> Result<(Arc<dyn Journal>, Arc<dyn Store>), Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.open = Some(Box::new(open));
         self
     }
 
@@ -231,6 +246,7 @@ impl Simulation {
             medium: Medium::new(self.durability, self.faults.lie),
             world: world.clone(),
             faults: Arc::new(Mutex::new(self.faults)),
+            open: self.open,
             configure: Mutex::new(self.configure),
             options: self.options,
             shards: AtomicU16::new(self.shards),
@@ -290,6 +306,7 @@ struct Shared {
     world: Arc<World>,
     medium: Medium,
     faults: Arc<Mutex<Faults>>,
+    open: Option<Open>,
     configure: Mutex<Vec<Configure>>,
     options: Options,
     shards: AtomicU16,
@@ -401,11 +418,21 @@ impl Sim {
             day_micros: Arc::default(),
         }));
         let (tell, told) = tokio::sync::oneshot::channel();
-        let store = SimStore {
-            journal: journal.clone(),
+        let opened = match &self.shared.open {
+            Some(open) => open(),
+            None => {
+                let store = SimStore {
+                    journal: journal.clone(),
+                };
+                Ok((Arc::new(journal) as Arc<dyn Journal>, Arc::new(store) as Arc<dyn Store>))
+            }
         };
         let start = async move {
-            drop(tell.send(builder.start(journal, store).await));
+            let started = match opened {
+                Ok((journal, store)) => builder.start_shared(journal, store).await,
+                Err(error) => Err(error.into()),
+            };
+            drop(tell.send(started));
         };
         world.spawn(group, self.runs_on(RunsOn::Caller), Box::pin(start));
         let started = told.await.map_err(|_| Gone)?;
@@ -647,6 +674,14 @@ impl Sim {
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.shared.world.elapsed_micros())
+    }
+
+    /// The time of day.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp {
+            micros: self.shared.world.now_micros(),
+        }
     }
 
     /// The time of day jumps ahead by this much.

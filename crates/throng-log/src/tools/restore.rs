@@ -100,8 +100,11 @@ impl Restoring<'_> {
 
     fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
         let stamp = commit.stamp();
+        let was_done = self.is_done;
         self.is_done |= matches!(self.until, Until::Micros(micros) if stamp.at_micros > micros);
-        self.removed.look_at(commit, !self.is_done);
+        // The time of one that stands for several is the last one's: earlier ones of them belong to what is restored.
+        let is_in_part = !was_done && commit.first() < stamp.number;
+        self.removed.look_at(commit, !self.is_done || is_in_part);
         if self.is_done {
             return Ok(());
         }

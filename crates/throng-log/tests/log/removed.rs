@@ -331,6 +331,44 @@ fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
 }
 
 #[test]
+fn restore_to_a_time_within_removed_commits_is_refused() {
+    let disk = Disk::new();
+    let log = kit::open(&disk).unwrap();
+    let writer = kit::open_writer(&log).unwrap();
+    let at = |commit| Position {
+        writer,
+        commit: CommitNo(commit),
+    };
+    // Each is made at the microsecond of its number.
+    for number in 1..=9 {
+        kit::append(&log, writer, number, 200).unwrap();
+    }
+    block_on(log.end_segment()).unwrap();
+    let removed = block_on(log.prune(Prune {
+        after: at(0),
+        upto: CommitNo(9),
+        judge: Arc::new(|record, _| (3..6).contains(&record.seq)),
+        replaced_by: at(7),
+        how: PruneHow::Remove,
+    }));
+    assert_eq!(removed.unwrap().commits, 3);
+    drop(log);
+    let restore = |micros: i64| {
+        let (to, until) = (format!("new-{micros}"), Until::Micros(micros));
+        let restored = tools::restore(&options(&disk), (Path::new(DIR), None), Path::new(&to), until);
+        restored
+            .map(|restored| restored.records)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!((restore(1), restore(7), restore(9)), (Ok(1), Ok(4), Ok(6)));
+    for micros in 3..7 {
+        let refused = restore(micros).unwrap_err();
+        let expected = format!("history was removed from commit {} on", at(3));
+        assert!(refused.contains(&expected), "{micros}: {refused}");
+    }
+}
+
+#[test]
 fn backup_to_the_journal_from_its_backup_is_refused() {
     let disk = Disk::new();
     let append = |dir: &str| {

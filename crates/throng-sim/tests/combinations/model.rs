@@ -1,0 +1,189 @@
+//! The diaries as they have to be, by all that was acknowledged.
+
+use crate::diary::{AGE, AGED, COUNTED, EVENTS, FOREVER, KINDS, Never};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use throng::{
+    FeedError, History,
+    model::{Error, Timestamp},
+};
+
+/// A kind and an id.
+pub(crate) type Of = (usize, u64);
+/// The number of each event that a read model has of a diary, by its place in the diary.
+pub(crate) type Rows = BTreeMap<u64, BTreeMap<u64, u64>>;
+
+/// The number that stands for the end of a diary.
+pub(crate) const CLOSED: u64 = 0;
+
+/// A diary: all of its events, also those that are gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    /// Their numbers, and when they were asked for.
+    events: Vec<(u64, Timestamp)>,
+    /// Events before it was begun anew.
+    before: usize,
+    /// Events before it was erased.
+    erased: usize,
+    pub(crate) is_closed: bool,
+    pub(crate) is_erased: bool,
+    /// Restored from a copy, which keeps what is gone, or a part of it.
+    pub(crate) is_restored: bool,
+}
+
+pub(crate) type Models = BTreeMap<Of, Model>;
+
+impl Model {
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_closed || self.is_erased
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.shown().0
+    }
+
+    pub(crate) fn write(&mut self, number: u64, at: Timestamp) {
+        if self.is_over() {
+            self.before = self.events.len();
+            (self.is_closed, self.is_erased) = (false, false);
+        }
+        self.events.push((number, at));
+    }
+
+    pub(crate) fn close(&mut self, at: Timestamp) {
+        self.events.push((CLOSED, at));
+        self.is_closed = true;
+    }
+
+    pub(crate) fn erase(&mut self) {
+        self.erased = self.events.len();
+        (self.is_erased, self.is_restored) = (true, false);
+    }
+
+    fn shown(&self) -> (u64, u64) {
+        let own = self.events[self.before..].iter().map(|(number, _)| *number);
+        let written = own.filter(|number| *number != CLOSED);
+        written.fold((0, 0), |(count, sum), number| (count + 1, sum + number))
+    }
+
+    /// The number of events that may be gone by then.
+    fn may_be_gone(&self, kind: usize, now: Timestamp) -> usize {
+        let age = i64::try_from(AGE.as_micros()).unwrap();
+        let all = self.events.len();
+        let of_kind = match kind {
+            FOREVER => 0,
+            AGED => {
+                let is_over = |(_, at): &&(u64, Timestamp)| at.micros + age <= now.micros;
+                self.events.iter().take_while(is_over).count()
+            }
+            _ if self.is_over() => all,
+            _ => self.before.max(all.saturating_sub(EVENTS as usize)),
+        };
+        of_kind.max(self.erased)
+    }
+
+    /// The sentence that says what is wrong with what the diary answers.
+    pub(crate) fn wrong_answer(&self, kind: usize, answer: &Result<(u64, u64), Error<Never>>) -> Option<String> {
+        let is_right = match answer {
+            // Once it was begun anew and ended again, earlier events are not told apart.
+            Ok(_) if self.is_over() && self.before > 0 => !self.is_erased || self.is_restored,
+            Ok(shown) => (!self.is_erased || self.is_restored) && *shown == self.shown(),
+            Err(Error::Ended { .. }) => self.is_erased || (self.is_closed && (kind != FOREVER || self.before > 0)),
+            Err(_) => false,
+        };
+        let expected = match self.is_erased {
+            true => "it was erased".into(),
+            false => format!("it is {:?}, closed: {}", self.shown(), self.is_closed),
+        };
+        (!is_right).then(|| format!("it answers {answer:?}, and {expected}"))
+    }
+
+    /// The same of its history: from its first kept event on, all of it.
+    pub(crate) fn wrong_history(
+        &self,
+        kind: usize,
+        now: Timestamp,
+        history: Result<History, FeedError>,
+    ) -> Option<String> {
+        let history = match history {
+            Ok(history) => history,
+            Err(FeedError::Engine(Error::Unknown { .. })) => History::default(),
+            Err(error) => return Some(format!("its history: {error}")),
+        };
+        let number = |payload: &[u8]| {
+            let value: serde_json::Value = serde_json::from_slice(payload).ok()?;
+            value["number"].as_u64()
+        };
+        let events = history.events.iter();
+        let found: Vec<(u64, u64)> = events
+            .map(|event| (event.seq, number(&event.payload).unwrap_or(CLOSED)))
+            .collect();
+        let all = self.events.iter().zip(1..).map(|((number, _), seq)| (seq, *number));
+        let all: Vec<(u64, u64)> = all.collect();
+        let may_be_gone = self.may_be_gone(kind, now);
+        if self.is_restored {
+            let is_right = found.iter().all(|event| all.contains(event))
+                && found.is_sorted()
+                && all[may_be_gone..].iter().all(|event| found.contains(event));
+            return (!is_right).then(|| format!("its history is {found:?}, of {all:?}"));
+        }
+        let gone = all.len().saturating_sub(found.len());
+        if all[gone..] != found {
+            return Some(format!("its history is {found:?}, of {all:?}"));
+        }
+        if gone < self.erased {
+            return Some(format!("{found:?} is left, and up to {} was erased", self.erased));
+        }
+        if gone > may_be_gone {
+            return Some(format!("{found:?} is left, and only up to {may_be_gone} may go"));
+        }
+        if !found.is_empty() && history.removed != gone as u64 {
+            return Some(format!(
+                "{found:?} is left, and {} are told to be removed",
+                history.removed
+            ));
+        }
+        None
+    }
+}
+
+/// The events that a read model lacks of the counted diaries, or the sentence that says what is wrong with it.
+pub(crate) fn lacking(models: &Models, rows: &Rows) -> Result<BTreeSet<(u64, u64)>, String> {
+    let mut lacking = BTreeSet::new();
+    for (id, row) in rows {
+        let events = models.get(&(COUNTED, *id)).map_or(&[][..], |model| &model.events);
+        for (seq, number) in row {
+            let known = events.get(*seq as usize - 1).map(|(number, _)| *number);
+            if known != Some(*number) {
+                return Err(format!(
+                    "the read model has event {seq} of {id} as {number}, it is {known:?}"
+                ));
+            }
+        }
+    }
+    for ((_, id), model) in models.iter().filter(|((kind, _), _)| *kind == COUNTED) {
+        let row = rows.get(id);
+        let kept = (model.erased + 1..=model.events.len()).map(|seq| seq as u64);
+        let missing = kept.filter(|seq| row.is_none_or(|row| !row.contains_key(seq)));
+        lacking.extend(missing.map(|seq| (*id, seq)));
+    }
+    Ok(lacking)
+}
+
+pub(crate) fn name((kind, id): Of) -> String {
+    format!("{} {id}", KINDS[kind])
+}
+
+/// All that was acknowledged at a moment between two commands.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) at: Timestamp,
+    pub(crate) upto: Option<throng::journal::Position>,
+    pub(crate) models: Models,
+    /// Nothing was on its way.
+    pub(crate) is_exact: bool,
+}
+
+pub(crate) const TICK: Duration = Duration::from_millis(1);

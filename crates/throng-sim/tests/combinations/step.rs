@@ -1,0 +1,160 @@
+//! The things that happen to diaries, in an order of the seed.
+
+use crate::{disk::Hit, model::Of};
+
+/// Diaries of each kind.
+pub(crate) const DIARIES: u64 = 2;
+
+/// Until when a history is restored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    End,
+    /// A moment so many thousandths of the way from the first one.
+    Time(usize),
+    Commit(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Stop,
+    Kill,
+    PowerLoss(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Writes so many times, and begins the diary if it is over. The last time the other diary of the kind is sent the number, too.
+    Write {
+        of: Of,
+        times: u64,
+        sends: bool,
+    },
+    Close(Of),
+    Erase(Of),
+    Jump {
+        millis: u64,
+    },
+    Pass,
+    Checkpoint,
+    /// Compacts the store, while the service runs or while it does not.
+    Compact {
+        is_stopped: bool,
+    },
+    End {
+        end: End,
+        is_store_lost: bool,
+    },
+    /// Has the read model built anew, by its engine or as its rows are lost.
+    Rebuild {
+        are_rows_lost: bool,
+    },
+    Backup,
+    /// Brings the copy up to date with a backup that goes on.
+    Follow,
+    /// Brings the copy up to date in the middle of a pass.
+    BackupInPass,
+    Restore {
+        is_of_copy: bool,
+        until: Until,
+        with_archive: bool,
+        /// The service goes on with what was restored.
+        is_adopted: bool,
+    },
+}
+
+/// An action, and what befalls the process so many calls of the disk, or statements of the database, later.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) action: Action,
+    pub(crate) hit: Option<(u64, Hit)>,
+}
+
+impl Step {
+    pub(crate) fn all(seed: u64, count: usize, has_copies: bool) -> Vec<Self> {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0xd1a7_1e5);
+        let mut steps: Vec<Self> = Vec::new();
+        for _ in 0..count {
+            let next = steps.last().filter(|_| has_copies && rng.bool());
+            let next = next.and_then(|last| last.next(&mut rng));
+            let step = next.unwrap_or_else(|| Self::random(&mut rng, has_copies));
+            steps.push(step);
+        }
+        steps
+    }
+
+    /// A step that shows what this one may have left behind.
+    fn next(&self, rng: &mut fastrand::Rng) -> Option<Self> {
+        let action = match (&self.action, &self.hit) {
+            (Action::Backup | Action::Follow | Action::BackupInPass, Some(_)) => Action::Restore {
+                is_of_copy: true,
+                until: Until::End,
+                with_archive: false,
+                is_adopted: rng.bool(),
+            },
+            (Action::Erase(_), _) => Action::Backup,
+            (Action::Backup | Action::Follow, None) if rng.bool() => Action::End {
+                end: End::Kill,
+                is_store_lost: false,
+            },
+            _ => return None,
+        };
+        Some(Self { action, hit: None })
+    }
+
+    fn random(rng: &mut fastrand::Rng, has_copies: bool) -> Self {
+        let of = (rng.usize(..3), rng.u64(..DIARIES));
+        let times = 1 + of_some(rng, [1, 3, 8]);
+        let calls = of_some(rng, [10, 60, 300]);
+        let action = match rng.u64(..if has_copies { 100 } else { 78 }) {
+            0..30 => Action::Write {
+                of,
+                times,
+                sends: rng.u64(..3) == 0,
+            },
+            30..38 => Action::Close(of),
+            38..43 => Action::Erase(of),
+            43..49 => Action::Jump {
+                millis: rng.u64(..3_000),
+            },
+            49..58 => Action::Pass,
+            58..62 => Action::Checkpoint,
+            62..64 => Action::Compact { is_stopped: rng.bool() },
+            64..74 => Action::End {
+                end: match rng.u64(..3) {
+                    0 => End::Stop,
+                    1 => End::Kill,
+                    _ => End::PowerLoss(rng.u64(..)),
+                },
+                is_store_lost: rng.u64(..4) == 0,
+            },
+            74..78 => Action::Rebuild {
+                are_rows_lost: rng.bool(),
+            },
+            78..84 => Action::Backup,
+            84..88 => Action::Follow,
+            88..91 => Action::BackupInPass,
+            _ => Action::Restore {
+                is_of_copy: rng.bool(),
+                until: match rng.u64(..4) {
+                    0 => Until::End,
+                    1 => Until::Commit(rng.usize(..1_000)),
+                    _ => Until::Time(rng.usize(..1_000)),
+                },
+                with_archive: rng.u64(..3) == 0,
+                is_adopted: rng.u64(..3) == 0,
+            },
+        };
+        let is_hit = rng.u64(..5) == 0 && !matches!(action, Action::Rebuild { .. });
+        let hit = if rng.u64(..3) == 0 { Hit::Failure } else { Hit::Death };
+        Self {
+            action,
+            hit: is_hit.then_some((calls, hit)),
+        }
+    }
+}
+
+/// A number below one of these.
+fn of_some(rng: &mut fastrand::Rng, limits: [u64; 3]) -> u64 {
+    let limit = limits[rng.usize(..limits.len())];
+    rng.u64(..limit)
+}
