@@ -182,11 +182,20 @@ impl Gateway {
         self
     }
 
-    /// Lets pages of this origin (`https://app.example`) ask, beside this service's own; `*` lets all. A browser lets a page of any site
+    /// Lets pages of this origin (`https://app.example`) ask the service, beside its own; `*` lets all. Administration is not for them. A browser lets a page of any site
     /// send requests anywhere, and names the page's origin in them; those of others are refused with 403.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.trust.guard.names.origins.push(origin.into());
+        self
+    }
+
+    /// The origin (`https://console.example`) of a proxy behind which the console stands. Pages of it administrate, and its host is a name
+    /// of the listener for administration; pages of any other origin but that listener's own do not, whatever
+    /// [`origin`](Self::origin) says.
+    #[must_use]
+    pub fn admin_origin(mut self, origin: impl Into<String>) -> Self {
+        self.trust.guard.names.admin_origins.push(origin.into());
         self
     }
 

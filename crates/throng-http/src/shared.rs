@@ -2,12 +2,13 @@
 
 use crate::{
     Limits, StartError,
-    access::{Entrance, Guard},
+    access::{Entrance, Guard, Wrong},
     access_log::{AccessLog, Log},
     checks::Checks,
     clients::{Connected, Rate},
     connection::Connection,
     console::{self, Console},
+    gate::Client,
     kinds::Kinds,
     metrics::Metrics,
     openapi,
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) request_rate: Option<Rate>,
     /// Requests a second of each caller.
     pub(crate) caller_rate: Option<Rate>,
+    /// Requests that are refused for who asks.
+    pub(crate) wrong: Wrong,
     /// Of connections for administration: the others cannot take these.
     pub(crate) admin_places: Places,
     /// Of live streams.
@@ -124,6 +127,7 @@ impl Shared {
             connection_rate: Rate::new(limits.connection_rate_max),
             request_rate: Rate::new(limits.request_rate_max),
             caller_rate: Rate::new(limits.caller_request_rate_max),
+            wrong: Wrong::new(limits.request_rate_max),
             admin_places: Places::new(ADMIN_CONNECTIONS_MAX),
             live,
             bodies,
@@ -150,6 +154,13 @@ impl Shared {
     /// The header that says whose a connection's requests are, where its word is taken.
     pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
         self.client_header.as_ref().filter(|_| connection.is_believed())
+    }
+
+    /// What stands for the address that a request comes from, or for what a trusted header says in its place.
+    pub(crate) fn client(&self, connection: &Connection, headers: &HeaderMap) -> Client {
+        let named = self.client_header(connection);
+        let named = named.and_then(|name| headers::client(headers, name));
+        named.unwrap_or_else(|| connection.client())
     }
 
     /// Where a request comes from: the address its connection's word is taken for, or else the connection's own.

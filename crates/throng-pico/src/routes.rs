@@ -311,8 +311,8 @@ async fn query(
     };
     let value = picos.query(eci, asked).await.map_err(refused)?;
     Ok(match form {
-        Some("html") => answer::text("text/html; charset=utf-8", &value),
-        Some("txt") => answer::text("text/plain; charset=utf-8", &value),
+        Some("html") => answer::page(&value),
+        Some("txt") => answer::text(&value),
         _ => Answer(value).into_response(),
     })
 }

@@ -191,4 +191,26 @@ mod tests {
         assert!(watched.refresh() && *watched.get() == 4_444);
         assert!(Watched::new(vec![dir.path().join("none")], read).is_err());
     }
+
+    #[test]
+    fn file_whose_reading_failed_is_read_again_until_it_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("number");
+        fs::write(&path, "1").unwrap();
+        let fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let read = {
+            let fails = fails.clone();
+            move |contents: &[Vec<u8>]| match fails.load(Ordering::Relaxed) {
+                true => Err("too many open files".to_owned()),
+                false => Ok(contents[0].len()),
+            }
+        };
+        let watched = Watched::new(vec![path.clone()], read).unwrap();
+        fs::write(&path, "22").unwrap();
+        fails.store(true, Ordering::Relaxed);
+        assert!(!watched.refresh() && !watched.refresh());
+        fails.store(false, Ordering::Relaxed);
+        assert!(watched.refresh() && *watched.get() == 2);
+        assert!(!watched.refresh(), "it was read");
+    }
 }

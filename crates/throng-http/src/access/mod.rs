@@ -10,6 +10,7 @@ mod files;
 mod held;
 pub(crate) mod jwt;
 mod names;
+mod rates;
 mod recent;
 pub(crate) mod tls;
 mod tokens;
@@ -20,7 +21,8 @@ pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};
 pub(crate) use held::{Held, ends};
 pub use jwt::Jwt;
-pub(crate) use names::Names;
+pub(crate) use names::{Names, Part};
+pub(crate) use rates::{RateOwner, Wrong, refused, spend, spent};
 pub(crate) use recent::Recent;
 pub use tls::Tls;
 use tokens::Tokens;
@@ -34,6 +36,9 @@ use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+/// The reason of a refusal for no credentials, which is nobody's attack.
+const NO_CREDENTIALS: &str = "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.";
 
 /// Decides about each access, where a service has something to say.
 pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync>;
@@ -173,7 +178,7 @@ pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_
         return Err(Problem::only_administration().boxed());
     }
     let guard = &server.shared().guard;
-    guard.names.check(sender, entrance.is_loopback)?;
+    guard.names.check(sender, entrance.is_loopback, Part::Service)?;
     who(server, connection, sender.authorization)
 }
 
@@ -188,10 +193,7 @@ pub(crate) fn who(server: &Server, connection: &Connection, authorization: Optio
         None => match connection.certified() {
             Some(caller) => Ok(Some(caller)),
             None if guard.lets_anonymous => Ok(None),
-            None => Err(Problem::unauthorized(
-                "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.",
-            )
-            .boxed()),
+            None => Err(Problem::unauthorized(NO_CREDENTIALS).boxed()),
         },
     }
 }

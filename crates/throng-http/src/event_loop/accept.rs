@@ -214,7 +214,7 @@ async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: TcpStream, arrival
         let first = Bytes::copy_from_slice(came);
         return enter(event_loop, Stream::plain(stream), arrival, (None, None), first);
     }
-    let refused = RefusedHead::read(came, &event_loop.server.shared().guard.names);
+    let refused = RefusedHead::read(came, &event_loop.server, arrival.entrance);
     if stream.write_all(&plain(problem, &refused)).await.is_ok() {
         linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;
     }

@@ -2,7 +2,7 @@
 
 use super::{Answered, engine_problem};
 use crate::{
-    access,
+    access::{self, Part, Sender},
     answer::{self, Answer},
     connection::Connection,
     console::{self, By},
@@ -119,9 +119,17 @@ pub(super) fn may(server: &Server, connection: &Connection, headers: &HeaderMap)
 }
 
 /// Whether a request for an app's route comes from whoever may administrate, over the listener that is for that.
-pub(super) fn is(server: &Server, connection: &Connection, headers: &HeaderMap) -> bool {
-    let is_here = connection.entrance().is_admin || !server.shared().guard.has_admin_listener;
-    is_here && may(server, connection, headers).is_ok()
+pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> bool {
+    let (guard, entrance) = (&server.shared().guard, connection.entrance());
+    let is_here = entrance.is_admin || !guard.has_admin_listener;
+    // A page that may ask the service may not do this.
+    let is_own_page = || {
+        let checked = guard
+            .names
+            .check(&Sender::of(parts), entrance.is_loopback, Part::Administration);
+        checked.is_ok()
+    };
+    is_here && is_own_page() && may(server, connection, &parts.headers).is_ok()
 }
 
 /// Takes as long wherever they differ.

@@ -2,7 +2,7 @@
 
 use super::{Answered, Asked, Begins, Begun, Noted, admit, commanded, engine_problem, entity_id, may};
 use crate::{
-    access::{self, Action, Caller},
+    access::{self, Action, Caller, RateOwner},
     connection::Connection,
     gate::Admitted,
     kinds::Names,
@@ -14,7 +14,7 @@ use futures_util::future::Either;
 use http::Method;
 use std::{
     future::{Future, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use throng::{
     JsonRejection,
@@ -31,8 +31,9 @@ pub(super) async fn stage(
     body: &mut RequestBody,
     noted: &mut Noted,
 ) -> Answered<Executed> {
-    noted.caller = access::enter(server, connection, &asked.sender)?;
     let headers = asked.headers;
+    let entered = access::enter(server, connection, &asked.sender);
+    noted.caller = access::spent(server, connection, headers, entered).await?;
     let (kind, names) = commanded(server, asked.place.0)?;
     let name = command_name(server, names, asked.place.2)?;
     let id = entity_id(asked.place.1)?;
@@ -132,24 +133,29 @@ pub(super) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, body).ok()?;
     let attempt = by(once(attempt, key).ok()?, caller.as_ref());
-    let (begun, arrived) = begin_now(server, connection, attempt, body.len(), server.limits().deadline)?;
+    let owner = RateOwner {
+        client: server.shared().client(connection, headers),
+        caller: caller.as_ref(),
+    };
+    let (begun, arrived) = begin_now(server, connection, attempt, body.len(), owner)?;
     Some(Begins { begun, arrived, caller })
 }
 
-/// Tries an attempt whose command has so many bytes, if it has its turn, and says when it can have arrived at the earliest.
+/// Tries an attempt whose command has so many bytes, if it has its turn, and says when it can have arrived at the earliest. It spends its
+/// owner's rate.
 pub(crate) fn begin_now(
     server: &Server,
     connection: &Connection,
     attempt: Attempt<'_>,
     bytes: usize,
-    deadline: Duration,
+    owner: RateOwner<'_>,
 ) -> Option<(Begun, Instant)> {
     let Admitted { arrived, now } = server.gate.enter_now(&connection.place, bytes)?;
-    if let Err(problem) = super::spend(server, connection) {
+    if let Err(problem) = access::spend(server, owner) {
         return Some((Begun::Failed(problem), arrived));
     }
     let waited = now.saturating_duration_since(arrived);
-    let begun = match deadline.checked_sub(waited) {
+    let begun = match server.limits().deadline.checked_sub(waited) {
         None => Begun::Failed(Problem::expired().boxed()),
         Some(left) => match server.shared().driver.try_now(attempt.within(left)) {
             Tried::Executed(executed) => Begun::Executed(executed),

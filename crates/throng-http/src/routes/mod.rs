@@ -17,14 +17,14 @@ pub(crate) use history::Shown;
 pub use live::LiveEvents;
 
 use crate::{
-    access::{self, Access, Action, Administrator, Caller, Sender},
+    access::{self, Access, Action, Administrator, Caller, Part, Sender},
     access_log::Entry,
     answer::{self, Answer},
     connection::Connection,
     console,
     gate::{Admitted, Client},
     kinds::Names,
-    metrics::{Limit, Route},
+    metrics::Route,
     problem::Problem,
     request::{
         body::RequestBody,
@@ -38,7 +38,6 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
 use std::{
     future::Future,
-    hash::{Hash, Hasher},
     rc::Rc,
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
@@ -261,12 +260,18 @@ async fn other(
     mut parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
-    match let_in(server, connection, &parts) {
+    let entered = let_in(server, connection, &parts);
+    let entered = match entered {
+        // Health, metrics and administration are not counted.
+        Ok(None) if is_uncounted(server, connection, parts.uri.path()) => Ok(None),
+        entered => access::spent(server, connection, &parts.headers, entered).await,
+    };
+    match entered {
         Ok(None) => {}
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
-    if admin::is(server, connection, &parts.headers) {
+    if admin::is(server, connection, &parts) {
         parts.extensions.insert(Administrator(()));
     }
     let mut arrived = None;
@@ -284,7 +289,11 @@ async fn other(
         let (route, answered) = match path::place(path) {
             Some(ApiPath::Kind(SOCKET)) if is_read => {
                 // Its messages have no header fields that would say it.
-                connection.speaks_for(server.shared().client_address(connection, &parts.headers));
+                let shared = server.shared();
+                connection.speaks_for(
+                    shared.client_address(connection, &parts.headers),
+                    shared.client(connection, &parts.headers),
+                );
                 (Route::Socket, websocket::accept(connection, &parts))
             }
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
@@ -324,12 +333,32 @@ async fn other(
     }
     if path.starts_with("/admin/") {
         let answered = admin::answer(server, connection, &parts, body).await;
+        let answered = slowed(server, connection, &parts, answered).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(server, connection, &parts) {
+        let answered = slowed(server, connection, &parts, answered).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     app::handle(server, connection, parts, body).await
+}
+
+/// An answer of administration; that its credentials were wrong may come late.
+async fn slowed<T>(server: &Server, connection: &Connection, parts: &Parts, answered: Answered<T>) -> Answered<T> {
+    match answered {
+        Err(problem) if problem.http_status() == StatusCode::UNAUTHORIZED => {
+            Err(access::refused(server, connection, &parts.headers, problem).await)
+        }
+        answered => answered,
+    }
+}
+
+/// Whether requests for a path spend no rate: health, metrics, administration.
+fn is_uncounted(server: &Server, connection: &Connection, path: &str) -> bool {
+    connection.entrance().is_admin
+        || is_administration(server, path)
+        || path == "/metrics"
+        || path.starts_with("/health/")
 }
 
 /// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
@@ -338,21 +367,28 @@ async fn other(
 fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
     let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
     let sender = Sender::of(parts);
-    let is_administration =
-        path.starts_with("/admin/") || console::page::is_page(path) || path == "/metrics" && guard.has_admin_listener;
+    let is_administration = is_administration(server, path);
     if is_administration && guard.has_admin_listener && !entrance.is_admin {
         return Err(Problem::no_administration_here().boxed());
     }
+    let part = Part::of(entrance, is_administration);
     if is_administration || pages::is_open(path) {
-        guard.names.check(&sender, entrance.is_loopback)?;
+        guard.names.check(&sender, entrance.is_loopback, part)?;
         return Ok(None);
     }
     if entrance.is_admin {
-        guard.names.check(&sender, entrance.is_loopback)?;
+        guard.names.check(&sender, entrance.is_loopback, part)?;
         admin::may(server, connection, &parts.headers)?;
         return Ok(None);
     }
     access::enter(server, connection, &sender)
+}
+
+/// Whether a path is administration's, by whichever listener it is asked.
+fn is_administration(server: &Server, path: &str) -> bool {
+    path.starts_with("/admin/")
+        || console::page::is_page(path)
+        || path == "/metrics" && server.shared().guard.has_admin_listener
 }
 
 fn finish(
@@ -458,15 +494,7 @@ pub(crate) fn may(
             id,
             action,
         },
-    )?;
-    match caller {
-        Some(caller) if server.shared().caller_rate.is_some() => {
-            let mut hasher = std::hash::DefaultHasher::new();
-            caller.name().hash(&mut hasher);
-            spend_caller(server, hasher.finish())
-        }
-        _ => Ok(()),
-    }
+    )
 }
 
 /// A kind of entity.
@@ -535,39 +563,8 @@ fn admit<'a>(
 ) -> Answered<impl Future<Output = Answered<Duration>> + use<'a>> {
     let limits = server.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
-    let header = server.shared().client_header(connection);
-    let named = header.map(|name| headers::client(headers, name));
-    let client = move || named.unwrap_or(connection.client());
-    let entering = enter(server, connection, client, deadline, bytes, arrived);
-    Ok(async move {
-        let left = entering.await?;
-        if let Some(caller) = named {
-            spend_caller(server, caller)?;
-        }
-        Ok(left)
-    })
-}
-
-/// One more request of an address.
-pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
-    let Some(rate) = &server.shared().request_rate else {
-        return Ok(());
-    };
-    rate.take(connection.client(), Instant::now()).map_err(|later| {
-        server.metrics().limited(Limit::RequestRate);
-        Problem::too_often("An address", "ask", rate.a_second(), later).boxed()
-    })
-}
-
-/// One more request of a caller, whatever says who it is.
-fn spend_caller(server: &Server, caller: Client) -> Answered<()> {
-    let Some(rate) = &server.shared().caller_rate else {
-        return Ok(());
-    };
-    rate.take(caller, Instant::now()).map_err(|later| {
-        server.metrics().limited(Limit::CallerRequestRate);
-        Problem::too_often("A caller", "ask", rate.a_second(), later).boxed()
-    })
+    let client = server.shared().client(connection, headers);
+    Ok(enter(server, connection, move || client, deadline, bytes, arrived))
 }
 
 /// The same, for a request without header fields of its own. It stands in the queue from now on, unless it goes at once.
@@ -585,7 +582,6 @@ pub(crate) fn enter<'a>(
             .await
             .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
         *arrived = Some(at);
-        spend(server, connection)?;
         let left = deadline.saturating_sub(now.saturating_duration_since(at));
         if left.is_zero() {
             Err(Problem::expired().boxed())

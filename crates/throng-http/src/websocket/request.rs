@@ -2,7 +2,7 @@
 
 use super::message::{CommandMessage, Query};
 use crate::{
-    access::Action,
+    access::{self, Action, RateOwner},
     access_log::Entry,
     connection::Connection,
     problem::Problem,
@@ -26,13 +26,11 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, command.body.as_bytes()).ok()?;
     let attempt = routes::by(routes::once(attempt, command.key.clone()).ok()?, caller.as_ref());
-    let (begun, arrived) = routes::begin_now(
-        server,
-        connection,
-        attempt,
-        command.body.len(),
-        server.limits().deadline,
-    )?;
+    let owner = RateOwner {
+        client: connection.client(),
+        caller: caller.as_ref(),
+    };
+    let (begun, arrived) = routes::begin_now(server, connection, attempt, command.body.len(), owner)?;
     Some(Staged::of_message(
         begun,
         Some(arrived),
@@ -109,8 +107,8 @@ pub(super) async fn query(
     answer.await.map_err(routes::engine_problem)
 }
 
-/// Waits for its turn: before anything else, so that what is refused takes its part of it, too.
-async fn enter(
+/// Waits for its turn: before anything else, so that what is refused takes its part of it, too. It spends its caller's rate.
+pub(super) async fn enter(
     server: &Server,
     connection: &Connection,
     wanted: &Answered<Duration>,
@@ -118,7 +116,14 @@ async fn enter(
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
     let deadline = *wanted.as_ref().unwrap_or(&server.limits().deadline);
-    routes::enter(server, connection, || connection.client(), deadline, bytes, arrived).await
+    let client = connection.client();
+    let left = routes::enter(server, connection, || client, deadline, bytes, arrived).await?;
+    let caller = connection.caller();
+    let owner = RateOwner {
+        client,
+        caller: caller.as_ref(),
+    };
+    access::spend(server, owner).map(|()| left)
 }
 
 /// An entity's id, which is a field of that name here.

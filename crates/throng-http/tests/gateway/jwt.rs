@@ -177,6 +177,85 @@ fn a_token_of_the_issuer_says_who_asks_and_any_other_is_refused_with_the_reason(
 }
 
 #[test]
+fn token_that_demands_what_is_not_known_here_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.json");
+    let issuer = Issuer::new("one");
+    fs::write(&file, json!({ "keys": [issuer.jwk()] }).to_string()).unwrap();
+    let gateway = start(|gateway| gateway.jwt(jwt(file.display())));
+    let mut client = Client::new(&gateway);
+    let mut ask = |more: Value, claims: &Value| {
+        let mut header = json!({ "alg": "ES256", "kid": "one" });
+        header
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let random = SystemRandom::new();
+        let bearer = signed(&header, claims, |message| {
+            issuer.key.sign(&random, message).unwrap().as_ref().to_vec()
+        });
+        client.request("GET", "/api/section", &[("authorization", &bearer)], "")
+    };
+    let good = claims("ann");
+    for header in [
+        json!({}),
+        json!({ "typ": "JWT" }),
+        json!({ "typ": "at+jwt" }),
+        json!({ "typ": "application/at+JWT" }),
+    ] {
+        assert_eq!(ask(header.clone(), &good).status, 200, "{header}");
+    }
+    for (header, word) in [
+        (json!({ "crit": ["exp"] }), "crit"),
+        (json!({ "crit": ["b64"], "b64": false }), "crit"),
+        (json!({ "crit": [] }), "crit"),
+        (json!({ "crit": null }), "crit"),
+        (json!({ "b64": false }), "b64"),
+        (json!({ "zip": "DEF" }), "zip"),
+        (json!({ "typ": "logout+jwt" }), "typ"),
+        (json!({ "typ": 7 }), "typ"),
+    ] {
+        let problem = ask(header.clone(), &good).problem(401, "unauthorized");
+        assert!(problem["detail"].to_string().contains(word), "{header}: {problem}");
+    }
+    let many = with(&good, "iss", json!(["https://evil.example", "https://id.example"]));
+    let problem = ask(json!({}), &many).problem(401, "unauthorized");
+    assert!(problem["detail"].to_string().contains("issuer"), "{problem}");
+}
+
+#[test]
+fn symmetric_key_shorter_than_its_hash_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.json");
+    for (algorithm, bytes, is_taken) in [
+        (None, 0, false),
+        (None, 31, false),
+        (Some("HS256"), 1, false),
+        (Some("HS256"), 32, true),
+        (Some("HS512"), 63, false),
+        (Some("HS512"), 64, true),
+    ] {
+        let mut key = json!({ "kty": "oct", "kid": "shared", "k": encoded(vec![7; bytes]) });
+        if let Some(algorithm) = algorithm {
+            key["alg"] = algorithm.into();
+        }
+        // Another key of the set does not make it good.
+        fs::write(&file, json!({ "keys": [Issuer::new("one").jwk(), key] }).to_string()).unwrap();
+        let started = Gateway::builder(engine()).jwt(jwt(file.display())).start();
+        match started {
+            Ok(gateway) => {
+                assert!(is_taken, "{algorithm:?} of {bytes} bytes");
+                gateway.stop_blocking();
+            }
+            Err(error) => {
+                let said = error.to_string();
+                assert!(!is_taken && said.contains("shared") && said.contains("bytes"), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_of_keys_that_is_none_stops_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.json");

@@ -111,11 +111,19 @@ impl Files {
     }
 
     pub(crate) fn config(&self, certificate: Option<&(String, String)>) -> ClientConfig {
+        self.config_of(rustls::DEFAULT_VERSIONS, certificate)
+    }
+
+    fn config_of(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        certificate: Option<&(String, String)>,
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.root()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots);
         match certificate {
@@ -134,13 +142,14 @@ impl Files {
 }
 
 fn connect(address: SocketAddr, config: ClientConfig) -> Client<Secure> {
+    connect_with(address, Arc::new(config))
+}
+
+fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> Client<Secure> {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    Client::over(StreamOwned::new(
-        ClientConnection::new(Arc::new(config), name).unwrap(),
-        socket,
-    ))
+    Client::over(StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket))
 }
 
 /// The fields that a request needs to go by each of the lanes.
@@ -329,6 +338,28 @@ fn a_clients_certificate_says_who_asks() {
         client.request("GET", "/api/section", &[], "").status
     }));
     assert!(asked.is_err(), "a certificate that nobody known has signed");
+}
+
+#[test]
+fn session_of_a_client_certificate_is_not_resumed() {
+    let (files, clients) = (Files::new(), Authority::new());
+    let shown = certificate(&clients, "ann", Vec::new());
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for (client_ca, expected) in [
+            (Some(&clients), rustls::HandshakeKind::Full),
+            (None, rustls::HandshakeKind::Resumed),
+        ] {
+            let gateway = start(|gateway| gateway.tls(files.tls(client_ca)));
+            let config = Arc::new(files.config_of(&[version], client_ca.map(|_| &shown)));
+            let kind = || {
+                let mut client = connect_with(gateway.address(), config.clone());
+                assert_eq!(client.request("GET", "/api/section", &[], "").status, 200);
+                client.into_inner().conn.handshake_kind()
+            };
+            assert_eq!(kind(), Some(rustls::HandshakeKind::Full));
+            assert_eq!(kind(), Some(expected), "{version:?}");
+        }
+    }
 }
 
 #[test]
