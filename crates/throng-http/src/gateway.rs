@@ -260,6 +260,21 @@ impl Gateway {
         self
     }
 
+    /// Lets everybody ask this path of the app's own routes, as they may ask `/health/live`, also where callers have to be known.
+    #[must_use]
+    pub fn open_route(mut self, path: impl Into<String>) -> Self {
+        self.trust.open_routes.push(path.into());
+        self
+    }
+
+    /// Says which parts of a path are secrets, decoded, so that the access log shows `*` in their place: whoever has the path of an
+    /// app's route may do what it does.
+    #[must_use]
+    pub fn secret_parts(mut self, is_secret: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.trust.is_secret = Some(Box::new(is_secret));
+        self
+    }
+
     /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address (as
     /// [`client_header`](Self::client_header) has it, if that is an address), protocol, method, path
     /// without the query, caller, status, the problem's type, and microseconds from its arrival to its answer. Lines that cannot be written in
@@ -344,7 +359,11 @@ impl Gateway {
         let listeners = listen::listen(self.address?, loops, most > loops)?;
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
         listen::allow_files(self.limits.connections_max);
-        let admin = self.admin.map(|admin| listen::listen(admin, 1, false)).transpose()?;
+        let admin = self.admin.map(|admin| listen::listen(admin, 1, false)).transpose();
+        let admin = admin.map_err(|error| match error {
+            StartError::PortTaken { address } => StartError::AdminPortTaken { address },
+            error => error,
+        })?;
         let mut admin = admin.and_then(|mut listeners| listeners.pop());
         let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         let guard = &mut self.trust.guard;

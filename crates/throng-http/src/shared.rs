@@ -12,7 +12,7 @@ use crate::{
     kinds::Kinds,
     metrics::Metrics,
     openapi,
-    request::headers,
+    request::{headers, path},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -40,7 +40,14 @@ pub(crate) struct Trust {
     pub(crate) hidden: Vec<String>,
     /// The names below `/api/` that are the app's.
     pub(crate) app_names: Vec<String>,
+    /// Paths of the app's that are for everybody.
+    pub(crate) open_routes: Vec<String>,
+    /// Tells if a part of a path is a secret.
+    pub(crate) is_secret: Option<SecretParts>,
 }
+
+/// Tells the parts of paths that are secrets.
+pub(crate) type SecretParts = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
@@ -61,6 +68,9 @@ pub(crate) struct Shared {
     pub(crate) proxies: Vec<IpAddr>,
     /// The names below `/api/` that are the app's.
     pub(crate) app_names: Vec<String>,
+    /// Paths of the app's that are for everybody.
+    pub(crate) open_routes: Vec<String>,
+    is_secret: Option<SecretParts>,
     /// How the service's other parts are.
     pub(crate) checks: Checks,
     /// Places for the connections of the service's own listener.
@@ -118,6 +128,8 @@ impl Shared {
             client_header: trust.client_header,
             proxies: trust.proxies,
             app_names: trust.app_names,
+            open_routes: trust.open_routes,
+            is_secret: trust.is_secret,
             metrics,
             access_log,
             console: Console::new(console),
@@ -145,6 +157,17 @@ impl Shared {
         below.is_some_and(|below| !self.app_names.iter().any(|name| name == below))
     }
 
+    /// A path without the parts of it that are secrets.
+    pub(crate) fn shown_path(&self, path: Box<str>) -> Box<str> {
+        let Some(is_secret) = &self.is_secret else { return path };
+        let is_secret = |part: &str| path::decode(part).is_none_or(|part| is_secret(&part));
+        let shown: Vec<_> = path
+            .split('/')
+            .map(|part| if is_secret(part) { "*" } else { part })
+            .collect();
+        shown.join("/").into()
+    }
+
     /// How TLS is spoken with those who come in there: with everybody, but not by a listener for administration that only this machine reaches.
     pub(crate) fn tls(&self, entrance: Entrance) -> Option<Arc<ServerConfig>> {
         let tls = self.guard.tls.as_ref()?;
@@ -156,7 +179,7 @@ impl Shared {
         self.client_header.as_ref().filter(|_| connection.is_believed())
     }
 
-    /// What stands for the address that a request comes from, or for what a trusted header says in its place.
+    /// A number that stands for the address of a request, or for the text of a trusted header in its place.
     pub(crate) fn client(&self, connection: &Connection, headers: &HeaderMap) -> Client {
         let named = self.client_header(connection);
         let named = named.and_then(|name| headers::client(headers, name));

@@ -49,7 +49,7 @@ impl Caller {
         &self.0.name
     }
 
-    /// What stands for it where requests are counted.
+    /// A number that stands for it where requests are counted.
     pub(crate) fn client(&self) -> Client {
         let mut hasher = std::hash::DefaultHasher::new();
         ("caller", self.name()).hash(&mut hasher);

@@ -40,7 +40,7 @@ impl Part {
 }
 
 impl Names {
-    /// Whether a request is for this service, and of a page that may ask this part of it; by a listener that only programs of this machine
+    /// Refuses a request for another service, or of a page that may not ask this part of it; by a listener that only programs of this machine
     /// reach, or by another.
     pub(crate) fn check(&self, sender: &Sender<'_>, is_loopback: bool, part: Part) -> Result<(), Box<Problem>> {
         let authority = sender.authority.map(str::as_bytes);
@@ -92,7 +92,7 @@ impl Names {
                 .is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
     }
 
-    /// Whether pages of this other origin may ask the service.
+    /// Pages of this other origin may ask the service.
     pub(crate) fn is_allowed(&self, origin: &[u8]) -> bool {
         self.origins.iter().any(|allowed| allowed == "*") || is_among(&self.origins, origin)
     }

@@ -43,7 +43,7 @@ pub(crate) struct RateOwner<'a> {
 
 /// Requests that were refused for who asks.
 pub(crate) struct Wrong {
-    /// Those of each address, as often as it may ask.
+    /// Refusals of each address, as often as it may ask.
     refused: Option<Rate>,
     shown: Option<Rate>,
     waiting: Places,
@@ -66,7 +66,7 @@ impl Wrong {
         }
     }
 
-    /// How often a cause came since its last line, if it is time for another one.
+    /// Counts a cause; returns how often it came since its last line, if it is time for another one.
     fn logs(&self, cause: &str, now: Instant) -> Option<u64> {
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = causes.get_mut(cause) {

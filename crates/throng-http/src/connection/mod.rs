@@ -47,7 +47,7 @@ pub(crate) fn client_at(address: IpAddr) -> Client {
 
 /// The same of an address that somebody names: never this machine itself.
 pub(crate) fn client_named(address: IpAddr) -> Client {
-    let client = match address.to_canonical() {
+    let client: Client = match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
     };
@@ -465,7 +465,12 @@ impl Connection {
         // What it was told, its client does not hear.
         let since = self.finishes_since.get().unwrap_or(now);
         self.finishes_since.set(Some(since));
-        if now.wrapping_sub(since) > bounds.write {
+        // Its end waits for a client's answer to a ping, which may never come.
+        let bound = match self.is_http2.get() {
+            true => bounds.linger.min(bounds.write),
+            false => bounds.write,
+        };
+        if now.wrapping_sub(since) > bound {
             self.condemn(Verdict::Drop);
         }
     }

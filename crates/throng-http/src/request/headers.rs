@@ -15,6 +15,26 @@ const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 /// The same, as older clients say it.
 const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
 
+/// Refuses a field that stands twice and says what a request is, or which page sends it: one would be checked, the other believed.
+pub(crate) fn are_single(headers: &HeaderMap) -> Result<(), Box<Problem>> {
+    for (field, name) in [
+        ("Host", header::HOST),
+        ("Origin", header::ORIGIN),
+        ("Content-Type", header::CONTENT_TYPE),
+    ] {
+        is_single(headers, &name, field)?;
+    }
+    Ok(())
+}
+
+fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> Result<(), Box<Problem>> {
+    if headers.get_all(name).iter().nth(1).is_none() {
+        return Ok(());
+    }
+    let detail = format!("The header {field} is given more than once. Nothing was done.");
+    Err(Problem::malformed(detail).at_field(field).boxed())
+}
+
 /// Whether these fields say nothing, or a key and no more.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     headers.is_empty() || headers.keys().all(|name| *name == IDEMPOTENCY_KEY)
@@ -63,6 +83,8 @@ pub(crate) fn is_timeout(name: &str) -> bool {
 
 /// How long the asker waits: what the request says, or the default.
 pub(crate) fn timeout(headers: &HeaderMap, default: Duration, longest: Duration) -> Result<Duration, Box<Problem>> {
+    is_single(headers, &REQUEST_TIMEOUT, "Request-Timeout")?;
+    is_single(headers, &X_REQUEST_TIMEOUT, "X-Request-Timeout")?;
     let (name, value) = match headers.get(REQUEST_TIMEOUT) {
         Some(value) => ("Request-Timeout", value),
         None => match headers.get(X_REQUEST_TIMEOUT) {
@@ -155,7 +177,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whose a request is, by a header that is trusted: its last element, which the nearest of several proxies has added. An address is one
+/// The client that a trusted header names: its last element, which the nearest of several proxies has added. An address is one
 /// however it is written, with whatever port; `None`: the header names nobody.
 pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Option<Client> {
     if let Some(address) = client_address(headers, name) {

@@ -56,7 +56,7 @@ pub(super) async fn answer(
         let allow = if allow == Method::GET { "GET, HEAD" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
-    may(server, connection, &console::shown(parts))?;
+    may(server, connection, &parts.headers)?;
     if console::method(path).is_some() {
         return console::answer(server, connection, parts, body).await;
     }

@@ -7,7 +7,7 @@ use crate::{
     gate::Admitted,
     kinds::Names,
     problem::Problem,
-    request::{body, body::RequestBody, headers, path, trace},
+    request::{body, body::RequestBody, headers, own_key, path, trace},
     server::Server,
 };
 use futures_util::future::Either;
@@ -32,7 +32,10 @@ pub(super) async fn stage(
     noted: &mut Noted,
 ) -> Answered<Executed> {
     let headers = asked.headers;
-    let entered = access::enter(server, connection, &asked.sender);
+    let known = access::key_is_known(server, asked.sender.authorization).await;
+    let entered = headers::are_single(headers)
+        .and(known)
+        .and_then(|()| access::enter(server, connection, &asked.sender));
     noted.caller = access::spent(server, connection, headers, entered).await?;
     let (kind, names) = commanded(server, asked.place.0)?;
     let name = command_name(server, names, asked.place.2)?;
@@ -56,7 +59,7 @@ pub(super) async fn stage(
         let driver = &server.shared().driver;
         let attempt = driver
             .command(kind, &id, name, &body[..])
-            .and_then(|attempt| once(attempt, key))
+            .and_then(|attempt| once(attempt, key, noted.caller.as_ref()))
             .map(|attempt| by(attempt, noted.caller.as_ref()));
         execute(driver, attempt.map_err(engine_problem)?.within(left), span)
     };
@@ -106,10 +109,14 @@ pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&'a Caller>) -> Attemp
     }
 }
 
-/// The attempt, under this key.
-pub(crate) fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Error<JsonRejection>> {
+/// The attempt, under this key of its caller.
+pub(crate) fn once<'a>(
+    attempt: Attempt<'a>,
+    key: Option<String>,
+    caller: Option<&Caller>,
+) -> Result<Attempt<'a>, Error<JsonRejection>> {
     match key {
-        Some(key) => attempt.once(key),
+        Some(key) => attempt.once(own_key(caller, key)),
         None => Ok(attempt),
     }
 }
@@ -132,7 +139,7 @@ pub(super) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_
     };
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, body).ok()?;
-    let attempt = by(once(attempt, key).ok()?, caller.as_ref());
+    let attempt = by(once(attempt, key, caller.as_ref()).ok()?, caller.as_ref());
     let owner = RateOwner {
         client: server.shared().client(connection, headers),
         caller: caller.as_ref(),

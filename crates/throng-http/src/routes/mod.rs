@@ -30,12 +30,14 @@ use crate::{
         body::RequestBody,
         headers,
         path::{self, ApiPath},
+        query::{self as query_string, TicketQuery},
     },
     server::Server,
     websocket,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use serde::Serialize;
 use std::{
     future::Future,
     rc::Rc,
@@ -44,8 +46,9 @@ use std::{
 };
 use throng::driver::{Executed, Waiting};
 
-/// The name below `/api/` that is no kind's.
+/// The names below `/api/` that are no kind's: the second for `POST` only.
 const SOCKET: &str = "ws";
+const TICKET: &str = "ticket";
 
 /// An answer, or why there is none.
 pub(crate) type Answered<T> = Result<T, Box<Problem>>;
@@ -260,7 +263,18 @@ async fn other(
     mut parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
-    let entered = let_in(server, connection, &parts);
+    if matches!(parts.uri.path(), "/api/ws" | "/admin/live") {
+        access::take_offered(&mut parts.headers);
+    }
+    let redeemed = server.shared().guard.tickets.redeem(&mut parts, Instant::now());
+    let entered = match headers::are_single(&parts.headers).and(redeemed) {
+        Ok(()) => {
+            let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+            access::key_is_known(server, shown).await
+        }
+        Err(problem) => Err(problem),
+    };
+    let entered = entered.and_then(|()| let_in(server, connection, &parts));
     let entered = match entered {
         // Health, metrics and administration are not counted.
         Ok(None) if is_uncounted(server, connection, parts.uri.path()) => Ok(None),
@@ -297,6 +311,7 @@ async fn other(
                 (Route::Socket, websocket::accept(connection, &parts))
             }
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
+            Some(ApiPath::Kind(TICKET)) if parts.method == Method::POST => (Route::Other, ticket(server, &parts)),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(server, &parts))),
             Some(ApiPath::Kind(kind)) => (
                 Route::Entities,
@@ -343,6 +358,36 @@ async fn other(
     app::handle(server, connection, parts, body).await
 }
 
+#[derive(Serialize)]
+struct MadeTicket {
+    ticket: String,
+    expires_in: u64,
+}
+
+/// Makes a ticket by which a browser follows what happens at a path.
+fn ticket(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
+    let TicketQuery { path } = query_string::read(parts.uri.query())?;
+    if !path.starts_with('/') || path.contains(['?', '#']) {
+        let detail = "path is not the path of a stream of events, such as /api/account/ann/events.";
+        return Err(Problem::malformed(detail).at_field("path").boxed());
+    }
+    let Some(shown) = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .filter(|_| caller(parts).is_some())
+    else {
+        return Err(Problem::unauthorized("A ticket stands for a token: show one.").boxed());
+    };
+    let made = MadeTicket {
+        ticket: server.shared().guard.tickets.make(shown, &path, Instant::now())?,
+        expires_in: access::TICKET_LIFE.as_secs(),
+    };
+    let mut response = answer::json(serde_json::to_vec(&made).unwrap_or_default());
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    Ok(response)
+}
+
 /// An answer of administration; that its credentials were wrong may come late.
 async fn slowed<T>(server: &Server, connection: &Connection, parts: &Parts, answered: Answered<T>) -> Answered<T> {
     match answered {
@@ -353,7 +398,7 @@ async fn slowed<T>(server: &Server, connection: &Connection, parts: &Parts, answ
     }
 }
 
-/// Whether requests for a path spend no rate: health, metrics, administration.
+/// Requests for a path spend no rate: health, metrics, administration.
 fn is_uncounted(server: &Server, connection: &Connection, path: &str) -> bool {
     connection.entrance().is_admin
         || is_administration(server, path)
@@ -372,7 +417,8 @@ fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<O
         return Err(Problem::no_administration_here().boxed());
     }
     let part = Part::of(entrance, is_administration);
-    if is_administration || pages::is_open(path) {
+    let is_open = pages::is_open(path) || server.shared().open_routes.iter().any(|open| open == path);
+    if is_administration || is_open {
         guard.names.check(&sender, entrance.is_loopback, part)?;
         return Ok(None);
     }
@@ -384,7 +430,7 @@ fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<O
     access::enter(server, connection, &sender)
 }
 
-/// Whether a path is administration's, by whichever listener it is asked.
+/// A path is administration's, by whichever listener it is asked.
 fn is_administration(server: &Server, path: &str) -> bool {
     path.starts_with("/admin/")
         || console::page::is_page(path)

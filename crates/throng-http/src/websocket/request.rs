@@ -25,7 +25,8 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     routes::may(server, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, command.body.as_bytes()).ok()?;
-    let attempt = routes::by(routes::once(attempt, command.key.clone()).ok()?, caller.as_ref());
+    let attempt = routes::once(attempt, command.key.clone(), caller.as_ref()).ok()?;
+    let attempt = routes::by(attempt, caller.as_ref());
     let owner = RateOwner {
         client: connection.client(),
         caller: caller.as_ref(),
@@ -76,7 +77,7 @@ async fn execute(
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, &id, name, command.body.as_bytes());
-    let attempt = attempt.and_then(|attempt| routes::once(attempt, command.key));
+    let attempt = attempt.and_then(|attempt| routes::once(attempt, command.key, caller.as_ref()));
     let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref()).within(left);
     routes::execute(driver, attempt, span).await
 }

@@ -223,10 +223,11 @@ fn wrong_tokens_of_an_address_slow_no_right_one() {
 #[test]
 fn caller_is_a_token_else_an_address_without_its_port() {
     let gateway = proxied(2, |gateway| gateway);
-    for address in [
+    let written: [fn(u16) -> String; 2] = [
         |number| format!("203.0.113.11:{number}"),
-        |number: u16| format!("[2001:db8::{number:x}]:443"),
-    ] {
+        |number| format!("[2001:db8::{number:x}]:443"),
+    ];
+    for address in written {
         let (mut client, mut numbers) = (Client::new(&gateway), 1..);
         until_limited(|| {
             let address = address(numbers.next().unwrap());
@@ -271,7 +272,7 @@ fn caller_rate_holds_for_routes_of_an_app_and_for_sockets() {
 }
 
 #[test]
-fn requests_of_many_callers_on_one_connection_are_each_their_own() {
+fn requests_of_many_callers_on_one_connection_stay_apart() {
     let (dir, [ann, bob]) = tokens(["ann", "bob"]);
     let gateway = proxied(8, |gateway| gateway.tokens(dir.path().join("tokens")));
     let sign = "/api/section/S1/sign";

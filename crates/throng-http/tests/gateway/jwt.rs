@@ -177,7 +177,7 @@ fn a_token_of_the_issuer_says_who_asks_and_any_other_is_refused_with_the_reason(
 }
 
 #[test]
-fn token_that_demands_what_is_not_known_here_is_refused() {
+fn token_with_unknown_demands_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.json");
     let issuer = Issuer::new("one");
@@ -221,6 +221,31 @@ fn token_that_demands_what_is_not_known_here_is_refused() {
     let many = with(&good, "iss", json!(["https://evil.example", "https://id.example"]));
     let problem = ask(json!({}), &many).problem(401, "unauthorized");
     assert!(problem["detail"].to_string().contains("issuer"), "{problem}");
+}
+
+#[test]
+fn token_that_names_no_key_is_tried_with_a_few_only() {
+    let dir = tempfile::tempdir().unwrap();
+    for (count, reason) in [(8, None), (9, Some("does not name its key"))] {
+        let file = dir.path().join(format!("{count}.json"));
+        let issuers: Vec<_> = (0..count).map(|_| Issuer::new("any")).collect();
+        let keys: Vec<_> = issuers.iter().map(|issuer| without(&issuer.jwk(), "kid")).collect();
+        fs::write(&file, json!({ "keys": keys }).to_string()).unwrap();
+        let gateway = start(|gateway| gateway.jwt(jwt(file.display())));
+        let mut client = Client::new(&gateway);
+        let random = SystemRandom::new();
+        let bearer = signed(&json!({ "alg": "ES256" }), &claims("ann"), |message| {
+            issuers[7].key.sign(&random, message).unwrap().as_ref().to_vec()
+        });
+        let answer = client.request("GET", "/api/section", &[("authorization", &bearer)], "");
+        match reason {
+            None => assert_eq!(answer.status, 200),
+            Some(reason) => {
+                let problem = answer.problem(401, "unauthorized");
+                assert!(problem["detail"].to_string().contains(reason), "{problem}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -314,32 +339,47 @@ fn keys_of_a_url_are_there_at_the_start_and_symmetric_ones_are_not_taken() {
 }
 
 #[test]
-fn a_key_that_is_not_known_has_the_keys_fetched_again() {
+fn request_with_a_new_key_waits_for_the_keys_of_its_issuer() {
     let (old, new) = (Issuer::new("old"), Issuer::new("new"));
     let document = Arc::new(Mutex::new(json!({ "keys": [old.jwk()] }).to_string()));
     let gateway = start(|gateway| gateway.jwt(jwt(serve(document.clone()))));
-    let mut client = Client::new(&gateway);
-    let mut ask = |bearer: &str| {
-        client
-            .request("GET", "/api/section", &[("authorization", bearer)], "")
-            .status
+    let ask = |bearer: &str, more: &[(&str, &str)]| {
+        let fields = [&[("authorization", bearer)][..], more].concat();
+        let mut client = Client::new(&gateway);
+        [("GET", "/api/section"), ("POST", "/api/section/S1/open")]
+            .map(|(method, path)| client.request(method, path, &fields, r#"{"capacity":9}"#).status)
     };
     let (by_old, by_new) = (old.token(&claims("ann")), new.token(&claims("ann")));
-    assert_eq!((ask(&by_old), ask(&by_new)), (200, 401));
+    assert_eq!(ask(&by_old, &[]), [200, 200]);
     *document.lock().unwrap() = json!({ "keys": [new.jwk()] }).to_string();
-    while ask(&by_new) != 200 {
-        thread::yield_now();
-    }
-    assert_eq!(ask(&by_old), 401, "what was looked at before is forgotten");
+    assert_eq!(ask(&by_new, &[]), [200, 200], "the first request with it");
+    while ask(&by_old, &[("te", "trailers")]) != [401, 401] {}
 }
 
 #[test]
-fn where_the_keys_cannot_be_had_the_service_starts_and_takes_no_token() {
+fn service_starts_and_answers_503_while_its_issuer_is_away() {
     let gateway = start(|gateway| gateway.jwt(jwt("http://127.0.0.1:1/keys")));
     let mut client = Client::new(&gateway);
     let bearer = Issuer::new("one").token(&claims("ann"));
-    client
-        .request("GET", "/api/section", &[("authorization", &bearer)], "")
-        .problem(401, "unauthorized");
+    let refused = client.request("GET", "/api/section", &[("authorization", &bearer)], "");
+    refused.problem(503, "unavailable");
+    assert!(refused.header("retry-after").is_some());
     assert_eq!(client.get("/health/live").status, 200);
+}
+
+#[test]
+fn url_of_keys_with_a_password_is_refused_without_showing_it() {
+    for url in [
+        "https://ann:secret@id.example/keys",
+        "http://secret@127.0.0.1:1/keys",
+        "http://ann:secret@ /keys",
+    ] {
+        let error = Gateway::builder(engine())
+            .jwt(jwt(url))
+            .start()
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
 }

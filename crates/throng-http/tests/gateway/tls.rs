@@ -408,3 +408,38 @@ fn administration_on_loopback_needs_no_certificate_of_the_service() {
     drop(plain());
     assert!(Path::new(&files.path("key.pem")).exists());
 }
+
+#[test]
+fn health_has_a_place_under_tls_when_all_are_taken() {
+    let files = Files::new();
+    let gateway = start(|gateway| {
+        let gateway = gateway.tls(files.tls(None));
+        gateway.adjust_limits(|limits| limits.connections_max = 1)
+    });
+    let mut only = files.connect(&gateway, None);
+    assert_eq!(only.get("/api/section").status, 200);
+    let mut config = files.config(None);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    for config in [files.config(None), config] {
+        let mut probe = connect(gateway.address(), config.clone());
+        assert_eq!(probe.get("/health/live").status, 200);
+        connect(gateway.address(), config)
+            .get("/api/section")
+            .problem(503, "overloaded");
+    }
+    assert_eq!(only.get("/api/section").status, 200);
+}
+
+#[test]
+fn key_that_asks_for_a_passphrase_is_said_to_be_one() {
+    let files = Files::new();
+    for key in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+    ] {
+        fs::write(files.path("key.pem"), key).unwrap();
+        let started = Gateway::builder(crate::support::engine()).tls(files.tls(None)).start();
+        let error = started.err().unwrap().to_string();
+        assert!(error.contains("encrypted") && error.contains("passphrase"), "{error}");
+    }
+}
