@@ -103,7 +103,7 @@ fn answer_problem<const MORE: usize>(said: &str, problem: &Problem, more: [(&str
     Response::from_parts(parts, body.to_string().into())
 }
 
-/// What directives say of the answer itself: cookies, and the page to go to.
+/// Reads what directives say of the answer itself: cookies, and the page to go to.
 pub(super) fn orders(directives: &[Value]) -> (Vec<String>, Option<String>) {
     let option = |name: &str, option: &str| -> Vec<String> {
         let named = directives
@@ -120,7 +120,7 @@ pub(super) fn orders(directives: &[Value]) -> (Vec<String>, Option<String>) {
     )
 }
 
-/// Whether a URL leads to a page of the web: it is relative, or of http or https. `javascript:` would run where it is followed.
+/// A URL leads to a page of the web: it is relative, or of http or https. `javascript:` would run where it is followed.
 fn is_page(url: &str) -> bool {
     let is_relative = |colon| url[..colon].contains(['/', '?', '#']);
     match url.find(':') {

@@ -245,6 +245,37 @@ fn redirect_of_a_ruleset_leads_to_a_page_only() {
 }
 
 #[test]
+fn page_of_another_site_sends_no_event() {
+    let counters = Counters::start();
+    let (hit, flush) = (
+        format!("/c/{}/event/counter/hit", counters.root),
+        "/api/flush?url=file:///none",
+    );
+    let ask = |path: &str, site: &str, mode: &str| {
+        let fields = format!("sec-fetch-site: {site}\r\nsec-fetch-mode: {mode}\r\n");
+        counters.service.send("GET", path, &fields, "").status
+    };
+    let before = counters.count(&counters.root);
+    assert_eq!(ask(&hit, "cross-site", "no-cors"), 403);
+    assert_eq!(counters.count(&counters.root), before);
+    assert_eq!(
+        [
+            ask(flush, "cross-site", "no-cors"),
+            ask(flush, "cross-site", "navigate")
+        ],
+        [403, 403]
+    );
+    for (site, mode) in [
+        ("same-origin", "cors"),
+        ("none", "navigate"),
+        ("cross-site", "navigate"),
+    ] {
+        assert_eq!(ask(&hit, site, mode), 200, "{site} {mode}");
+    }
+    assert_ne!(counters.count(&counters.root), before);
+}
+
+#[test]
 fn page_of_a_ruleset_runs_without_the_rights_of_its_origin() {
     let counters = Counters::start();
     for path in ["c/ECI/query/counter/count.html", "sky/cloud/ECI/counter/count.html"] {
