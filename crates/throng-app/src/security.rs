@@ -1,9 +1,10 @@
 //! Who may ask the service, and where it is administrated.
 
+use crate::open_files::{Guarded, warn_if_open};
 use clap::Args;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 use throng_http::{Gateway, Jwt, Tls};
 
@@ -15,7 +16,7 @@ const ADMIN_PORT_OFFSET: u16 = 1_000;
 #[command(next_help_heading = "Security")]
 pub struct SecurityArguments {
     /// Where /admin/ and /metrics are served; on loopback, with the service's port and 1000, unless said.
-    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN")]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = crate::serve::address)]
     pub admin_listen: Option<SocketAddr>,
     /// The token that lets its holder administrate; better in the environment than on the command line, which every user of the machine sees.
     #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]
@@ -98,7 +99,21 @@ impl SecurityArguments {
         self
     }
 
+    /// Says in the log which of its files are open to others.
+    fn warn_of_open_files(&self) {
+        let keys = self.jwt_keys.as_ref().map(Path::new).filter(|keys| keys.exists());
+        if let Some(key) = &self.tls_key {
+            warn_if_open(key, Guarded::Private);
+        }
+        let unchanged = [&self.tokens, &self.tls_cert, &self.tls_client_ca, &self.tls_client_crl];
+        let unchanged = unchanged.into_iter().flatten().map(PathBuf::as_path);
+        unchanged
+            .chain(keys)
+            .for_each(|file| warn_if_open(file, Guarded::Unchanged));
+    }
+
     pub(crate) fn set(&self, mut gateway: Gateway) -> Gateway {
+        self.warn_of_open_files();
         if let Some(address) = self.admin_listen {
             gateway = gateway.admin(address);
         }
