@@ -56,6 +56,7 @@ pub fn app() -> App {
         .engine(kinds)
         .routes(routes)
         .describe(describe())
+        .gateway(|gateway| gateway.open_route("/actuator/health"))
         .defaults(|| {
             let Environment { journal, projections } = environment(|name| std::env::var(name).ok())?;
             Ok(Defaults { journal, projections })

@@ -14,7 +14,8 @@ pub struct AccessLogArguments {
     /// A line of JSON for each request: off, all, or sample=N for one in N [default: off].
     #[arg(long, value_name = "WHAT", env = "THRONG_ACCESS_LOG", value_parser = sampling)]
     access_log: Option<Sampling>,
-    /// Where the access log is written; - is standard output. A file that was moved away is made anew [default: -].
+    /// The file of the access log; - is standard output. A file that was moved away is made anew. Naming one asks for all requests, unless
+    /// --access-log says otherwise [default: -].
     #[arg(long, value_name = "FILE", env = "THRONG_ACCESS_LOG_FILE")]
     access_log_file: Option<PathBuf>,
 }
@@ -35,10 +36,16 @@ fn sampling(text: &str) -> Result<Sampling, String> {
 }
 
 impl AccessLogArguments {
+    /// Which requests are logged: where a file is named, all, unless something else is said.
+    fn one_in(&self) -> Option<NonZeroU32> {
+        match self.access_log {
+            Some(Sampling(one_in)) => one_in,
+            None => self.access_log_file.as_ref().map(|_| NonZeroU32::MIN),
+        }
+    }
+
     pub(crate) fn set(&self, gateway: Gateway) -> Gateway {
-        let Some(Sampling(Some(one_in))) = self.access_log else {
-            return gateway;
-        };
+        let Some(one_in) = self.one_in() else { return gateway };
         let file = self.access_log_file.clone().filter(|file| file != Path::new("-"));
         gateway.access_log(AccessLog { one_in, file })
     }
@@ -47,6 +54,17 @@ impl AccessLogArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_alone_asks_for_all_requests() {
+        let arguments = |access_log, file: Option<&str>| AccessLogArguments {
+            access_log,
+            access_log_file: file.map(PathBuf::from),
+        };
+        assert_eq!(arguments(None, Some("f")).one_in(), Some(NonZeroU32::MIN));
+        assert_eq!(arguments(Some(Sampling(None)), Some("f")).one_in(), None);
+        assert_eq!(arguments(None, None).one_in(), None);
+    }
 
     #[test]
     fn requests_are_logged_all_or_one_in_so_many_or_not() {

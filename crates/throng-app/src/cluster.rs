@@ -22,7 +22,11 @@ use throng::{
 use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
 use throng_http::Running;
 
-use crate::{limits, place::JournalLocation};
+use crate::{
+    limits,
+    open_files::{Guarded, warn_if_open},
+    place::JournalLocation,
+};
 
 /// How long a node that starts waits until it serves something, or knows that others do.
 const FIRST: Duration = Duration::from_secs(60);
@@ -145,6 +149,7 @@ fn secret(file: Option<&Path>, listen: SocketAddr, has_tls: bool) -> anyhow::Res
         }
         return Ok(Secret::new(b""));
     };
+    warn_if_open(file, Guarded::Private);
     let bytes =
         fs::read(file).with_context(|| format!("the cluster's secret cannot be read from {}", file.display()))?;
     let secret = bytes.trim_ascii();

@@ -3,6 +3,7 @@
 use crate::{
     App,
     history::{EraseArguments, PruneArguments},
+    open_files::create_private,
     operator::DecidedArguments,
     place::JournalLocation,
 };
@@ -352,7 +353,8 @@ fn export(arguments: &ExportArguments, json: bool) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(path) => {
-            let mut out = BufWriter::new(opened(path, File::create(path), "write")?);
+            // All that has happened is in it.
+            let mut out = BufWriter::new(opened(path, create_private(path), "write")?);
             let exported = write_lines(from, &mut out, how)?;
             out.flush()
                 .with_context(|| format!("cannot write {}", path.display()))?;

@@ -73,6 +73,7 @@ mod history;
 mod journal;
 mod limits;
 mod logging;
+mod open_files;
 mod operator;
 mod place;
 mod projection;

@@ -13,7 +13,10 @@ use throng::journal::{self, Directory, Journal, MemoryJournal, MemoryStore, Memo
 #[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
-use crate::service::{Durability, OnLoss};
+use crate::{
+    open_files::{Guarded, warn_if_open},
+    service::{Durability, OnLoss},
+};
 
 /// Where a journal stands. Shown without a password.
 #[derive(Clone, Debug)]
@@ -47,6 +50,11 @@ impl FromStr for JournalLocation {
         if throng_postgres::is_url(text) {
             let options = text.parse::<PostgresOptions>().map_err(|error| error.to_string())?;
             return Ok(Self::Postgres(Box::new(options)));
+        }
+        // Shown without what may be a password.
+        #[cfg(feature = "postgres")]
+        if let Some(("postgres" | "postgresql", _)) = text.split_once(':') {
+            return Err("a database is written postgres://USER@HOST:PORT/DATABASE, with two slashes".into());
         }
         match text.split_once(':') {
             #[cfg(not(feature = "postgres"))]
@@ -210,6 +218,7 @@ impl JournalLocation {
                     ..throng_log::Options::default()
                 }
                 .within(how.disk_bytes_max);
+                warn_if_open(directory, Guarded::Private);
                 let stands = throng_log::Place::of(directory);
                 how.acting.permit(stands.copied()?, self)?;
                 let (log, store) = throng_log::open_embedded(directory, options)
@@ -337,7 +346,14 @@ mod tests {
             shown("postgres://ann:secret@h:1/d?schema=box"),
             Ok("postgres://ann@h:1/d, schema box".into())
         );
-        for wrong in ["", "file:", "mysql://h", "postgres://ann:secret@h/d?events=often"] {
+        for wrong in [
+            "",
+            "file:",
+            "mysql://h",
+            "postgres:/ann:secret@h/d",
+            "postgresql:ann:secret@h/d",
+            "postgres://ann:secret@h/d?events=often",
+        ] {
             let said = shown(wrong).unwrap_err();
             assert!(!said.contains("secret"), "{said}");
         }

@@ -1,9 +1,10 @@
 //! Who may ask the service, and where it is administrated.
 
+use crate::open_files::{Guarded, warn_if_open};
 use clap::Args;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 use throng_http::{Gateway, Jwt, Tls};
 
@@ -15,7 +16,7 @@ const ADMIN_PORT_OFFSET: u16 = 1_000;
 #[command(next_help_heading = "Security")]
 pub struct SecurityArguments {
     /// Where /admin/ and /metrics are served; on loopback, with the service's port and 1000, unless said.
-    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN")]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = crate::serve::address)]
     pub admin_listen: Option<SocketAddr>,
     /// The token that lets its holder administrate; better in the environment than on the command line, which every user of the machine sees.
     #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]
@@ -50,10 +51,15 @@ pub struct SecurityArguments {
     /// Refuse clients' certificates that these lists name (CRL, PEM); read again when they change.
     #[arg(long, value_name = "FILE", env = "THRONG_TLS_CLIENT_CRL", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
+    /// The origin of a proxy behind which the console stands, such as `https://console.example`: its pages administrate, and no other's but
+    /// those of the listener for administration itself. May be given several times.
+    #[arg(long, value_name = "ORIGIN", env = "THRONG_ADMIN_ORIGINS", value_delimiter = ',', value_parser = origin)]
+    pub admin_origin: Vec<String>,
     /// A name of the service, as clients write it in a URL, beside localhost and addresses; * is any. May be given several times.
     #[arg(long, value_name = "NAME", env = "THRONG_HOSTS", value_delimiter = ',')]
     pub host: Vec<String>,
-    /// An origin whose pages may ask (CORS), such as `https://app.example`; * is any. May be given several times.
+    /// An origin whose pages may ask the service (CORS), such as `https://app.example`; * is any. May be given several times. They do not
+    /// administrate.
     #[arg(long, value_name = "ORIGIN", env = "THRONG_ORIGINS", value_delimiter = ',')]
     pub origin: Vec<String>,
     /// Tell clients apart by the last element of this header, which a proxy sets, such as X-Forwarded-For.
@@ -70,6 +76,16 @@ pub struct SecurityArguments {
     pub trusted_proxy: Vec<IpAddr>,
 }
 
+/// An origin: a scheme and a host, and nothing behind them.
+fn origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '*', '?', '#', '@']);
+    match host.is_some_and(is_host) {
+        true => Ok(text.to_owned()),
+        false => Err("write a scheme and a host, as https://console.example".into()),
+    }
+}
+
 impl SecurityArguments {
     /// The same, with a listener for administration beside one of the service.
     pub(crate) fn with_admin_listener(mut self, service: SocketAddr) -> Self {
@@ -83,7 +99,21 @@ impl SecurityArguments {
         self
     }
 
+    /// Says in the log which of its files are open to others.
+    fn warn_of_open_files(&self) {
+        let keys = self.jwt_keys.as_ref().map(Path::new).filter(|keys| keys.exists());
+        if let Some(key) = &self.tls_key {
+            warn_if_open(key, Guarded::Private);
+        }
+        let unchanged = [&self.tokens, &self.tls_cert, &self.tls_client_ca, &self.tls_client_crl];
+        let unchanged = unchanged.into_iter().flatten().map(PathBuf::as_path);
+        unchanged
+            .chain(keys)
+            .for_each(|file| warn_if_open(file, Guarded::Unchanged));
+    }
+
     pub(crate) fn set(&self, mut gateway: Gateway) -> Gateway {
+        self.warn_of_open_files();
         if let Some(address) = self.admin_listen {
             gateway = gateway.admin(address);
         }
@@ -112,6 +142,7 @@ impl SecurityArguments {
         }
         gateway = self.host.iter().fold(gateway, Gateway::host);
         gateway = self.origin.iter().fold(gateway, Gateway::origin);
+        gateway = self.admin_origin.iter().fold(gateway, Gateway::admin_origin);
         if let Some(name) = &self.client_header {
             gateway = gateway.client_header(name.clone());
         }
@@ -122,6 +153,24 @@ impl SecurityArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn origin_of_administration_is_one_host_and_not_any() {
+        for right in ["https://console.example", "http://10.0.0.1:8080", "https://[::1]"] {
+            assert_eq!(origin(right).as_deref(), Ok(right));
+        }
+        for wrong in [
+            "*",
+            "console.example",
+            "https://",
+            "https://*",
+            "https://a/b",
+            "https://u@a",
+            "file://a",
+        ] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn administration_is_on_loopback_beside_the_service_unless_it_is_said_where() {

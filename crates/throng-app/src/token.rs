@@ -14,8 +14,14 @@ pub struct TokenArguments {
     #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
     tokens: Option<PathBuf>,
     /// Until when it is taken, such as 2030-01-31T00:00:00Z; for good, unless said.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
     until: Option<jiff::Timestamp>,
+}
+
+/// A point in time, with its zone.
+fn instant(text: &str) -> Result<jiff::Timestamp, String> {
+    text.parse()
+        .map_err(|_| "write a date, a time and a zone, as 2030-01-31T00:00:00Z".into())
 }
 
 impl TokenArguments {
@@ -25,6 +31,9 @@ impl TokenArguments {
     /// The name is none, or the file cannot be written.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let (token, line) = throng_http::make_token(&self.name, self.until).map_err(|why| anyhow!(why))?;
+        if self.until.is_some_and(|until| until <= jiff::Timestamp::now()) {
+            eprintln!("warning: this token's time is over already: nobody is let in by it");
+        }
         match &self.tokens {
             None => eprintln!("{line}"),
             Some(file) => {
@@ -40,5 +49,18 @@ impl TokenArguments {
         }
         println!("{token}");
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_cannot_be_read_is_answered_with_an_example() {
+        assert!(instant("2030-01-31T00:00:00Z").is_ok() && instant("2030-01-31T00:00:00+01:00").is_ok());
+        for wrong in ["2027-01-01", "tomorrow", ""] {
+            assert!(instant(wrong).unwrap_err().contains("2030-01-31T00:00:00Z"), "{wrong}");
+        }
     }
 }

@@ -16,6 +16,32 @@ pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("applicati
 pub(crate) const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
+/// No script runs in it, and it is of no origin.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox; default-src 'none'");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Has a browser take an answer for data, whatever its author says it is: a page at the origin of administration would be
+/// the operator's own.
+pub(crate) fn as_data<B>(response: &mut Response<B>) {
+    let headers = response.headers_mut();
+    let is_data = |media: &str| {
+        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let data = [
+            "application/json",
+            "application/x-ndjson",
+            "text/event-stream",
+            "text/plain",
+        ];
+        data.contains(&&*media) || media.starts_with("application/") && media.ends_with("+json")
+    };
+    let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
+    if !media.is_some_and(is_data) {
+        headers.insert(header::CONTENT_TYPE, TEXT);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
+}
+
 /// A response's body.
 pub(crate) enum Answer {
     /// All of it; `None` once it is taken.

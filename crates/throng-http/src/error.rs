@@ -11,6 +11,15 @@ pub enum StartError {
         /// The address asked for.
         address: SocketAddr,
     },
+    /// Somebody else listens where administration is to be.
+    #[error(
+        "{address}, for administration and metrics, is in use by another program: choose another address with --admin-listen \
+         (Gateway::admin), or stop that program"
+    )]
+    AdminPortTaken {
+        /// The address asked for.
+        address: SocketAddr,
+    },
     /// The port is not for everybody.
     #[error("not allowed to listen on {address}: ports below 1024 are the administrator's; choose a higher one")]
     NotAllowed {

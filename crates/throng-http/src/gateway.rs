@@ -182,11 +182,20 @@ impl Gateway {
         self
     }
 
-    /// Lets pages of this origin (`https://app.example`) ask, beside this service's own; `*` lets all. A browser lets a page of any site
+    /// Lets pages of this origin (`https://app.example`) ask the service, beside its own; `*` lets all. Administration is not for them. A browser lets a page of any site
     /// send requests anywhere, and names the page's origin in them; those of others are refused with 403.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.trust.guard.names.origins.push(origin.into());
+        self
+    }
+
+    /// The origin (`https://console.example`) of a proxy behind which the console stands. Pages of it administrate, and its host is a name
+    /// of the listener for administration; pages of any other origin but that listener's own do not, whatever
+    /// [`origin`](Self::origin) says.
+    #[must_use]
+    pub fn admin_origin(mut self, origin: impl Into<String>) -> Self {
+        self.trust.guard.names.admin_origins.push(origin.into());
         self
     }
 
@@ -248,6 +257,21 @@ impl Gateway {
     #[must_use]
     pub fn trusted_proxy(mut self, address: IpAddr) -> Self {
         self.trust.proxies.push(address.to_canonical());
+        self
+    }
+
+    /// Lets everybody ask this path of the app's own routes, as they may ask `/health/live`, also where callers have to be known.
+    #[must_use]
+    pub fn open_route(mut self, path: impl Into<String>) -> Self {
+        self.trust.open_routes.push(path.into());
+        self
+    }
+
+    /// Says which parts of a path are secrets, decoded, so that the access log shows `*` in their place: whoever has the path of an
+    /// app's route may do what it does.
+    #[must_use]
+    pub fn secret_parts(mut self, is_secret: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.trust.is_secret = Some(Box::new(is_secret));
         self
     }
 
@@ -335,7 +359,11 @@ impl Gateway {
         let listeners = listen::listen(self.address?, loops, most > loops)?;
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
         listen::allow_files(self.limits.connections_max);
-        let admin = self.admin.map(|admin| listen::listen(admin, 1, false)).transpose()?;
+        let admin = self.admin.map(|admin| listen::listen(admin, 1, false)).transpose();
+        let admin = admin.map_err(|error| match error {
+            StartError::PortTaken { address } => StartError::AdminPortTaken { address },
+            error => error,
+        })?;
         let mut admin = admin.and_then(|mut listeners| listeners.pop());
         let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         let guard = &mut self.trust.guard;

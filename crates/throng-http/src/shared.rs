@@ -2,16 +2,17 @@
 
 use crate::{
     Limits, StartError,
-    access::{Entrance, Guard},
+    access::{Entrance, Guard, Wrong},
     access_log::{AccessLog, Log},
     checks::Checks,
     clients::{Connected, Rate},
     connection::Connection,
     console::{self, Console},
+    gate::Client,
     kinds::Kinds,
     metrics::Metrics,
     openapi,
-    request::headers,
+    request::{headers, path},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -39,7 +40,14 @@ pub(crate) struct Trust {
     pub(crate) hidden: Vec<String>,
     /// The names below `/api/` that are the app's.
     pub(crate) app_names: Vec<String>,
+    /// Paths of the app's that are for everybody.
+    pub(crate) open_routes: Vec<String>,
+    /// Tells if a part of a path is a secret.
+    pub(crate) is_secret: Option<SecretParts>,
 }
+
+/// Tells the parts of paths that are secrets.
+pub(crate) type SecretParts = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
@@ -60,6 +68,9 @@ pub(crate) struct Shared {
     pub(crate) proxies: Vec<IpAddr>,
     /// The names below `/api/` that are the app's.
     pub(crate) app_names: Vec<String>,
+    /// Paths of the app's that are for everybody.
+    pub(crate) open_routes: Vec<String>,
+    is_secret: Option<SecretParts>,
     /// How the service's other parts are.
     pub(crate) checks: Checks,
     /// Places for the connections of the service's own listener.
@@ -72,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) request_rate: Option<Rate>,
     /// Requests a second of each caller.
     pub(crate) caller_rate: Option<Rate>,
+    /// Requests that are refused for who asks.
+    pub(crate) wrong: Wrong,
     /// Of connections for administration: the others cannot take these.
     pub(crate) admin_places: Places,
     /// Of live streams.
@@ -115,6 +128,8 @@ impl Shared {
             client_header: trust.client_header,
             proxies: trust.proxies,
             app_names: trust.app_names,
+            open_routes: trust.open_routes,
+            is_secret: trust.is_secret,
             metrics,
             access_log,
             console: Console::new(console),
@@ -124,6 +139,7 @@ impl Shared {
             connection_rate: Rate::new(limits.connection_rate_max),
             request_rate: Rate::new(limits.request_rate_max),
             caller_rate: Rate::new(limits.caller_request_rate_max),
+            wrong: Wrong::new(limits.request_rate_max),
             admin_places: Places::new(ADMIN_CONNECTIONS_MAX),
             live,
             bodies,
@@ -141,6 +157,17 @@ impl Shared {
         below.is_some_and(|below| !self.app_names.iter().any(|name| name == below))
     }
 
+    /// A path without the parts of it that are secrets.
+    pub(crate) fn shown_path(&self, path: Box<str>) -> Box<str> {
+        let Some(is_secret) = &self.is_secret else { return path };
+        let is_secret = |part: &str| path::decode(part).is_none_or(|part| is_secret(&part));
+        let shown: Vec<_> = path
+            .split('/')
+            .map(|part| if is_secret(part) { "*" } else { part })
+            .collect();
+        shown.join("/").into()
+    }
+
     /// How TLS is spoken with those who come in there: with everybody, but not by a listener for administration that only this machine reaches.
     pub(crate) fn tls(&self, entrance: Entrance) -> Option<Arc<ServerConfig>> {
         let tls = self.guard.tls.as_ref()?;
@@ -150,6 +177,13 @@ impl Shared {
     /// The header that says whose a connection's requests are, where its word is taken.
     pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
         self.client_header.as_ref().filter(|_| connection.is_believed())
+    }
+
+    /// A number that stands for the address of a request, or for the text of a trusted header in its place.
+    pub(crate) fn client(&self, connection: &Connection, headers: &HeaderMap) -> Client {
+        let named = self.client_header(connection);
+        let named = named.and_then(|name| headers::client(headers, name));
+        named.unwrap_or_else(|| connection.client())
     }
 
     /// Where a request comes from: the address its connection's word is taken for, or else the connection's own.

@@ -1,7 +1,7 @@
 //! The signals that ask a service to stop.
 
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
     flag,
     iterator::Signals,
 };
@@ -13,7 +13,11 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// SIGTERM and SIGINT (Ctrl-C), either of which asks for a graceful stop. The second one ends the process at once, with exit code 130.
+/// The signals that ask a process to end.
+const SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
+
+/// SIGTERM, SIGINT (Ctrl-C), SIGHUP (its terminal was closed) and SIGQUIT, any of which asks for a graceful stop. The second one ends the
+/// process at once, with exit code 130. SIGHUP stays ignored where the process was started so (`nohup`).
 pub struct StopSignal {
     signals: Signals,
     has_come: bool,
@@ -29,9 +33,13 @@ impl StopSignal {
     /// The system does not let signals be handled.
     pub fn watch() -> io::Result<Self> {
         // First, so that a signal that is handled at all is kept.
-        let signals = Signals::new([SIGTERM, SIGINT])?;
+        let taken: Vec<i32> = SIGNALS
+            .into_iter()
+            .filter(|signal| *signal != SIGHUP || !ignores_hangup())
+            .collect();
+        let signals = Signals::new(&taken)?;
         let asked_before = Arc::new(AtomicBool::new(false));
-        for signal in [SIGTERM, SIGINT] {
+        for signal in taken {
             // In this order: the first signal finds the flag down and raises it, the second finds it up.
             flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked_before))?;
             flag::register(signal, Arc::clone(&asked_before))?;
@@ -79,4 +87,12 @@ impl StopSignal {
         })?;
         told.await.map_err(io::Error::other)
     }
+}
+
+/// This process was started to outlive its terminal.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }

@@ -32,6 +32,12 @@ pub struct NoId {
     digits: usize,
 }
 
+/// A text may hold a channel's secret: it has as many hexadecimal digits in a row.
+pub(crate) fn holds_secret(text: &str) -> bool {
+    let mut runs = text.split(|letter: char| !letter.is_ascii_hexdigit());
+    runs.any(|run| run.len() >= Secret::DIGITS)
+}
+
 impl PicoId {
     /// The pico there is from the first start on.
     pub const ROOT: Self = Self(0);

@@ -51,6 +51,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
 #[must_use]
 pub fn gateway(gateway: throng_http::Gateway) -> throng_http::Gateway {
     let hidden = ["pico", "pico-children", "ruleset"];
+    let gateway = gateway.secret_parts(id::holds_secret);
     let gateway = hidden
         .iter()
         .fold(gateway, |gateway, kind| gateway.without_routes(*kind));

@@ -12,7 +12,7 @@
 //! | `GET /c/{eci}/export` | the pico with all below it, as lines of JSON |
 //! | `POST /c/{eci}/import?identical=&file=` | makes exported picos children of the pico |
 //! | `GET /c/{eci}/query/{rid}/{query}` with `Accept: text/event-stream` | tells each time that the pico has changed, and the query's result may have |
-//! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console |
+//! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console; where callers are known, for administration |
 //! | `GET /api/owner-eci` | `{ok, eci}`: the root pico's channel that is tagged `owner`, where the students' page of 2017 begins |
 //! | `/api/flush?url=` | the ruleset, fetched anew |
 //! | `POST /api/krl`, for administration | what is wrong with a ruleset (`source`), and where |
@@ -42,20 +42,23 @@ use crate::{
 use answer::{Answer, refused};
 use axum::{
     Router,
-    extract::{Path, State},
+    extract::{Path, Request, State},
     handler::Handler,
     http::{HeaderMap, Method, header},
+    middleware::{Next, from_fn},
     response::{IntoResponse, Response},
     routing::{MethodRouter, any, get, post},
 };
 use given::Given;
 use serde_json::json;
 use std::sync::Arc;
-use throng_http::{Described, LiveEvents, Once, Problem, Route};
+use throng_http::{Administrator, Caller, Described, LiveEvents, Once, Problem, Route};
 use throng_krl::Value;
 
 /// The names below `/api/` that are these routes'.
 pub(crate) const API_NAMES: [&str; 4] = ["ui-context", "owner-eci", "flush", "krl"];
+
+const FLUSH: &str = "/api/flush";
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(picos: Picos) -> Router {
@@ -71,11 +74,25 @@ pub fn routes(picos: Picos) -> Router {
         .route("/sky/cloud/{eci}/{rid}/{query}", every(query))
         .route("/api/ui-context", get(ui_context))
         .route("/api/owner-eci", get(owner_eci))
-        .route("/api/flush", every(flush))
+        .route(FLUSH, every(flush))
         .route("/api/krl", post(editor::check))
         .route("/c/{eci}/try", post(editor::try_out))
         .route("/c/{eci}/install", post(editor::install))
         .with_state(picos)
+        .layer(from_fn(of_own_site))
+}
+
+/// Refuses what a page of another site has a browser ask: a `GET` names no origin, and an event is one. A link to an event may be followed; one
+/// that has a ruleset fetched may not. A request that names its origin was looked at by the gateway.
+async fn of_own_site(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let says = |name, value| headers.get(name).is_some_and(|said| said == value);
+    let is_link = says("sec-fetch-mode", "navigate") && request.uri().path() != FLUSH;
+    if says("sec-fetch-site", "cross-site") && !headers.contains_key(header::ORIGIN) && !is_link {
+        let why = "A page of another site had a browser ask this. Nothing was done.";
+        return answer::problem(&format!("Error: {why}"), &Problem::forbidden(why));
+    }
+    next.run(request).await
 }
 
 /// Takes any method, but for `OPTIONS`, which only asks what there is.
@@ -311,13 +328,22 @@ async fn query(
     };
     let value = picos.query(eci, asked).await.map_err(refused)?;
     Ok(match form {
-        Some("html") => answer::text("text/html; charset=utf-8", &value),
-        Some("txt") => answer::text("text/plain; charset=utf-8", &value),
+        Some("html") => answer::page(&value),
+        Some("txt") => answer::text(&value),
         _ => Answer(value).into_response(),
     })
 }
 
-async fn ui_context(State(picos): State<Picos>) -> Result<Response, Response> {
+/// Tells the console its beginning: the root pico, whose channel lets its holder do everything. Where callers are known, it is not for each of them.
+async fn ui_context(
+    State(picos): State<Picos>,
+    caller: Option<Caller>,
+    administrator: Result<Administrator, Problem>,
+) -> Result<Response, Response> {
+    if caller.is_some() && administrator.is_err() {
+        let why = "The root pico's channel is for administration: ask the listener that is for it.";
+        return Err(answer::problem(&format!("Error: {why}"), &Problem::forbidden(why)));
+    }
     let root = picos.root().await.map_err(refused)?;
     Ok(axum::Json(json!({ "version": env!("CARGO_PKG_VERSION"), "eci": root.ui })).into_response())
 }

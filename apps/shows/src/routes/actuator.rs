@@ -7,6 +7,8 @@
 //! | `GET /actuator/prometheus` | all metrics, in the text format of Prometheus (0.0.4) |
 //! | `GET /actuator/metrics` | their names |
 //! | `GET /actuator/metrics/{name}` | one of them, over all its labels; 404 with no body |
+//!
+//! Health is for everybody. The metrics are for who may administrate, where administration comes in, as the engine's own `/metrics` are.
 
 use axum::{
     Json, Router,
@@ -18,7 +20,7 @@ use axum::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use throng::Engine;
-use throng_http::{Described, Route};
+use throng_http::{Administrator, Described, Route};
 
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -64,17 +66,17 @@ fn text(engine: &Engine) -> String {
     text
 }
 
-async fn prometheus(State(engine): State<Engine>) -> Response {
+async fn prometheus(_: Administrator, State(engine): State<Engine>) -> Response {
     ([(header::CONTENT_TYPE, PLAIN)], text(&engine)).into_response()
 }
 
-async fn names(State(engine): State<Engine>) -> Json<Value> {
+async fn names(_: Administrator, State(engine): State<Engine>) -> Json<Value> {
     let text = text(&engine);
     let names: Vec<&str> = declared(&text).map(|(name, _)| name).collect();
     Json(json!({ "names": names }))
 }
 
-async fn metric(State(engine): State<Engine>, Path(name): Path<String>) -> Response {
+async fn metric(_: Administrator, State(engine): State<Engine>, Path(name): Path<String>) -> Response {
     let text = text(&engine);
     let Some((_, kind)) = declared(&text).find(|(found, _)| *found == name) else {
         return StatusCode::NOT_FOUND.into_response();

@@ -2,6 +2,9 @@
 
 use crate::service::Service;
 use serde_json::{Value, json};
+use throng::Engine;
+use throng_http::Gateway;
+use throng_testing::{in_memory, request};
 
 const ID: &str = "0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3b7";
 const OTHER: &str = "7f1c9a52-1b8e-4c0f-8f60-3d2b6f4a9e01";
@@ -253,4 +256,26 @@ fn the_originals_pages_for_operators_are_there() {
     let done = page("/actuator/metrics/throng_commands_done_total").1;
     assert_eq!(done["measurements"], json!([{ "statistic": "COUNT", "value": 2.0 }]));
     assert_eq!(service.get("/actuator/metrics/nothing").0, 404);
+}
+
+#[test]
+fn metrics_are_where_administration_is() {
+    let engine = in_memory(shows::kinds(Engine::builder()));
+    let running = Gateway::builder(engine.clone())
+        .routes(shows::routes(engine))
+        .admin(([127, 0, 0, 1], 0).into())
+        .start()
+        .unwrap();
+    let admin = running.admin_address().unwrap();
+    for (path, public) in [
+        ("/actuator/health", 200),
+        ("/actuator/info", 200),
+        ("/actuator/prometheus", 404),
+        ("/actuator/metrics", 404),
+        ("/actuator/metrics/throng_commands_done_total", 404),
+    ] {
+        let status = |address| request(address, "GET", path, "", "").unwrap().status;
+        assert_eq!((status(running.address()), status(admin)), (public, 200), "{path}");
+    }
+    running.stop_blocking();
 }

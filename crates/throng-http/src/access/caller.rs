@@ -1,10 +1,14 @@
 //! Who asks for what.
 
-use crate::problem::Problem;
+use crate::{gate::Client, problem::Problem};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
 use serde_json::{Map, Value};
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    convert::Infallible,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 /// Who asks, as the gateway has made sure of it. An app's handler takes it as an extractor: `Option<Caller>`, or `Caller` to refuse
 /// everybody else with 401.
@@ -43,6 +47,13 @@ impl Caller {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// A number that stands for it where requests are counted.
+    pub(crate) fn client(&self) -> Client {
+        let mut hasher = std::hash::DefaultHasher::new();
+        ("caller", self.name()).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// By what it is known.

@@ -1,6 +1,6 @@
 //! Cross-origin resource sharing: what a browser is told about pages of other origins that may ask.
 
-use super::Names;
+use super::{Entrance, Names};
 use crate::answer::Answer;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
@@ -50,9 +50,9 @@ pub(crate) fn fields(origin: HeaderValue) -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-/// The origin that the head of an HTTP/1 request names, as far as it has come, if its pages may ask.
-pub(crate) fn allowed_in(head: &[u8], names: &Names) -> Option<HeaderValue> {
-    if names.origins.is_empty() {
+/// The origin that the head of an HTTP/1 request names, as far as it has come, if its pages may ask where it comes in.
+pub(crate) fn allowed_in(head: &[u8], names: &Names, entrance: Entrance) -> Option<HeaderValue> {
+    if names.origins.is_empty() || entrance.is_admin {
         return None;
     }
     let lines = head.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii);

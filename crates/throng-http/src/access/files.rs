@@ -24,8 +24,15 @@ pub(crate) struct Watched<T> {
     paths: Vec<PathBuf>,
     read: Read<T>,
     value: RwLock<Arc<T>>,
-    /// As the files were when they were read last, well or badly.
-    seen: Mutex<Vec<Option<Stamp>>>,
+    seen: Mutex<Seen>,
+}
+
+/// The last look at the files.
+struct Seen {
+    /// Their stamps when they were read well.
+    read: Vec<Option<Stamp>>,
+    /// The reason why they could not be read since, which was logged.
+    failed: Option<String>,
 }
 
 /// What changes when a file does.
@@ -65,7 +72,10 @@ impl<T> Watched<T> {
             paths,
             read: Box::new(read),
             value: RwLock::new(Arc::new(value)),
-            seen: Mutex::new(stamps),
+            seen: Mutex::new(Seen {
+                read: stamps,
+                failed: None,
+            }),
         })
     }
 
@@ -83,22 +93,29 @@ pub(crate) trait Refresh: Send + Sync {
 
 impl<T: Send + Sync> Refresh for Watched<T> {
     fn refresh(&self) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before they are read: what changes meanwhile is read once more.
         let stamps: Vec<_> = self.paths.iter().map(|path| stamp(path)).collect();
-        {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen == stamps {
-                return false;
-            }
-            *seen = stamps;
+        if seen.read == stamps {
+            return false;
         }
         match read_all(&self.paths, &self.read) {
             Ok(value) => {
+                *seen = Seen {
+                    read: stamps,
+                    failed: None,
+                };
                 *self.value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
                 tracing::info!("read again: {}", self.names());
                 true
             }
+            // A credential that was taken back holds until they are read: the next look tries again.
             Err(error) => {
-                tracing::error!("what was read before goes on to hold: {error}");
+                let why = error.to_string();
+                if seen.failed.as_ref() != Some(&why) {
+                    tracing::error!("what was read before goes on to hold, and is tried again each second: {why}");
+                    seen.failed = Some(why);
+                }
                 false
             }
         }
@@ -190,5 +207,27 @@ mod tests {
         fs::write(&path, "4444").unwrap();
         assert!(watched.refresh() && *watched.get() == 4_444);
         assert!(Watched::new(vec![dir.path().join("none")], read).is_err());
+    }
+
+    #[test]
+    fn file_is_read_again_until_its_reading_succeeds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("number");
+        fs::write(&path, "1").unwrap();
+        let fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let read = {
+            let fails = fails.clone();
+            move |contents: &[Vec<u8>]| match fails.load(Ordering::Relaxed) {
+                true => Err("too many open files".to_owned()),
+                false => Ok(contents[0].len()),
+            }
+        };
+        let watched = Watched::new(vec![path.clone()], read).unwrap();
+        fs::write(&path, "22").unwrap();
+        fails.store(true, Ordering::Relaxed);
+        assert!(!watched.refresh() && !watched.refresh());
+        fails.store(false, Ordering::Relaxed);
+        assert!(watched.refresh() && *watched.get() == 2);
+        assert!(!watched.refresh(), "it was read");
     }
 }

@@ -4,23 +4,27 @@
 //! that opens a WebSocket. What a client shows is looked at once: a loop remembers lately seen credentials until the files they rest on change, or
 //! they expire.
 
+mod browsers;
 mod caller;
 pub(crate) mod cors;
 mod files;
 mod held;
 pub(crate) mod jwt;
 mod names;
+mod rates;
 mod recent;
 pub(crate) mod tls;
 mod tokens;
 
+pub(crate) use browsers::{BEARER, TICKET_LIFE, Tickets, take_offered};
 pub use caller::{Access, Action, Administrator, Caller, Means};
 pub use files::FileError;
 pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};
 pub(crate) use held::{Held, ends};
 pub use jwt::Jwt;
-pub(crate) use names::Names;
+pub(crate) use names::{Names, Part};
+pub(crate) use rates::{RateOwner, Wrong, refused, spend, spent};
 pub(crate) use recent::Recent;
 pub use tls::Tls;
 use tokens::Tokens;
@@ -32,8 +36,11 @@ use rustls::ServerConfig;
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
+
+/// The reason of a refusal for no credentials, which is nobody's attack.
+const NO_CREDENTIALS: &str = "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.";
 
 /// Decides about each access, where a service has something to say.
 pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync>;
@@ -56,6 +63,8 @@ pub(crate) struct Guard {
     pub(crate) administrators: Vec<String>,
     /// Administration has a listener of its own.
     pub(crate) has_admin_listener: bool,
+    /// Tickets by which browsers follow what happens.
+    pub(crate) tickets: Tickets,
     /// Counts what was read again.
     pub(crate) version: Version,
 }
@@ -149,20 +158,17 @@ impl Guard {
     }
 
     /// Whose credentials these are, and until when they hold.
-    fn look_up(&self, authorization: &[u8]) -> Answered<(Caller, Option<i64>)> {
-        let bearer = authorization
-            .split_at_checked(7)
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
-        let Some((_, token)) = bearer else {
-            return Err(Problem::unauthorized("The header Authorization is not Bearer, with a token.").boxed());
+    fn look_up(&self, authorization: &[u8]) -> Result<(Caller, Option<i64>), jwt::Refusal> {
+        let no = |why: &str| jwt::Refusal::passing(Problem::unauthorized(why).boxed());
+        let Some(token) = bearer_token(authorization) else {
+            return Err(no("The header Authorization is not Bearer, with a token."));
         };
-        let token = token.trim_ascii();
         // Of the service's own tokens none has a dot.
         if let Some(jwt) = self.jwt.as_ref().filter(|_| token.contains(&b'.')) {
             return jwt.verify(token);
         }
         let found = self.tokens.as_ref().and_then(|tokens| tokens.get().find(token));
-        found.ok_or_else(|| Problem::unauthorized("The token is not one that this service takes.").boxed())
+        found.ok_or_else(|| no("The token is not one that this service takes."))
     }
 }
 
@@ -173,7 +179,7 @@ pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_
         return Err(Problem::only_administration().boxed());
     }
     let guard = &server.shared().guard;
-    guard.names.check(sender, entrance.is_loopback)?;
+    guard.names.check(sender, entrance.is_loopback, Part::Service)?;
     who(server, connection, sender.authorization)
 }
 
@@ -188,12 +194,40 @@ pub(crate) fn who(server: &Server, connection: &Connection, authorization: Optio
         None => match connection.certified() {
             Some(caller) => Ok(Some(caller)),
             None if guard.lets_anonymous => Ok(None),
-            None => Err(Problem::unauthorized(
-                "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.",
-            )
-            .boxed()),
+            None => Err(Problem::unauthorized(NO_CREDENTIALS).boxed()),
         },
     }
+}
+
+/// Waits until the key is known by which a token was signed, or is known not to be its issuer's: an issuer that has a new key signs with it at
+/// once.
+pub(crate) async fn key_is_known(server: &Server, shown: Option<&[u8]>) -> Answered<()> {
+    let guard = &server.shared().guard;
+    let (Some(jwt), Some(shown)) = (&guard.jwt, shown) else {
+        return Ok(());
+    };
+    let is_known = {
+        let mut recent = server.recent.borrow_mut();
+        recent.find(guard.version.get(), shown).is_some() || recent.find_refused(shown).is_some()
+    };
+    match bearer_token(shown).filter(|token| !is_known && jwt.misses_key(token)) {
+        None => Ok(()),
+        Some(token) => {
+            jwt.fetched_again().await?;
+            if jwt.misses_key(token) {
+                let problem = jwt::unknown_key();
+                let until = Instant::now() + jwt::UNKNOWN_LIFE;
+                server.recent.borrow_mut().keep_refused(shown, &problem, Some(until));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The token of a header field `Authorization`.
+fn bearer_token(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
 /// Whose credentials these are, and until when they hold, in seconds since 1970.
@@ -204,9 +238,24 @@ fn bearer(server: &Server, shown: &[u8]) -> Answered<(Caller, Option<i64>)> {
     let (caller, until) = match recent.find(version, shown) {
         Some(known) => known,
         None => {
-            let found = guard.look_up(shown)?;
-            recent.keep(shown, &found);
-            found
+            if let Some(jwt) = &guard.jwt
+                && let Some(problem) = recent.find_refused(shown)
+            {
+                jwt.want_unless_final(&problem);
+                return Err(problem);
+            }
+            match guard.look_up(shown) {
+                Ok(found) => {
+                    recent.keep(shown, &found);
+                    found
+                }
+                Err(refusal) => {
+                    if refusal.is_final {
+                        recent.keep_refused(shown, &refusal.problem, None);
+                    }
+                    return Err(refusal.problem);
+                }
+            }
         }
     };
     match until {
@@ -231,13 +280,22 @@ pub(crate) fn may(server: &Server, access: &Access<'_>) -> Answered<()> {
 
 /// A proxy has passed the request on: it is its client's, not the proxy's own.
 pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
-    const BY_PROXIES: [&str; 6] = [
+    const BY_PROXIES: [&str; 14] = [
         "forwarded",
         "via",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-proto",
         "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-forwarded-for",
+        "x-envoy-external-address",
+        "x-azure-clientip",
+        "cf-connecting-ip",
+        "cf-connecting-ipv6",
+        "true-client-ip",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "cdn-loop",
     ];
-    BY_PROXIES.into_iter().any(|name| headers.contains_key(name))
+    let is_by_proxy = |name: &str| name.starts_with("x-forwarded") || BY_PROXIES.contains(&name);
+    headers.keys().any(|name| is_by_proxy(name.as_str()))
 }

@@ -4,8 +4,10 @@
 //! program: `Origin` names the page, where it asks another site than its own, or changes something; and `Host` is the name under which the page
 //! has found this service. A page of `evil.example` whose name was made to point to this machine (DNS rebinding) is its own origin, and
 //! only `Host` gives it away. An address in place of a name cannot be pointed elsewhere.
+//!
+//! Administration has rules of its own: a page that may ask the service administrates nothing.
 
-use super::Sender;
+use super::{Entrance, Sender};
 use crate::problem::Problem;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -16,53 +18,90 @@ pub(crate) struct Names {
     pub(crate) hosts: Vec<String>,
     /// Pages of other origins; `*` is any.
     pub(crate) origins: Vec<String>,
+    /// Origins of proxies behind which the console stands.
+    pub(crate) admin_origins: Vec<String>,
+}
+
+/// The part of a service that a request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Service,
+    Administration,
+}
+
+impl Part {
+    /// All that comes in by the listener for administration is administration.
+    pub(crate) fn of(entrance: Entrance, is_administration: bool) -> Self {
+        match entrance.is_admin || is_administration {
+            true => Self::Administration,
+            false => Self::Service,
+        }
+    }
 }
 
 impl Names {
-    /// Whether a request is for this service, and of a page that may ask it; by a listener that only programs of this machine reach, or by another.
-    pub(crate) fn check(&self, sender: &Sender<'_>, is_loopback: bool) -> Result<(), Box<Problem>> {
+    /// Refuses a request for another service, or of a page that may not ask this part of it; by a listener that only programs of this machine
+    /// reach, or by another.
+    pub(crate) fn check(&self, sender: &Sender<'_>, is_loopback: bool, part: Part) -> Result<(), Box<Problem>> {
         let authority = sender.authority.map(str::as_bytes);
-        let is_other = |asked: &&[u8]| !self.is_own(asked, is_loopback);
+        let is_other = |asked: &&[u8]| !self.is_own(asked, is_loopback, part);
         if let Some(asked) = sender.host.filter(is_other).or(authority.filter(is_other)) {
             return Err(Problem::misdirected(&String::from_utf8_lossy(asked)).boxed());
         }
         match sender.origin {
             None => Ok(()),
-            Some(origin) if self.may(origin, authority.or(sender.host)) => Ok(()),
+            Some(origin) if self.may(origin, authority.or(sender.host), part) => Ok(()),
             Some(origin) => Err(Problem::forbidden_origin(&String::from_utf8_lossy(origin)).boxed()),
         }
     }
 
     /// Whether this is a name of this service. Where others can reach it and it was told no name, it may have any.
-    fn is_own(&self, host: &[u8], is_loopback: bool) -> bool {
+    fn is_own(&self, host: &[u8], is_loopback: bool, part: Part) -> bool {
         if !is_loopback && self.hosts.is_empty() {
             return true;
         }
         let name = without_port(host);
+        let is_name = |own: &[u8]| own.eq_ignore_ascii_case(name);
+        let is_administration = part == Part::Administration;
         // What nearly every program of this machine says.
         name == b"127.0.0.1"
             || name.eq_ignore_ascii_case(b"localhost")
             || is_address(name)
-            || self
-                .hosts
-                .iter()
-                .any(|own| own == "*" || own.as_bytes().eq_ignore_ascii_case(name))
+            || self.hosts.iter().any(|own| match own.as_str() {
+                // Administration that needs no token would be anybody's whose name points to this machine.
+                "*" => !is_administration || !is_loopback,
+                own => is_name(own.as_bytes()),
+            })
+            || is_administration
+                && self
+                    .admin_origins
+                    .iter()
+                    .filter_map(|origin| authority_of(origin.as_bytes()))
+                    .any(|authority| is_name(without_port(authority)))
     }
 
     /// Whether a page of this origin may ask: one of this service, or one that was allowed.
-    pub(crate) fn may(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
-        self.is_allowed(origin)
+    fn may(&self, origin: &[u8], host: Option<&[u8]>, part: Part) -> bool {
+        let is_allowed = match part {
+            Part::Service => self.is_allowed(origin),
+            Part::Administration => is_among(&self.admin_origins, origin),
+        };
+        is_allowed
             || authority_of(origin)
                 .zip(host)
                 .is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
     }
 
-    /// Whether pages of this other origin may ask.
+    /// Pages of this other origin may ask the service.
     pub(crate) fn is_allowed(&self, origin: &[u8]) -> bool {
-        self.origins
-            .iter()
-            .any(|allowed| allowed == "*" || allowed.as_bytes().eq_ignore_ascii_case(origin))
+        self.origins.iter().any(|allowed| allowed == "*") || is_among(&self.origins, origin)
     }
+}
+
+fn is_among(origins: &[String], origin: &[u8]) -> bool {
+    origins
+        .iter()
+        .any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
 }
 
 fn without_port(host: &[u8]) -> &[u8] {
@@ -95,6 +134,7 @@ mod tests {
         Names {
             hosts: own(hosts),
             origins: own(origins),
+            admin_origins: Vec::new(),
         }
     }
 
@@ -110,7 +150,7 @@ mod tests {
             "10.0.0.1",
             "Shop.test:1",
         ] {
-            assert!(names.is_own(own.as_bytes(), true), "{own}");
+            assert!(names.is_own(own.as_bytes(), true, Part::Service), "{own}");
         }
         for other in [
             "evil.example",
@@ -123,21 +163,21 @@ mod tests {
             "[::1",
             "::1",
         ] {
-            assert!(!names.is_own(other.as_bytes(), true), "{other}");
+            assert!(!names.is_own(other.as_bytes(), true, Part::Service), "{other}");
         }
     }
 
     #[test]
     fn where_others_reach_it_a_service_has_any_name_until_it_is_told_its_own() {
-        assert!(names(&[], &[]).is_own(b"any.example", false));
-        assert!(!names(&["one.example"], &[]).is_own(b"any.example", false));
-        assert!(names(&["*"], &[]).is_own(b"any.example", true));
+        assert!(names(&[], &[]).is_own(b"any.example", false, Part::Service));
+        assert!(!names(&["one.example"], &[]).is_own(b"any.example", false, Part::Service));
+        assert!(names(&["*"], &[]).is_own(b"any.example", true, Part::Service));
     }
 
     #[test]
     fn a_page_of_this_host_may_and_one_of_another_only_if_it_is_allowed() {
         let may = |origin: &str, allowed: &[&str]| {
-            names(&[], allowed).may(origin.as_bytes(), Some(b"localhost:8080".as_slice()))
+            names(&[], allowed).may(origin.as_bytes(), Some(b"localhost:8080".as_slice()), Part::Service)
         };
         assert!(may("http://localhost:8080", &[]) && may("https://LOCALHOST:8080", &[]));
         for other in [
@@ -151,7 +191,7 @@ mod tests {
         }
         assert!(may("https://app.example", &["https://app.example"]) && may("null", &["*"]));
         assert!(!may("https://app.example:8443", &["https://app.example"]));
-        assert!(!names(&[], &[]).may(b"http://localhost", None));
+        assert!(!names(&[], &[]).may(b"http://localhost", None, Part::Service));
     }
 
     #[test]
@@ -163,9 +203,42 @@ mod tests {
                 authority,
                 ..Sender::default()
             };
-            names.check(&sender, true).is_ok()
+            names.check(&sender, true, Part::Service).is_ok()
         };
         assert!(asks("localhost", None) && asks("localhost", Some("localhost:1")));
         assert!(!asks("evil.example", Some("localhost")) && !asks("localhost", Some("evil.example")));
+    }
+
+    #[test]
+    fn administration_has_its_own_pages_and_a_name_that_it_was_told() {
+        let names = Names {
+            admin_origins: vec!["https://console.example".into()],
+            ..names(&["*", "shop.test"], &["*", "https://app.example"])
+        };
+        let part = Part::Administration;
+        let may = |origin: &str| names.may(origin.as_bytes(), Some(b"127.0.0.1:9080".as_slice()), part);
+        assert!(may("http://127.0.0.1:9080") && may("https://console.example"));
+        for other in [
+            "https://app.example",
+            "http://127.0.0.1:8080",
+            "null",
+            "*",
+            "https://console.example:444",
+        ] {
+            assert!(!may(other), "{other}");
+        }
+        for (host, is_own) in [
+            ("127.0.0.1:9080", true),
+            ("localhost", true),
+            ("shop.test:9080", true),
+            ("console.example", true),
+            ("evil.example", false),
+        ] {
+            assert_eq!(names.is_own(host.as_bytes(), true, part), is_own, "{host}");
+        }
+        assert!(
+            names.is_own(b"any.example", false, part),
+            "beyond loopback a token is asked for"
+        );
     }
 }

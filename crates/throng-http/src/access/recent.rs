@@ -1,9 +1,11 @@
 //! Credentials a loop has looked at lately, so that those of every request need not be looked at anew.
 
 use super::Caller;
-use std::collections::HashMap;
+use crate::problem::Problem;
+use ring::digest::{SHA256, digest};
+use std::{collections::HashMap, time::Instant};
 
-/// Credentials remembered at most; then all are forgotten.
+/// Credentials remembered at most; then all are forgotten. As many again that were refused.
 const KEPT_MAX: usize = 1_024;
 /// Longer ones are not remembered.
 const BYTES_MAX: usize = 4 << 10;
@@ -13,6 +15,23 @@ pub(crate) struct Recent {
     /// Of the files when they were looked at.
     version: u64,
     known: HashMap<Box<[u8]>, (Caller, Option<i64>)>,
+    /// Tokens that are never taken while the files are the same, by their hashes: to look at them again costs a verification.
+    refused: HashMap<Hash, Refused>,
+}
+
+/// The reason, and until when it holds at most.
+struct Refused {
+    problem: Box<Problem>,
+    until: Option<Instant>,
+}
+
+/// SHA-256.
+type Hash = [u8; 32];
+
+fn hash(shown: &[u8]) -> Hash {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, shown).as_ref());
+    hash
 }
 
 impl Recent {
@@ -21,8 +40,25 @@ impl Recent {
         if self.version != version {
             self.version = version;
             self.known.clear();
+            self.refused.clear();
         }
         self.known.get(shown).cloned()
+    }
+
+    /// The reason why these were refused lately, if they were.
+    pub(super) fn find_refused(&self, shown: &[u8]) -> Option<Box<Problem>> {
+        let refused = self.refused.get(&hash(shown))?;
+        let holds = refused.until.is_none_or(|until| until > Instant::now());
+        holds.then(|| refused.problem.clone())
+    }
+
+    /// Remembers a refusal, until then at most.
+    pub(super) fn keep_refused(&mut self, shown: &[u8], problem: &Problem, until: Option<Instant>) {
+        if self.refused.len() >= KEPT_MAX {
+            self.refused.clear();
+        }
+        let problem = problem.clone().boxed();
+        self.refused.insert(hash(shown), Refused { problem, until });
     }
 
     pub(super) fn keep(&mut self, shown: &[u8], found: &(Caller, Option<i64>)) {
@@ -54,5 +90,20 @@ mod tests {
             recent.keep(number.to_string().as_bytes(), &found);
         }
         assert_eq!(recent.known.len(), 1);
+    }
+
+    #[test]
+    fn refused_token_is_kept_until_files_change_apart_from_good_ones() {
+        let mut recent = Recent::default();
+        let found = (Caller::new("ann", Means::Jwt, serde_json::Map::new()), None);
+        recent.keep(b"good", &found);
+        let problem = Problem::unauthorized("The token's signature is wrong.");
+        for number in 0..KEPT_MAX {
+            recent.keep_refused(number.to_string().as_bytes(), &problem, None);
+        }
+        assert!(recent.find(0, b"good").is_some() && recent.find_refused(b"7").is_some());
+        recent.keep_refused(b"one more", &problem, None);
+        assert_eq!(recent.refused.len(), 1);
+        assert!(recent.find(1, b"good").is_none() && recent.find_refused(b"one more").is_none());
     }
 }

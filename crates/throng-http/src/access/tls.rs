@@ -5,13 +5,14 @@ use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject as _},
-    server::WebPkiClientVerifier,
+    server::{NoServerSessionStorage, WebPkiClientVerifier},
 };
 use serde_json::Map;
 use std::{iter, path::PathBuf, sync::Arc};
 
 /// What a gateway speaks under TLS, in the order of its liking.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
 /// TLS for a gateway's listener: its certificate, and who has signed its clients'. The files are PEM, and read again when they change: new
 /// connections have what they say then.
@@ -44,7 +45,12 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
         return Err("a certificate and its key are needed".into());
     };
     let chain = certificates(certificate)?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key: {why}"))?;
+    if is_encrypted(key) {
+        return Err(
+            "the private key is encrypted: store it without a passphrase, readable by the service's user only".into(),
+        );
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key (the second file): {why}"))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -68,8 +74,19 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
     let mut config = builder
         .with_single_cert(chain, key)
         .map_err(|why| format!("certificate and key: {why}"))?;
+    if !client_ca.is_empty() {
+        // A session that is resumed shows no certificate anew: one that has expired would go on for ever.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
     config.alpn_protocols = PROTOCOLS.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+/// A private key asks for a passphrase: PKCS#8, or as OpenSSL wrote them before.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let holds = |text: &str| pem.windows(text.len()).any(|part| part == text.as_bytes());
+    holds("BEGIN ENCRYPTED PRIVATE KEY") || holds("Proc-Type: 4,ENCRYPTED")
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -90,7 +107,8 @@ fn revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>,
     }
 }
 
-/// Whose certificate this is: its first URI, else its first DNS name, else the common name of its subject.
+/// Names the caller of a certificate: its first URI, else its first DNS name, else the common name of its subject. A name with control characters,
+/// or with blanks around it, is none: it would be read as another one.
 pub(crate) fn caller(certificate: &CertificateDer<'_>) -> Option<Caller> {
     let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
     let name = certificate
@@ -98,7 +116,11 @@ pub(crate) fn caller(certificate: &CertificateDer<'_>) -> Option<Caller> {
         .next()
         .or_else(|| certificate.valid_dns_names().next())
         .or_else(|| common_name(certificate.subject()))?;
-    (!name.is_empty()).then(|| Caller::new(name, Means::Certificate, Map::new()))
+    is_name(name).then(|| Caller::new(name, Means::Certificate, Map::new()))
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control)
 }
 
 /// The common name (OID 2.5.4.3) of a subject: a sequence of sets of pairs of an object identifier and a text.
@@ -162,6 +184,14 @@ mod tests {
 
     fn name(oid: &[u8], text: &[u8]) -> Vec<u8> {
         der(0x31, &der(0x30, &[der(0x06, oid), der(0x0c, text)].concat()))
+    }
+
+    #[test]
+    fn certificate_name_has_no_control_characters_or_outer_blanks() {
+        assert!(is_name("ann") && is_name("Ann Smith") && is_name("spiffe://example/desk"));
+        for name in ["", " ", "ann ", " ann", "ann\r\nroot", "ann\u{1b}[0m", "a\0"] {
+            assert!(!is_name(name), "{name:?}");
+        }
     }
 
     #[test]

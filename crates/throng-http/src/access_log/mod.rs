@@ -116,6 +116,7 @@ impl Entry {
         self.status = status.as_u16();
         self.micros = took.and_then(|took| u64::try_from(took.as_micros()).ok());
         if let Some(log) = &server.shared().access_log {
+            self.path = server.shared().shown_path(std::mem::take(&mut self.path));
             log.write(self);
         }
     }

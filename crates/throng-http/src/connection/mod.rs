@@ -41,9 +41,17 @@ pub(crate) enum Verdict {
 pub(crate) fn client_at(address: IpAddr) -> Client {
     match address.to_canonical() {
         address if address.is_loopback() => gate::LOCAL,
+        address => client_named(address),
+    }
+}
+
+/// The same of an address that somebody names: never this machine itself.
+pub(crate) fn client_named(address: IpAddr) -> Client {
+    let client: Client = match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
-    }
+    };
+    client.max(gate::LOCAL + 1)
 }
 
 /// One connection. Times are ticks of its loop, so that a request costs no look at the clock.
@@ -172,8 +180,9 @@ impl Connection {
     }
 
     /// What follows comes from there, as a proxy that is trusted says.
-    pub(crate) fn speaks_for(&self, client: IpAddr) {
-        self.address.set(client);
+    pub(crate) fn speaks_for(&self, address: IpAddr, client: Client) {
+        self.address.set(address);
+        self.client.set(client);
     }
 
     /// Where it comes from.
@@ -456,7 +465,12 @@ impl Connection {
         // What it was told, its client does not hear.
         let since = self.finishes_since.get().unwrap_or(now);
         self.finishes_since.set(Some(since));
-        if now.wrapping_sub(since) > bounds.write {
+        // Its end waits for a client's answer to a ping, which may never come.
+        let bound = match self.is_http2.get() {
+            true => bounds.linger.min(bounds.write),
+            false => bounds.write,
+        };
+        if now.wrapping_sub(since) > bound {
             self.condemn(Verdict::Drop);
         }
     }

@@ -6,6 +6,7 @@ const BOUNDS: Bounds = Bounds {
     body: 30,
     silence: 20,
     write: 30,
+    linger: 2,
     body_grace: 5,
     body_bytes_a_tick: 1_000,
 };
@@ -140,7 +141,7 @@ fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
     connection.went();
     assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
     assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
-    assert_eq!(after(&ticks, &connection, 30), Verdict::Finish);
+    assert_eq!(after(&ticks, &connection, 2), Verdict::Finish);
     assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
 }
 
@@ -154,5 +155,21 @@ fn who_looks_after_a_silent_socket_is_told_and_only_that_one() {
         assert!(!connection.is_silent());
         assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
         assert_eq!(connection.is_silent(), asks);
+    }
+}
+
+#[test]
+fn http2_connection_that_was_told_its_end_waits_for_no_ping() {
+    for (version, bound) in [(http::Version::HTTP_2, 2), (http::Version::HTTP_11, 30)] {
+        let (ticks, connection) = connection();
+        drop(connection.begin(version));
+        assert_eq!(after(&ticks, &connection, 76), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 0), Verdict::Finish);
+        assert_eq!(
+            after(&ticks, &connection, bound),
+            Verdict::Finish,
+            "a request may be on its way"
+        );
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Bounds {
     pub(crate) header: u32,
     pub(crate) body: u32,
     pub(crate) write: u32,
+    /// Bounds an HTTP/2 connection that was told its end and asks for nothing more.
+    pub(crate) linger: u32,
     /// Of a WebSocket.
     pub(crate) silence: u32,
     /// A body may come as slowly as it likes for this long.
@@ -42,6 +44,7 @@ impl Bounds {
             header: ticks(limits.header_wait),
             body: ticks(limits.body_wait),
             write: ticks(limits.write_wait),
+            linger: ticks(limits.linger_wait),
             silence: ticks(limits.socket_ping),
             body_grace: ticks(limits.body_grace),
             body_bytes_a_tick: (u128::from(limits.body_rate_min) * every / NANOS_PER_SECOND) as u64,

@@ -11,10 +11,8 @@ use crate::{
     shared::{Shared, Taken},
     websocket::Wire,
 };
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
@@ -33,8 +31,6 @@ use tokio_tungstenite::{
 };
 
 pub(crate) const PROTOCOL: &str = "throng.console.v1";
-/// What a browser, which cannot send `Authorization`, offers its token as: with the token in base64url behind it.
-const BEARER: &str = "throng.bearer.";
 /// Points that wait for a client.
 pub(super) const POINTS_MAX: usize = 16;
 pub(super) const SOCKETS_MAX: usize = 64;
@@ -58,22 +54,6 @@ pub(super) fn point(mut last: Map<String, Value>, hot: Vec<Value>, trouble: Opti
     let mut text = Value::Object(last).to_string();
     text.pop();
     text.into()
-}
-
-/// The header fields of a request, with the token that a browser offers as a subprotocol.
-pub(crate) fn with_token(given: &HeaderMap) -> HeaderMap {
-    let mut headers = given.clone();
-    let offered = given.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter();
-    let offered = offered.filter_map(|value| value.to_str().ok());
-    let mut offered = offered.flat_map(|value| value.split(',')).map(str::trim);
-    let token = offered.find_map(|offered| BASE64_URL_SAFE_NO_PAD.decode(offered.strip_prefix(BEARER)?).ok());
-    if let Some(token) = token.and_then(|token| String::from_utf8(token).ok())
-        && !given.contains_key(header::AUTHORIZATION)
-        && let Ok(shown) = HeaderValue::try_from(format!("Bearer {token}"))
-    {
-        headers.insert(header::AUTHORIZATION, shown);
-    }
-    headers
 }
 
 #[derive(Deserialize)]
@@ -281,25 +261,5 @@ async fn follow(
                 return "the socket is closed".into();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_taken_from_the_subprotocols_and_never_instead_of_another() {
-        let offered = format!("{PROTOCOL}, {BEARER}{}", BASE64_URL_SAFE_NO_PAD.encode("sécret"));
-        let mut given = HeaderMap::new();
-        given.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::try_from(offered).unwrap());
-        let shown = with_token(&given);
-        assert_eq!(shown[header::AUTHORIZATION].as_bytes(), "Bearer sécret".as_bytes());
-        given.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer other"));
-        assert_eq!(with_token(&given)[header::AUTHORIZATION], "Bearer other");
-        let wrong = HeaderValue::from_static("throng.bearer.%%%");
-        let mut given = HeaderMap::new();
-        given.insert(header::SEC_WEBSOCKET_PROTOCOL, wrong);
-        assert!(!with_token(&given).contains_key(header::AUTHORIZATION));
     }
 }

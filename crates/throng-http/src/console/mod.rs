@@ -29,12 +29,11 @@ use crate::{
 };
 use bytes::Bytes;
 use entity::{AtQuery, Subject};
-use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
+use http::{HeaderValue, Method, Response, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use series::Reading;
 use std::{
-    borrow::Cow,
     fmt,
     sync::{Arc, Mutex, PoisonError, Weak, mpsc},
     thread,
@@ -302,14 +301,6 @@ pub(crate) fn method(path: &str) -> Option<Method> {
     })
 }
 
-/// The header fields by which it is decided who may: of a WebSocket, also its subprotocols.
-pub(crate) fn shown(parts: &Parts) -> Cow<'_, HeaderMap> {
-    match parts.uri.path() {
-        "/admin/live" => Cow::Owned(live::with_token(&parts.headers)),
-        _ => Cow::Borrowed(&parts.headers),
-    }
-}
-
 /// The nodes of the cluster this is one of.
 fn cluster(shared: &Shared) -> Option<Value> {
     shared.console.about.cluster.as_ref().map(|report| report())
@@ -403,10 +394,9 @@ fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Res
         let detail = format!("{} consoles are open already; close one.", sockets.most());
         return Err(Problem::overloaded(detail, POINT_EVERY).boxed());
     }
-    let headers = live::with_token(&parts.headers);
-    let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let caller = access::who(server, connection, shown).ok().flatten();
-    let held = Held::of(&headers, caller.as_ref());
+    let held = Held::of(&parts.headers, caller.as_ref());
     let response = websocket::accept_as(live::PROTOCOL, parts)?;
     connection.becomes_console(held);
     Ok(response)

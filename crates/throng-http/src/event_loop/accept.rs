@@ -92,10 +92,7 @@ fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance
             let (limit, problem) = *refused;
             event_loop.server.metrics().limited(limit);
             event_loop.server.metrics().refused_connections.inc();
-            // Telling it why would take a handshake under TLS.
-            if tls.is_none() {
-                refuse(event_loop, stream, arrival, problem);
-            }
+            refuse(event_loop, stream, tls, arrival, problem);
         }
     }
 }
@@ -185,14 +182,32 @@ async fn shake_hands(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Tc
 }
 
 /// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
-fn refuse(event_loop: &Rc<EventLoop>, stream: TcpStream, arrival: Arrival, problem: Problem) {
+fn refuse(
+    event_loop: &Rc<EventLoop>,
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    arrival: Arrival,
+    problem: Problem,
+) {
     let (own, number) = (event_loop.clone(), event_loop.refusals.number());
     let task = tokio::task::spawn_local(async move {
-        if timeout(REFUSAL_WAIT, answer_first(&own, stream, arrival, &problem))
-            .await
-            .is_err()
-        {
-            tracing::debug!("a refused connection ended before it was told why");
+        let told = async {
+            let stream = match tls {
+                None => Stream::plain(stream),
+                Some(config) => {
+                    // One request, which is looked at before it is let in: HTTP/2 would begin with something else.
+                    let mut config = (*config).clone();
+                    config.alpn_protocols = vec![access::tls::HTTP1.to_vec()];
+                    Stream::accept(stream, Arc::new(config)).await?
+                }
+            };
+            answer_first(&own, stream, arrival, &problem).await;
+            Ok::<_, io::Error>(())
+        };
+        match timeout(REFUSAL_WAIT, told).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
+            Err(_) => tracing::debug!("a refused connection ended before it was told why"),
         }
         own.refusals.left(number);
     });
@@ -203,7 +218,7 @@ fn refuse(event_loop: &Rc<EventLoop>, stream: TcpStream, arrival: Arrival, probl
     );
 }
 
-async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: TcpStream, arrival: Arrival, problem: &Problem) {
+async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: Stream, arrival: Arrival, problem: &Problem) {
     let mut first = [0; FIRST_BYTES];
     let Ok(count @ 1..) = stream.read(&mut first).await else {
         return;
@@ -212,11 +227,11 @@ async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: TcpStream, arrival
     let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
     if path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent)) {
         let first = Bytes::copy_from_slice(came);
-        return enter(event_loop, Stream::plain(stream), arrival, (None, None), first);
+        return enter(event_loop, stream, arrival, (None, None), first);
     }
-    let refused = RefusedHead::read(came, &event_loop.server.shared().guard.names);
-    if stream.write_all(&plain(problem, &refused)).await.is_ok() {
-        linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;
+    let refused = RefusedHead::read(came, &event_loop.server, arrival.entrance);
+    if stream.write_all(&plain(problem, &refused)).await.is_ok() && stream.flush().await.is_ok() {
+        linger(&mut stream, REFUSAL_WAIT).await;
     }
 }
 

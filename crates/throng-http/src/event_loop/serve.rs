@@ -103,7 +103,7 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
                 Entry::new(&connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
             }
             let mut stream = stream;
-            let refused = RefusedHead::read(&came, &event_loop.server.shared().guard.names);
+            let refused = RefusedHead::read(&came, &event_loop.server, connection.entrance());
             let bytes = plain(&problem, &refused);
             let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {

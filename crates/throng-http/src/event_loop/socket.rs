@@ -1,7 +1,7 @@
 //! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
 use crate::{
-    access::{Names, cors},
+    access::{Entrance, cors},
     connection::{Connection, Linger, Stream},
     lane::Extent,
     problem::Problem,
@@ -57,7 +57,7 @@ impl Socket {
     ) -> Self {
         let limits = server.limits();
         Self {
-            refused: RefusedHead::read(&came, &server.shared().guard.names),
+            refused: RefusedHead::read(&came, server, connection.entrance()),
             came: came.into(),
             extent,
             io: TokioIo::new(stream),
@@ -134,10 +134,10 @@ pub(super) struct RefusedHead {
 
 impl RefusedHead {
     /// Reads what has come of the head.
-    pub(super) fn read(came: &[u8], names: &Names) -> Self {
+    pub(super) fn read(came: &[u8], server: &Server, entrance: Entrance) -> Self {
         Self {
             is_head: came.starts_with(b"HEAD "),
-            origin: cors::allowed_in(came, names),
+            origin: cors::allowed_in(came, &server.shared().guard.names, entrance),
         }
     }
 }

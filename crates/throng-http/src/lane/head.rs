@@ -102,7 +102,7 @@ pub(super) fn parse<'a, 'room>(
 impl Head<'_, '_> {
     /// Reads what its fields say; `None` if the length of the body, the connection's end, or the host, is not plainly said.
     fn read(&mut self, body_bytes_max: usize) -> Option<()> {
-        let mut length = None;
+        let (mut length, mut has_type) = (None, false);
         let fields = self.fields;
         for (at, &httparse::Header { name, value }) in fields.iter().enumerate() {
             // By length first: most names need no comparison.
@@ -122,7 +122,9 @@ impl Head<'_, '_> {
                     true
                 }
                 6 if is(name, b"origin") => {
-                    self.sender.origin = Some(value);
+                    if self.sender.origin.replace(value).is_some() {
+                        return None;
+                    }
                     false
                 }
                 7 if is(name, b"upgrade") => return None,
@@ -135,9 +137,12 @@ impl Head<'_, '_> {
                     true
                 }
                 10 => is(name, b"user-agent"),
-                12 if value == b"application/json" && is(name, b"content-type") => {
-                    self.sender.is_json = true;
-                    true
+                12 if is(name, b"content-type") => {
+                    if std::mem::replace(&mut has_type, true) {
+                        return None;
+                    }
+                    self.sender.is_json = value == b"application/json";
+                    self.sender.is_json
                 }
                 13 if self.sender.authorization.is_none() && is(name, b"authorization") => {
                     self.sender.authorization = Some(value);
@@ -238,6 +243,8 @@ mod tests {
             "connection: keep-alive, upgrade",
             "te: trailers",
             "accept: text/html, Text/Event-Stream;q=0.9",
+            "content-type: application/json\r\ncontent-type: text/plain",
+            "origin: http://a\r\norigin: http://b",
             "no colon",
             "bad name: x",
         ] {

@@ -8,7 +8,7 @@ use super::{
     wire::ReadOutcome,
 };
 use crate::{
-    access::Names,
+    access::{Entrance, Names},
     access_log::Entry,
     connection::Verdict,
     gate::{Client, Reason},
@@ -101,11 +101,12 @@ impl Direct {
         if member.socket.is_some() {
             return Some(connection.client());
         }
+        let own = connection.client();
         let Some(name) = self.event_loop.server.shared().client_header(connection).cloned() else {
-            return Some(connection.client());
+            return Some(own);
         };
         // Only its head can say it.
-        self.read_head(key, |head| headers::client(&only(head, &name), &name))
+        self.read_head(key, |head| headers::client(&only(head, &name), &name).unwrap_or(own))
     }
 
     /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection is not direct any more.
@@ -177,7 +178,7 @@ impl Direct {
                 closes: head.closes,
                 is_urgent,
                 route: route(head),
-                origin: allowed(head, &event_loop.server.shared().guard.names),
+                origin: allowed(head, &event_loop.server.shared().guard.names, connection.entrance()),
                 log: is_logged.then(|| {
                     let shared = event_loop.server.shared();
                     let fields = shared.client_header(&connection).map(|name| only(head, name));
@@ -250,8 +251,9 @@ fn only(head: &Head<'_, '_>, name: &HeaderName) -> HeaderMap {
 }
 
 /// The other origin whose page asks, if its pages may.
-fn allowed(head: &Head<'_, '_>, names: &Names) -> Option<HeaderValue> {
-    let origin = head.sender.origin.filter(|origin| names.is_allowed(origin))?;
+fn allowed(head: &Head<'_, '_>, names: &Names, entrance: Entrance) -> Option<HeaderValue> {
+    let origin = head.sender.origin.filter(|_| !entrance.is_admin);
+    let origin = origin.filter(|origin| names.is_allowed(origin))?;
     HeaderValue::from_bytes(origin).ok()
 }
 

@@ -146,7 +146,8 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                             Entry::new(connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
                         }
                         let mut response = problem.response();
-                        if let Some(origin) = cors::allowed_in(&wire.input, &event_loop.server.shared().guard.names) {
+                        let names = &event_loop.server.shared().guard.names;
+                        if let Some(origin) = cors::allowed_in(&wire.input, names, connection.entrance()) {
                             cors::allow(&mut response, origin);
                         }
                         let outgoing = Outgoing::begin(event_loop, connection, response, true, wire.output());

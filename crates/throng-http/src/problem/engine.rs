@@ -5,6 +5,7 @@ use super::{
     catalog::{self},
     parse,
 };
+use crate::request::written_key;
 use serde_json::value::RawValue;
 use std::time::Duration;
 use throng::{
@@ -26,10 +27,12 @@ impl Problem {
             Error::Ended { .. } => Self::of(&catalog::ENDED, sentence(&error.to_string())),
             Error::Malformed(why) => Self::of_malformed(&why),
             Error::TooLarge { .. } => Self::of(&catalog::TOO_LARGE, sentence(&error.to_string())),
-            Error::KeyReused(_) => {
+            Error::KeyReused(key) => {
+                let error: Error<JsonRejection> = Error::KeyReused(written_key(&key).to_owned());
                 Self::of(&catalog::KEY_REUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
             }
-            Error::KeyRefused(_) => {
+            Error::KeyRefused(key) => {
+                let error: Error<JsonRejection> = Error::KeyRefused(written_key(&key).to_owned());
                 Self::of(&catalog::KEY_REFUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
             }
             Error::Overloaded { retry_after } => {

@@ -317,6 +317,12 @@ impl Problem {
         problem
     }
 
+    pub(crate) fn unavailable(detail: &str, retry_after: Duration) -> Self {
+        let mut problem = Self::of(&catalog::UNAVAILABLE, detail);
+        problem.retry_after = Some(retry_after);
+        problem
+    }
+
     pub(crate) fn expired() -> Self {
         Self::of(
             &catalog::EXPIRED,

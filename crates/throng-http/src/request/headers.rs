@@ -1,6 +1,6 @@
 //! Header fields the gateway honours.
 
-use crate::{gate::Client, limits::KEY_BYTES_MAX, problem::Problem};
+use crate::{connection::client_named, gate::Client, limits::KEY_BYTES_MAX, problem::Problem};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{
     hash::{Hash, Hasher},
@@ -14,6 +14,26 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 /// The same, as older clients say it.
 const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
+
+/// Refuses a field that stands twice and says what a request is, or which page sends it: one would be checked, the other believed.
+pub(crate) fn are_single(headers: &HeaderMap) -> Result<(), Box<Problem>> {
+    for (field, name) in [
+        ("Host", header::HOST),
+        ("Origin", header::ORIGIN),
+        ("Content-Type", header::CONTENT_TYPE),
+    ] {
+        is_single(headers, &name, field)?;
+    }
+    Ok(())
+}
+
+fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> Result<(), Box<Problem>> {
+    if headers.get_all(name).iter().nth(1).is_none() {
+        return Ok(());
+    }
+    let detail = format!("The header {field} is given more than once. Nothing was done.");
+    Err(Problem::malformed(detail).at_field(field).boxed())
+}
 
 /// Whether these fields say nothing, or a key and no more.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
@@ -63,6 +83,8 @@ pub(crate) fn is_timeout(name: &str) -> bool {
 
 /// How long the asker waits: what the request says, or the default.
 pub(crate) fn timeout(headers: &HeaderMap, default: Duration, longest: Duration) -> Result<Duration, Box<Problem>> {
+    is_single(headers, &REQUEST_TIMEOUT, "Request-Timeout")?;
+    is_single(headers, &X_REQUEST_TIMEOUT, "X-Request-Timeout")?;
     let (name, value) = match headers.get(REQUEST_TIMEOUT) {
         Some(value) => ("Request-Timeout", value),
         None => match headers.get(X_REQUEST_TIMEOUT) {
@@ -155,12 +177,17 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whose a request is, by a header that is trusted: its last element, which the nearest of several proxies has added.
-pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Client {
+/// The client that a trusted header names: its last element, which the nearest of several proxies has added. An address is one
+/// however it is written, with whatever port; `None`: the header names nobody.
+pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Option<Client> {
+    if let Some(address) = client_address(headers, name) {
+        return Some(client_named(address));
+    }
+    let named = last_element(headers, name);
     let mut hasher = std::hash::DefaultHasher::new();
-    last_element(headers, name).hash(&mut hasher);
+    named.hash(&mut hasher);
     // Whoever is named is not this machine itself.
-    hasher.finish() | 1
+    (!named.is_empty()).then(|| hasher.finish() | 1)
 }
 
 /// The address of the client such a header names; `None` if it names it in another way, for example by a key.
@@ -297,7 +324,14 @@ mod tests {
         };
         assert_eq!(of("10.0.0.1"), of("1.2.3.4, 10.0.0.1"));
         assert_ne!(of("10.0.0.1"), of("10.0.0.1, 1.2.3.4"));
-        assert_ne!(of("10.0.0.1"), crate::gate::LOCAL);
+        assert_eq!(of("10.0.0.1"), of("10.0.0.1:8080"));
+        assert_eq!(of("2001:db8::1"), of("[2001:db8::2]:80"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("a key"), of("another key"));
+        for own in ["127.0.0.1", "::1", "a key"] {
+            assert_ne!(of(own), Some(crate::gate::LOCAL), "{own}");
+        }
+        assert_eq!(of(""), None);
     }
 
     #[test]

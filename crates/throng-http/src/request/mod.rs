@@ -9,3 +9,4 @@ pub(crate) mod rules;
 pub(crate) mod trace;
 
 pub use once::Once;
+pub(crate) use once::{own_key, written_key};

@@ -18,6 +18,14 @@ pub(crate) struct HistoryQuery {
     pub(crate) limit: usize,
 }
 
+/// The stream of events that a ticket is for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TicketQuery {
+    /// Its path, without a query.
+    pub(crate) path: String,
+}
+
 /// Which part of the entities of a kind.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,8 @@
 //! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
 
-use super::{Asked, Staged, app::panic_text, logged_command, other, settle, stage};
+use super::{Asked, Staged, app::panic_text, is_administration, logged_command, other, settle, stage};
 use crate::{
-    access::{Sender, cors},
+    access::{self, Part, RateOwner, Sender, cors},
     access_log::Entry,
     answer::{self, Answer},
     connection::Connection,
@@ -43,13 +43,20 @@ pub(crate) struct Executed {
 /// Answers a request. A command that has to wait for nothing is executed here and now.
 pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: Request<RequestBody>) -> Answering {
     let names = &server.shared().guard.names;
-    let origin = request.headers().get(header::ORIGIN);
+    let is_administration = is_administration(server, request.uri().path());
+    let is_service = Part::of(connection.entrance(), is_administration) == Part::Service;
+    let origin = request.headers().get(header::ORIGIN).filter(|_| is_service);
     // A page of another origin that is allowed: its browser has to be told so.
     let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
         return answer_same_origin(server, connection, request);
     };
     if cors::is_preflight(request.method(), request.headers()) {
-        let response = cors::preflight(request.headers(), origin);
+        let client = server.shared().client(connection, request.headers());
+        let owner = RateOwner { client, caller: None };
+        let response = match access::spend(server, owner) {
+            Ok(()) => cors::preflight(request.headers(), origin),
+            Err(problem) => problem.response(),
+        };
         if server.logs_next() {
             let client = server.shared().client_address(connection, request.headers());
             let entry = Entry::new(connection, request.method().as_str(), request.uri().path()).from(client);

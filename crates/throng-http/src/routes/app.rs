@@ -4,7 +4,7 @@ use super::{Answered, admit, caller, conclude, finish, live, logged, or_options}
 use crate::{
     access::{self, Administrator, Entrance, Held, Sender},
     access_log::Entry,
-    answer::Answer,
+    answer::{self, Answer},
     connection::Connection,
     metrics::Route,
     problem::Problem,
@@ -71,7 +71,7 @@ pub(crate) fn handle_now(
     if let Some(caller) = caller {
         parts.extensions.insert(caller);
     }
-    if super::admin::is(server, connection, &parts.headers) {
+    if super::admin::is(server, connection, &parts) {
         parts.extensions.insert(Administrator(()));
     }
     let body = match body {
@@ -171,7 +171,13 @@ impl Handling {
                     None => Ok(response.map(Answer::App)),
                 }
             }
-            _ => live::of_app(server, response, self.held.take()),
+            _ => {
+                let mut response = live::of_app(server, response, self.held.take())?;
+                if self.entrance.is_admin {
+                    answer::as_data(&mut response);
+                }
+                Ok(response)
+            }
         }
     }
 }

@@ -2,19 +2,19 @@
 
 use super::{Answered, Asked, Begins, Begun, Noted, admit, commanded, engine_problem, entity_id, may};
 use crate::{
-    access::{self, Action, Caller},
+    access::{self, Action, Caller, RateOwner},
     connection::Connection,
     gate::Admitted,
     kinds::Names,
     problem::Problem,
-    request::{body, body::RequestBody, headers, path, trace},
+    request::{body, body::RequestBody, headers, own_key, path, trace},
     server::Server,
 };
 use futures_util::future::Either;
 use http::Method;
 use std::{
     future::{Future, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use throng::{
     JsonRejection,
@@ -31,8 +31,12 @@ pub(super) async fn stage(
     body: &mut RequestBody,
     noted: &mut Noted,
 ) -> Answered<Executed> {
-    noted.caller = access::enter(server, connection, &asked.sender)?;
     let headers = asked.headers;
+    let known = access::key_is_known(server, asked.sender.authorization).await;
+    let entered = headers::are_single(headers)
+        .and(known)
+        .and_then(|()| access::enter(server, connection, &asked.sender));
+    noted.caller = access::spent(server, connection, headers, entered).await?;
     let (kind, names) = commanded(server, asked.place.0)?;
     let name = command_name(server, names, asked.place.2)?;
     let id = entity_id(asked.place.1)?;
@@ -55,7 +59,7 @@ pub(super) async fn stage(
         let driver = &server.shared().driver;
         let attempt = driver
             .command(kind, &id, name, &body[..])
-            .and_then(|attempt| once(attempt, key))
+            .and_then(|attempt| once(attempt, key, noted.caller.as_ref()))
             .map(|attempt| by(attempt, noted.caller.as_ref()));
         execute(driver, attempt.map_err(engine_problem)?.within(left), span)
     };
@@ -105,10 +109,14 @@ pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&'a Caller>) -> Attemp
     }
 }
 
-/// The attempt, under this key.
-pub(crate) fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Error<JsonRejection>> {
+/// The attempt, under this key of its caller.
+pub(crate) fn once<'a>(
+    attempt: Attempt<'a>,
+    key: Option<String>,
+    caller: Option<&Caller>,
+) -> Result<Attempt<'a>, Error<JsonRejection>> {
     match key {
-        Some(key) => attempt.once(key),
+        Some(key) => attempt.once(own_key(caller, key)),
         None => Ok(attempt),
     }
 }
@@ -131,25 +139,30 @@ pub(super) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_
     };
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, body).ok()?;
-    let attempt = by(once(attempt, key).ok()?, caller.as_ref());
-    let (begun, arrived) = begin_now(server, connection, attempt, body.len(), server.limits().deadline)?;
+    let attempt = by(once(attempt, key, caller.as_ref()).ok()?, caller.as_ref());
+    let owner = RateOwner {
+        client: server.shared().client(connection, headers),
+        caller: caller.as_ref(),
+    };
+    let (begun, arrived) = begin_now(server, connection, attempt, body.len(), owner)?;
     Some(Begins { begun, arrived, caller })
 }
 
-/// Tries an attempt whose command has so many bytes, if it has its turn, and says when it can have arrived at the earliest.
+/// Tries an attempt whose command has so many bytes, if it has its turn, and says when it can have arrived at the earliest. It spends its
+/// owner's rate.
 pub(crate) fn begin_now(
     server: &Server,
     connection: &Connection,
     attempt: Attempt<'_>,
     bytes: usize,
-    deadline: Duration,
+    owner: RateOwner<'_>,
 ) -> Option<(Begun, Instant)> {
     let Admitted { arrived, now } = server.gate.enter_now(&connection.place, bytes)?;
-    if let Err(problem) = super::spend(server, connection) {
+    if let Err(problem) = access::spend(server, owner) {
         return Some((Begun::Failed(problem), arrived));
     }
     let waited = now.saturating_duration_since(arrived);
-    let begun = match deadline.checked_sub(waited) {
+    let begun = match server.limits().deadline.checked_sub(waited) {
         None => Begun::Failed(Problem::expired().boxed()),
         Some(left) => match server.shared().driver.try_now(attempt.within(left)) {
             Tried::Executed(executed) => Begun::Executed(executed),

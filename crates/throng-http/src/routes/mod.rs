@@ -17,36 +17,38 @@ pub(crate) use history::Shown;
 pub use live::LiveEvents;
 
 use crate::{
-    access::{self, Access, Action, Administrator, Caller, Sender},
+    access::{self, Access, Action, Administrator, Caller, Part, Sender},
     access_log::Entry,
     answer::{self, Answer},
     connection::Connection,
     console,
     gate::{Admitted, Client},
     kinds::Names,
-    metrics::{Limit, Route},
+    metrics::Route,
     problem::Problem,
     request::{
         body::RequestBody,
         headers,
         path::{self, ApiPath},
+        query::{self as query_string, TicketQuery},
     },
     server::Server,
     websocket,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use serde::Serialize;
 use std::{
     future::Future,
-    hash::{Hash, Hasher},
     rc::Rc,
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 use throng::driver::{Executed, Waiting};
 
-/// The name below `/api/` that is no kind's.
+/// The names below `/api/` that are no kind's: the second for `POST` only.
 const SOCKET: &str = "ws";
+const TICKET: &str = "ticket";
 
 /// An answer, or why there is none.
 pub(crate) type Answered<T> = Result<T, Box<Problem>>;
@@ -261,12 +263,29 @@ async fn other(
     mut parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
-    match let_in(server, connection, &parts) {
+    if matches!(parts.uri.path(), "/api/ws" | "/admin/live") {
+        access::take_offered(&mut parts.headers);
+    }
+    let redeemed = server.shared().guard.tickets.redeem(&mut parts, Instant::now());
+    let entered = match headers::are_single(&parts.headers).and(redeemed) {
+        Ok(()) => {
+            let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+            access::key_is_known(server, shown).await
+        }
+        Err(problem) => Err(problem),
+    };
+    let entered = entered.and_then(|()| let_in(server, connection, &parts));
+    let entered = match entered {
+        // Health, metrics and administration are not counted.
+        Ok(None) if is_uncounted(server, connection, parts.uri.path()) => Ok(None),
+        entered => access::spent(server, connection, &parts.headers, entered).await,
+    };
+    match entered {
         Ok(None) => {}
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
-    if admin::is(server, connection, &parts.headers) {
+    if admin::is(server, connection, &parts) {
         parts.extensions.insert(Administrator(()));
     }
     let mut arrived = None;
@@ -284,10 +303,15 @@ async fn other(
         let (route, answered) = match path::place(path) {
             Some(ApiPath::Kind(SOCKET)) if is_read => {
                 // Its messages have no header fields that would say it.
-                connection.speaks_for(server.shared().client_address(connection, &parts.headers));
+                let shared = server.shared();
+                connection.speaks_for(
+                    shared.client_address(connection, &parts.headers),
+                    shared.client(connection, &parts.headers),
+                );
                 (Route::Socket, websocket::accept(connection, &parts))
             }
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
+            Some(ApiPath::Kind(TICKET)) if parts.method == Method::POST => (Route::Other, ticket(server, &parts)),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(server, &parts))),
             Some(ApiPath::Kind(kind)) => (
                 Route::Entities,
@@ -324,12 +348,62 @@ async fn other(
     }
     if path.starts_with("/admin/") {
         let answered = admin::answer(server, connection, &parts, body).await;
+        let answered = slowed(server, connection, &parts, answered).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(server, connection, &parts) {
+        let answered = slowed(server, connection, &parts, answered).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     app::handle(server, connection, parts, body).await
+}
+
+#[derive(Serialize)]
+struct MadeTicket {
+    ticket: String,
+    expires_in: u64,
+}
+
+/// Makes a ticket by which a browser follows what happens at a path.
+fn ticket(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
+    let TicketQuery { path } = query_string::read(parts.uri.query())?;
+    if !path.starts_with('/') || path.contains(['?', '#']) {
+        let detail = "path is not the path of a stream of events, such as /api/account/ann/events.";
+        return Err(Problem::malformed(detail).at_field("path").boxed());
+    }
+    let Some(shown) = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .filter(|_| caller(parts).is_some())
+    else {
+        return Err(Problem::unauthorized("A ticket stands for a token: show one.").boxed());
+    };
+    let made = MadeTicket {
+        ticket: server.shared().guard.tickets.make(shown, &path, Instant::now())?,
+        expires_in: access::TICKET_LIFE.as_secs(),
+    };
+    let mut response = answer::json(serde_json::to_vec(&made).unwrap_or_default());
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    Ok(response)
+}
+
+/// An answer of administration; that its credentials were wrong may come late.
+async fn slowed<T>(server: &Server, connection: &Connection, parts: &Parts, answered: Answered<T>) -> Answered<T> {
+    match answered {
+        Err(problem) if problem.http_status() == StatusCode::UNAUTHORIZED => {
+            Err(access::refused(server, connection, &parts.headers, problem).await)
+        }
+        answered => answered,
+    }
+}
+
+/// Requests for a path spend no rate: health, metrics, administration.
+fn is_uncounted(server: &Server, connection: &Connection, path: &str) -> bool {
+    connection.entrance().is_admin
+        || is_administration(server, path)
+        || path == "/metrics"
+        || path.starts_with("/health/")
 }
 
 /// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
@@ -338,21 +412,29 @@ async fn other(
 fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
     let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
     let sender = Sender::of(parts);
-    let is_administration =
-        path.starts_with("/admin/") || console::page::is_page(path) || path == "/metrics" && guard.has_admin_listener;
+    let is_administration = is_administration(server, path);
     if is_administration && guard.has_admin_listener && !entrance.is_admin {
         return Err(Problem::no_administration_here().boxed());
     }
-    if is_administration || pages::is_open(path) {
-        guard.names.check(&sender, entrance.is_loopback)?;
+    let part = Part::of(entrance, is_administration);
+    let is_open = pages::is_open(path) || server.shared().open_routes.iter().any(|open| open == path);
+    if is_administration || is_open {
+        guard.names.check(&sender, entrance.is_loopback, part)?;
         return Ok(None);
     }
     if entrance.is_admin {
-        guard.names.check(&sender, entrance.is_loopback)?;
+        guard.names.check(&sender, entrance.is_loopback, part)?;
         admin::may(server, connection, &parts.headers)?;
         return Ok(None);
     }
     access::enter(server, connection, &sender)
+}
+
+/// A path is administration's, by whichever listener it is asked.
+fn is_administration(server: &Server, path: &str) -> bool {
+    path.starts_with("/admin/")
+        || console::page::is_page(path)
+        || path == "/metrics" && server.shared().guard.has_admin_listener
 }
 
 fn finish(
@@ -458,15 +540,7 @@ pub(crate) fn may(
             id,
             action,
         },
-    )?;
-    match caller {
-        Some(caller) if server.shared().caller_rate.is_some() => {
-            let mut hasher = std::hash::DefaultHasher::new();
-            caller.name().hash(&mut hasher);
-            spend_caller(server, hasher.finish())
-        }
-        _ => Ok(()),
-    }
+    )
 }
 
 /// A kind of entity.
@@ -535,39 +609,8 @@ fn admit<'a>(
 ) -> Answered<impl Future<Output = Answered<Duration>> + use<'a>> {
     let limits = server.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
-    let header = server.shared().client_header(connection);
-    let named = header.map(|name| headers::client(headers, name));
-    let client = move || named.unwrap_or(connection.client());
-    let entering = enter(server, connection, client, deadline, bytes, arrived);
-    Ok(async move {
-        let left = entering.await?;
-        if let Some(caller) = named {
-            spend_caller(server, caller)?;
-        }
-        Ok(left)
-    })
-}
-
-/// One more request of an address.
-pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
-    let Some(rate) = &server.shared().request_rate else {
-        return Ok(());
-    };
-    rate.take(connection.client(), Instant::now()).map_err(|later| {
-        server.metrics().limited(Limit::RequestRate);
-        Problem::too_often("An address", "ask", rate.a_second(), later).boxed()
-    })
-}
-
-/// One more request of a caller, whatever says who it is.
-fn spend_caller(server: &Server, caller: Client) -> Answered<()> {
-    let Some(rate) = &server.shared().caller_rate else {
-        return Ok(());
-    };
-    rate.take(caller, Instant::now()).map_err(|later| {
-        server.metrics().limited(Limit::CallerRequestRate);
-        Problem::too_often("A caller", "ask", rate.a_second(), later).boxed()
-    })
+    let client = server.shared().client(connection, headers);
+    Ok(enter(server, connection, move || client, deadline, bytes, arrived))
 }
 
 /// The same, for a request without header fields of its own. It stands in the queue from now on, unless it goes at once.
@@ -585,7 +628,6 @@ pub(crate) fn enter<'a>(
             .await
             .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
         *arrived = Some(at);
-        spend(server, connection)?;
         let left = deadline.saturating_sub(now.saturating_duration_since(at));
         if left.is_zero() {
             Err(Problem::expired().boxed())

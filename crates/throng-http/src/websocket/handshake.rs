@@ -2,7 +2,7 @@
 
 use super::PROTOCOL;
 use crate::{
-    access::{Caller, Held},
+    access::{BEARER, Caller, Held},
     answer::Answer,
     connection::Connection,
     problem::Problem,
@@ -85,8 +85,10 @@ fn has_token(headers: &HeaderMap, name: header::HeaderName, token: &str) -> bool
     values(headers, name).any(|value| value.eq_ignore_ascii_case(token))
 }
 
+/// The subprotocols that are offered, without a token that stands among them.
 fn protocols(headers: &HeaderMap) -> Vec<&str> {
-    values(headers, header::SEC_WEBSOCKET_PROTOCOL).collect()
+    let offered = values(headers, header::SEC_WEBSOCKET_PROTOCOL);
+    offered.filter(|offered| !offered.starts_with(BEARER)).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::message::{CommandMessage, Query};
 use crate::{
-    access::Action,
+    access::{self, Action, RateOwner},
     access_log::Entry,
     connection::Connection,
     problem::Problem,
@@ -25,14 +25,13 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     routes::may(server, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, command.body.as_bytes()).ok()?;
-    let attempt = routes::by(routes::once(attempt, command.key.clone()).ok()?, caller.as_ref());
-    let (begun, arrived) = routes::begin_now(
-        server,
-        connection,
-        attempt,
-        command.body.len(),
-        server.limits().deadline,
-    )?;
+    let attempt = routes::once(attempt, command.key.clone(), caller.as_ref()).ok()?;
+    let attempt = routes::by(attempt, caller.as_ref());
+    let owner = RateOwner {
+        client: connection.client(),
+        caller: caller.as_ref(),
+    };
+    let (begun, arrived) = routes::begin_now(server, connection, attempt, command.body.len(), owner)?;
     Some(Staged::of_message(
         begun,
         Some(arrived),
@@ -78,7 +77,7 @@ async fn execute(
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, &id, name, command.body.as_bytes());
-    let attempt = attempt.and_then(|attempt| routes::once(attempt, command.key));
+    let attempt = attempt.and_then(|attempt| routes::once(attempt, command.key, caller.as_ref()));
     let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref()).within(left);
     routes::execute(driver, attempt, span).await
 }
@@ -109,8 +108,8 @@ pub(super) async fn query(
     answer.await.map_err(routes::engine_problem)
 }
 
-/// Waits for its turn: before anything else, so that what is refused takes its part of it, too.
-async fn enter(
+/// Waits for its turn: before anything else, so that what is refused takes its part of it, too. It spends its caller's rate.
+pub(super) async fn enter(
     server: &Server,
     connection: &Connection,
     wanted: &Answered<Duration>,
@@ -118,7 +117,14 @@ async fn enter(
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
     let deadline = *wanted.as_ref().unwrap_or(&server.limits().deadline);
-    routes::enter(server, connection, || connection.client(), deadline, bytes, arrived).await
+    let client = connection.client();
+    let left = routes::enter(server, connection, || client, deadline, bytes, arrived).await?;
+    let caller = connection.caller();
+    let owner = RateOwner {
+        client,
+        caller: caller.as_ref(),
+    };
+    access::spend(server, owner).map(|()| left)
 }
 
 /// An entity's id, which is a field of that name here.

@@ -433,16 +433,8 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
 
 /// Waits for its turn with what is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
-    let (connection, mut arrived) = (&shared.connection, None);
-    let deadline = shared.server.limits().deadline;
-    let passed = routes::enter(
-        &shared.server,
-        connection,
-        || connection.client(),
-        deadline,
-        0,
-        &mut arrived,
-    );
+    let (deadline, mut arrived) = (Ok(shared.server.limits().deadline), None);
+    let passed = request::enter(&shared.server, &shared.connection, &deadline, 0, &mut arrived);
     passed.await.map(drop)
 }
 

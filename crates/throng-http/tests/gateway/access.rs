@@ -7,13 +7,18 @@ use crate::support::{
     held::held_with,
     lanes::{FULL, in_both},
     plain,
+    section::{Command, Enrolment, Section},
     socket::{Socket, command, query},
     start, tokens,
 };
+use axum::{
+    Json,
+    extract::{Path, State},
+};
 use serde_json::json;
 use std::{fs, time::Instant};
-use throng::Options;
-use throng_http::{Access, Action, Caller, Gateway, Limits, Means, Problem, Running, StartError, make_token};
+use throng::{Engine, Options};
+use throng_http::{Access, Action, Caller, Gateway, Limits, Means, Once, Problem, Running, StartError, make_token};
 
 #[test]
 fn a_command_that_is_not_public_is_no_route_and_in_no_document() {
@@ -406,6 +411,11 @@ fn who_comes_through_a_proxy_on_the_same_machine_is_not_local() {
             "x-forwarded-host",
             "x-real-ip",
             "X-Forwarded-Proto",
+            "X-Forwarded-Port",
+            "X-Forwarded-Server",
+            "X-Client-IP",
+            "CF-Connecting-IP",
+            "True-Client-IP",
         ] {
             for more in [&[][..], &[FULL]] {
                 let fields = [&[(by, "8.8.8.8")][..], more].concat();
@@ -435,5 +445,140 @@ fn beyond_loopback_administration_is_closed_until_somebody_is_named() {
         ask(&bob).problem(403, "forbidden");
         ask("Bearer wrong").problem(401, "unauthorized");
         Client::of(at(&named)).get(path).problem(401, "unauthorized");
+    }
+}
+
+async fn add_once(
+    State(engine): State<Engine>,
+    once: Once,
+    Path(student): Path<String>,
+) -> Result<Json<Enrolment>, Problem> {
+    let section = once.of(engine.entity::<Section>("S1".to_owned()));
+    Ok(Json(section.ask(Command::AddStudent { student }).await?))
+}
+
+#[test]
+fn idempotency_key_is_its_callers_own_on_every_route() {
+    let (dir, [ann, bob]) = tokens(["ann", "bob"]);
+    let engine = engine();
+    let routes = axum::Router::new().route("/add/{student}", axum::routing::post(add_once));
+    let gateway = Gateway::builder(engine.clone())
+        .tokens(dir.path().join("tokens"))
+        .routes(routes.with_state(engine))
+        .start()
+        .unwrap();
+    let mut client = Client::new(&gateway);
+    let mut ask = |bearer: &str, path: &str, key: &str, body: &str| {
+        let fields = [("authorization", bearer), ("idempotency-key", key)];
+        client.request("POST", path, &fields, body)
+    };
+    let add = "/api/section/S1/add_student";
+    assert_eq!(
+        ask(&bob, "/api/section/S1/open", "first", r#"{"capacity":9}"#).status,
+        200
+    );
+    for (bearer, student) in [(&bob, "1"), (&ann, "2")] {
+        let body = json!({ "student": student }).to_string();
+        let enrolled = ask(bearer, add, "K", &body);
+        assert_eq!(
+            (enrolled.status, enrolled.json()),
+            (200, ask(bearer, add, "K", &body).json())
+        );
+        let reused = ask(bearer, add, "K", r#"{"student":"9"}"#).problem(422, "key-reused");
+        let detail = reused["detail"].as_str().unwrap();
+        assert!(detail.contains('K') && !detail.contains('@'), "{detail}");
+    }
+    for (bearer, student) in [(&bob, "3"), (&ann, "4")] {
+        assert_eq!(ask(bearer, &format!("/add/{student}"), "own", "").status, 200);
+    }
+    let (mut socket, _) = Socket::open(&gateway, &[("authorization", &ann)]).unwrap();
+    socket.next();
+    let mut again = command(1, "S1", "add_student", &json!({ "student": "2" }));
+    again["key"] = "K".into();
+    assert_eq!(
+        socket.send(&again).expect("reply", 1)["body"]["students"],
+        json!(["1", "2"])
+    );
+    let now = ask(&ann, "/api/section/S1/sign", "last", "{}").json();
+    assert_eq!(now["students"], json!(["1", "2", "3", "4", "ann"]));
+}
+
+#[test]
+fn browser_opens_a_socket_and_a_stream_without_a_header() {
+    let (dir, [ann, bob]) = tokens(["ann", "bob"]);
+    let file = dir.path().join("tokens");
+    let gateway = start(|gateway| gateway.tokens(&file));
+    let offered = |bearer: &str| {
+        let token = base64::Engine::encode(&base64::prelude::BASE64_URL_SAFE_NO_PAD, &bearer[7..]);
+        format!("throng.v1, throng.bearer.{token}")
+    };
+    let open = |offered: &str| Socket::open(&gateway, &[("sec-websocket-protocol", offered)]);
+    let (mut socket, response) = open(&offered(&ann)).unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "throng.v1");
+    socket.next();
+    socket.command("S1", "open", &json!({ "capacity": 9 }));
+    assert_eq!(socket.command("S1", "sign", &json!({}))["students"], json!(["ann"]));
+    assert_eq!(open(&offered("Bearer throng_wrong")).err(), Some(401));
+
+    let events = "/api/section/S1/events";
+    let make = format!("/api/ticket?path={events}");
+    let mut client = Client::new(&gateway);
+    client.post(&make, "").problem(401, "unauthorized");
+    let made = client.request("POST", &make, &[("authorization", &bob)], "");
+    assert_eq!((made.status, made.header("cache-control")), (200, Some("no-store")));
+    let ticket = made.json()["ticket"].as_str().unwrap().to_owned();
+    let follow = |path: &str| {
+        let mut client = Client::new(&gateway);
+        client.send(request("GET", path, &[("accept", "text/event-stream")], ""));
+        let status = client.head().unwrap().status;
+        (client, status)
+    };
+    let (mut stream, status) = follow(&format!("{events}?after=0&ticket={ticket}"));
+    assert_eq!(status, 200);
+    while !stream.line().unwrap().contains(r#""student":"ann""#) {}
+    assert_eq!(follow(&format!("/api/section/S2/events?ticket={ticket}")).1, 401);
+    assert_eq!(follow(&format!("{events}?ticket=x")).1, 401);
+    client
+        .get(&format!("/api/section/S1?ticket={ticket}"))
+        .problem(401, "unauthorized");
+    // It is the token's: with it goes what it has opened.
+    let lines = fs::read_to_string(&file).unwrap();
+    fs::write(&file, lines.lines().next().unwrap()).unwrap();
+    ends(&mut stream);
+    assert_eq!(follow(&format!("{events}?ticket={ticket}")).1, 401);
+}
+
+#[test]
+fn taken_port_of_administration_is_named_as_such() {
+    let first = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()));
+    let taken = first.admin_address().unwrap();
+    let error = Gateway::builder(engine())
+        .admin(taken)
+        .start()
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains(&taken.to_string()) && error.contains("--admin-listen"),
+        "{error}"
+    );
+}
+
+#[test]
+fn open_route_of_an_app_needs_no_credentials() {
+    let (dir, [_ann]) = tokens(["ann"]);
+    let own = || axum::routing::get(async |caller: Option<Caller>| caller.is_none().to_string());
+    let gateway = start(|gateway| {
+        let routes = axum::Router::new().route("/up", own()).route("/up/more", own());
+        gateway
+            .tokens(dir.path().join("tokens"))
+            .routes(routes)
+            .open_route("/up")
+    });
+    for answer in in_both(&gateway, "GET", "/up", &[], "") {
+        assert_eq!((answer.status, answer.text()), (200, "true"));
+    }
+    for refused in in_both(&gateway, "GET", "/up/more", &[], "") {
+        refused.problem(401, "unauthorized");
     }
 }

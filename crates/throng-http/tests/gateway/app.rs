@@ -2,6 +2,7 @@
 
 use crate::support::{
     Client, engine,
+    lanes::FULL,
     section::{Command, Enrolment, Section},
 };
 use axum::{
@@ -127,4 +128,39 @@ fn an_app_answers_the_names_below_api_that_are_its_own() {
     assert_eq!(client.post("/api/context", "{}").text(), "ours, too");
     client.get("/api/context/S1").problem(404, "unknown-kind");
     assert_eq!(client.post("/api/section/S1/open", r#"{"capacity":1}"#).status, 200);
+}
+
+#[test]
+fn listener_for_administration_serves_no_page_of_an_app() {
+    let page = async || axum::response::Html("<script>fetch('/admin/overview')</script>");
+    let picture = async || ([("content-type", "image/svg+xml")], "<svg/>");
+    let routes = Router::new()
+        .route("/page", get(page))
+        .route("/picture", get(picture))
+        .route("/data", get(async || Json("<b>")));
+    let gateway = Gateway::builder(engine())
+        .routes(routes)
+        .admin(([127, 0, 0, 1], 0).into())
+        .start()
+        .unwrap();
+    let admin = gateway.admin_address().unwrap();
+    for more in [&[][..], &[FULL]] {
+        for (path, kind) in [
+            ("/page", "text/plain; charset=utf-8"),
+            ("/picture", "text/plain; charset=utf-8"),
+            ("/data", "application/json"),
+        ] {
+            let shown = Client::of(admin).request("GET", path, more, "");
+            assert_eq!(
+                (shown.status, shown.header("content-type")),
+                (200, Some(kind)),
+                "{path}"
+            );
+            assert_eq!(shown.header("x-content-type-options"), Some("nosniff"), "{path}");
+            let policy = shown.header("content-security-policy");
+            assert_eq!(policy, Some("sandbox; default-src 'none'"), "{path}");
+        }
+        let own = Client::new(&gateway).request("GET", "/page", more, "");
+        assert_eq!(own.header("content-type"), Some("text/html; charset=utf-8"));
+    }
 }

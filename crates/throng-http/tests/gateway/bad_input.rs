@@ -3,10 +3,11 @@
 use crate::support::{
     Client,
     client::request,
-    lanes::in_both,
+    http2::Http2,
+    lanes::{in_both, raw_in_both},
     plain,
     socket::{Socket, query},
-    start,
+    start, wait,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -441,4 +442,38 @@ fn byte_order_mark_before_json_is_named() {
     socket.inner.send(Message::text(marked)).unwrap();
     let told = socket.next();
     assert!(names_it(&told["problem"]), "{told}");
+}
+
+#[test]
+fn field_that_decides_something_may_not_stand_twice() {
+    let gateway = start(|gateway| gateway.origin("https://app.example"));
+    Client::new(&gateway).post(OPEN, r#"{"capacity":9}"#);
+    let head = format!("POST {ADD} HTTP/1.1\r\nhost: localhost\r\n");
+    let json = "content-type: application/json\r\n";
+    for (fields, name) in [
+        (format!("{json}content-type: text/plain\r\n"), "Content-Type"),
+        (format!("content-type: text/plain\r\n{json}"), "Content-Type"),
+        (
+            format!("{json}origin: https://app.example\r\norigin: https://evil.example\r\n"),
+            "Origin",
+        ),
+        (
+            format!("{json}request-timeout: 1\r\nrequest-timeout: 2\r\n"),
+            "Request-Timeout",
+        ),
+        (
+            format!("{json}idempotency-key: a\r\nidempotency-key: b\r\n"),
+            "Idempotency-Key",
+        ),
+    ] {
+        for refused in raw_in_both(&gateway, &format!("{head}{fields}")) {
+            let problem = refused.problem(400, "malformed");
+            assert_eq!(problem["field"], name, "{problem}");
+        }
+    }
+    wait(async {
+        let (client, _task) = Http2::new(gateway.address(), |_| {}).await;
+        let twice = [("origin", "https://app.example"), ("origin", "https://evil.example")];
+        assert_eq!(client.begin_with("GET", "/api/section", &twice, "").await.status(), 400);
+    });
 }

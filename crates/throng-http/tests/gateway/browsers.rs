@@ -3,7 +3,7 @@
 use crate::support::{
     Client,
     client::request,
-    lanes::{in_both, raw_in_both},
+    lanes::{FULL, in_both, raw_in_both},
     plain, start, tokens,
 };
 use std::time::Duration;
@@ -238,4 +238,49 @@ fn until_served(gateway: &Running) -> Client {
             return client;
         }
     }
+}
+
+#[test]
+fn page_allowed_to_ask_the_service_administrates_nothing() {
+    let beside = start(|gateway| gateway.origin("*").host("*").admin(([127, 0, 0, 1], 0).into()));
+    let within = start(|gateway| gateway.origin("https://app.example"));
+    for gateway in [&beside, &within] {
+        let admin = gateway.admin_address().unwrap_or(gateway.address());
+        Client::new(gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+        for more in [&[][..], &[FULL]] {
+            let ask = |method: &str, path: &str, origin: &str| {
+                let fields = [
+                    &[("origin", origin), ("access-control-request-method", "POST")][..],
+                    more,
+                ]
+                .concat();
+                Client::of(admin).request(method, path, &fields, "")
+            };
+            let erase = "/admin/erase?kind=section&id=S1";
+            for (method, path) in [
+                ("POST", erase),
+                ("GET", "/admin/dead"),
+                ("OPTIONS", erase),
+                ("GET", "/console/"),
+            ] {
+                let refused = ask(method, path, "https://app.example");
+                refused.problem(403, "forbidden-origin");
+                assert_eq!(refused.header("access-control-allow-origin"), None, "{path}");
+            }
+            assert_eq!(ask("GET", "/admin/dead", "http://localhost").status, 200);
+        }
+    }
+    let admin = beside.admin_address().unwrap();
+    Client::of(admin)
+        .request("GET", "/api/section/S1", &[("origin", "https://app.example")], "")
+        .problem(403, "forbidden-origin");
+    let rebound = Client::of(admin)
+        .send("GET /admin/dead HTTP/1.1\r\nhost: evil.example\r\n\r\n")
+        .answer();
+    rebound.problem(421, "misdirected");
+    assert_eq!(
+        Client::new(&beside).get("/api/section/S1").status,
+        200,
+        "it was not erased"
+    );
 }

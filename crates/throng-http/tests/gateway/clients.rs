@@ -1,6 +1,14 @@
 //! What one client may take, and what is left to the others.
 
-use crate::support::{Client, client::request, start};
+use crate::support::{
+    Client,
+    client::request,
+    http2::Http2,
+    lanes::FULL,
+    socket::{Socket, query},
+    start, tokens, wait,
+};
+use serde_json::json;
 use std::num::NonZeroU32;
 use throng_http::{Gateway, Limits, Running};
 
@@ -139,4 +147,173 @@ fn a_caller_asks_no_more_a_second_than_it_may_and_others_go_on() {
     assert!(all[0] == 200 && all.contains(&429), "{all:?}");
     assert_eq!(statuses(&mut client, 1, &[("x-caller", "ben")]), [200]);
     assert!(metric(&gateway, "caller_request_rate_max") >= 1);
+}
+
+/// A service behind a proxy that names its clients, each of which may ask so often.
+fn proxied(a_second: u32, set: impl FnOnce(Gateway) -> Gateway) -> Running {
+    start(|gateway| {
+        let own = axum::Router::new().route("/own", axum::routing::get(async || "own"));
+        let gateway = gateway.client_header("x-forwarded-for".parse().unwrap()).routes(own);
+        set(gateway.adjust_limits(|limits| limits.caller_request_rate_max = NonZeroU32::new(a_second)))
+    })
+}
+
+/// Asks until it is too often; the statuses before that.
+#[track_caller]
+fn until_limited(mut ask: impl FnMut() -> u16) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    while statuses.len() < 1_000 {
+        match ask() {
+            429 => return statuses,
+            status => statuses.push(status),
+        }
+    }
+    panic!("{} were answered", statuses.len());
+}
+
+#[test]
+fn every_answer_spends_the_rate_of_its_address() {
+    let (dir, [ann]) = tokens(["ann"]);
+    let file = dir.path().join("tokens");
+    let by_ann = ("authorization", ann.as_str());
+    let wrong = ("authorization", "Bearer throng_wrong");
+    for (asks_who, method, path, fields, expected) in [
+        (false, "GET", "/nothing", &[][..], 404),
+        (false, "GET", "/api/nothing/S1", &[], 404),
+        (false, "POST", "/api/nothing/S1/open", &[], 404),
+        (false, "GET", "/docs", &[], 200),
+        (false, "PUT", "/api/section/S1", &[], 405),
+        (false, "GET", "/api/section", &[("origin", "https://evil.example")], 403),
+        (false, "GET", "/api/ws", &[], 426),
+        (true, "GET", "/api/section", &[], 401),
+        (true, "POST", "/api/section/S1/open", &[wrong], 401),
+        (true, "GET", "/nothing", &[by_ann], 404),
+    ] {
+        for more in [&[][..], &[FULL]] {
+            let fields = [fields, more].concat();
+            let gateway = start(|gateway| {
+                let gateway = gateway.adjust_limits(|limits| limits.request_rate_max = NonZeroU32::new(3));
+                if asks_who { gateway.tokens(&file) } else { gateway }
+            });
+            let mut client = Client::new(&gateway);
+            let statuses = until_limited(|| client.request(method, path, &fields, "{}").status);
+            let is_expected = !statuses.is_empty() && statuses.iter().all(|status| *status == expected);
+            assert!(is_expected, "{method} {path}: {statuses:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_tokens_of_an_address_slow_no_right_one() {
+    let (dir, [ann]) = tokens(["ann"]);
+    let gateway = start(|gateway| {
+        let gateway = gateway.tokens(dir.path().join("tokens"));
+        gateway.adjust_limits(|limits| limits.request_rate_max = NonZeroU32::new(2))
+    });
+    let mut client = Client::new(&gateway);
+    let mut ask = |bearer: &str| {
+        client
+            .request("GET", "/api/section", &[("authorization", bearer)], "")
+            .status
+    };
+    until_limited(|| ask("Bearer throng_wrong"));
+    assert_eq!(ask(&ann), 200);
+}
+
+#[test]
+fn caller_is_a_token_else_an_address_without_its_port() {
+    let gateway = proxied(2, |gateway| gateway);
+    let written: [fn(u16) -> String; 2] = [
+        |number| format!("203.0.113.11:{number}"),
+        |number| format!("[2001:db8::{number:x}]:443"),
+    ];
+    for address in written {
+        let (mut client, mut numbers) = (Client::new(&gateway), 1..);
+        until_limited(|| {
+            let address = address(numbers.next().unwrap());
+            client
+                .request("GET", "/own", &[("x-forwarded-for", &address)], "")
+                .status
+        });
+    }
+    let others = ["203.0.113.12", "2001:db8:0:1::1"];
+    let asked = |address| Client::new(&gateway).request("GET", "/own", &[("x-forwarded-for", address)], "");
+    assert_eq!(others.map(|address| asked(address).status), [200, 200]);
+}
+
+#[test]
+fn caller_rate_holds_for_routes_of_an_app_and_for_sockets() {
+    let (dir, [ann, bob]) = tokens(["ann", "bob"]);
+    let gateway = proxied(2, |gateway| gateway.tokens(dir.path().join("tokens")));
+    for more in [&[][..], &[FULL]] {
+        let mut client = Client::new(&gateway);
+        let mut ask = |bearer: &str| {
+            let fields = [&[("authorization", bearer)][..], more].concat();
+            client.request("GET", "/own", &fields, "").status
+        };
+        until_limited(|| ask(&ann));
+    }
+    let fields = [("authorization", bob.as_str()), ("x-forwarded-for", "203.0.113.1")];
+    assert_eq!(Client::new(&gateway).request("GET", "/own", &fields, "").status, 200);
+    // Of a socket that shows no token, the address that opened it.
+    let gateway = proxied(2, |gateway| gateway);
+    let open = |address| Socket::open(&gateway, &[("x-forwarded-for", address)]).unwrap().0;
+    let (mut first, mut other) = (open("203.0.113.1"), open("203.0.113.2"));
+    first.next();
+    other.next();
+    let ask = |socket: &mut Socket| {
+        socket.send(&query(1, "S1", "view", &json!({})));
+        socket.next()["problem"]["status"]
+            .as_u64()
+            .and_then(|status| status.try_into().ok())
+    };
+    until_limited(|| ask(&mut first).unwrap());
+    assert_eq!(ask(&mut other), Some(404), "another address has a rate of its own");
+}
+
+#[test]
+fn requests_of_many_callers_on_one_connection_stay_apart() {
+    let (dir, [ann, bob]) = tokens(["ann", "bob"]);
+    let gateway = proxied(8, |gateway| gateway.tokens(dir.path().join("tokens")));
+    let sign = "/api/section/S1/sign";
+    let mut client = Client::new(&gateway);
+    let open = client.request(
+        "POST",
+        "/api/section/S1/open",
+        &[("authorization", &bob)],
+        r#"{"capacity":9}"#,
+    );
+    assert_eq!(open.status, 200);
+    let mut spend = |bearer: &str, timeout: &str| {
+        let fields = [
+            ("authorization", bearer),
+            ("request-timeout", timeout),
+            ("x-forwarded-for", "203.0.113.1"),
+        ];
+        let answer = client.request("POST", sign, &fields, "{}");
+        let last = (answer.status == 200).then(|| answer.json()["students"].as_array().unwrap().last().cloned());
+        (answer.status, last.flatten())
+    };
+    // The rate and the time of one request are no other one's.
+    until_limited(|| spend(&ann, "1ms").0);
+    assert_eq!(spend(&bob, "5"), (200, Some(json!("bob"))));
+
+    let gateway = proxied(8, |gateway| gateway.tokens(dir.path().join("tokens")));
+    wait(async {
+        let (client, _task) = Http2::new(gateway.address(), |_| {}).await;
+        let ask = async |bearer: &str, path: &str, body: &str| {
+            let fields = [("authorization", bearer), ("x-forwarded-for", "203.0.113.1")];
+            let answer = client.begin_with("POST", path, &fields, body).await;
+            let status = answer.status().as_u16();
+            let body = http_body_util::BodyExt::collect(answer.into_body())
+                .await
+                .unwrap()
+                .to_bytes();
+            (status, String::from_utf8_lossy(&body).into_owned())
+        };
+        assert_eq!(ask(&bob, "/api/section/S1/open", r#"{"capacity":9}"#).await.0, 200);
+        while ask(&ann, sign, "{}").await.0 != 429 {}
+        let (status, body) = ask(&bob, sign, "{}").await;
+        assert!(status == 200 && body.ends_with(r#""bob"]}"#), "{status} {body}");
+    });
 }

@@ -177,6 +177,110 @@ fn a_token_of_the_issuer_says_who_asks_and_any_other_is_refused_with_the_reason(
 }
 
 #[test]
+fn token_with_unknown_demands_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.json");
+    let issuer = Issuer::new("one");
+    fs::write(&file, json!({ "keys": [issuer.jwk()] }).to_string()).unwrap();
+    let gateway = start(|gateway| gateway.jwt(jwt(file.display())));
+    let mut client = Client::new(&gateway);
+    let mut ask = |more: Value, claims: &Value| {
+        let mut header = json!({ "alg": "ES256", "kid": "one" });
+        header
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let random = SystemRandom::new();
+        let bearer = signed(&header, claims, |message| {
+            issuer.key.sign(&random, message).unwrap().as_ref().to_vec()
+        });
+        client.request("GET", "/api/section", &[("authorization", &bearer)], "")
+    };
+    let good = claims("ann");
+    for header in [
+        json!({}),
+        json!({ "typ": "JWT" }),
+        json!({ "typ": "at+jwt" }),
+        json!({ "typ": "application/at+JWT" }),
+    ] {
+        assert_eq!(ask(header.clone(), &good).status, 200, "{header}");
+    }
+    for (header, word) in [
+        (json!({ "crit": ["exp"] }), "crit"),
+        (json!({ "crit": ["b64"], "b64": false }), "crit"),
+        (json!({ "crit": [] }), "crit"),
+        (json!({ "crit": null }), "crit"),
+        (json!({ "b64": false }), "b64"),
+        (json!({ "zip": "DEF" }), "zip"),
+        (json!({ "typ": "logout+jwt" }), "typ"),
+        (json!({ "typ": 7 }), "typ"),
+    ] {
+        let problem = ask(header.clone(), &good).problem(401, "unauthorized");
+        assert!(problem["detail"].to_string().contains(word), "{header}: {problem}");
+    }
+    let many = with(&good, "iss", json!(["https://evil.example", "https://id.example"]));
+    let problem = ask(json!({}), &many).problem(401, "unauthorized");
+    assert!(problem["detail"].to_string().contains("issuer"), "{problem}");
+}
+
+#[test]
+fn token_that_names_no_key_is_tried_with_a_few_only() {
+    let dir = tempfile::tempdir().unwrap();
+    for (count, reason) in [(8, None), (9, Some("does not name its key"))] {
+        let file = dir.path().join(format!("{count}.json"));
+        let issuers: Vec<_> = (0..count).map(|_| Issuer::new("any")).collect();
+        let keys: Vec<_> = issuers.iter().map(|issuer| without(&issuer.jwk(), "kid")).collect();
+        fs::write(&file, json!({ "keys": keys }).to_string()).unwrap();
+        let gateway = start(|gateway| gateway.jwt(jwt(file.display())));
+        let mut client = Client::new(&gateway);
+        let random = SystemRandom::new();
+        let bearer = signed(&json!({ "alg": "ES256" }), &claims("ann"), |message| {
+            issuers[7].key.sign(&random, message).unwrap().as_ref().to_vec()
+        });
+        let answer = client.request("GET", "/api/section", &[("authorization", &bearer)], "");
+        match reason {
+            None => assert_eq!(answer.status, 200),
+            Some(reason) => {
+                let problem = answer.problem(401, "unauthorized");
+                assert!(problem["detail"].to_string().contains(reason), "{problem}");
+            }
+        }
+    }
+}
+
+#[test]
+fn symmetric_key_shorter_than_its_hash_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.json");
+    for (algorithm, bytes, is_taken) in [
+        (None, 0, false),
+        (None, 31, false),
+        (Some("HS256"), 1, false),
+        (Some("HS256"), 32, true),
+        (Some("HS512"), 63, false),
+        (Some("HS512"), 64, true),
+    ] {
+        let mut key = json!({ "kty": "oct", "kid": "shared", "k": encoded(vec![7; bytes]) });
+        if let Some(algorithm) = algorithm {
+            key["alg"] = algorithm.into();
+        }
+        // Another key of the set does not make it good.
+        fs::write(&file, json!({ "keys": [Issuer::new("one").jwk(), key] }).to_string()).unwrap();
+        let started = Gateway::builder(engine()).jwt(jwt(file.display())).start();
+        match started {
+            Ok(gateway) => {
+                assert!(is_taken, "{algorithm:?} of {bytes} bytes");
+                gateway.stop_blocking();
+            }
+            Err(error) => {
+                let said = error.to_string();
+                assert!(!is_taken && said.contains("shared") && said.contains("bytes"), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_of_keys_that_is_none_stops_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.json");
@@ -235,32 +339,47 @@ fn keys_of_a_url_are_there_at_the_start_and_symmetric_ones_are_not_taken() {
 }
 
 #[test]
-fn a_key_that_is_not_known_has_the_keys_fetched_again() {
+fn request_with_a_new_key_waits_for_the_keys_of_its_issuer() {
     let (old, new) = (Issuer::new("old"), Issuer::new("new"));
     let document = Arc::new(Mutex::new(json!({ "keys": [old.jwk()] }).to_string()));
     let gateway = start(|gateway| gateway.jwt(jwt(serve(document.clone()))));
-    let mut client = Client::new(&gateway);
-    let mut ask = |bearer: &str| {
-        client
-            .request("GET", "/api/section", &[("authorization", bearer)], "")
-            .status
+    let ask = |bearer: &str, more: &[(&str, &str)]| {
+        let fields = [&[("authorization", bearer)][..], more].concat();
+        let mut client = Client::new(&gateway);
+        [("GET", "/api/section"), ("POST", "/api/section/S1/open")]
+            .map(|(method, path)| client.request(method, path, &fields, r#"{"capacity":9}"#).status)
     };
     let (by_old, by_new) = (old.token(&claims("ann")), new.token(&claims("ann")));
-    assert_eq!((ask(&by_old), ask(&by_new)), (200, 401));
+    assert_eq!(ask(&by_old, &[]), [200, 200]);
     *document.lock().unwrap() = json!({ "keys": [new.jwk()] }).to_string();
-    while ask(&by_new) != 200 {
-        thread::yield_now();
-    }
-    assert_eq!(ask(&by_old), 401, "what was looked at before is forgotten");
+    assert_eq!(ask(&by_new, &[]), [200, 200], "the first request with it");
+    while ask(&by_old, &[("te", "trailers")]) != [401, 401] {}
 }
 
 #[test]
-fn where_the_keys_cannot_be_had_the_service_starts_and_takes_no_token() {
+fn service_starts_and_answers_503_while_its_issuer_is_away() {
     let gateway = start(|gateway| gateway.jwt(jwt("http://127.0.0.1:1/keys")));
     let mut client = Client::new(&gateway);
     let bearer = Issuer::new("one").token(&claims("ann"));
-    client
-        .request("GET", "/api/section", &[("authorization", &bearer)], "")
-        .problem(401, "unauthorized");
+    let refused = client.request("GET", "/api/section", &[("authorization", &bearer)], "");
+    refused.problem(503, "unavailable");
+    assert!(refused.header("retry-after").is_some());
     assert_eq!(client.get("/health/live").status, 200);
+}
+
+#[test]
+fn url_of_keys_with_a_password_is_refused_without_showing_it() {
+    for url in [
+        "https://ann:secret@id.example/keys",
+        "http://secret@127.0.0.1:1/keys",
+        "http://ann:secret@ /keys",
+    ] {
+        let error = Gateway::builder(engine())
+            .jwt(jwt(url))
+            .start()
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
 }

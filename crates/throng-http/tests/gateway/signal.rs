@@ -1,7 +1,7 @@
 //! The end by signal, in a process of its own.
 
 use crate::support::section::{Command as SectionCommand, Section};
-use signal_hook::consts::SIGTERM;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::{env, net::TcpStream, process::Command, thread};
 use throng::{
     Engine,
@@ -9,11 +9,15 @@ use throng::{
 };
 use throng_http::{Gateway, Running};
 
-/// Has this process a handler for the signal? Without one the signal would end it.
+/// This process has a handler for the signal. Without one the signal would end it.
 fn is_handled(signal: i32) -> bool {
+    is_in("SigCgt:", signal)
+}
+
+fn is_in(mask: &str, signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
+    let signals = status.lines().find_map(|line| line.strip_prefix(mask)).unwrap();
+    u64::from_str_radix(signals.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
 }
 
 /// A gateway, its engine with something to be checkpointed, and the store that has nothing of it yet.
@@ -45,8 +49,9 @@ const WAYS: [(&str, Serve); 3] = [
     ("async", |running| runtime().block_on(running.run_until_signal())),
 ];
 
-/// Which way this process is to wait.
+/// Which way this process is to wait, and for which signal.
 const WAY: &str = "THRONG_TEST_WAY";
+const SIGNAL: &str = "THRONG_TEST_SIGNAL";
 
 #[test]
 fn a_program_in_a_process_of_its_own() {
@@ -55,11 +60,12 @@ fn a_program_in_a_process_of_its_own() {
     let (running, engine, store) = start();
     let (address, durable) = (running.address(), engine.health().position);
     let serving = thread::spawn(move || serve(running));
-    while !is_handled(SIGTERM) {
+    let signal = env::var(SIGNAL).unwrap().parse().unwrap();
+    while !is_handled(signal) {
         thread::yield_now();
     }
     assert!(TcpStream::connect(address).is_ok());
-    signal_hook::low_level::raise(SIGTERM).unwrap();
+    signal_hook::low_level::raise(signal).unwrap();
     serving.join().unwrap().unwrap();
     assert!(!engine.health().ready);
     assert!(TcpStream::connect(address).is_err());
@@ -69,13 +75,19 @@ fn a_program_in_a_process_of_its_own() {
 
 #[test]
 fn a_signal_ends_the_gateway_gracefully_and_with_a_last_checkpoint_however_it_is_waited_for() {
-    for (way, _) in WAYS {
+    // Where the test was started to outlive its terminal, so was the program.
+    let signals = [SIGHUP, SIGINT, SIGQUIT]
+        .into_iter()
+        .filter(|signal| !is_in("SigIgn:", *signal));
+    let signals = signals.map(|signal| (WAYS[0].0, signal));
+    for (way, signal) in WAYS.map(|(way, _)| (way, SIGTERM)).into_iter().chain(signals) {
         let output = Command::new(env::current_exe().unwrap())
             .args(["signal::a_program_in_a_process_of_its_own", "--exact", "--nocapture"])
             .env(WAY, way)
+            .env(SIGNAL, signal.to_string())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{way}: {output:?}");
+        assert!(output.status.success(), "{way}, {signal}: {output:?}");
         // A name that no test has would do so, too.
         let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
         assert!(ran, "{way}: {output:?}");

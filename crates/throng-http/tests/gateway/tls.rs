@@ -111,11 +111,19 @@ impl Files {
     }
 
     pub(crate) fn config(&self, certificate: Option<&(String, String)>) -> ClientConfig {
+        self.config_of(rustls::DEFAULT_VERSIONS, certificate)
+    }
+
+    fn config_of(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        certificate: Option<&(String, String)>,
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.root()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots);
         match certificate {
@@ -134,13 +142,14 @@ impl Files {
 }
 
 fn connect(address: SocketAddr, config: ClientConfig) -> Client<Secure> {
+    connect_with(address, Arc::new(config))
+}
+
+fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> Client<Secure> {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    Client::over(StreamOwned::new(
-        ClientConnection::new(Arc::new(config), name).unwrap(),
-        socket,
-    ))
+    Client::over(StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket))
 }
 
 /// The fields that a request needs to go by each of the lanes.
@@ -332,6 +341,28 @@ fn a_clients_certificate_says_who_asks() {
 }
 
 #[test]
+fn session_of_a_client_certificate_is_not_resumed() {
+    let (files, clients) = (Files::new(), Authority::new());
+    let shown = certificate(&clients, "ann", Vec::new());
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for (client_ca, expected) in [
+            (Some(&clients), rustls::HandshakeKind::Full),
+            (None, rustls::HandshakeKind::Resumed),
+        ] {
+            let gateway = start(|gateway| gateway.tls(files.tls(client_ca)));
+            let config = Arc::new(files.config_of(&[version], client_ca.map(|_| &shown)));
+            let kind = || {
+                let mut client = connect_with(gateway.address(), config.clone());
+                assert_eq!(client.request("GET", "/api/section", &[], "").status, 200);
+                client.into_inner().conn.handshake_kind()
+            };
+            assert_eq!(kind(), Some(rustls::HandshakeKind::Full));
+            assert_eq!(kind(), Some(expected), "{version:?}");
+        }
+    }
+}
+
+#[test]
 fn a_clients_certificate_that_was_taken_back_is_refused_from_then_on() {
     let (files, clients) = (Files::new(), Authority::new());
     let list = files.path("revoked.pem");
@@ -376,4 +407,39 @@ fn administration_on_loopback_needs_no_certificate_of_the_service() {
     assert_eq!(Client::of(gateway.admin_address().unwrap()).get("/metrics").status, 200);
     drop(plain());
     assert!(Path::new(&files.path("key.pem")).exists());
+}
+
+#[test]
+fn health_has_a_place_under_tls_when_all_are_taken() {
+    let files = Files::new();
+    let gateway = start(|gateway| {
+        let gateway = gateway.tls(files.tls(None));
+        gateway.adjust_limits(|limits| limits.connections_max = 1)
+    });
+    let mut only = files.connect(&gateway, None);
+    assert_eq!(only.get("/api/section").status, 200);
+    let mut config = files.config(None);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    for config in [files.config(None), config] {
+        let mut probe = connect(gateway.address(), config.clone());
+        assert_eq!(probe.get("/health/live").status, 200);
+        connect(gateway.address(), config)
+            .get("/api/section")
+            .problem(503, "overloaded");
+    }
+    assert_eq!(only.get("/api/section").status, 200);
+}
+
+#[test]
+fn key_that_asks_for_a_passphrase_is_said_to_be_one() {
+    let files = Files::new();
+    for key in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+    ] {
+        fs::write(files.path("key.pem"), key).unwrap();
+        let started = Gateway::builder(crate::support::engine()).tls(files.tls(None)).start();
+        let error = started.err().unwrap().to_string();
+        assert!(error.contains("encrypted") && error.contains("passphrase"), "{error}");
+    }
 }

@@ -23,10 +23,27 @@ impl IntoResponse for Answer {
     }
 }
 
+/// The rights of a page that a ruleset makes: forms and links. It runs no script and is of no origin, or its author would have the rights of
+/// whoever looks at it.
+const PAGE_POLICY: &str = "sandbox allow-forms";
+
 /// A value as text.
-pub(super) fn text(kind: &'static str, value: &Value) -> Response {
-    let text = value.text().into_owned();
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+pub(super) fn text(value: &Value) -> Response {
+    as_text("text/plain; charset=utf-8", value)
+}
+
+/// A value as a page.
+pub(super) fn page(value: &Value) -> Response {
+    let policy = [(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)];
+    (policy, as_text("text/html; charset=utf-8", value)).into_response()
+}
+
+fn as_text(kind: &'static str, value: &Value) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, value.text().into_owned()).into_response()
 }
 
 /// Why an event or a query was not handled.
@@ -86,7 +103,7 @@ fn answer_problem<const MORE: usize>(said: &str, problem: &Problem, more: [(&str
     Response::from_parts(parts, body.to_string().into())
 }
 
-/// What directives say of the answer itself: cookies, and where to go.
+/// Reads what directives say of the answer itself: cookies, and the page to go to.
 pub(super) fn orders(directives: &[Value]) -> (Vec<String>, Option<String>) {
     let option = |name: &str, option: &str| -> Vec<String> {
         let named = directives
@@ -97,8 +114,21 @@ pub(super) fn orders(directives: &[Value]) -> (Vec<String>, Option<String>) {
     };
     (
         option("_cookie", "cookie"),
-        option("_redirect", "url").into_iter().next(),
+        option("_redirect", "url")
+            .into_iter()
+            .find(|location| is_page(location)),
     )
+}
+
+/// A URL leads to a page of the web: it is relative, or of http or https. `javascript:` would run where it is followed.
+fn is_page(url: &str) -> bool {
+    let is_relative = |colon| url[..colon].contains(['/', '?', '#']);
+    match url.find(':') {
+        Some(colon) if !is_relative(colon) => {
+            url[..colon].eq_ignore_ascii_case("http") || url[..colon].eq_ignore_ascii_case("https")
+        }
+        _ => true,
+    }
 }
 
 pub(super) fn redirect(location: &str) -> Response {

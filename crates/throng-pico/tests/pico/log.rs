@@ -2,7 +2,11 @@
 
 use crate::service::{Service, text};
 use serde_json::{Value, json};
-use throng_pico::Settings;
+use std::num::NonZeroU32;
+use throng::Engine;
+use throng_http::{AccessLog, Gateway, make_token};
+use throng_pico::{Picos, Settings};
+use throng_testing::{in_memory, request};
 
 const WRANGLER: &str = "io.picolabs.wrangler";
 
@@ -108,4 +112,71 @@ fn a_channel_that_may_not_read_the_log_may_not_follow_it() {
         "",
     );
     assert_eq!(wrong.status, 400, "{}", wrong.body);
+}
+
+#[test]
+fn secret_of_a_channel_stands_in_no_access_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("access.log");
+    let engine = in_memory(throng_pico::kinds(Engine::builder()));
+    let picos = Picos::new(engine.clone(), Settings::default());
+    let end = picos.work().unwrap();
+    let gateway = Gateway::builder(engine).routes(throng_pico::routes(picos));
+    let gateway = gateway.access_log(AccessLog {
+        one_in: NonZeroU32::MIN,
+        file: Some(file.clone()),
+    });
+    let running = throng_pico::gateway(gateway).start().unwrap();
+    let get = |path: &str| request(running.address(), "GET", path, "", "").unwrap();
+    let eci = text(&get("/api/ui-context").json()["eci"]);
+    let written = eci.replace('a', "%61").replace('1', "%31");
+    for eci in [&eci, &written, &format!("{eci}.html")] {
+        for path in [
+            format!("/c/{eci}/query/io.picolabs.wrangler/myself"),
+            format!("/sky/event/{eci}/none/a/b"),
+            format!("/sky/cloud/{eci}/io.picolabs.wrangler/myself"),
+            format!("/C/{eci}/log"),
+            format!("/api/section/{eci}/open"),
+        ] {
+            get(&path);
+        }
+    }
+    end();
+    running.stop_blocking();
+    let log = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(log.lines().count(), 16, "{log}");
+    for secret in [&eci[16..32], &eci[32..], &written[written.len() - 12..]] {
+        assert!(!log.contains(secret), "{log}");
+    }
+    assert!(
+        log.contains("/c/*/query/io.picolabs.wrangler/myself") && log.contains("/C/*/log"),
+        "{log}"
+    );
+}
+
+#[test]
+fn known_caller_learns_the_channel_of_the_root_by_administration() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens");
+    let (token, line) = make_token("ann", None).unwrap();
+    std::fs::write(&file, line).unwrap();
+    let engine = in_memory(throng_pico::kinds(Engine::builder()));
+    let picos = Picos::new(engine.clone(), Settings::default());
+    let end = picos.work().unwrap();
+    let gateway = Gateway::builder(engine).routes(throng_pico::routes(picos));
+    let gateway = throng_pico::gateway(gateway)
+        .tokens(&file)
+        .admin(([127, 0, 0, 1], 0).into());
+    let running = gateway.start().unwrap();
+    let bearer = format!("authorization: Bearer {token}\r\n");
+    let ask = |address| request(address, "GET", "/api/ui-context", &bearer, "").unwrap();
+    let refused = ask(running.address());
+    assert!(
+        refused.status == 403 && !refused.body.contains("eci\""),
+        "{}",
+        refused.body
+    );
+    assert_eq!(ask(running.admin_address().unwrap()).status, 200);
+    end();
+    running.stop_blocking();
 }

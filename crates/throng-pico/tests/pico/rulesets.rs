@@ -217,6 +217,84 @@ fn directives_set_cookies_and_redirect() {
 }
 
 #[test]
+fn redirect_of_a_ruleset_leads_to_a_page_only() {
+    let counters = Counters::start();
+    let ask = |to: &str| {
+        let path = format!("/sky/event/{}/none/counter/away?to={to}", counters.root);
+        counters.service.get(&path)
+    };
+    for to in [
+        "https://shop.example/a:b",
+        "HTTP://shop.example",
+        "/elsewhere:1",
+        "next?a=b:c",
+    ] {
+        assert_eq!(ask(to).status, 302, "{to}");
+    }
+    for to in [
+        "javascript:alert(1)",
+        "%20JavaScript:alert(1)",
+        "java%09script:alert(1)",
+        "data:text/html,a",
+        "file:///a",
+    ] {
+        let answer = ask(to);
+        assert_eq!(answer.status, 200, "{to}");
+        assert_eq!(answer.json()["directives"][0]["name"], "_redirect");
+    }
+}
+
+#[test]
+fn page_of_another_site_sends_no_event() {
+    let counters = Counters::start();
+    let (hit, flush) = (
+        format!("/c/{}/event/counter/hit", counters.root),
+        "/api/flush?url=file:///none",
+    );
+    let ask = |path: &str, site: &str, mode: &str| {
+        let fields = format!("sec-fetch-site: {site}\r\nsec-fetch-mode: {mode}\r\n");
+        counters.service.send("GET", path, &fields, "").status
+    };
+    let before = counters.count(&counters.root);
+    assert_eq!(ask(&hit, "cross-site", "no-cors"), 403);
+    assert_eq!(counters.count(&counters.root), before);
+    assert_eq!(
+        [
+            ask(flush, "cross-site", "no-cors"),
+            ask(flush, "cross-site", "navigate")
+        ],
+        [403, 403]
+    );
+    for (site, mode) in [
+        ("same-origin", "cors"),
+        ("none", "navigate"),
+        ("cross-site", "navigate"),
+    ] {
+        assert_eq!(ask(&hit, site, mode), 200, "{site} {mode}");
+    }
+    assert_ne!(counters.count(&counters.root), before);
+}
+
+#[test]
+fn page_of_a_ruleset_runs_without_the_rights_of_its_origin() {
+    let counters = Counters::start();
+    for path in ["c/ECI/query/counter/count.html", "sky/cloud/ECI/counter/count.html"] {
+        let page = counters
+            .service
+            .get(&format!("/{}", path.replace("ECI", &counters.root)));
+        assert_eq!(page.status, 200, "{}", page.body);
+        let has = |header: &str| page.headers.iter().any(|found| found.eq_ignore_ascii_case(header));
+        assert!(has("content-type: text/html; charset=utf-8"), "{:?}", page.headers);
+        assert!(
+            has("content-security-policy: sandbox allow-forms"),
+            "{:?}",
+            page.headers
+        );
+        assert!(has("x-content-type-options: nosniff"), "{:?}", page.headers);
+    }
+}
+
+#[test]
 fn a_flush_gives_every_pico_the_new_version_and_a_broken_one_changes_nothing() {
     let home = tempfile::tempdir().unwrap();
     let write = |text: &str| std::fs::write(home.path().join("v.krl"), text).unwrap();

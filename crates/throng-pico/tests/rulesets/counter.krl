@@ -84,6 +84,10 @@ ruleset counter {
       send_directive("_redirect", {"url": "/elsewhere"})
     }
   }
+  rule away {
+    select when counter away
+    send_directive("_redirect", {"url": event:attrs{"to"}})
+  }
   rule installed {
     select when wrangler ruleset_installed where event:attr("rids") >< ctx:rid
     fired { ent:installed := true }

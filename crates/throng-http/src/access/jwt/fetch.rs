@@ -22,6 +22,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::watch,
 };
 
 /// How often it is fetched.
@@ -44,14 +45,24 @@ pub(super) struct Fetched<T> {
     /// Another one is wanted.
     is_wanted: AtomicBool,
     last: Mutex<Last>,
+    /// Tells after each try if it went well.
+    tries: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct Last {
     /// When it was tried.
     tried: Option<Instant>,
-    /// The text of the program.
+    /// The reason why the last try failed, which was logged.
+    failed: Option<String>,
+    /// The text that was fetched.
     text: Bytes,
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.parse::<std::net::IpAddr>()
+        .is_ok_and(|address| address.is_loopback())
 }
 
 pub(super) fn is_url(text: &str) -> bool {
@@ -60,9 +71,34 @@ pub(super) fn is_url(text: &str) -> bool {
 
 impl<T: Default> Fetched<T> {
     pub(super) fn new(url: String, read: Read<T>) -> Result<Self, FileError> {
-        let uri: Uri = url.parse().map_err(|_| FileError::new(&url, "this is no URL"))?;
+        let uri: Uri = url.parse().map_err(|_| {
+            // What cannot be read may hold a password all the same.
+            let shown = url.rsplit_once('@').map_or(&*url, |(_, rest)| rest);
+            FileError::new(shown, "this is no URL")
+        })?;
         if uri.host().is_none() {
             return Err(FileError::new(&url, "this URL has no host"));
+        }
+        // It is logged, and sent in the header Host.
+        if uri
+            .authority()
+            .is_some_and(|authority| authority.as_str().contains('@'))
+        {
+            let shown = format!(
+                "{}://…@{}",
+                uri.scheme_str().unwrap_or_default(),
+                uri.host().unwrap_or_default()
+            );
+            return Err(FileError::new(
+                &shown,
+                "this URL holds a user's name or password: an issuer's keys are public, leave it out",
+            ));
+        }
+        let is_near = uri.host().is_some_and(|host| host == "localhost" || is_loopback(host));
+        if uri.scheme_str() == Some("http") && !is_near {
+            tracing::warn!(
+                "{url} is fetched without TLS: whoever is between here and there can put in keys of their own"
+            );
         }
         Ok(Self {
             url,
@@ -71,12 +107,20 @@ impl<T: Default> Fetched<T> {
             value: RwLock::default(),
             is_wanted: AtomicBool::new(false),
             last: Mutex::default(),
+            tries: watch::Sender::new(false),
         })
     }
 
     /// What it says; nothing until it was fetched for the first time.
     pub(super) fn get(&self) -> Arc<T> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has it fetched soon; whether that went well.
+    pub(super) async fn fetched_again(&self) -> bool {
+        let mut tries = self.tries.subscribe();
+        self.want();
+        tries.changed().await.is_ok() && *tries.borrow()
     }
 
     /// Has it fetched soon, though not at once after the last time.
@@ -88,7 +132,8 @@ impl<T: Default> Fetched<T> {
 impl<T: Send + Sync> Refresh for Fetched<T> {
     fn refresh(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_soon = last.text.is_empty() || self.is_wanted.load(Ordering::Relaxed);
+        // A key that was taken back holds until the document is fetched: a try that failed is none.
+        let is_soon = last.text.is_empty() || last.failed.is_some() || self.is_wanted.load(Ordering::Relaxed);
         let every = if is_soon { AGAIN } else { EVERY };
         if last.tried.is_some_and(|tried| tried.elapsed() < every) {
             return false;
@@ -97,7 +142,11 @@ impl<T: Send + Sync> Refresh for Fetched<T> {
         self.is_wanted.store(false, Ordering::Relaxed);
         let fetched = fetch(&self.uri).map_err(|why| why.to_string());
         let read = fetched.and_then(|text| Ok(((self.read)(&text)?, text)));
-        match read {
+        let is_read = read.is_ok();
+        if is_read {
+            last.failed = None;
+        }
+        let is_other = match read {
             Ok((_, text)) if text == last.text => false,
             Ok((value, text)) => {
                 last.text = text;
@@ -106,13 +155,18 @@ impl<T: Send + Sync> Refresh for Fetched<T> {
                 true
             }
             Err(why) => {
-                tracing::error!(
-                    "{} cannot be had, what was fetched before goes on to hold: {why}",
-                    self.url
-                );
+                if last.failed.as_ref() != Some(&why) {
+                    tracing::error!(
+                        "{} cannot be had, what was fetched before goes on to hold: {why}",
+                        self.url
+                    );
+                }
+                last.failed = Some(why);
                 false
             }
-        }
+        };
+        self.tries.send_replace(is_read);
+        is_other
     }
 }
 

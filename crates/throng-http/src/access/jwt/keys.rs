@@ -1,5 +1,6 @@
 //! An issuer's keys.
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk},
@@ -38,8 +39,9 @@ impl Keys {
                 set.keys.len()
             ));
         }
-        let keys = set.keys.into_iter().filter_map(|key| Key::parse(key, takes_symmetric));
-        let keys: Vec<Key> = keys.collect();
+        let keys = set.keys.into_iter();
+        let keys: Result<Vec<Option<Key>>, String> = keys.map(|key| Key::parse(key, takes_symmetric)).collect();
+        let keys: Vec<Key> = keys?.into_iter().flatten().collect();
         if keys.is_empty() {
             return Err("none of its keys can verify a token".into());
         }
@@ -54,37 +56,70 @@ impl Keys {
 }
 
 impl Key {
-    fn parse(key: Value, takes_symmetric: bool) -> Option<Self> {
+    /// Reads a key; `None` if it is for other uses, or of a kind not known here. A symmetric one that is too short is an error.
+    fn parse(key: Value, takes_symmetric: bool) -> Result<Option<Self>, String> {
         if key.get("use").is_some_and(|of| of != "sig") {
-            return None;
+            return Ok(None);
         }
-        let key: Jwk = serde_json::from_value(key).ok()?;
-        let of_kind = match &key.algorithm {
-            AlgorithmParameters::EllipticCurve(parameters) => match parameters.curve {
-                EllipticCurve::P256 => vec![Algorithm::ES256],
-                EllipticCurve::P384 => vec![Algorithm::ES384],
-                _ => return None,
-            },
-            AlgorithmParameters::OctetKeyPair(parameters) if parameters.curve == EllipticCurve::Ed25519 => {
-                vec![Algorithm::EdDSA]
-            }
-            AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
-            AlgorithmParameters::OctetKey(_) if takes_symmetric => AlgorithmFamily::Hmac.algorithms().to_vec(),
-            _ => return None,
+        let Ok(key) = serde_json::from_value::<Jwk>(key) else {
+            return Ok(None);
         };
-        let algorithms = match key
-            .common
-            .key_algorithm
-            .map(|said| said.to_string().parse::<Algorithm>())
+        let Some(algorithms) = algorithms(&key, takes_symmetric) else {
+            return Ok(None);
+        };
+        if let AlgorithmParameters::OctetKey(_) = &key.algorithm
+            && algorithms.is_empty()
         {
-            None => of_kind,
-            Some(Ok(said)) if of_kind.contains(&said) => vec![said],
-            Some(_) => return None,
-        };
-        Some(Self {
+            let id = key.common.key_id.unwrap_or_default();
+            return Err(format!(
+                "the symmetric key {id:?} is too short: HS256 takes one of 32 bytes or more, HS384 of 48, HS512 of 64"
+            ));
+        }
+        let decoding = DecodingKey::from_jwk(&key).ok();
+        Ok(decoding.map(|decoding| Self {
             algorithms,
-            key: DecodingKey::from_jwk(&key).ok()?,
+            key: decoding,
             id: key.common.key_id,
-        })
+        }))
+    }
+}
+
+/// The algorithms whose signatures a key verifies; `None`: it is of a kind, or says an algorithm, that is not known here.
+fn algorithms(key: &Jwk, takes_symmetric: bool) -> Option<Vec<Algorithm>> {
+    let of_kind = match &key.algorithm {
+        AlgorithmParameters::EllipticCurve(parameters) => match parameters.curve {
+            EllipticCurve::P256 => vec![Algorithm::ES256],
+            EllipticCurve::P384 => vec![Algorithm::ES384],
+            _ => return None,
+        },
+        AlgorithmParameters::OctetKeyPair(parameters) if parameters.curve == EllipticCurve::Ed25519 => {
+            vec![Algorithm::EdDSA]
+        }
+        AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
+        AlgorithmParameters::OctetKey(_) if takes_symmetric => AlgorithmFamily::Hmac.algorithms().to_vec(),
+        _ => return None,
+    };
+    let said = key
+        .common
+        .key_algorithm
+        .map(|said| said.to_string().parse::<Algorithm>());
+    let mut algorithms = match said {
+        None => of_kind,
+        Some(Ok(said)) if of_kind.contains(&said) => vec![said],
+        Some(_) => return None,
+    };
+    if let AlgorithmParameters::OctetKey(secret) = &key.algorithm {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&secret.value).ok()?.len();
+        algorithms.retain(|algorithm| bytes >= hash_bytes(*algorithm));
+    }
+    Some(algorithms)
+}
+
+/// Bytes of a hash, and so of a key for it at least (RFC 7518 §3.2).
+fn hash_bytes(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::HS384 => 48,
+        Algorithm::HS512 => 64,
+        _ => 32,
     }
 }

@@ -1,16 +1,18 @@
 //! JSON web tokens (RFC 7519), by the keys of their issuer (RFC 7517).
 
 mod fetch;
+mod header;
 mod keys;
 mod verify;
 
 use super::{Caller, FileError, Means, Refresh, Watched};
-use crate::problem::Problem;
+use crate::{problem::Problem, shared::Places};
 use fetch::Fetched;
 use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
 use keys::Keys;
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
 
 /// Which JSON web tokens are taken. A token needs a `sub`, which is its caller's name, and an `exp`; clocks may differ by a minute.
 #[derive(Clone, Debug)]
@@ -24,11 +26,45 @@ pub struct Jwt {
     pub audience: Option<String>,
 }
 
+/// Keys that a token is tried with at most: each try takes the loop's time.
+const KEYS_TRIED_MAX: usize = 8;
+
+const UNKNOWN_KEY: &str = "The token is signed with a key that is not among its issuer's.";
+/// The time for which that is so without another look.
+pub(crate) const UNKNOWN_LIFE: Duration = Duration::from_secs(10);
+/// Bounds of the requests that wait for the keys: each its time, and their number.
+const KEYS_WAIT: Duration = Duration::from_secs(5);
+const KEYS_WAITING_MAX: usize = 256;
+/// When a client may come back whose issuer is away.
+const KEYS_RETRY: Duration = Duration::from_secs(2);
+
+/// A token whose key is not known.
+pub(crate) fn unknown_key() -> Box<Problem> {
+    Problem::unauthorized(UNKNOWN_KEY).boxed()
+}
+
 /// Looks at tokens.
 pub(crate) struct Verifier {
     keys: Source,
+    /// Requests that wait for the keys.
+    waiting: Places,
     issuer: Option<String>,
     audience: Option<String>,
+}
+
+/// A token is not taken.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) problem: Box<Problem>,
+    /// The same keys never take it, and finding that out took time.
+    pub(crate) is_final: bool,
+}
+
+impl Refusal {
+    pub(crate) fn passing(problem: Box<Problem>) -> Self {
+        let is_final = false;
+        Self { problem, is_final }
+    }
 }
 
 enum Source {
@@ -48,20 +84,27 @@ impl Verifier {
         };
         Ok(Self {
             keys,
+            waiting: Places::new(KEYS_WAITING_MAX),
             issuer: jwt.issuer,
             audience: jwt.audience,
         })
     }
 
     /// Whose token this is, and until when, in seconds since 1970.
-    pub(crate) fn verify(&self, token: &[u8]) -> Result<(Caller, Option<i64>), Box<Problem>> {
-        let no = |why: &str| Problem::unauthorized(why).boxed();
+    pub(crate) fn verify(&self, token: &[u8]) -> Result<(Caller, Option<i64>), Refusal> {
+        let no = |why: &str| Refusal::passing(Problem::unauthorized(why).boxed());
+        header::check(token).map_err(no)?;
         let header = decode_header(token).map_err(|_| no("The token is not one that this service takes."))?;
         let keys = self.keys();
         let candidates = keys.for_token(header.kid.as_deref(), header.alg);
         if candidates.is_empty() {
             self.want_keys();
-            return Err(no("The token is signed with a key that is not among its issuer's."));
+            return Err(Refusal::passing(unknown_key()));
+        }
+        if candidates.len() > KEYS_TRIED_MAX {
+            return Err(no(
+                "The token does not name its key (kid), and too many of its issuer's keys may be meant.",
+            ));
         }
         let mut refused = ErrorKind::InvalidToken;
         for key in candidates {
@@ -82,7 +125,40 @@ impl Verifier {
                 Err(why) => refused = why.kind().clone(),
             }
         }
-        Err(no(&reason(&refused)))
+        Err(Refusal {
+            problem: Problem::unauthorized(reason(&refused)).boxed(),
+            is_final: !matches!(refused, ErrorKind::ImmatureSignature),
+        })
+    }
+
+    /// A token names a key that a fetch may bring.
+    pub(crate) fn misses_key(&self, token: &[u8]) -> bool {
+        matches!(self.keys, Source::Url(_))
+            && header::check(token).is_ok()
+            && decode_header(token)
+                .is_ok_and(|header| self.keys().for_token(header.kid.as_deref(), header.alg).is_empty())
+    }
+
+    /// Waits until the keys were fetched once more.
+    ///
+    /// # Errors
+    /// 503: the issuer does not answer in time, or too many wait.
+    pub(crate) async fn fetched_again(&self) -> Result<(), Box<Problem>> {
+        let Source::Url(keys) = &self.keys else { return Ok(()) };
+        let detail = "The keys of the token's issuer cannot be had now. Nothing was done; try again later.";
+        let no = || Problem::unavailable(detail, KEYS_RETRY).boxed();
+        let _place = self.waiting.take().ok_or_else(no)?;
+        match timeout(KEYS_WAIT, keys.fetched_again()).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(no()),
+        }
+    }
+
+    /// Has the keys fetched again for the sake of a token that was refused because its key is not known.
+    pub(crate) fn want_unless_final(&self, problem: &Problem) {
+        if problem.detail() == UNKNOWN_KEY {
+            self.want_keys();
+        }
     }
 
     fn keys(&self) -> Arc<Keys> {
@@ -99,7 +175,15 @@ impl Verifier {
     }
 }
 
-fn caller(claims: Map<String, Value>, leeway_s: u64) -> Result<(Caller, Option<i64>), Box<Problem>> {
+fn caller(claims: Map<String, Value>, leeway_s: u64) -> Result<(Caller, Option<i64>), Refusal> {
+    let no = |why: &str| Refusal {
+        problem: Problem::unauthorized(why).boxed(),
+        is_final: true,
+    };
+    // A list may hold the right one beside others.
+    if claims.get("iss").is_some_and(|issuer| !issuer.is_string()) {
+        return Err(no("The token is of another issuer: its claim iss is no text."));
+    }
     let until = claims.get("exp").and_then(Value::as_f64);
     let until = until.map(|until| (until as i64).saturating_add_unsigned(leeway_s));
     match claims
@@ -108,7 +192,7 @@ fn caller(claims: Map<String, Value>, leeway_s: u64) -> Result<(Caller, Option<i
         .filter(|name| !name.is_empty())
     {
         Some(name) => Ok((Caller::new(name.to_owned(), Means::Jwt, claims), until)),
-        None => Err(Problem::unauthorized("The token has no text as its claim sub.").boxed()),
+        None => Err(no("The token has no text as its claim sub.")),
     }
 }
 

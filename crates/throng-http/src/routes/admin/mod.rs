@@ -4,7 +4,7 @@ mod dead;
 
 use super::{Answered, engine_problem, history};
 use crate::{
-    access,
+    access::{self, Part, Sender},
     answer::{self, Answer},
     connection::Connection,
     console::{self, By},
@@ -55,7 +55,7 @@ pub(super) async fn answer(
         let allow = if allow == Method::GET { "GET, HEAD" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
-    may(server, connection, &console::shown(parts))?;
+    may(server, connection, &parts.headers)?;
     if console::method(path).is_some() {
         return console::answer(server, connection, parts, body).await;
     }
@@ -119,9 +119,17 @@ pub(super) fn may(server: &Server, connection: &Connection, headers: &HeaderMap)
 }
 
 /// Whether a request for an app's route comes from whoever may administrate, over the listener that is for that.
-pub(super) fn is(server: &Server, connection: &Connection, headers: &HeaderMap) -> bool {
-    let is_here = connection.entrance().is_admin || !server.shared().guard.has_admin_listener;
-    is_here && may(server, connection, headers).is_ok()
+pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> bool {
+    let (guard, entrance) = (&server.shared().guard, connection.entrance());
+    let is_here = entrance.is_admin || !guard.has_admin_listener;
+    // A page that may ask the service may not do this.
+    let is_own_page = || {
+        let checked = guard
+            .names
+            .check(&Sender::of(parts), entrance.is_loopback, Part::Administration);
+        checked.is_ok()
+    };
+    is_here && is_own_page() && may(server, connection, &parts.headers).is_ok()
 }
 
 /// Takes as long wherever they differ.
