@@ -7,7 +7,7 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_journal::{Loaded, RecordKind};
+use throng_journal::{Loaded, RecordKind, scratch::SCRATCH_BYTES_MAX};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Account {
@@ -309,6 +309,23 @@ fn events_are_staged_with_their_place_and_gapless_numbers() {
     for event in bench.shard.tail(0, limits::hash("account", "a"), "a") {
         let body = &commit.bytes()[event.place.offset as usize..][..event.place.len as usize];
         assert!(body.starts_with(b"{\"amount\":"), "{:?}", String::from_utf8_lossy(body));
+    }
+}
+
+#[test]
+fn large_command_leaves_no_large_buffer_behind() {
+    let mut bench = Bench::new();
+    for command in [
+        Command::Many { events: 100_000 },
+        Command::Many { events: 500 },
+        Command::PanicEvolving,
+    ] {
+        let (_, common) = bench.shard.entities::<Account>(0).unwrap();
+        common.payload.reserve(1 << 20);
+        bench.run("a", command, None);
+        let (accounts, common) = bench.shard.entities::<Account>(0).unwrap();
+        let events = accounts.effects.events.capacity() * size_of::<Happened>();
+        assert!(common.payload.capacity() <= SCRATCH_BYTES_MAX && events <= SCRATCH_BYTES_MAX);
     }
 }
 
