@@ -2,11 +2,11 @@
 
 #[cfg(feature = "services")]
 use crate::ledger::Topics;
-use crate::{Metrics, Options, disk::DiskBudget, door::SeenNewer, driver::peers::Peers, host::Host};
+use crate::{Metrics, Options, budget::Budget, disk::DiskBudget, door::SeenNewer, driver::peers::Peers, host::Host};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::Waker,
 };
@@ -38,8 +38,8 @@ pub(crate) struct Context {
     pub(crate) topics: Topics,
     pub(crate) signals: Signals,
     pub(crate) stopping: AtomicBool,
-    /// Bytes that others of the process hold of the engine's memory.
-    pub(crate) bytes_outside: Arc<AtomicUsize>,
+    /// The budget that other parts of the process charge to the engine's memory.
+    pub(crate) budget: Budget,
 }
 
 /// One signal for each background task, and those who wait for durable commits.

@@ -343,6 +343,23 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn passivate_oldest(&mut self, common: &mut Common) -> bool {
         let Some(at) = self.recency.victim() else { return false };
+        self.passivate_at(common, at);
+        true
+    }
+
+    /// Passivates the entity used last, if it has at least so many bytes.
+    pub(super) fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) -> bool {
+        let last = self.recency.used_last();
+        let large = last.filter(|at| self.slots.at(*at).bytes as usize >= bytes_min);
+        // One that is quarantined would be read again and again.
+        let Some(at) = large.filter(|at| matches!(self.peek(*at).body, Body::Resident(_))) else {
+            return false;
+        };
+        self.passivate_at(common, at);
+        true
+    }
+
+    fn passivate_at(&mut self, common: &mut Common, at: u32) {
         let slot = self.slots.at(at);
         match &slot.body {
             Body::Resident(resident) if resident.seq > 0 || slot.family.is_some() => {
@@ -370,7 +387,6 @@ impl<E: Entity> Entities<E> {
             }
             _ => self.forget(common, at),
         }
-        true
     }
 
     /// Drops what is in memory of an entity whose state nobody needs; the slot stays for what the store does not have yet.

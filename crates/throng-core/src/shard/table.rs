@@ -124,6 +124,9 @@ pub trait Table: Any + Send {
 
     /// Passivates the entity not used for the longest time; `false` if there is none.
     fn passivate(&mut self, common: &mut Common) -> bool;
+
+    /// Passivates the entity used last, if it has at least so many bytes; `false` if it has fewer.
+    fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) -> bool;
 }
 
 impl<E: crate::model::Entity> Table for super::Entities<E> {
@@ -234,5 +237,9 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn passivate(&mut self, common: &mut Common) -> bool {
         self.passivate_oldest(common)
+    }
+
+    fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) -> bool {
+        Self::passivate_large(self, common, bytes_min)
     }
 }
