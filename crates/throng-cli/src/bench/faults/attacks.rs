@@ -115,11 +115,12 @@ fn watch(address: SocketAddr, process: u32, is_over: &AtomicBool) -> anyhow::Res
     Ok(seen)
 }
 
-/// Memory of a process that is in use (proc(5), `statm`, second field in pages).
+/// Memory of a process that is in use (proc(5), `VmRSS` of `status`).
 fn resident(process: u32) -> anyhow::Result<u64> {
-    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).context("the service runs")?;
-    let pages: Option<u64> = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
-    Ok(pages.context("/proc/PID/statm has an unknown form")? * rustix::param::page_size() as u64)
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).context("the service runs")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    Ok(kibibytes.context("/proc/PID/status has an unknown form")? << 10)
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpStream> {
@@ -147,7 +148,7 @@ fn messages(address: SocketAddr, count: usize) -> anyhow::Result<()> {
         socket.read_exact(&mut first)?;
         ensure!(&first == b"HTTP/1.1 101", "a WebSocket was not opened");
         // The first fragment is whole; of a frame the last bytes are missing.
-        let (opcode, comes) = if number % 2 == 0 {
+        let (opcode, comes) = if number.is_multiple_of(2) {
             (0x81, LENGTH - 1)
         } else {
             (0x01, LENGTH)
@@ -187,11 +188,9 @@ fn write_history(address: SocketAddr) -> anyhow::Result<()> {
         // Another attack has written it.
         return Ok(());
     }
+    let filling = "x".repeat(EVENT_BYTES);
     for number in 0..EVENTS {
-        let status = ask(
-            "add",
-            serde_json::json!({ "student": format!("{number:0EVENT_BYTES$}") }),
-        )?;
+        let status = ask("add", serde_json::json!({ "student": format!("{number}{filling}") }))?;
         ensure!(status == 200, "a large event was answered {status}");
     }
     Ok(())
@@ -229,7 +228,6 @@ fn commands(address: SocketAddr, count: usize) -> anyhow::Result<()> {
 /// More connections than there may be, which ask nothing. Each of those that are too many is told so.
 fn connections(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     let mut clients = (0..count).map(|_| open(address)).collect::<io::Result<Vec<_>>>()?;
-    let mut told = 0;
     for client in clients.iter_mut().skip(CONNECTIONS_MAX) {
         let mut first = [0; 12];
         client
@@ -239,11 +237,6 @@ fn connections(address: SocketAddr, count: usize) -> anyhow::Result<()> {
             &first == b"HTTP/1.1 503",
             "a refused connection is told that there is no room"
         );
-        told += 1;
     }
-    ensure!(
-        told == count - CONNECTIONS_MAX,
-        "{told} of {count} connections were told"
-    );
     Ok(())
 }
