@@ -3,6 +3,7 @@
 
 use super::{
     kind::Kind,
+    load::SECTIONS,
     run::{MEMORY_MEGABYTES, Outage, Run},
 };
 use anyhow::{Context as _, ensure};
@@ -29,8 +30,6 @@ const SEND_WAIT: Duration = Duration::from_millis(300);
 const HELD: Duration = Duration::from_millis(500);
 /// Connections that the service may take where there are more than these.
 pub(super) const CONNECTIONS_MAX: usize = 128;
-const EVENT_BYTES: usize = 100_000;
-const EVENTS: usize = 60;
 
 /// The service during an attack, as its watcher saw it.
 struct Seen {
@@ -60,9 +59,6 @@ impl Run<'_> {
     pub(super) fn attack(&mut self, kind: Kind) -> anyhow::Result<Outage> {
         let (address, process) = (self.service()?.address, self.service()?.id());
         let count = 4 * self.load.clients();
-        if matches!(kind, Kind::AttackStreams | Kind::AttackHistories) {
-            write_history(address)?;
-        }
         let is_over = Arc::new(AtomicBool::new(false));
         let watcher = thread::Builder::new().name("watch".into()).spawn({
             let is_over = Arc::clone(&is_over);
@@ -177,30 +173,14 @@ fn bodies(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A section with large events.
-fn write_history(address: SocketAddr) -> anyhow::Result<()> {
-    let mut client = Connection::open(address, ANSWER_WAIT)?;
-    let mut ask = |command: &str, body: serde_json::Value| {
-        let request = http_client::post(&format!("/api/section/H0/{command}"), None, &body.to_string());
-        Ok::<_, io::Error>(client.ask(&request)?.status)
-    };
-    if ask("open", serde_json::json!({ "capacity": EVENTS }))? != 200 {
-        // Another attack has written it.
-        return Ok(());
-    }
-    let filling = "x".repeat(EVENT_BYTES);
-    for number in 0..EVENTS {
-        let status = ask("add", serde_json::json!({ "student": format!("{number}{filling}") }))?;
-        ensure!(status == 200, "a large event was answered {status}");
-    }
-    Ok(())
-}
-
 /// Answers, or streams, that nobody reads.
 fn unread(address: SocketAddr, count: usize, field: &str) -> anyhow::Result<()> {
-    let request = format!("GET /api/section/H0/events?after=0&limit=1000 HTTP/1.1\r\nhost: localhost\r\n{field}\r\n");
     let mut clients = Vec::new();
-    for _ in 0..count {
+    for number in 0..count {
+        // The clients of the load write its history meanwhile.
+        let section = number % SECTIONS as usize;
+        let request =
+            format!("GET /api/section/S{section}/events?limit=1000 HTTP/1.1\r\nhost: localhost\r\n{field}\r\n");
         let mut client = open(address)?;
         send(&mut client, request.as_bytes());
         clients.push(client);

@@ -36,9 +36,9 @@ pub(super) enum Kind {
     AttackMessages,
     /// Bodies that do not end.
     AttackBodies,
-    /// Live streams of large events that nobody reads.
+    /// Live streams that nobody reads.
     AttackStreams,
-    /// Histories of large events that nobody reads.
+    /// Histories that nobody reads.
     AttackHistories,
     /// Large commands, one to each of many entities.
     AttackCommands,
