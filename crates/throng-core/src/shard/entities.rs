@@ -347,16 +347,18 @@ impl<E: Entity> Entities<E> {
         true
     }
 
-    /// Passivates the entity used last, if it has at least so many bytes.
-    pub(super) fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) -> bool {
-        let last = self.recency.used_last();
-        let large = last.filter(|at| self.slots.at(*at).bytes as usize >= bytes_min);
-        // One that is quarantined would be read again and again.
-        let Some(at) = large.filter(|at| matches!(self.peek(*at).body, Body::Resident(_))) else {
-            return false;
-        };
-        self.passivate_at(common, at);
-        true
+    /// The entity used last, if it has at least so many bytes. One that is quarantined would be read again and again.
+    pub(super) fn large(&self, bytes_min: usize) -> Option<u32> {
+        self.recency.used_last().filter(|at| {
+            let slot = self.peek(*at);
+            slot.bytes as usize >= bytes_min && matches!(slot.body, Body::Resident(_))
+        })
+    }
+
+    pub(super) fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) {
+        if let Some(at) = self.large(bytes_min) {
+            self.passivate_at(common, at);
+        }
     }
 
     fn passivate_at(&mut self, common: &mut Common, at: u32) {
