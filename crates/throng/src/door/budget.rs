@@ -188,8 +188,8 @@ impl Door {
             add(&self.books.pending_bytes, delta.pending_bytes);
         }
         // What no shard may put away by itself is put away by a checkpoint.
-        let is_far_over =
-            load.entities == 1 && load.bytes >= self.large_bytes() && bytes + pending > budget + budget / 4;
+        let is_far_over = load.entities == 1 && bytes + pending > budget + budget / 4;
+        let is_far_over = is_far_over && shard.has_large(self.large_bytes());
         if is_far_over || self.needs_checkpoint() {
             self.context.signals.checkpoint.wake();
         }
