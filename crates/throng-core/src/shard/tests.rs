@@ -492,6 +492,23 @@ fn json_errors_name_the_field_the_line_and_the_column() {
 }
 
 #[test]
+fn large_entity_that_was_used_last_is_put_away() {
+    let mut bench = Bench::new();
+    bench.ask("a", Command::Deposit { amount: 5 }).unwrap();
+    bench.shard.passivate(usize::MAX);
+    bench.shard.passivate_large(1 << 20);
+    assert_eq!(bench.shard.load().entities, 1, "neither takes a small one");
+    assert!(bench.shard.has_large(1) && !bench.shard.has_large(1 << 20));
+    bench.shard.passivate_large(1);
+    assert_eq!(bench.shard.load().entities, 0);
+    assert_eq!(
+        bench.ask("a", Command::Deposit { amount: 1 }),
+        Ok(6),
+        "its state is on the way to the store"
+    );
+}
+
+#[test]
 fn passivated_entities_come_back_as_they_were() {
     let mut bench = Bench::new();
     for id in ["a", "b", "c"] {
