@@ -163,8 +163,8 @@ fn places(
     }
     Ok(ConnectionPlaces {
         of_all,
-        of_address,
-        spare: None,
+        _of_address: of_address,
+        _spare: None,
     })
 }
 
@@ -250,7 +250,7 @@ async fn answer_first(
         && let Some(spare) = shared.spare.take()
     {
         let places = ConnectionPlaces {
-            spare: Some(spare),
+            _spare: Some(spare),
             ..ConnectionPlaces::default()
         };
         return enter(

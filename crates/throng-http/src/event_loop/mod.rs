@@ -60,9 +60,9 @@ pub(crate) struct OpenConnection {
 struct ConnectionPlaces {
     /// Its memory; none of one that is beyond the limits.
     of_all: Option<Charge>,
-    of_address: Option<Counted>,
+    _of_address: Option<Counted>,
     /// A place of those that are beyond the limits.
-    spare: Option<Taken>,
+    _spare: Option<Taken>,
 }
 
 impl Drop for OpenConnection {
