@@ -87,12 +87,12 @@ macro_rules! limits {
 }
 
 limits! {
-    connections_max: usize = count::<usize>, "connections", "THRONG_CONNECTIONS", "N", "10000",
+    connections_max: usize = count::<usize>, "connections", "THRONG_CONNECTIONS", "N", "what memory and open files allow",
         "Open connections; beyond them 503, but for health, metrics and administration";
     connections_per_address_max: usize = count::<usize>, "connections-per-address", "THRONG_CONNECTIONS_PER_ADDRESS", "N", "three quarters of all",
         "Open connections of one address. Unless said, this machine's own are not counted";
     spare_connections_max: usize = count::<usize>, "spare-connections", "THRONG_SPARE_CONNECTIONS", "N", "64",
-        "Connections beyond those that may ask for health, metrics and administration";
+        "Connections beyond those: half may ask for health, metrics and administration, half are told that there is no room";
     connection_rate_max: NonZeroU32 = rate, "connection-rate", "THRONG_CONNECTION_RATE", "N", "any",
         "Connections of one address a second; beyond them 429";
     request_rate_max: NonZeroU32 = rate, "request-rate", "THRONG_REQUEST_RATE", "N", "any",

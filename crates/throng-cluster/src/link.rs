@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::{Peers, Reply, Request};
-use throng_journal::{Later, Node, NodeId, NodeState, ShardId, View};
+use throng_journal::{Later, Node, NodeId, NodeState, ShardId, View, scratch};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -505,7 +505,7 @@ async fn carry(shared: &Shared, link: &Link, wire: Wire) -> Result<(), String> {
                 link.wake.notified().await;
                 continue;
             }
-            bytes.clear();
+            scratch::empty(&mut bytes);
             let ids: Vec<u32> = asks.iter().map(|ask| ask.id).collect();
             if let Err(why) = frame::encode(&Frame::Asks(asks), &mut bytes) {
                 tracing::error!("a request cannot be sent to node {}: {why}", link.node);

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 use throng::driver::peers::Reply;
+use throng_journal::scratch;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -208,7 +209,7 @@ impl Server {
                     Some((id, reply)) = working.next() => answers.push((id, reply)),
                 }
             }
-            out.clear();
+            scratch::empty(&mut out);
             if let Err(why) = frame::encode(&Frame::Answers(answers), &mut out) {
                 return Err(format!("an answer cannot be sent: {why}"));
             }

@@ -1,15 +1,20 @@
 //! What a request is answered with, before it is written to a connection.
 
-use crate::connection::{Connection, Going};
+use crate::{
+    connection::{Connection, Going},
+    server::Server,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
 use std::{
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
-use tokio::sync::mpsc;
+use throng::driver::Charge;
+use tokio::sync::{Notify, mpsc};
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -49,7 +54,47 @@ pub(crate) enum Answer {
     /// Of an app's handler.
     App(axum::body::Body),
     /// Live events, until their sender is dropped.
-    Live(mpsc::Receiver<Bytes>),
+    Live(Pages),
+}
+
+/// A page of live events, with its part of what all pages may take.
+pub(crate) struct Page {
+    pub(crate) bytes: Bytes,
+    pub(crate) charge: Charge,
+}
+
+/// The pages of a live stream, one at a time: the next one is made once its client has taken the one before.
+pub(crate) struct Pages {
+    made: mpsc::Receiver<Page>,
+    asked: Arc<Notify>,
+    is_asked: bool,
+    /// The charge of the page that the client is taking.
+    charge: Option<Charge>,
+}
+
+impl Pages {
+    /// Tells through `asked` that the next page is wanted.
+    pub(crate) fn new(made: mpsc::Receiver<Page>, asked: Arc<Notify>) -> Self {
+        Self {
+            made,
+            asked,
+            is_asked: false,
+            charge: None,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.charge = None;
+        if !std::mem::replace(&mut self.is_asked, true) {
+            self.asked.notify_one();
+        }
+        let page = ready!(self.made.poll_recv(context));
+        self.is_asked = false;
+        Poll::Ready(page.map(|Page { bytes, charge }| {
+            self.charge = Some(charge);
+            bytes
+        }))
+    }
 }
 
 impl Body for Answer {
@@ -60,8 +105,8 @@ impl Body for Answer {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::App(body) => Pin::new(body).poll_frame(context),
-            Self::Live(receiver) => receiver
-                .poll_recv(context)
+            Self::Live(pages) => pages
+                .poll(context)
                 .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
@@ -83,14 +128,16 @@ impl Body for Answer {
     }
 }
 
-/// A body as it is sent. On HTTP/2 it goes in pieces, and its connection knows whether the client takes them; an HTTP/1 connection
-/// knows that itself, and is told when all was given.
+/// A body as it is sent, in pieces: what the client does not take stays here. On HTTP/2 its connection knows whether it takes them; an
+/// HTTP/1 connection knows that itself, and is told when all was given.
 pub(crate) struct Sent {
     body: Answer,
     /// What was taken of the body and not given yet.
     rest: Bytes,
     going: Option<Going>,
     connection: Rc<Connection>,
+    /// The memory of a large answer, until it is given.
+    _charge: Option<Charge>,
 }
 
 /// What is given at once: the protocol's own frame.
@@ -100,9 +147,10 @@ const PIECE_BYTES: usize = 16 << 10;
 const UNNOTICED_BYTES: usize = 256;
 
 impl Sent {
-    pub(crate) fn new(body: Answer, connection: Rc<Connection>, is_http2: bool) -> Self {
+    pub(crate) fn new(body: Answer, connection: Rc<Connection>, is_http2: bool, charge: Option<Charge>) -> Self {
         Self {
             body,
+            _charge: charge,
             rest: Bytes::new(),
             going: is_http2.then(|| Going::new(connection.clone())),
             connection,
@@ -134,10 +182,9 @@ impl Body for Sent {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let Some(going) = &this.going else {
-            return Pin::new(&mut this.body).poll_frame(context);
-        };
-        going.asked();
+        if let Some(going) = &this.going {
+            going.asked();
+        }
         if this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -147,7 +194,9 @@ impl Body for Sent {
                 other => return Poll::Ready(other),
             }
         }
-        going.given();
+        if let Some(going) = &this.going {
+            going.given();
+        }
         Poll::Ready(Some(Ok(Frame::data(this.piece()))))
     }
 
@@ -163,6 +212,24 @@ impl Body for Sent {
             None => hint.set_lower(hint.lower() + rest),
         }
         hint
+    }
+}
+
+/// An answer up to so many bytes is a part of what its connection takes.
+const FREE_BYTES: usize = 64 << 10;
+
+/// Charges a large answer until its client has taken it; without room it is a refusal.
+pub(crate) fn charged(server: &Server, response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
+    let large = response.body().size_hint().exact();
+    let large = large.and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(bytes) = large.filter(|bytes| *bytes > FREE_BYTES) else {
+        return (response, None);
+    };
+    // One that is larger than the share takes all of it.
+    let share = &server.shared().held.pages;
+    match share.take(bytes.min(share.most())) {
+        Some(charge) => (response, Some(charge)),
+        None => (server.no_room_for_pages().response(), None),
     }
 }
 

@@ -67,6 +67,16 @@ pub enum StartError {
         /// The most there may be.
         most: usize,
     },
+    /// The system allows too few open files.
+    #[error(
+        "the system allows {allowed} open files, and the service needs {least} at least: raise its limit (ulimit -n {least})"
+    )]
+    TooFewFiles {
+        /// The open files allowed.
+        allowed: u64,
+        /// With fewer it does not start.
+        least: usize,
+    },
     /// The access log's file cannot be opened.
     #[error("the access log cannot be written to {path}: {source}")]
     AccessLog {

@@ -13,7 +13,7 @@ use crate::{
     running::Running,
     scale::{self, Sampler, Threads},
     server::Stage,
-    shared::{Shared, Trust},
+    shared::{ADMIN_CONNECTIONS_MAX, Shared, Trust, connections_in_memory},
 };
 use http::HeaderName;
 use serde_json::Value;
@@ -358,7 +358,12 @@ impl Gateway {
         }
         let listeners = listen::listen(self.address?, loops, most > loops)?;
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
-        listen::allow_files(self.limits.connections_max);
+        let limits = &mut self.limits;
+        if limits.connections_max == Limits::default().connections_max {
+            limits.connections_max = connections_in_memory(self.engine.driver().budget());
+        }
+        let others = ADMIN_CONNECTIONS_MAX + limits.spare_connections_max;
+        limits.connections_max = listen::allow_files(limits.connections_max, others)?;
         let admin = self.admin.map(|admin| listen::listen(admin, 1, false)).transpose();
         let admin = admin.map_err(|error| match error {
             StartError::PortTaken { address } => StartError::AdminPortTaken { address },

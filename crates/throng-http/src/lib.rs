@@ -134,6 +134,7 @@ mod listen;
 mod metrics;
 mod openapi;
 mod problem;
+mod refused;
 mod request;
 mod routes;
 mod running;

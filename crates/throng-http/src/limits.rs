@@ -9,12 +9,13 @@ pub struct Limits {
     pub header_bytes_max: usize,
     /// Bytes of a request's body. Above: 413.
     pub body_bytes_max: usize,
-    /// Open connections, over all loops. Above: 503 and close.
+    /// Open connections, over all loops. Above: 503 and close. The system's open files bound it; unless said, the
+    /// [engine's memory](throng::Options::memory_bytes_max) does, too.
     pub connections_max: usize,
     /// Open connections of one address (of IPv6: its network of 64 bits), over all loops. Above: 503 and close. Unless said, three
     /// quarters of [all](Self::connections_max), and this machine's own are not counted: a proxy may speak for all there.
     pub connections_per_address_max: Option<usize>,
-    /// Connections above these limits that may ask for health, metrics and administration; one that says nothing gives way.
+    /// Connections above these limits: half may ask for health, metrics and administration, half are being told that there is no room.
     pub spare_connections_max: usize,
     /// Connections of one address a second, with a second's worth at once. Above: 429 and close.
     pub connection_rate_max: Option<NonZeroU32>,
@@ -76,7 +77,7 @@ impl Default for Limits {
         Self {
             header_bytes_max: 16 << 10,
             body_bytes_max: 1 << 20,
-            connections_max: 10_000,
+            connections_max: usize::MAX,
             connections_per_address_max: None,
             spare_connections_max: 64,
             connection_rate_max: None,

@@ -46,26 +46,49 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Asks the system for enough file descriptors for this many connections, and says so when it gives fewer.
-pub(crate) fn allow_files(connections: usize) {
+/// Files that a process has open beside connections: the journal, the store, read models, listeners, event queues, a database's connections.
+const OWN_FILES: usize = 96;
+/// A gateway with fewer connections does not start.
+const CONNECTIONS_MIN: usize = 16;
+
+/// Asks the system for enough file descriptors for so many connections, beside those of its own and so many others. Returns how many
+/// connections they are enough for.
+///
+/// # Errors
+/// [`TooFewFiles`](StartError::TooFewFiles): they are enough for hardly any.
+pub(crate) fn allow_files(connections: usize, others: usize) -> Result<usize, StartError> {
     use rustix::process::{Resource, getrlimit, setrlimit};
-    /// For the journal, the store, the listeners and what else a process has open.
-    const OTHERS: u64 = 256;
-    let wanted = connections as u64 + OTHERS;
+    let own = OWN_FILES + others;
+    let wanted = connections.saturating_add(own) as u64;
     let mut limit = getrlimit(Resource::Nofile);
     let (Some(current), most) = (limit.current, limit.maximum.unwrap_or(u64::MAX)) else {
-        return;
+        return Ok(connections);
     };
-    if current >= wanted {
-        return;
+    let mut allowed = current;
+    if current < wanted {
+        limit.current = Some(wanted.min(most));
+        if setrlimit(Resource::Nofile, limit).is_ok() {
+            allowed = wanted.min(most);
+        }
     }
-    limit.current = Some(wanted.min(most));
-    let set = setrlimit(Resource::Nofile, limit).is_ok();
-    let allowed = if set { wanted.min(most) } else { current };
-    if allowed < wanted {
+    let admitted = admitted(connections, own, allowed)?;
+    if admitted < connections {
         tracing::warn!(
-            "{connections} connections need {wanted} open files, the system allows {allowed}; raise its limit (ulimit -n {wanted})"
+            "{admitted} connections at a time, not {connections}: the system allows {allowed} open files, of which {own} are kept for the \
+             service itself; raise its limit (ulimit -n {wanted})"
         );
+    }
+    Ok(admitted)
+}
+
+fn admitted(connections: usize, own: usize, allowed: u64) -> Result<usize, StartError> {
+    let left = usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(own);
+    match left.min(connections) {
+        admitted if admitted >= CONNECTIONS_MIN.min(connections) => Ok(admitted),
+        _ => Err(StartError::TooFewFiles {
+            allowed,
+            least: own + CONNECTIONS_MIN,
+        }),
     }
 }
 
@@ -75,6 +98,15 @@ mod tests {
 
     fn any() -> SocketAddr {
         ([127, 0, 0, 1], 0).into()
+    }
+
+    #[test]
+    fn as_many_connections_as_the_open_files_allow_are_admitted() {
+        assert_eq!(admitted(10_000, 224, 1 << 20).unwrap(), 10_000);
+        assert_eq!(admitted(10_000, 224, 256).unwrap(), 32);
+        assert_eq!(admitted(3, 224, 256).unwrap(), 3);
+        let error = admitted(10_000, 224, 230).unwrap_err().to_string();
+        assert!(error.contains("230") && error.contains("240"), "{error}");
     }
 
     #[test]

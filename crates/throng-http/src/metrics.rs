@@ -1,6 +1,6 @@
 //! What the gateway counts, beside what the engine counts.
 
-use crate::shared::Places;
+use crate::shared::{CONNECTION_BYTES, Places};
 use http::StatusCode;
 use prometheus_client::{
     collector::Collector,
@@ -12,7 +12,7 @@ use prometheus_client::{
     },
 };
 use std::time::Duration;
-use throng::{Counts, Engine, Histogram};
+use throng::{Counts, Engine, Histogram, driver::Share};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +68,12 @@ pub(crate) enum Limit {
     RequestRate,
     CallerRequestRate,
     SocketMessages,
+    Frames,
+    MessageWait,
+    Pages,
 }
 
-const LIMITS: [(Limit, &str); 10] = [
+const LIMITS: [(Limit, &str); 13] = [
     (Limit::Bodies, "bodies_bytes_max"),
     (Limit::BodyWait, "body_wait"),
     (Limit::HeaderWait, "header_wait"),
@@ -81,6 +84,9 @@ const LIMITS: [(Limit, &str); 10] = [
     (Limit::RequestRate, "request_rate_max"),
     (Limit::CallerRequestRate, "caller_request_rate_max"),
     (Limit::SocketMessages, "socket_messages_max"),
+    (Limit::Frames, "frames"),
+    (Limit::MessageWait, "message_wait"),
+    (Limit::Pages, "pages"),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -109,7 +115,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn register(engine: &Engine, connections: Places, live: Places, bodies: Places) -> Self {
+    pub(crate) fn register(engine: &Engine, connections: Share, live: Places) -> Self {
         let requests = Family::<RequestLabels, Counter>::default();
         let seconds = Family::<RouteLabels, Histogram>::new_with_constructor(Histogram::of_seconds);
         let limited = Family::<LimitLabels, Counter>::default();
@@ -173,11 +179,7 @@ impl Metrics {
                 "Lines of the access log that were dropped, since more came than could be written",
                 metrics.access_log_dropped.clone(),
             );
-            http.register_collector(Box::new(Levels {
-                connections,
-                live,
-                bodies,
-            }));
+            http.register_collector(Box::new(Levels { connections, live }));
         });
         metrics
     }
@@ -242,20 +244,26 @@ impl Drop for Level {
 /// What is read at the moment it is asked for.
 #[derive(Debug)]
 struct Levels {
-    connections: Places,
+    connections: Share,
     live: Places,
-    bodies: Places,
 }
 
 impl Collector for Levels {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let levels = [
-            ("connections", "Open connections", &self.connections),
-            ("live_streams", "Open live event streams and subscriptions", &self.live),
-            ("body_bytes", "Bytes of bodies in flight", &self.bodies),
+            (
+                "connections",
+                "Open connections",
+                self.connections.held() / CONNECTION_BYTES,
+            ),
+            (
+                "live_streams",
+                "Open live event streams and subscriptions",
+                self.live.taken(),
+            ),
         ];
-        for (name, help, places) in levels {
-            let level = ConstGauge::new(i64::try_from(places.taken()).unwrap_or(i64::MAX));
+        for (name, help, count) in levels {
+            let level = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
             level.encode(encoder.encode_descriptor(name, help, None, level.metric_type())?)?;
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::{
     shared::{Shared, Taken},
 };
 use std::{cell::RefCell, sync::Arc, time::Duration};
+use throng::driver::Charge;
 use tokio::sync::watch;
 
 /// When a client that found no place for a live stream may come back.
@@ -18,6 +19,9 @@ const LIVE_RETRY: Duration = Duration::from_secs(5);
 
 /// When a client whose body found no room may come back.
 const BODIES_RETRY: Duration = Duration::from_secs(1);
+
+/// When a client whose answer found no room may come back.
+const PAGES_RETRY: Duration = Duration::from_secs(1);
 
 /// Where a gateway is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,10 +91,10 @@ impl Server {
     }
 
     /// Room for so many bytes of a body among those in flight, with what it has taken of it.
-    pub(crate) fn takes_body(&self, taken: Option<Taken>, bytes: usize) -> Result<Taken, Box<Problem>> {
-        let bodies = &self.shared.bodies;
-        let mut taken = taken.unwrap_or_else(|| bodies.none());
-        if bodies.take_up_to(&mut taken, bytes) {
+    pub(crate) fn takes_body(&self, taken: Option<Charge>, bytes: usize) -> Result<Charge, Box<Problem>> {
+        let bodies = &self.shared.held.bodies;
+        let mut taken = taken.unwrap_or_else(|| bodies.nothing());
+        if taken.grow_to(bytes) {
             return Ok(taken);
         }
         self.metrics().limited(Limit::Bodies);
@@ -99,6 +103,16 @@ impl Server {
             bodies.most()
         );
         Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
+    }
+
+    /// Pages and answers fill their share.
+    pub(crate) fn no_room_for_pages(&self) -> Box<Problem> {
+        self.metrics().limited(Limit::Pages);
+        let detail = format!(
+            "The answers that clients have yet to take hold {} bytes, which is all they may. Try again later.",
+            self.shared.held.pages.most()
+        );
+        Problem::overloaded(detail, PAGES_RETRY).boxed()
     }
 
     /// A body that has not come in time.

@@ -12,6 +12,7 @@ use crate::{
     kinds::Kinds,
     metrics::Metrics,
     openapi,
+    refused::Refused,
     request::{headers, path},
 };
 use bytes::Bytes;
@@ -24,10 +25,23 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use throng::{Engine, driver::Driver};
+use throng::{
+    Engine,
+    driver::{Budget, Driver, Share},
+};
 
 /// Connections for administration at most.
-const ADMIN_CONNECTIONS_MAX: usize = 64;
+pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 64;
+/// Bytes that a connection takes, with a head or a message of up to 4 KiB.
+pub(crate) const CONNECTION_BYTES: usize = 6 << 10;
+/// The part of the memory that connections may take, and how few are taken whatever that is.
+const CONNECTIONS_PART: usize = 8;
+const CONNECTIONS_MIN: usize = 64;
+
+/// The number of connections that the memory has room for.
+pub(crate) fn connections_in_memory(budget: &Budget) -> usize {
+    (budget.part(CONNECTIONS_PART) / CONNECTION_BYTES).max(CONNECTIONS_MIN)
+}
 
 /// Who is trusted with what.
 #[derive(Default)]
@@ -73,9 +87,7 @@ pub(crate) struct Shared {
     is_secret: Option<SecretParts>,
     /// How the service's other parts are.
     pub(crate) checks: Checks,
-    /// Places for the connections of the service's own listener.
-    pub(crate) places: Places,
-    /// Of those, what each address has.
+    /// The connections that each address has to the service's own listener.
     pub(crate) connected: Connected,
     /// Connections a second of each address.
     pub(crate) connection_rate: Option<Rate>,
@@ -85,12 +97,14 @@ pub(crate) struct Shared {
     pub(crate) caller_rate: Option<Rate>,
     /// Requests that are refused for who asks.
     pub(crate) wrong: Wrong,
-    /// Of connections for administration: the others cannot take these.
-    pub(crate) admin_places: Places,
+    /// Places for connections beyond the limits that ask for what always has one.
+    pub(crate) spare: Places,
+    /// The connections that were refused.
+    pub(crate) refused: Refused,
     /// Of live streams.
     pub(crate) live: Places,
-    /// Bytes of bodies in flight, which the engine leaves out of its own.
-    pub(crate) bodies: Places,
+    /// The shares of the memory that is held for clients.
+    pub(crate) held: HeldBytes,
 }
 
 impl Shared {
@@ -104,10 +118,10 @@ impl Shared {
         console: console::About,
     ) -> Result<Self, StartError> {
         let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
-        let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
+        let live = Places::new(limits.live_max);
         let driver = engine.driver();
-        let bodies = Places::of(driver.bytes_outside(), limits.bodies_bytes_max);
-        let metrics = Metrics::register(&engine, places.clone(), live.clone(), bodies.clone());
+        let held = HeldBytes::new(driver.budget(), &limits);
+        let metrics = Metrics::register(&engine, held.connections.clone(), live.clone());
         let start = |what: &AccessLog| {
             let path = || what.file.clone().unwrap_or_else(|| "-".into());
             let log = Log::start(what, metrics.access_log_dropped.clone());
@@ -134,15 +148,15 @@ impl Shared {
             access_log,
             console: Console::new(console),
             checks,
-            places,
             connected: Connected::new(limits.connections_per_address_max, limits.connections_max),
             connection_rate: Rate::new(limits.connection_rate_max),
             request_rate: Rate::new(limits.request_rate_max),
             caller_rate: Rate::new(limits.caller_request_rate_max),
             wrong: Wrong::new(limits.request_rate_max),
-            admin_places: Places::new(ADMIN_CONNECTIONS_MAX),
+            spare: Places::new(limits.spare_connections_max.div_ceil(2)),
+            refused: Refused::default(),
             live,
-            bodies,
+            held,
             limits,
             driver,
             engine,
@@ -194,6 +208,37 @@ impl Shared {
     }
 }
 
+/// The parts of the memory that live pages, histories and answers may take, and messages of WebSockets.
+const PAGES_PART: usize = 8;
+const FRAMES_PART: usize = 8;
+
+/// The shares of the engine's memory that is held for clients, one an owner.
+pub(crate) struct HeldBytes {
+    /// Connections of the service's own listener.
+    pub(crate) connections: Share,
+    /// Connections for administration: the others cannot take these.
+    pub(crate) admin: Share,
+    /// Bodies in flight that came in more than one piece.
+    pub(crate) bodies: Share,
+    /// Messages of WebSockets, from their first frame's head until they are executed.
+    pub(crate) frames: Share,
+    /// Pages of live streams, histories being written, and answers that their clients have yet to take.
+    pub(crate) pages: Share,
+}
+
+impl HeldBytes {
+    fn new(budget: &Budget, limits: &Limits) -> Self {
+        let connections = |count: usize| count.saturating_mul(CONNECTION_BYTES);
+        Self {
+            connections: budget.share("connections", connections(limits.connections_max)),
+            admin: budget.share("admin_connections", connections(ADMIN_CONNECTIONS_MAX)),
+            bodies: budget.share("bodies", limits.bodies_bytes_max),
+            frames: budget.share("frames", budget.part(FRAMES_PART)),
+            pages: budget.share("pages", budget.part(PAGES_PART)),
+        }
+    }
+}
+
 /// A bounded number of places.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
@@ -201,45 +246,25 @@ pub(crate) struct Places {
     most: usize,
 }
 
-/// Some of them, until this is dropped.
+/// A place, until this is dropped.
 pub(crate) struct Taken {
     of: Arc<AtomicUsize>,
-    count: usize,
 }
 
 impl Places {
     pub(crate) fn new(most: usize) -> Self {
-        Self::of(Arc::default(), most)
-    }
-
-    /// With this count of those that are taken.
-    fn of(taken: Arc<AtomicUsize>, most: usize) -> Self {
+        let taken = Arc::default();
         Self { taken, most }
     }
 
     /// Takes one, if one is free.
     pub(crate) fn take(&self) -> Option<Taken> {
-        let mut none = self.none();
-        self.take_up_to(&mut none, 1).then_some(none)
-    }
-
-    /// None of them.
-    pub(crate) fn none(&self) -> Taken {
-        Taken {
-            of: self.taken.clone(),
-            count: 0,
+        if self.taken.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+            return None;
         }
-    }
-
-    /// Takes as many more as make so many of these, if they are free.
-    pub(crate) fn take_up_to(&self, taken: &mut Taken, count: usize) -> bool {
-        let more = count.saturating_sub(taken.count);
-        if self.taken.fetch_add(more, Ordering::Relaxed).saturating_add(more) > self.most {
-            self.taken.fetch_sub(more, Ordering::Relaxed);
-            return false;
-        }
-        taken.count += more;
-        true
+        let of = self.taken.clone();
+        Some(Taken { of })
     }
 
     /// How many there are.
@@ -255,7 +280,7 @@ impl Places {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.of.fetch_sub(self.count, Ordering::Relaxed);
+        self.of.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -271,18 +296,5 @@ mod tests {
         assert_eq!(places.taken(), 2);
         drop(first);
         assert!(places.take().is_some());
-    }
-
-    #[test]
-    fn many_places_are_taken_little_by_little_and_given_back_together() {
-        let places = Places::new(10);
-        let mut taken = places.none();
-        assert!(places.take_up_to(&mut taken, 4) && places.take_up_to(&mut taken, 3));
-        assert_eq!(places.taken(), 4, "those it has are enough");
-        assert!(places.take_up_to(&mut taken, 9) && !places.take_up_to(&mut taken, 11));
-        assert!(!places.take_up_to(&mut taken, usize::MAX));
-        assert_eq!(places.taken(), 9);
-        drop(taken);
-        assert_eq!(places.taken(), 0);
     }
 }

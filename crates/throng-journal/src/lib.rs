@@ -35,6 +35,7 @@ mod memory;
 mod missing;
 mod pace;
 mod place;
+pub mod scratch;
 mod shards;
 mod store;
 mod streams;

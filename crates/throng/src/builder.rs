@@ -4,6 +4,7 @@
 use crate::projection::{self, Projections};
 use crate::{
     Metrics, Options,
+    budget::Budget,
     context::{Context, Signals},
     disk::{self, DiskBudget},
     door::SeenNewer,
@@ -264,6 +265,8 @@ impl Builder {
             .partition(|consumer| self.options.runs(&**consumer));
         #[cfg(feature = "projections")]
         let idle = idle.iter().map(|consumer| consumer.name()).collect();
+        let budget = Budget::new(self.options.memory_bytes_max);
+        metrics.register(|registry| registry.register_collector(Box::new(budget.clone())));
         let context = Arc::new(Context {
             registry: Arc::new(self.registry),
             disk,
@@ -282,7 +285,7 @@ impl Builder {
             signals: Signals::default(),
             unresolved,
             stopping: AtomicBool::new(false),
-            bytes_outside: Arc::default(),
+            budget,
         });
         let lives = Arc::new(Lives::new(context.clone()));
         if context.peers.is_none() {

@@ -4,6 +4,7 @@
 use crate::ledger::Topics;
 use crate::{
     Metrics, Options,
+    budget::Budget,
     disk::DiskBudget,
     door::SeenNewer,
     driver::peers::Peers,
@@ -13,7 +14,7 @@ use crate::{
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::Waker,
 };
@@ -49,8 +50,8 @@ pub(crate) struct Context {
     /// The last count of what waits for an operator.
     pub(crate) unresolved: Arc<LastCount>,
     pub(crate) stopping: AtomicBool,
-    /// Bytes that others of the process hold of the engine's memory.
-    pub(crate) bytes_outside: Arc<AtomicUsize>,
+    /// The budget that other parts of the process charge to the engine's memory.
+    pub(crate) budget: Budget,
 }
 
 /// One signal for each background task, and those who wait for durable commits.

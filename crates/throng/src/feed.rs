@@ -3,7 +3,7 @@
 use crate::{
     engine::{Core, Engine},
     ledger::unreadable,
-    tail::{self, EntityEvent},
+    tail::{self, EntityEvent, PageLimit},
 };
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 use throng_core::{model::Error, shard::JsonRejection};
@@ -205,6 +205,10 @@ impl Engine {
     /// # Errors
     /// The log has no such place, or the engine's.
     pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
+        self.feed_within(kind, from, PageLimit::of(limit)).await
+    }
+
+    pub(crate) async fn feed_within(&self, kind: usize, from: Cursor, limit: PageLimit) -> Result<Feed, FeedError> {
         let streams = self.core.streams(from.told.first()).await?;
         let mut feed = self.core.tail.page(kind, from, limit, &streams).await?;
         // One that has ended since it was told to its end: a place that names it is neither before nor behind one that does not.

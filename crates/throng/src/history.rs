@@ -10,6 +10,7 @@ use crate::{
     feed::FeedError,
     ledger::{recovering, unreadable},
     life::Life,
+    tail::PageLimit,
 };
 use std::sync::Arc;
 use throng_core::{
@@ -37,6 +38,20 @@ pub struct History {
 }
 
 impl History {
+    /// Without the events beyond so many bytes of payloads; the first one always stays.
+    fn within(mut self, bytes_max: usize) -> Self {
+        let mut bytes = 0;
+        let fits = self.events.iter().take_while(|event| {
+            let is_first = bytes == 0;
+            bytes += event.payload.len();
+            is_first || bytes <= bytes_max
+        });
+        let fits = fits.count();
+        self.more |= fits < self.events.len();
+        self.events.truncate(fits);
+        self
+    }
+
     /// Nothing has happened after the number it was asked for.
     fn is_end(&self) -> bool {
         self.events.is_empty() && !self.more && self.removed == 0
@@ -50,7 +65,22 @@ impl Engine {
     /// [`Lost`](FeedError::Lost) for a number beyond the last event: another history gave it. `Unknown` for an entity without events, or
     /// the engine's.
     pub async fn history(&self, kind: usize, id: &str, after: u64, limit: usize) -> Result<History, FeedError> {
-        let history = self.history_after(kind, id, after, limit).await;
+        self.history_within(kind, id, after, limit, usize::MAX).await
+    }
+
+    /// The same, of at most so many events and bytes of payloads; one event always.
+    ///
+    /// # Errors
+    /// The errors of [`history`](Self::history).
+    pub async fn history_within(
+        &self,
+        kind: usize,
+        id: &str,
+        after: u64,
+        events: usize,
+        bytes: usize,
+    ) -> Result<History, FeedError> {
+        let history = self.history_after(kind, id, after, PageLimit { events, bytes }).await;
         let mut history = history.map_err(FeedError::Engine)?;
         if after > 0 && history.is_end() {
             let seen = self.history_at(kind, id, after).await?;
@@ -62,7 +92,7 @@ impl Engine {
 
     /// The event of a number above 0, or what is left of the history behind it; `None` if the number is beyond the last event.
     pub(crate) async fn history_at(&self, kind: usize, id: &str, seq: u64) -> Result<Option<History>, FeedError> {
-        let look = async |after| match self.history_after(kind, id, after, 1).await {
+        let look = async |after| match self.history_after(kind, id, after, PageLimit::of(1)).await {
             Ok(history) => Ok(Some(history).filter(|history| !history.is_end())),
             Err(Error::Unknown { .. }) => Ok(None),
             Err(error) => Err(FeedError::Engine(error)),
@@ -85,7 +115,7 @@ impl Engine {
         kind: usize,
         id: &str,
         after: u64,
-        limit: usize,
+        limit: PageLimit,
     ) -> Result<History, Error<JsonRejection>> {
         let core = &self.core;
         if let Some(life) = core.owner_of(kind, id)? {
@@ -102,11 +132,11 @@ impl Engine {
                 kind: core.context.registry.kinds()[kind].name.to_owned(),
                 id: id.to_owned(),
                 after,
-                limit: limit as u64,
+                limit: limit.events as u64,
             };
             if let Reply::History { events, more, removed } = owner.ask(request).await? {
                 let events = events.into_iter().map(stored).collect();
-                return Ok(History { events, more, removed });
+                return Ok(History { events, more, removed }.within(limit.bytes));
             }
         }
     }
@@ -164,7 +194,7 @@ impl Core {
         life: &'a Life,
         (kind, id): (usize, &'a str),
         after: u64,
-        limit: usize,
+        limit: PageLimit,
     ) -> Later<'a, Result<History, Error<JsonRejection>>> {
         Box::pin(async move {
             let context = &self.context;
@@ -188,8 +218,10 @@ impl Core {
             tail.retain(|event| event.place.position <= life.ledger.durable());
             let stated = tail.iter().rfind(|event| event.is_state).map_or(0, |state| state.seq);
             tail.retain(|event| !event.is_state);
+            let PageLimit { events: limit, bytes } = limit;
+            let bytes_max = bytes.min(HISTORY_BYTES_MAX);
             let stored = |after, limit, bytes_max| context.store.history(&address, after, limit, bytes_max);
-            let mut events = stored(after, limit.saturating_add(1), HISTORY_BYTES_MAX)
+            let mut events = stored(after, limit.saturating_add(1), bytes_max)
                 .await
                 .map_err(unavailable)?;
             let mut more = events.len() > limit;
@@ -208,7 +240,7 @@ impl Core {
             }
             if !more {
                 let bytes = events.iter().map(|event| event.payload.len()).sum();
-                let fits = fitting(&tail, limit - events.len(), bytes);
+                let fits = fitting(&tail, limit - events.len(), bytes, bytes_max);
                 more = fits < tail.len();
                 tail.truncate(fits);
                 self.read_tail((name, id), &tail, &mut events)
@@ -297,14 +329,14 @@ impl Core {
 }
 
 /// How many of them fit into a page that has this many bytes and no events more than `limit`; the first of a page always.
-fn fitting(tail: &[TailEvent], limit: usize, bytes: usize) -> usize {
+fn fitting(tail: &[TailEvent], limit: usize, bytes: usize, bytes_max: usize) -> usize {
     let mut total = bytes;
     tail.iter()
         .take(limit)
         .take_while(|event| {
             let is_first = total == 0;
             total += event.place.len as usize;
-            is_first || total <= HISTORY_BYTES_MAX
+            is_first || total <= bytes_max
         })
         .count()
 }

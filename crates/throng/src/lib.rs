@@ -58,6 +58,7 @@
 
 #[cfg(feature = "services")]
 mod actors;
+mod budget;
 mod builder;
 mod causes;
 mod check;

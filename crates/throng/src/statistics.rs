@@ -96,7 +96,7 @@ impl Engine {
             entities: 0,
             entity_bytes: 0,
             pending_bytes: 0,
-            outside_bytes: context.bytes_outside.load(Ordering::Relaxed) as u64,
+            outside_bytes: context.budget.held() as u64,
             outbox: 0,
             waiting: 0,
             in_flight: 0,

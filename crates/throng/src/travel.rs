@@ -1,7 +1,7 @@
 //! An entity as it was after any of its events, and what a command would have come to then. Nothing is recorded, and the entity that
 //! lives is not touched.
 
-use crate::{engine::Engine, ledger::unreadable};
+use crate::{engine::Engine, ledger::unreadable, tail::PageLimit};
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -174,7 +174,7 @@ impl Engine {
         while reached < seq {
             let limit = usize::try_from(seq - reached).unwrap_or(PAGE_EVENTS).min(PAGE_EVENTS);
             let page = self
-                .history_after(kind, id, reached, limit)
+                .history_after(kind, id, reached, PageLimit::of(limit))
                 .await
                 .map_err(TravelError::Engine)?;
             let Some(first) = page.events.first() else {
@@ -198,7 +198,7 @@ impl Engine {
         }
         if at_micros.is_none() && seq > 0 {
             // It was a state that is kept; its event may be gone.
-            let page = self.history_after(kind, id, seq - 1, 1).await;
+            let page = self.history_after(kind, id, seq - 1, PageLimit::of(1)).await;
             let page = page.map_err(TravelError::Engine)?;
             let event = page.events.first().filter(|event| event.seq == seq);
             at_micros = event.map(|event| event.at_micros);

@@ -18,22 +18,21 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll},
     time::Instant,
 };
 use throng::{
     JsonRejection,
-    driver::{Driver, Executed, Tried},
+    driver::{Charge, Driver, Executed, Tried},
     model::Error,
 };
 use tokio::task::JoinHandle;
 
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
+
+/// The part of the memory that all consumers' messages may take.
+const MEMORY_PART: usize = 4;
 
 /// A dead letter on its way.
 type Letter = Pin<Box<dyn Future<Output = SentLetter> + Send>>;
@@ -56,10 +55,10 @@ pub(super) struct Flow<'a> {
     letters: FuturesUnordered<Letter>,
     /// Commands the engine has no room for at the moment.
     refused_for_now: usize,
-    /// Bytes of all these, and of the dead letters among them: booked with the engine's memory.
+    /// Bytes of all these, and of the dead letters among them: charged to the engine's memory.
     bytes: usize,
     letter_bytes: usize,
-    booked: Arc<AtomicUsize>,
+    charge: Charge,
 }
 
 /// A message that is not settled.
@@ -127,7 +126,10 @@ impl<'a> Flow<'a> {
     pub(super) fn new(part: &'a Part) -> Self {
         let driver = part.engine.driver();
         Self {
-            booked: driver.bytes_outside(),
+            charge: driver
+                .budget()
+                .share("broker_messages", driver.budget().part(MEMORY_PART))
+                .nothing(),
             driver,
             part,
             session: rand::random(),
@@ -155,12 +157,13 @@ impl<'a> Flow<'a> {
 
     fn book(&mut self, bytes: usize) {
         self.bytes += bytes;
-        self.booked.fetch_add(bytes, Ordering::Relaxed);
+        // What has come is held in any case: the prefetch says what may come.
+        let _ = self.charge.grow_to(self.bytes);
     }
 
     fn release(&mut self, bytes: usize) {
         self.bytes -= bytes;
-        self.booked.fetch_sub(bytes, Ordering::Relaxed);
+        self.charge.shrink_to(self.bytes);
     }
 
     /// Takes a message in, and has it done if that can be now. The bytes that it holds.
@@ -312,12 +315,6 @@ impl<'a> Flow<'a> {
                 Fate::Rejected => settled.rejected(tag),
             }
         }
-    }
-}
-
-impl Drop for Flow<'_> {
-    fn drop(&mut self) {
-        self.booked.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -57,13 +57,12 @@ async fn prefetch_is_bounded_by_the_bytes_of_messages() {
     })
     .await;
     assert_eq!(depth(&connection, &queue).await, MESSAGES - 9, "the first, and eight");
-    let booked = engine.driver().bytes_outside();
     drop(release);
     until("all are counted", async || {
         hits(&engine, ["a".to_owned()].into_iter()).await == u64::from(MESSAGES)
     })
     .await;
     ingress.stop();
-    assert_eq!(booked.load(Ordering::Relaxed), 0, "nothing is held any more");
+    assert_eq!(engine.driver().budget().held(), 0, "nothing is held any more");
     engine.stop().await;
 }

@@ -67,6 +67,11 @@ fn a_full_disk_and_a_power_loss_lose_nothing() {
 }
 
 #[test]
+fn attacks_stay_within_the_memory_and_lose_nothing() {
+    assert_clean("attacks");
+}
+
+#[test]
 fn a_backup_that_follows_is_restored_at_any_commit_as_the_service_was_then() {
     assert_clean("restore");
 }

@@ -4,7 +4,7 @@ use super::{Asker, Entity, Hears};
 use crate::tagged;
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
-use throng_journal::Address;
+use throng_journal::{Address, scratch};
 
 /// Microseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -102,10 +102,10 @@ impl<E: Entity> Effects<E> {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.events.clear();
-        self.sent.clear();
-        self.timers.clear();
-        self.published.clear();
+        scratch::empty(&mut self.events);
+        scratch::empty(&mut self.sent);
+        scratch::empty(&mut self.timers);
+        scratch::empty(&mut self.published);
         self.ends = false;
     }
 }

@@ -95,7 +95,7 @@ impl<E: Entity> Entities<E> {
         });
         if let Err(error) = done {
             common.messages.give_back();
-            common.records.clear();
+            common.discard();
             self.effects.clear();
             if !events.is_empty() {
                 self.drop_state(common, at);

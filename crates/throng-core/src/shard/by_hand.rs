@@ -107,7 +107,7 @@ impl Shard {
                 }
                 Err(why) => {
                     common.messages.give_back();
-                    common.records.clear();
+                    common.discard();
                     return Err(why.to_string());
                 }
             }

@@ -344,6 +344,25 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn passivate_oldest(&mut self, common: &mut Common) -> bool {
         let Some(at) = self.recency.victim() else { return false };
+        self.passivate_at(common, at);
+        true
+    }
+
+    /// The entity used last, if it has at least so many bytes. One that is quarantined would be read again and again.
+    pub(super) fn large(&self, bytes_min: usize) -> Option<u32> {
+        self.recency.used_last().filter(|at| {
+            let slot = self.peek(*at);
+            slot.bytes as usize >= bytes_min && matches!(slot.body, Body::Resident(_))
+        })
+    }
+
+    pub(super) fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) {
+        if let Some(at) = self.large(bytes_min) {
+            self.passivate_at(common, at);
+        }
+    }
+
+    fn passivate_at(&mut self, common: &mut Common, at: u32) {
         let slot = self.slots.at(at);
         match &slot.body {
             Body::Resident(resident) if resident.seq > 0 || slot.family.is_some() => {
@@ -371,7 +390,6 @@ impl<E: Entity> Entities<E> {
             }
             _ => self.forget(common, at),
         }
-        true
     }
 
     /// Drops what is in memory of an entity whose state nobody needs; the slot stays for what the store does not have yet.

@@ -302,7 +302,7 @@ impl<E: Entity> Entities<E> {
         });
         self.shapes = events;
         if result.is_err() {
-            common.records.clear();
+            common.discard();
             let changed = evolving && !self.effects.events.is_empty();
             self.effects.clear();
             if changed {

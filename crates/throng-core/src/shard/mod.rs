@@ -70,7 +70,7 @@ use crate::{
     model::{Published, Timestamp},
 };
 use std::{any::Any, sync::Arc};
-use throng_journal::{CommitBuilder, ShardId, WriterId};
+use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 
 /// One shard of the key space, with everything that lives in it.
 pub struct Shard {
@@ -147,9 +147,15 @@ impl Common {
             limits::STAGED_BYTES_MAX
         );
         let staged = stage.stage(&mut self.records);
-        self.records.clear();
+        self.discard();
         self.timers.staged(staged.commit);
         staged
+    }
+
+    /// Drops the records of the command at hand. Large buffers give their memory back: each of the many shards has its own.
+    fn discard(&mut self) {
+        self.records.clear();
+        scratch::empty(&mut self.payload);
     }
 }
 

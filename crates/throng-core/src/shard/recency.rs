@@ -139,6 +139,11 @@ impl Recency {
         oldest.into_iter().find(|at| *at != NONE && *at != self.used_last)
     }
 
+    /// The one that was used last, which is never a victim.
+    pub(super) fn used_last(&self) -> Option<u32> {
+        Some(self.used_last).filter(|at| *at != NONE)
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.probation.len + self.protected.len

@@ -162,6 +162,20 @@ impl Shard {
         before - self.common.resident_bytes
     }
 
+    /// An entity that was used last has at least so many bytes.
+    #[must_use]
+    pub fn has_large(&self, bytes_min: usize) -> bool {
+        self.tables.iter().any(|table| table.has_large(bytes_min))
+    }
+
+    /// Passivates also the entities that were used last, where they have at least so many bytes. A command that waits for one has it loaded
+    /// again: this is for now and then.
+    pub fn passivate_large(&mut self, bytes_min: usize) {
+        for table in &mut self.tables {
+            table.passivate_large(&mut self.common, bytes_min);
+        }
+    }
+
     /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names; `false` if it
     /// cannot be read.
     pub fn row(&mut self, row: &[u8], value: &[u8]) -> bool {

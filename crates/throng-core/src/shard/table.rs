@@ -124,6 +124,12 @@ pub trait Table: Any + Send {
 
     /// Passivates the entity not used for the longest time; `false` if there is none.
     fn passivate(&mut self, common: &mut Common) -> bool;
+
+    /// The entity used last has at least so many bytes.
+    fn has_large(&self, bytes_min: usize) -> bool;
+
+    /// Passivates the entity used last, if it has at least so many bytes.
+    fn passivate_large(&mut self, common: &mut Common, bytes_min: usize);
 }
 
 impl<E: crate::model::Entity> Table for super::Entities<E> {
@@ -234,5 +240,13 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn passivate(&mut self, common: &mut Common) -> bool {
         self.passivate_oldest(common)
+    }
+
+    fn has_large(&self, bytes_min: usize) -> bool {
+        self.large(bytes_min).is_some()
+    }
+
+    fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) {
+        Self::passivate_large(self, common, bytes_min);
     }
 }

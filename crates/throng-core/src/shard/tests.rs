@@ -7,7 +7,7 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_journal::{Loaded, RecordKind};
+use throng_journal::{Loaded, RecordKind, scratch::SCRATCH_BYTES_MAX};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Account {
@@ -313,6 +313,23 @@ fn events_are_staged_with_their_place_and_gapless_numbers() {
 }
 
 #[test]
+fn large_command_leaves_no_large_buffer_behind() {
+    let mut bench = Bench::new();
+    for command in [
+        Command::Many { events: 100_000 },
+        Command::Many { events: 500 },
+        Command::PanicEvolving,
+    ] {
+        let (_, common) = bench.shard.entities::<Account>(0).unwrap();
+        common.payload.reserve(1 << 20);
+        bench.run("a", command, None);
+        let (accounts, common) = bench.shard.entities::<Account>(0).unwrap();
+        let events = accounts.effects.events.capacity() * size_of::<Happened>();
+        assert!(common.payload.capacity() <= SCRATCH_BYTES_MAX && events <= SCRATCH_BYTES_MAX);
+    }
+}
+
+#[test]
 fn a_rejection_or_a_panic_stages_nothing_and_changes_nothing() {
     let mut bench = Bench::new();
     assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
@@ -476,6 +493,23 @@ fn json_errors_name_the_field_the_line_and_the_column() {
     assert!(wrong.starts_with("amount: invalid type: string \"x\""), "{wrong}");
     let unknown = text(bench.json("a", "Steal", "{}"));
     assert!(unknown.contains("unknown variant `Steal`"), "{unknown}");
+}
+
+#[test]
+fn large_entity_that_was_used_last_is_put_away() {
+    let mut bench = Bench::new();
+    bench.ask("a", Command::Deposit { amount: 5 }).unwrap();
+    bench.shard.passivate(usize::MAX);
+    bench.shard.passivate_large(1 << 20);
+    assert_eq!(bench.shard.load().entities, 1, "neither takes a small one");
+    assert!(bench.shard.has_large(1) && !bench.shard.has_large(1 << 20));
+    bench.shard.passivate_large(1);
+    assert_eq!(bench.shard.load().entities, 0);
+    assert_eq!(
+        bench.ask("a", Command::Deposit { amount: 1 }),
+        Ok(6),
+        "its state is on the way to the store"
+    );
 }
 
 #[test]

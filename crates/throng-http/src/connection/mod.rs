@@ -341,8 +341,8 @@ impl Connection {
     }
 
     /// A body that comes.
-    pub(crate) fn coming(&self) -> Coming<'_> {
-        Coming::new(&self.waits, &self.ticks)
+    pub(crate) fn coming(&self) -> Coming<&Self> {
+        Coming::new(self)
     }
 
     pub(crate) fn waits(&self) -> &Waits {

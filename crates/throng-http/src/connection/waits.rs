@@ -1,8 +1,9 @@
 //! What a connection waits for its client with: bodies that come, answers that go. On HTTP/2 there are several of each.
 
-use super::ticks::{Bounds, Ticks};
+use super::{Connection, ticks::Bounds};
 use std::{
     cell::{Cell, RefCell},
+    ops::Deref,
     rc::Rc,
     task::Waker,
 };
@@ -52,18 +53,16 @@ impl Waits {
 }
 
 /// A body that comes. Only one that has to be waited for is known to its connection.
-pub(crate) struct Coming<'a> {
-    waits: &'a Waits,
-    ticks: &'a Ticks,
+pub(crate) struct Coming<C: Deref<Target = Connection>> {
+    connection: C,
     body: Option<Rc<Body>>,
     bytes: u64,
 }
 
-impl<'a> Coming<'a> {
-    pub(crate) fn new(waits: &'a Waits, ticks: &'a Ticks) -> Self {
+impl<C: Deref<Target = Connection>> Coming<C> {
+    pub(crate) fn new(connection: C) -> Self {
         Self {
-            waits,
-            ticks,
+            connection,
             body: None,
             bytes: 0,
         }
@@ -79,14 +78,15 @@ impl<'a> Coming<'a> {
 
     /// More of it has to come; `false` if it has taken too long already.
     pub(crate) fn waits(&mut self, waker: &Waker) -> bool {
+        let connection = &*self.connection;
         let body = self.body.get_or_insert_with(|| {
             let body = Rc::new(Body {
-                since: self.ticks.now(),
+                since: connection.now(),
                 bytes: Cell::new(self.bytes),
                 is_late: Cell::default(),
                 waker: RefCell::default(),
             });
-            self.waits.bodies.borrow_mut().push(body.clone());
+            connection.waits().bodies.borrow_mut().push(body.clone());
             body
         });
         if body.is_late.get() {
@@ -97,22 +97,23 @@ impl<'a> Coming<'a> {
     }
 }
 
-impl Drop for Coming<'_> {
+impl<C: Deref<Target = Connection>> Drop for Coming<C> {
     fn drop(&mut self) {
         if let Some(body) = &self.body {
-            self.waits.bodies.borrow_mut().retain(|other| !Rc::ptr_eq(body, other));
+            let waits = self.connection.waits();
+            waits.bodies.borrow_mut().retain(|other| !Rc::ptr_eq(body, other));
         }
     }
 }
 
 /// An answer that goes, known to its connection until this is dropped.
 pub(crate) struct Going {
-    connection: Rc<super::Connection>,
+    connection: Rc<Connection>,
     answer: Rc<Answer>,
 }
 
 impl Going {
-    pub(crate) fn new(connection: Rc<super::Connection>) -> Self {
+    pub(crate) fn new(connection: Rc<Connection>) -> Self {
         let answer = Rc::new(Answer { given: Cell::default() });
         connection.waits().answers.borrow_mut().push(answer.clone());
         Self { connection, answer }

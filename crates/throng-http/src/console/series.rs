@@ -1,7 +1,11 @@
 //! One point a second of what the engine and the gateway count: the last quarter of an hour.
 
 use super::limiting::{Limiting, Seen};
-use crate::{gate::Pass, scale, shared::Shared};
+use crate::{
+    gate::Pass,
+    scale,
+    shared::{CONNECTION_BYTES, Shared},
+};
 use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
@@ -39,7 +43,7 @@ impl Reading {
             engine: shared.engine.statistics(),
             latency: metrics.latency(),
             limits: metrics.limits_reached().collect(),
-            connections: shared.places.taken() as u64,
+            connections: (shared.held.connections.held() / CONNECTION_BYTES) as u64,
             sockets: level(metrics.sockets()),
             waiting: level(metrics.waiting.get()),
             process_bytes: process_bytes(),

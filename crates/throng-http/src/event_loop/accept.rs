@@ -1,7 +1,7 @@
 //! Taking connections, up to their limit.
 
 use super::{
-    EventLoop, OpenConnection, Places,
+    ConnectionPlaces, EventLoop, OpenConnection,
     socket::{RefusedHead, plain},
 };
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     metrics::Limit,
     problem::Problem,
     routes,
+    shared::{ADMIN_CONNECTIONS_MAX, CONNECTION_BYTES},
 };
 use bytes::Bytes;
 use rustls::ServerConfig;
@@ -30,19 +31,23 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::AbortHandle,
-    time::timeout,
+    sync::Notify,
+    time::{sleep, timeout},
 };
 
 /// So much of what a client over the limits says is looked at.
 const FIRST_BYTES: usize = 2 << 10;
 /// How long a refused client may take to read why.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
+/// After so many refusals others have their turn, for this long: 3,200 a second.
+const REFUSALS_TOGETHER: usize = 32;
+const REFUSALS_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait when the system has no file descriptors left.
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes connections until the loop drains.
 pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, entrance: Entrance) {
+    let mut refused = 0;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -50,12 +55,20 @@ pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, ent
             () = event_loop.server.drains() => return,
         };
         match accepted {
-            Ok((stream, address)) => take(&event_loop, stream, address.ip(), entrance),
+            Ok((stream, address)) => {
+                if take(&event_loop, stream, address.ip(), entrance) {
+                    continue;
+                }
+                refused += 1;
+                // Those that give way to it end now, and give their descriptors back.
+                match refused % REFUSALS_TOGETHER {
+                    0 => tokio::time::sleep(REFUSALS_PAUSE).await,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
             Err(error) if is_passing(&error) => tracing::debug!("a connection went before it was taken: {error}"),
             Err(error) => {
-                tracing::warn!(
-                    "a connection could not be taken: {error} (with too many open files, raise the limit: ulimit -n 20000)"
-                );
+                event_loop.server.shared().refused.fails(&error);
                 tokio::time::sleep(NO_FILES_WAIT).await;
             }
         }
@@ -70,10 +83,11 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance: Entrance) {
+/// `false`: it was refused.
+fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance: Entrance) -> bool {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended at once: {error}");
-        return;
+        return true;
     }
     let arrival = Arrival { address, entrance };
     let tls = event_loop.server.shared().tls(entrance);
@@ -92,9 +106,12 @@ fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance
             let (limit, problem) = *refused;
             event_loop.server.metrics().limited(limit);
             event_loop.server.metrics().refused_connections.inc();
+            event_loop.server.shared().refused.count();
             refuse(event_loop, stream, tls, arrival, problem);
+            return false;
         }
     }
+    true
 }
 
 /// Where a connection came from, and by which listener.
@@ -104,22 +121,27 @@ struct Arrival {
     entrance: Entrance,
 }
 
-/// What a connection takes of those there may be. Administration has its own.
-fn places(event_loop: &EventLoop, client: Client, entrance: Entrance) -> Result<Places, Box<(Limit, Problem)>> {
+/// The places that a connection takes of those there may be. Administration has its own.
+fn places(
+    event_loop: &EventLoop,
+    client: Client,
+    entrance: Entrance,
+) -> Result<ConnectionPlaces, Box<(Limit, Problem)>> {
     let shared = event_loop.server.shared();
     let too_many = |whose: &str, most: usize| {
         let detail = format!("There are {most} connections{whose} already. Nothing was done; try again later.");
         Problem::overloaded(detail, REFUSAL_WAIT)
     };
     if entrance.is_admin {
-        let place = shared.admin_places.take();
-        return match place {
-            Some(place) => Ok((Some(place), None)),
-            None => {
-                let problem = too_many(" for administration", shared.admin_places.most());
-                Err(Box::new((Limit::Connections, problem)))
-            }
-        };
+        let of_all = shared.held.admin.take(CONNECTION_BYTES);
+        if of_all.is_none() {
+            let problem = too_many(" for administration", ADMIN_CONNECTIONS_MAX);
+            return Err(Box::new((Limit::Connections, problem)));
+        }
+        return Ok(ConnectionPlaces {
+            of_all,
+            ..ConnectionPlaces::default()
+        });
     }
     if let Some(rate) = &shared.connection_rate
         && let Err(later) = rate.take(client, Instant::now())
@@ -127,18 +149,24 @@ fn places(event_loop: &EventLoop, client: Client, entrance: Entrance) -> Result<
         let problem = Problem::too_often("An address", "connect", rate.a_second(), later);
         return Err(Box::new((Limit::ConnectionRate, problem)));
     }
-    let Some(counted) = shared.connected.enter(client) else {
+    let Some(of_address) = shared.connected.enter(client) else {
         let problem = too_many(" of this address", shared.connected.most());
         return Err(Box::new((Limit::ConnectionsPerAddress, problem)));
     };
-    match shared.places.take() {
-        Some(place) => Ok((Some(place), counted)),
-        None => Err(Box::new((Limit::Connections, too_many("", shared.places.most())))),
+    let of_all = shared.held.connections.take(CONNECTION_BYTES);
+    if of_all.is_none() {
+        let problem = too_many("", event_loop.server.limits().connections_max);
+        return Err(Box::new((Limit::Connections, problem)));
     }
+    Ok(ConnectionPlaces {
+        of_all,
+        _of_address: of_address,
+        _spare: None,
+    })
 }
 
-fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: Places) -> OpenConnection {
-    let is_spare = places.0.is_none();
+fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: ConnectionPlaces) -> OpenConnection {
+    let is_spare = places.of_all.is_none();
     let open = event_loop.connections.add(event_loop, places);
     let connection = &open.connection;
     connection.came_from(arrival.address, &event_loop.server.shared().proxies);
@@ -150,7 +178,7 @@ fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: Places) -> OpenCon
     open
 }
 
-fn enter(event_loop: &Rc<EventLoop>, stream: Stream, arrival: Arrival, places: Places, first: Bytes) {
+fn enter(event_loop: &Rc<EventLoop>, stream: Stream, arrival: Arrival, places: ConnectionPlaces, first: Bytes) {
     let open = open(event_loop, arrival, places);
     let wire = Wire::new(stream, event_loop.clone(), open.connection.clone()).with(first);
     event_loop.door.enter(open, wire);
@@ -189,72 +217,108 @@ fn refuse(
     arrival: Arrival,
     problem: Problem,
 ) {
-    let (own, number) = (event_loop.clone(), event_loop.refusals.number());
-    let task = tokio::task::spawn_local(async move {
-        let told = async {
-            let stream = match tls {
-                None => Stream::plain(stream),
-                Some(config) => {
-                    // One request, which is looked at before it is let in: HTTP/2 would begin with something else.
-                    let mut config = (*config).clone();
-                    config.alpn_protocols = vec![access::tls::HTTP1.to_vec()];
-                    Stream::accept(stream, Arc::new(config)).await?
-                }
-            };
-            answer_first(&own, stream, arrival, &problem).await;
-            Ok::<_, io::Error>(())
+    let (own, gives_way) = (event_loop.clone(), Rc::new(Notify::new()));
+    let number = event_loop.refusals.push(gives_way.clone(), refusals_max(event_loop));
+    tokio::task::spawn_local(async move {
+        let begun = tokio::select! {
+            biased;
+            begun = timeout(REFUSAL_WAIT, begin_refused(stream, tls)) => begun.ok(),
+            () = gives_way.notified() => None,
         };
-        match timeout(REFUSAL_WAIT, told).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
-            Err(_) => tracing::debug!("a refused connection ended before it was told why"),
+        match begun {
+            Some(Ok(stream)) => answer_first(&own, stream, arrival, &problem, &gives_way).await,
+            Some(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
+            None => tracing::debug!("a refused connection ended before it was told why"),
         }
         own.refusals.left(number);
     });
-    event_loop.refusals.push(
-        number,
-        task.abort_handle(),
-        event_loop.server.limits().spare_connections_max,
-    );
 }
 
-async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: Stream, arrival: Arrival, problem: &Problem) {
+async fn begin_refused(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Stream> {
+    match tls {
+        None => Ok(Stream::plain(stream)),
+        Some(config) => {
+            // One request, which is looked at before it is let in: HTTP/2 would begin with something else.
+            let mut config = (*config).clone();
+            config.alpn_protocols = vec![access::tls::HTTP1.to_vec()];
+            Stream::accept(stream, Arc::new(config)).await
+        }
+    }
+}
+
+/// Half of the spare connections are for those that are told, by all loops; the others for health, metrics and administration.
+fn refusals_max(event_loop: &EventLoop) -> usize {
+    let loops = usize::try_from(event_loop.server.metrics().loops.get()).unwrap_or(1);
+    (event_loop.server.limits().spare_connections_max / 2 / loops.max(1)).max(1)
+}
+
+async fn answer_first(
+    event_loop: &Rc<EventLoop>,
+    mut stream: Stream,
+    arrival: Arrival,
+    problem: &Problem,
+    gives_way: &Notify,
+) {
     let mut first = [0; FIRST_BYTES];
-    let Ok(count @ 1..) = stream.read(&mut first).await else {
-        return;
+    let (count, stays) = tokio::select! {
+        biased;
+        read = stream.read(&mut first) => match read {
+            Ok(count @ 1..) => (count, true),
+            _ => return,
+        },
+        () = gives_way.notified() => (0, false),
+        () = sleep(REFUSAL_WAIT) => (0, true),
     };
-    let came = &first[..count];
-    let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
-    if path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent)) {
-        let first = Bytes::copy_from_slice(came);
-        return enter(event_loop, stream, arrival, (None, None), first);
+    let (came, shared) = (&first[..count], event_loop.server.shared());
+    if is_urgent(came)
+        && let Some(spare) = shared.spare.take()
+    {
+        let places = ConnectionPlaces {
+            _spare: Some(spare),
+            ..ConnectionPlaces::default()
+        };
+        let came = Bytes::copy_from_slice(came);
+        return enter(event_loop, stream, arrival, places, came);
     }
     let refused = RefusedHead::read(came, &event_loop.server, arrival.entrance);
-    if stream.write_all(&plain(problem, &refused)).await.is_ok() && stream.flush().await.is_ok() {
-        linger(&mut stream, REFUSAL_WAIT).await;
+    let answer = plain(problem, &refused);
+    let told = async {
+        stream.write_all(&answer).await?;
+        stream.flush().await
+    };
+    if stays && matches!(timeout(REFUSAL_WAIT, told).await, Ok(Ok(()))) {
+        tokio::select! {
+            () = linger(&mut stream, REFUSAL_WAIT) => {}
+            () = gives_way.notified() => {}
+        }
     }
 }
 
-/// Connections over the limits that are looked at. There are never more than there may be: the oldest gives way.
+/// These bytes are a whole head that asks for health, metrics or administration.
+fn is_urgent(came: &[u8]) -> bool {
+    let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
+    let is_urgent = path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent));
+    is_urgent && came.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+}
+
+/// Connections over the limits that are looked at. There are never more than there may be: the oldest is told at once.
 #[derive(Default)]
 pub(super) struct Refusals {
-    tasks: RefCell<VecDeque<(u64, AbortHandle)>>,
+    tasks: RefCell<VecDeque<(u64, Rc<Notify>)>>,
     next: Cell<u64>,
 }
 
 impl Refusals {
-    fn number(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
-    }
-
-    fn push(&self, number: u64, task: AbortHandle, most: usize) {
+    fn push(&self, gives_way: Rc<Notify>, most: usize) -> u64 {
+        let number = self.next.replace(self.next.get() + 1);
         let mut tasks = self.tasks.borrow_mut();
-        tasks.push_back((number, task));
+        tasks.push_back((number, gives_way));
         while tasks.len() > most
             && let Some((_, oldest)) = tasks.pop_front()
         {
-            oldest.abort();
+            oldest.notify_one();
         }
+        number
     }
 
     fn left(&self, number: u64) {

@@ -30,6 +30,7 @@ use std::{
     sync::Arc,
     time::Instant,
 };
+use throng::driver::Charge;
 use tokio::{runtime, sync::watch};
 
 /// What the tasks that own a loop's connections share.
@@ -51,11 +52,18 @@ pub(crate) struct OpenConnection {
     pub(crate) number: u64,
     pub(crate) connection: Rc<Connection>,
     event_loop: Rc<EventLoop>,
-    _places: Places,
+    _places: ConnectionPlaces,
 }
 
-/// What a connection takes of those there may be, and of its address's; nothing of either if it is beyond them.
-type Places = (Option<Taken>, Option<Counted>);
+/// The places that a connection takes of those there may be.
+#[derive(Default)]
+struct ConnectionPlaces {
+    /// Its memory; none of one that is beyond the limits.
+    of_all: Option<Charge>,
+    _of_address: Option<Counted>,
+    /// A place of those that are beyond the limits.
+    _spare: Option<Taken>,
+}
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
@@ -83,7 +91,7 @@ impl Connections {
         }
     }
 
-    fn add(&self, event_loop: &Rc<EventLoop>, places: Places) -> OpenConnection {
+    fn add(&self, event_loop: &Rc<EventLoop>, places: ConnectionPlaces) -> OpenConnection {
         let number = self.next.replace(self.next.get() + 1);
         let connection = Rc::new(Connection::new(self.ticks.clone(), self.looks.clone()));
         self.open.borrow_mut().insert(number, connection.clone());
@@ -132,6 +140,10 @@ impl Connections {
             server.gate.looked(std::mem::replace(&mut before, Instant::now()));
             self.ticks.tick();
             date.look();
+            server
+                .shared()
+                .refused
+                .tell(Instant::now(), server.limits().connections_max);
             let open = self.open.borrow();
             let limits = open.values().filter_map(|connection| connection.sweep(&bounds));
             limits.for_each(|limit| metrics.limited(limit));

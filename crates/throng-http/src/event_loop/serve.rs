@@ -222,6 +222,7 @@ struct Exchange {
     /// Until it is answered.
     in_flight: Option<InFlight<Rc<Connection>>>,
     connection: Rc<Connection>,
+    server: Rc<Server>,
     version: Version,
     is_head: bool,
 }
@@ -237,8 +238,9 @@ impl Future for Exchange {
         if !is_http2 && response.body().size_hint().exact().is_none() {
             self.connection.streams();
         }
+        let (response, charge) = answer::charged(&self.server, response);
         let connection = self.connection.clone();
-        Poll::Ready(Ok(response.map(|body| Sent::new(body, connection, is_http2))))
+        Poll::Ready(Ok(response.map(|body| Sent::new(body, connection, is_http2, charge))))
     }
 }
 
@@ -254,6 +256,7 @@ fn service_of(
             answering: routes::answer(&server, &connection, request.map(RequestBody::Coming)),
             in_flight: Some(in_flight),
             connection: connection.clone(),
+            server: server.clone(),
             version,
             is_head,
         }

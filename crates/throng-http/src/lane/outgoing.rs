@@ -2,10 +2,11 @@
 
 use super::response::{self, Framing};
 use crate::{
-    answer::{self, Answer},
+    answer::{self, Answer, charged},
     connection::Connection,
     event_loop::EventLoop,
 };
+use bytes::Bytes;
 use http::Response;
 use hyper::body::Body;
 use std::{
@@ -13,6 +14,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
+use throng::driver::Charge;
 
 /// Bytes of answers that wait to leave together at most.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -20,6 +22,10 @@ pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// A response whose head is written, and what is to come of it.
 pub(crate) struct Outgoing {
     body: Answer,
+    /// A part of the body that was taken and is not written yet.
+    rest: Bytes,
+    /// The memory of a large answer, until it is written.
+    charge: Option<Charge>,
     framing: Framing,
     /// Bytes to come, where that was said.
     left: Option<usize>,
@@ -45,6 +51,7 @@ impl Outgoing {
         closes: bool,
         output: &mut Vec<u8>,
     ) -> Self {
+        let (response, charge) = charged(&event_loop.server, response);
         let (parts, body) = response.into_parts();
         let closes = closes || connection.is_ending();
         let framing = match body.size_hint().exact() {
@@ -57,6 +64,8 @@ impl Outgoing {
             .with(|date| response::head(output, parts.status, &parts.headers, framing, date, closes));
         Self {
             body,
+            rest: Bytes::new(),
+            charge,
             framing,
             left: match framing {
                 Framing::Length(length) => Some(length),
@@ -71,9 +80,18 @@ impl Outgoing {
         if self.framing == Framing::Nothing {
             return Poll::Ready(Ok(Written::All));
         }
-        while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
-            let frame = frame.map_err(io::Error::other)?;
-            let Ok(data) = frame.into_data() else { continue };
+        let is_live = matches!(self.body, Answer::Live(_));
+        loop {
+            if self.rest.is_empty() {
+                let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {
+                    break;
+                };
+                let Ok(data) = frame.map_err(io::Error::other)?.into_data() else {
+                    continue;
+                };
+                self.rest = data;
+            }
+            let data = self.rest.split_to(self.rest.len().min(OUTPUT_BYTES_MAX));
             match &mut self.left {
                 None => response::chunk(output, &data),
                 Some(left) => {
@@ -83,7 +101,8 @@ impl Outgoing {
                     output.extend_from_slice(&data);
                 }
             }
-            if output.len() > OUTPUT_BYTES_MAX {
+            // The next page is made once the client has taken this one.
+            if output.len() > OUTPUT_BYTES_MAX || is_live && self.rest.is_empty() {
                 return Poll::Ready(Ok(Written::Full));
             }
         }
@@ -92,6 +111,7 @@ impl Outgoing {
             Some(0) => {}
             Some(_) => return Poll::Ready(Err(io::Error::other("a response is shorter than it said"))),
         }
+        self.charge = None;
         // Asked again after it was full.
         self.framing = Framing::Nothing;
         Poll::Ready(Ok(Written::All))

@@ -15,7 +15,6 @@ use crate::{
     event_loop::EventLoop,
     request::{body::RequestBody, headers},
     routes::{self, Asked},
-    shared::Taken,
 };
 use bytes::Bytes;
 use http::{Response, Version};
@@ -26,6 +25,7 @@ use std::{
     rc::Rc,
     task::Poll,
 };
+use throng::driver::Charge;
 
 /// How a task ends.
 pub(crate) enum End {
@@ -85,7 +85,7 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
     }
     let mut together: Vec<routes::Staged> = Vec::new();
     // The request, and what its body takes among all bodies in flight.
-    let mut in_flight: Option<(InFlight<&Connection>, Option<Taken>)> = None;
+    let mut in_flight: Option<(InFlight<&Connection>, Option<Charge>)> = None;
     // The last request waited for nothing but its commit.
     let mut is_direct = false;
     loop {

@@ -5,7 +5,6 @@ use crate::{
     connection::{Connection, Received, Stream, is_passing},
     event_loop::EventLoop,
     problem::Problem,
-    shared::Taken,
 };
 use bytes::Bytes;
 use std::{
@@ -14,6 +13,7 @@ use std::{
     rc::Rc,
     task::{Context, Poll, ready},
 };
+use throng::driver::Charge;
 
 /// Room for what is read at once, at least.
 const READ_BYTES: usize = BUFFER_BYTES / 4;
@@ -120,7 +120,7 @@ impl Wire {
     }
 
     /// Reads until so many bytes are there, which count among those of bodies in flight until what is returned is dropped.
-    pub(super) async fn read_to(&mut self, length: usize) -> io::Result<Result<Taken, Box<Problem>>> {
+    pub(super) async fn read_to(&mut self, length: usize) -> io::Result<Result<Charge, Box<Problem>>> {
         let (event_loop, connection) = (self.event_loop.clone(), self.connection.clone());
         let mut coming = connection.coming();
         let mut taken = match event_loop.server.takes_body(None, self.input.bytes.capacity()) {

@@ -5,12 +5,12 @@ use crate::{
     problem::Problem,
     request::headers,
     server::Server,
-    shared::Taken,
 };
 use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body, Incoming};
 use std::{future::poll_fn, pin::Pin, task::Poll};
+use throng::driver::Charge;
 
 /// A body that is too large is still taken, up to this many times the limit, so that the client reads why.
 const DRAIN_FACTOR: u64 = 8;
@@ -26,7 +26,7 @@ pub(crate) enum RequestBody {
 /// A body that was read, and its bytes' part of what all bodies may take.
 struct Kept<T> {
     bytes: T,
-    _taken: Taken,
+    _taken: Charge,
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Kept<T> {
@@ -93,7 +93,7 @@ pub(crate) async fn read(
 
 struct Reader<'a> {
     body: &'a mut Incoming,
-    coming: Coming<'a>,
+    coming: Coming<&'a Connection>,
     server: &'a Server,
 }
 

@@ -13,7 +13,8 @@ use http::{Response, request::Parts};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::time::Instant;
-use throng::journal::StoredEvent;
+use throng::{History, journal::StoredEvent};
+use tokio::{task::yield_now, time::timeout};
 
 /// One event as it is shown.
 #[derive(Serialize)]
@@ -27,15 +28,12 @@ pub(crate) struct Shown<'a> {
     payload: Box<RawValue>,
 }
 
-#[derive(Serialize)]
-struct Page<'a> {
-    events: Vec<Shown<'a>>,
-    /// What to give as `after` for the next page; null at the end.
-    next: Option<u64>,
-    /// Events up to this one are not kept any more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    removed: Option<u64>,
-}
+/// Bytes of a page's events, after the first.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// However little memory there is, so many pages find room.
+const PAGES_AT_ONCE: usize = 8;
+/// Bytes of a page that are written at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 impl<'a> Shown<'a> {
     pub(crate) fn new(event: &'a StoredEvent) -> Self {
@@ -78,19 +76,41 @@ pub(super) async fn page(
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
     admit(server, connection, &parts.headers, 0, arrived)?.await?;
-    let history = server
-        .shared()
-        .engine
-        .history(kind, &id, after, limit)
-        .await
-        .map_err(follow::problem)?;
+    let share = &server.shared().held.pages;
+    let bytes = PAGE_BYTES_MAX.min(share.most() / PAGES_AT_ONCE);
+    // Its events and what is written of them; the answer is charged then, until the client has taken it.
+    let room = timeout(server.limits().wait_max, share.room(2 * bytes));
+    let _charge = room.await.map_err(|_| server.no_room_for_pages())?;
+    let engine = &server.shared().engine;
+    let history = engine.history_within(kind, &id, after, limit, bytes).await;
+    let history = history.map_err(follow::problem)?;
+    Ok(answer::json(written(history).await))
+}
+
+/// Writes the page. Others have their turn between two pieces of it, and the events that are written are let go.
+async fn written(history: History) -> Vec<u8> {
     let last = history.events.last().map(|event| event.seq);
-    let page = Page {
-        events: history.events.iter().map(Shown::new).collect(),
-        next: last.filter(|_| history.more),
-        removed: Some(history.removed).filter(|removed| *removed > 0),
-    };
-    Ok(answer::json(serde_json::to_vec(&page).unwrap_or_default()))
+    let next = last.filter(|_| history.more);
+    let mut page = Vec::from(br#"{"events":["#);
+    let mut pieces = 0;
+    for (number, event) in history.events.into_iter().enumerate() {
+        if number > 0 {
+            page.push(b',');
+        }
+        // Into memory: nothing fails.
+        let _ = serde_json::to_writer(&mut page, &Shown::new(&event));
+        if page.len() / PIECE_BYTES > pieces {
+            pieces = page.len() / PIECE_BYTES;
+            yield_now().await;
+        }
+    }
+    let next = next.map_or_else(|| "null".to_owned(), |next| next.to_string());
+    page.extend_from_slice(format!("],\"next\":{next}").as_bytes());
+    if history.removed > 0 {
+        page.extend_from_slice(format!(",\"removed\":{}", history.removed).as_bytes());
+    }
+    page.push(b'}');
+    page
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{Answered, caller, entity_id, kind, may};
 use crate::{
     access::{self, Action, Held},
-    answer::Answer,
+    answer::{Answer, Page, Pages},
     follow,
     problem::Problem,
     request::{
@@ -22,15 +22,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use throng::{Engine, EntityEvent, FeedError, Follow, Follower, journal::Position};
-use tokio::{sync::mpsc, time::timeout};
+use throng::{Engine, EntityEvent, FeedError, Follow, Follower, driver::Share, journal::Position};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 
 /// Where a client that comes back goes on.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Pages on their way to a slow client; then its stream waits.
-const PAGES_MAX: usize = 4;
-/// Events of one page.
+/// Events of one page, and bytes of their payloads after the first.
 const PAGE_EVENTS: usize = 100;
+const PAGE_BYTES: usize = 64 << 10;
+/// Bytes that an event takes in a page beside its payload, about.
+const EVENT_BYTES: usize = 512;
 /// Silence after which a comment shows that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -146,9 +150,12 @@ pub(super) fn of_app(
 
 fn stream(server: &Rc<Server>, live: Live, held: Option<Held>) -> Answered<Response<Answer>> {
     let place = server.live_place()?;
-    let (pages, receiver) = mpsc::channel(PAGES_MAX);
-    tokio::task::spawn_local(run(server.clone(), live, pages, held, place));
-    let mut response = Response::new(Answer::Live(receiver));
+    let (sender, made) = mpsc::channel(1);
+    let asked = Arc::new(Notify::new());
+    let pages = Pages::new(made, asked.clone());
+    let to = Client { pages: sender, asked };
+    tokio::task::spawn_local(run(server.clone(), live, to, held, place));
+    let mut response = Response::new(Answer::Live(pages));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -170,38 +177,95 @@ fn last_event_id(value: &HeaderValue) -> Answered<(u64, Option<Position>)> {
     })
 }
 
+/// The receiver of a stream's pages, one at a time.
+struct Client {
+    pages: mpsc::Sender<Page>,
+    /// The next one is wanted.
+    asked: Arc<Notify>,
+}
+
 /// Until the client goes, its token is taken no more, or the gateway drains.
-async fn run(server: Rc<Server>, mut live: Live, pages: mpsc::Sender<Bytes>, held: Option<Held>, _place: Taken) {
+async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<Held>, _place: Taken) {
+    let share = &server.shared().held.pages;
     tokio::select! {
         () = server.drains() => {}
-        () = pages.closed() => {}
+        () = to.pages.closed() => {}
         () = access::ends(held.as_ref(), &server) => {}
-        () = send(&mut live, &pages) => {}
+        () = send(&mut live, &to, share) => {}
     }
 }
 
 /// Until a page cannot be sent or read, or the stream ends.
-async fn send(live: &mut Live, pages: &mpsc::Sender<Bytes>) {
+async fn send(live: &mut Live, to: &Client, share: &Share) {
     // Something at once, so that the client knows that it is connected.
-    let mut next = Bytes::from_static(b": connected\n\n");
-    let mut flow = ControlFlow::Continue(());
+    let mut first = Some(comment(b": connected\n\n", share));
     loop {
-        // A page of events that are all left out is nothing to send.
-        if !next.is_empty() && pages.send(next).await.is_err() || flow.is_break() {
-            return;
-        }
-        next = match timeout(KEEP_ALIVE, live.follower.next(PAGE_EVENTS)).await {
-            Ok(Ok(events)) => {
-                let mut page = Vec::with_capacity(256 * events.len());
-                flow = events.iter().try_for_each(|event| (live.write)(event, &mut page));
-                page.into()
+        to.asked.notified().await;
+        let next = match first.take() {
+            Some(first) => Ok(first),
+            None => live.page(share).await,
+        };
+        match next {
+            Ok(next) => {
+                if to.pages.send(next.page).await.is_err() || next.is_last {
+                    return;
+                }
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 tracing::debug!("a live stream ends: {error}");
                 return;
             }
-            Err(_) => Bytes::from_static(b": alive\n\n"),
-        };
+        }
+    }
+}
+
+struct Made {
+    page: Page,
+    is_last: bool,
+}
+
+fn comment(text: &'static [u8], share: &Share) -> Made {
+    let page = Page {
+        bytes: Bytes::from_static(text),
+        charge: share.nothing(),
+    };
+    Made { page, is_last: false }
+}
+
+impl Live {
+    /// The next page, or a sign of life. A page that finds no room is dropped, and read again once there is some.
+    async fn page(&mut self, share: &Share) -> Result<Made, FeedError> {
+        let mut charge = share.nothing();
+        loop {
+            let before = self.follower.place().clone();
+            let next = self.follower.next_within(PAGE_EVENTS, PAGE_BYTES);
+            let Ok(events) = timeout(KEEP_ALIVE, next).await else {
+                return Ok(comment(b": alive\n\n", share));
+            };
+            let events = events?;
+            let needs: usize = events.iter().map(|event| event.event.payload.len() + EVENT_BYTES).sum();
+            let needs = needs.min(share.most());
+            if !charge.grow_to(needs) {
+                drop(events);
+                self.follower.go_back(before);
+                // None is held by one that waits for more.
+                drop(std::mem::replace(&mut charge, share.nothing()));
+                charge = share.room(needs).await;
+                continue;
+            }
+            let mut page = Vec::with_capacity(needs);
+            let flow = events.iter().try_for_each(|event| (self.write)(event, &mut page));
+            let is_last = flow.is_break();
+            // Of events that are all left out there is nothing to send.
+            if !page.is_empty() || is_last {
+                charge.shrink_to(page.capacity());
+                let page = Page {
+                    bytes: page.into(),
+                    charge,
+                };
+                return Ok(Made { page, is_last });
+            }
+        }
     }
 }
 

@@ -51,6 +51,10 @@ impl Head {
         })
     }
 
+    pub(super) fn is_control(&self) -> bool {
+        self.first & OPCODE >= CONTROL
+    }
+
     /// Whether a message goes on behind this frame that went on before it, or did not.
     pub(super) fn goes_on(&self, before: bool) -> bool {
         match self.first & OPCODE {

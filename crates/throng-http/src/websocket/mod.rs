@@ -52,6 +52,8 @@ enum Close {
     TooLarge,
     Expired,
     Silent,
+    Late,
+    Full,
 }
 
 impl Close {
@@ -62,8 +64,9 @@ impl Close {
             Self::Binary => 1003,
             Self::NotText => 1007,
             Self::TooLarge => 1009,
+            Self::Full => 1013,
             Self::Expired => 4401,
-            Self::Silent => 4408,
+            Self::Silent | Self::Late => 4408,
         }
     }
 
@@ -77,6 +80,8 @@ impl Close {
             Self::TooLarge => "a frame is larger than frame_bytes_max of the hello",
             Self::Expired => "the token is not taken any more: connect again with one that is",
             Self::Silent => "nothing came, not even a pong",
+            Self::Late => "a message did not come in its time",
+            Self::Full => "the messages that come take all the memory they may: try again later",
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{Limits, follow, problem::Problem};
 use bytes::Bytes;
 use serde::Serialize;
 use std::{collections::VecDeque, sync::Arc};
-use throng::EntityEvent;
+use throng::{EntityEvent, journal::scratch};
 
 /// Messages for a client, in frames: what gathers while the socket is busy leaves as one.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl Outbox {
     pub(crate) fn clear(&mut self) {
         self.full.clear();
         self.full_bytes = 0;
-        self.open.clear();
+        scratch::empty(&mut self.open);
         self.messages = 0;
     }
 

@@ -6,11 +6,11 @@ use super::{
     outbox::Outbox,
     request,
     subscription::{self, Subscription},
-    wire::Wire,
+    wire::{Unwelcome, Wire},
 };
 use crate::{
     access_log::{Entry, UNKNOWN},
-    connection::{Connection, Stream},
+    connection::{Connection, Stream, linger},
     event_loop::EventLoop,
     metrics::{Limit, Route},
     problem::Problem,
@@ -29,7 +29,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
-use throng::model::View;
+use throng::{driver::Charge, model::View};
 use tokio::{sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -52,6 +52,8 @@ pub(super) struct Shared {
     pub(super) server: Rc<Server>,
     pub(super) connection: Rc<Connection>,
     out: RefCell<Outbox>,
+    /// The memory of the events in it, until all of it has left.
+    pub(super) told: RefCell<Vec<Charge>>,
     /// Some of it has left.
     left: Notify,
     pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
@@ -119,6 +121,8 @@ enum End {
     Gone,
     /// It is the lane's: nothing waits, and what comes next is a command that does not.
     Plain,
+    /// The socket goes on without the memory of the large message that is done with.
+    Renew,
 }
 
 type Socket = RefCell<WebSocketStream<Wire>>;
@@ -146,15 +150,15 @@ pub(crate) async fn run(
         hello,
         plain,
     } = left;
-    let wire = Wire::new(stream, connection.clone(), event_loop, came, output);
-    let socket = RefCell::new(WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await);
-    let is_silent = connection.is_silent();
+    let mut wire = Wire::new(stream, connection.clone(), event_loop, came, output);
+    let mut is_silent = connection.is_silent();
     connection.asks_if_silent(false);
     let in_flight = staged.len();
     let waiting = staged.pop_back_if(|last| last.staged.waits());
     let shared = Rc::new(Shared {
         connection: connection.clone(),
         out: RefCell::default(),
+        told: RefCell::default(),
         left: Notify::new(),
         subscriptions: RefCell::default(),
         in_flight: Cell::new(in_flight),
@@ -175,11 +179,22 @@ pub(crate) async fn run(
         shared.out.borrow_mut().hello(limits, &server.shared().kinds.names());
     }
     let subscriptions = Subscriptions(shared.clone());
-    let end = converse(&shared, &socket, First { waiting, skip }, is_silent).await;
+    let mut first = First { waiting, skip };
+    let (end, mut socket) = loop {
+        let socket = RefCell::new(WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await);
+        let end = converse(&shared, &socket, std::mem::take(&mut first), is_silent).await;
+        let socket = socket.into_inner();
+        if !matches!(end, End::Renew) {
+            break (end, socket);
+        }
+        wire = socket.into_inner();
+        wire.gives_back();
+        is_silent = false;
+    };
     drop(subscriptions);
-    let mut socket = socket.into_inner();
+    let may_send_on = matches!(end, End::Close(_));
     let close = match end {
-        End::Gone => return None,
+        End::Gone | End::Renew => return None,
         End::Plain => {
             let (stream, came) = socket.into_inner().into_parts();
             return Some((stream, came, opened));
@@ -200,6 +215,11 @@ pub(crate) async fn run(
     };
     if timeout(CLOSE_WAIT, closing).await.is_err() {
         tracing::debug!("a WebSocket's client did not answer its close frame");
+    }
+    if may_send_on {
+        // Closed over what the client still sends, the socket would take the close frame from it.
+        let (mut stream, _) = socket.into_inner().into_parts();
+        linger(&mut stream, server.limits().linger_wait).await;
     }
     None
 }
@@ -252,6 +272,14 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
                 Some(end) => return Poll::Ready(end),
                 // What it waited for is there already: nobody else would wake it.
                 None if blocked.get() && shared.has_room() => {}
+                None if !has_pong.get()
+                    && !writer.flushing
+                    && !shared.executes.get()
+                    && socket.borrow().get_ref().is_swollen()
+                    && socket.borrow_mut().poll_flush_unpin(context).is_ready() =>
+                {
+                    return Poll::Ready(End::Renew);
+                }
                 None if shared.is_plain() && !has_pong.get() && !writer.flushing && is_between_messages(socket) => {
                     return Poll::Ready(End::Plain);
                 }
@@ -268,6 +296,7 @@ fn is_between_messages(socket: &Socket) -> bool {
 }
 
 /// What the lane has begun of what comes first.
+#[derive(Default)]
 struct First {
     /// A command that has to wait before it is executed.
     waiting: Option<Staged>,
@@ -303,6 +332,7 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
             }
             if !shared.has_room() {
                 blocked.set(true);
+                socket.borrow_mut().get_mut().pauses();
                 return Poll::Pending;
             }
             socket.borrow_mut().poll_next_unpin(context).map(Ok)
@@ -310,7 +340,7 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
         let frame = match came.await {
             Err(end) => return end,
             Ok(None) => return End::Client,
-            Ok(Some(Err(error))) => return end_of(&error),
+            Ok(Some(Err(error))) => return end_of(&shared.server, &error),
             Ok(Some(Ok(frame))) => frame,
         };
         shared.alive.set(true);
@@ -330,8 +360,23 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
     }
 }
 
-fn end_of(error: &tungstenite::Error) -> End {
-    use tungstenite::Error::{Capacity, Protocol, Utf8};
+fn end_of(server: &Server, error: &tungstenite::Error) -> End {
+    use tungstenite::Error::{Capacity, Io, Protocol, Utf8};
+    let unwelcome = match error {
+        Io(error) => error.get_ref().and_then(|why| why.downcast_ref()),
+        _ => None,
+    };
+    match unwelcome {
+        Some(Unwelcome::NoRoom) => {
+            server.metrics().limited(Limit::Frames);
+            return End::Close(Close::Full);
+        }
+        Some(Unwelcome::Late) => {
+            server.metrics().limited(Limit::MessageWait);
+            return End::Close(Close::Late);
+        }
+        None => {}
+    }
     match error {
         Capacity(CapacityError::MessageTooLong { .. }) => End::Close(Close::TooLarge),
         Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
@@ -502,6 +547,7 @@ impl Writer {
                 self.flushing = false;
             }
             if shared.out.borrow().is_empty() {
+                shared.told.borrow_mut().clear();
                 return Ok(());
             }
             let Poll::Ready(ready) = socket.poll_ready_unpin(context) else {

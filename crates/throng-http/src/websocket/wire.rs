@@ -5,7 +5,7 @@
 
 use super::frame::Head;
 use crate::{
-    connection::{Connection, Received, Stream, is_passing},
+    connection::{Coming, Connection, Received, Stream, is_passing},
     event_loop::EventLoop,
     lane::Input,
 };
@@ -16,10 +16,22 @@ use std::{
     rc::Rc,
     task::{Context, Poll, ready},
 };
+use throng::driver::Charge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Room for what is read at once, at least.
 const READ_BYTES: usize = 1 << 10;
+/// A message of so many bytes is a part of what its connection takes.
+const FREE_BYTES: usize = 4 << 10;
+
+/// Why no more of a message is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unwelcome {
+    #[error("the messages that come take all the memory they may")]
+    NoRoom,
+    #[error("a message comes too slowly")]
+    Late,
+}
 
 pub(crate) struct Wire {
     stream: Stream,
@@ -30,6 +42,12 @@ pub(crate) struct Wire {
     left: u64,
     /// The frame that is taken, or was last, is not the last one of its message.
     goes_on: bool,
+    /// Bytes of the message's frames, with the one that is taken.
+    message_bytes: u64,
+    /// The memory of a message that is large or comes in fragments. The library keeps it after the message.
+    charge: Option<Charge>,
+    /// The wait for the rest of a message.
+    coming: Option<Coming<Rc<Connection>>>,
     /// What is to go before all else.
     output: Vec<u8>,
 }
@@ -53,6 +71,9 @@ impl Wire {
             input,
             left: 0,
             goes_on: false,
+            message_bytes: 0,
+            charge: None,
+            coming: None,
             output,
         }
     }
@@ -60,6 +81,48 @@ impl Wire {
     /// All that was taken of it are whole messages, and all is gone that was to go before others.
     pub(super) fn is_between_messages(&self) -> bool {
         self.left == 0 && !self.goes_on && self.output.is_empty()
+    }
+
+    /// The library holds the memory of a message that is over.
+    pub(super) fn is_swollen(&self) -> bool {
+        self.charge.is_some() && self.is_between_messages()
+    }
+
+    /// The library has let its memory go.
+    pub(super) fn gives_back(&mut self) {
+        self.charge = None;
+    }
+
+    /// Nothing is read for a while: that the message does not come is not its client's fault.
+    pub(super) fn pauses(&mut self) {
+        self.coming = None;
+    }
+
+    /// Charges the memory that the message takes with a frame of which the head is here.
+    fn charge(&mut self, head: &Head) -> io::Result<()> {
+        if head.is_control() {
+            return Ok(());
+        }
+        let (begun, goes_on) = (self.goes_on, head.goes_on(self.goes_on));
+        let before = if begun { self.message_bytes } else { 0 };
+        self.message_bytes = before.saturating_add(head.length);
+        let server = &self.event_loop.server;
+        // Of one that is too large the library takes the head only.
+        let most = server.limits().socket_frame_bytes_max;
+        let Some(bytes) = usize::try_from(self.message_bytes).ok().filter(|bytes| *bytes <= most) else {
+            return Ok(());
+        };
+        let frame = usize::try_from(head.length).unwrap_or(usize::MAX);
+        // Fragments are gathered in a buffer that doubles, beside the frame that comes.
+        let takes = if begun || goes_on { 2 * bytes + frame } else { bytes };
+        if takes <= FREE_BYTES {
+            return Ok(());
+        }
+        let charge = self.charge.get_or_insert_with(|| server.shared().held.frames.nothing());
+        match charge.grow_to(takes) {
+            true => Ok(()),
+            false => Err(io::Error::other(Unwelcome::NoRoom)),
+        }
     }
 
     /// The socket, and what has come of it and was not taken.
@@ -70,7 +133,10 @@ impl Wire {
     /// Reads what is there; 0 bytes at the end.
     fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
+            let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
+                return self.waits(context);
+            };
+            ready?;
             let buffers = &self.event_loop.buffers;
             buffers.lend(&mut self.input.bytes);
             self.input.reserve(READ_BYTES);
@@ -81,6 +147,9 @@ impl Wire {
             match (count, tried) {
                 (Some(count), _) => {
                     self.connection.came_in_pieces();
+                    if let Some(coming) = &mut self.coming {
+                        coming.came(count);
+                    }
                     return Poll::Ready(Ok(count));
                 }
                 (None, Err(error)) if !is_passing(&error) => return Poll::Ready(Err(error)),
@@ -89,10 +158,24 @@ impl Wire {
         }
     }
 
+    /// Nothing is there. What has begun to come has the time that a body has.
+    fn waits<T>(&mut self, context: &Context<'_>) -> Poll<io::Result<T>> {
+        let has_begun = !self.input.is_empty() || self.left > 0 || self.goes_on;
+        if !has_begun {
+            return Poll::Pending;
+        }
+        let coming = self.coming.get_or_insert_with(|| Coming::new(self.connection.clone()));
+        match coming.waits(context.waker()) {
+            true => Poll::Pending,
+            false => Poll::Ready(Err(io::Error::other(Unwelcome::Late))),
+        }
+    }
+
     /// Has something of a frame, unless the client says no more.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.left == 0 {
             if let Some(head) = Head::parse(&self.input) {
+                self.charge(&head)?;
                 self.left = head.length.saturating_add(head.bytes as u64);
                 self.goes_on = head.goes_on(self.goes_on);
             } else if ready!(self.poll_input(context))? == 0 {
@@ -144,6 +227,9 @@ impl AsyncRead for Wire {
         buffer.put_slice(&wire.input[..count]);
         wire.input.advance(count);
         wire.left -= count as u64;
+        if wire.left == 0 && !wire.goes_on {
+            wire.coming = None;
+        }
         if wire.input.is_empty() {
             wire.event_loop.buffers.take_back(&mut wire.input.bytes);
         }

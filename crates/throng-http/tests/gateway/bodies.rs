@@ -9,6 +9,8 @@ use crate::support::{
 use std::time::Duration;
 use throng_http::{Limits, Running};
 
+/// The metric of what they take.
+const HELD: &str = "throng_held_bytes{owner=\"bodies\"}";
 const PIECE: &str = "                                                                ";
 
 /// A gateway in which bodies may take this much, waiting or not.
@@ -45,7 +47,7 @@ fn bodies_of_all_connections_together_take_no_more_than_they_may() {
         while metric(&gateway, limited) < 24 {
             std::thread::yield_now();
         }
-        let taken = metric(&gateway, "throng_http_body_bytes ");
+        let taken = metric(&gateway, HELD);
         assert!((1..=128 << 10).contains(&taken), "{field:?} {taken}");
         // What is small and comes at once goes on.
         let mut other = Client::new(&gateway);
@@ -67,7 +69,7 @@ fn bodies_of_all_connections_together_take_no_more_than_they_may() {
         }
         assert!(refused >= 24 && taken >= 1, "{field:?} {refused} {taken}");
         drop(clients);
-        while metric(&gateway, "throng_http_body_bytes ") > 0 {
+        while metric(&gateway, HELD) > 0 {
             std::thread::yield_now();
         }
     }

@@ -171,3 +171,37 @@ fn several_loops_share_the_port_and_the_engine() {
     }
     gateway.stop_blocking();
 }
+
+#[test]
+fn each_of_many_refused_connections_is_answered() {
+    let gateway = short(|limits| {
+        limits.connections_max = 2;
+        limits.spare_connections_max = 8;
+    });
+    let mut taken: Vec<Client> = (0..2).map(|_| Client::new(&gateway)).collect();
+    for client in &mut taken {
+        assert_eq!(client.get("/health/live").status, 200);
+    }
+    // Far more than are looked at, at a time: some have asked, the others are silent.
+    let mut over: Vec<Client> = (0..300).map(|_| Client::new(&gateway)).collect();
+    for client in over.iter_mut().step_by(2) {
+        let _told_already = std::io::Write::write_all(
+            &mut client.stream(),
+            request("GET", "/api/section/S1", &[], "").as_bytes(),
+        );
+    }
+    let mut probe = Client::new(&gateway);
+    probe.send(request("GET", "/health/live", &[], ""));
+    assert_eq!(probe.answer().status, 200);
+    for client in &mut over {
+        let answer = client.answer();
+        answer.problem(503, "overloaded");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    let metrics = taken[0].get("/metrics");
+    assert!(
+        metrics.text().contains("throng_http_connections_refused_total 301\n"),
+        "{}",
+        metrics.text()
+    );
+}

@@ -1,7 +1,10 @@
 //! Building a commit in one pass.
 
 use super::{Buffer, COMMIT_BYTES_MAX, CRC_AT, Commit, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES_MAX, RecordKind};
-use crate::{Address, CommitNo, Position, ShardId, WriterId};
+use crate::{
+    Address, CommitNo, Position, ShardId, WriterId,
+    scratch::{self, SCRATCH_BYTES_MAX},
+};
 
 /// What the engine writes into a commit's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +180,13 @@ impl CommitBuilder {
         );
     }
 
-    /// Drops everything pushed since the last finish.
+    /// Drops everything pushed since the last finish. Memory beyond [`SCRATCH_BYTES_MAX`] is given back.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.directory.clear();
+        match self.bytes.capacity() <= SCRATCH_BYTES_MAX {
+            true => self.bytes.clear(),
+            false => self.bytes = Buffer::default(),
+        }
+        scratch::empty(&mut self.directory);
         self.records = 0;
     }
 
@@ -223,5 +229,40 @@ impl CommitBuilder {
         header[48..CRC_AT].fill(0);
         self.records = 0;
         Commit::of_finished(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builder_gives_large_buffers_back_once_its_records_are_taken() {
+        let address = Address::new("thing", "a");
+        let fill = |builder: &mut CommitBuilder, bytes: usize| {
+            (0..bytes / 100).for_each(|seq| {
+                builder.push(
+                    RecordKind::Event,
+                    ShardId(0),
+                    &address,
+                    seq as u64,
+                    "added",
+                    1,
+                    &[7; 100],
+                );
+            });
+        };
+        let kept = |builder: &CommitBuilder| (builder.bytes.capacity(), builder.directory.capacity());
+        let (mut open, mut command) = (CommitBuilder::default(), CommitBuilder::default());
+        fill(&mut command, 1_000);
+        let small = kept(&command);
+        open.append(&mut command);
+        assert_eq!(kept(&command), small);
+        fill(&mut command, 1 << 20);
+        open.append(&mut command);
+        assert_eq!(kept(&command), (0, 0));
+        fill(&mut command, 1 << 20);
+        command.clear();
+        assert_eq!(kept(&command), (0, 0));
     }
 }

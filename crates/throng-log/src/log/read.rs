@@ -16,7 +16,7 @@ use std::{
 use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position, Witness};
 
 /// Files kept open for reading, at most.
-const OPEN_MAX: usize = 256;
+const OPEN_MAX: usize = 32;
 /// Bytes read at once while reading in order.
 const PIECE_BYTES: usize = 1 << 20;
 

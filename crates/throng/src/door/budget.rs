@@ -16,6 +16,8 @@ pub(crate) const PENDING_PART: i64 = 8;
 const BOOK_SHIFT: u32 = 16;
 /// So many bytes of entities are passivated after one command, unless it brought more: storing their states takes its loop's time.
 const PASSIVATED_BYTES: usize = 64 << 10;
+/// A shard may keep an entity that has fewer bytes, whatever the budget.
+const LARGE_BYTES_MIN: usize = 64 << 10;
 /// When to come again while what waits for the store fills the memory.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// When to come again while messages between entities fill their room.
@@ -133,7 +135,7 @@ impl Door {
 
     /// What entities may take: what others of the process hold is left out, down to half.
     fn memory_left(&self) -> i64 {
-        let outside = self.context.bytes_outside.load(Ordering::Relaxed);
+        let outside = self.context.budget.held();
         let memory = self.context.options.memory_bytes_max;
         i64::try_from(memory - outside.min(memory / 2)).unwrap_or(i64::MAX)
     }
@@ -188,8 +190,26 @@ impl Door {
             add(&self.books.bytes, delta.bytes);
             add(&self.books.pending_bytes, delta.pending_bytes);
         }
-        if self.needs_checkpoint() {
+        // What no shard may put away by itself is put away by a checkpoint.
+        let is_far_over = load.entities == 1 && bytes + pending > budget + budget / 4;
+        let is_far_over = is_far_over && shard.has_large(self.large_bytes());
+        if is_far_over || self.needs_checkpoint() {
             self.context.signals.checkpoint.wake();
+        }
+    }
+
+    /// The bytes of an entity that are more than a shard's even share of the budget.
+    fn large_bytes(&self) -> usize {
+        let shards = i64::from(self.context.registry.shards().max(1));
+        usize::try_from(self.memory_left() / shards).map_or(LARGE_BYTES_MIN, |share| share.max(LARGE_BYTES_MIN))
+    }
+
+    /// Beyond the budget, puts away also the entity that a shard has used last, if it is a large one: otherwise each shard would keep one.
+    pub(crate) fn put_away_large(&self, shard: &mut Shard) {
+        let booked = self.books.bytes.load(Ordering::Relaxed) + self.books.pending_bytes.load(Ordering::Relaxed);
+        if booked > self.memory_left() {
+            shard.passivate_large(self.large_bytes());
+            self.balance(shard);
         }
     }
 }

@@ -22,7 +22,10 @@ mod executed;
 pub mod peers;
 mod remote_error;
 
-pub use crate::door::Attempt;
+pub use crate::{
+    budget::{Budget, Charge, Share},
+    door::Attempt,
+};
 pub use executed::Executed;
 pub use throng_core::shard::KeyLife;
 
@@ -35,7 +38,7 @@ use crate::{
 use std::{
     borrow::Cow,
     future::Future,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::Arc,
     task::{Context, Poll},
 };
 use throng_core::{
@@ -218,11 +221,10 @@ impl Driver {
         self.core.context.left_to_a_newer(why)
     }
 
-    /// Where a gateway counts the bytes it holds of requests: of [the engine's memory](crate::Options::memory_bytes_max), entities
-    /// take as much less.
+    /// The budget that whatever a gateway holds for its clients is charged to.
     #[must_use]
-    pub fn bytes_outside(&self) -> Arc<AtomicUsize> {
-        self.core.context.bytes_outside.clone()
+    pub fn budget(&self) -> &Budget {
+        &self.core.context.budget
     }
 
     /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even

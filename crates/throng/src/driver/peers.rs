@@ -6,7 +6,7 @@
 pub use super::remote_error::RemoteError;
 
 use super::Driver;
-use crate::{Engine, PruneReport, door, life::Member};
+use crate::{Engine, PruneReport, door, life::Member, tail::PageLimit};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_core::{
@@ -360,7 +360,7 @@ impl Driver {
             Ok(None) => return Reply::NotHere,
             Err(error) => return Reply::Refused(error.into()),
         };
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(EVENTS_MAX);
+        let limit = PageLimit::of(usize::try_from(limit).unwrap_or(usize::MAX).min(EVENTS_MAX));
         match self.core.history_here(&life, (kind, id), after, limit).await {
             Ok(history) => match history.events.iter().map(|event| event.payload.len()).sum::<usize>() {
                 0..=EVENT_BYTES_MAX => crate::history::reply(history),

@@ -212,6 +212,7 @@ impl Lives {
                 let now = context.host.now();
                 let looked = door.visit_blocking(shard, |shard| match shard.families_to_load() {
                     to_load if to_load.is_empty() => {
+                        door.put_away_large(shard);
                         shard.checkpoint(now, &mut rows);
                         None
                     }

@@ -1,7 +1,7 @@
 //! Following: first what has happened, then what happens, from the one tail all share.
 
 use super::{
-    EntityEvent, Next, Watch, unavailable,
+    EntityEvent, Next, PageLimit, Watch, unavailable,
     watchers::Reached,
     window::{Interest, Spot},
 };
@@ -169,9 +169,27 @@ impl Follower {
     /// # Errors
     /// The history has lost its place by a restore, or the engine's.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<Arc<EntityEvent>>, FeedError> {
-        let found = self.find(limit.max(1)).await?;
+        self.next_within(limit, usize::MAX).await
+    }
+
+    /// The same, of at most so many bytes of payloads after the first event.
+    ///
+    /// # Errors
+    /// Those of [`next`](Self::next).
+    pub async fn next_within(&mut self, limit: usize, bytes: usize) -> Result<Vec<Arc<EntityEvent>>, FeedError> {
+        let events = limit.max(1);
+        let found = self.find(PageLimit { events, bytes }).await?;
         self.place = found.place;
         Ok(found.events)
+    }
+
+    /// Goes back to a place where it has been: what was told since is read again.
+    pub fn go_back(&mut self, to: Follow) {
+        self.place = FollowerPosition {
+            follow: to,
+            tail: None,
+            spot: None,
+        };
     }
 
     /// Waits until there is a next event, without taking it.
@@ -179,7 +197,7 @@ impl Follower {
     /// # Errors
     /// Those of [`next`](Self::next).
     pub async fn ready(&mut self) -> Result<(), FeedError> {
-        self.find(1).await.map(drop)
+        self.find(PageLimit::of(1)).await.map(drop)
     }
 
     /// Its entity may be another node's, now or later: only the history says what happens to it.
@@ -188,7 +206,7 @@ impl Follower {
     }
 
     /// The next events. What was looked through in vain is behind it, whatever becomes of this.
-    async fn find(&mut self, limit: usize) -> Result<Found, FeedError> {
+    async fn find(&mut self, limit: PageLimit) -> Result<Found, FeedError> {
         let mut looks = 0;
         loop {
             looks += 1;
@@ -236,14 +254,14 @@ impl Follower {
 
     /// From the window. If that has gone on without this follower, a kind's reads the journal until it gets there, an entity's
     /// its history.
-    async fn in_log(&self, limit: usize) -> Result<Found, FeedError> {
+    async fn in_log(&self, limit: PageLimit) -> Result<Found, FeedError> {
         let mut place = self.place.clone();
         let Some(from) = place.cursor() else {
             return Ok(Found::nothing(place));
         };
         let (feed, spot) = match (self.watch.page(from, place.spot, limit), &place.follow) {
             (Some(found), _) => found,
-            (None, Follow::Kind { kind, .. }) => (self.engine.feed(*kind, from.clone(), limit).await?, None),
+            (None, Follow::Kind { kind, .. }) => (self.engine.feed_within(*kind, from.clone(), limit).await?, None),
             (None, Follow::Entity { .. }) => {
                 place.tail = None;
                 return Ok(Found::nothing(place));
@@ -267,7 +285,7 @@ impl Follower {
     }
 
     /// An entity's events from its history, to its end.
-    async fn in_history(&self, kind: usize, id: &str, after: u64, limit: usize) -> Result<Found, FeedError> {
+    async fn in_history(&self, kind: usize, id: &str, after: u64, limit: PageLimit) -> Result<Found, FeedError> {
         // Before the history is read: what happens meanwhile is seen twice, never missed.
         let tail = match self.is_of_cluster() {
             true => None,

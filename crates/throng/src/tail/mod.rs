@@ -21,6 +21,7 @@ pub use follower::{Follow, Follower};
 
 pub(crate) use ends::{Ends, streams};
 pub(crate) use pump::task;
+pub(crate) use window::PageLimit;
 
 use crate::{
     context::{Context, Signal},
@@ -136,7 +137,7 @@ impl Tail {
         &self,
         kind: usize,
         mut from: Cursor,
-        limit: usize,
+        limit: PageLimit,
         streams: &[Stream],
     ) -> Result<Feed, FeedError> {
         from.check(streams)?;
@@ -151,7 +152,7 @@ impl Tail {
     }
 
     /// From the window; `None` if it does not reach there.
-    fn decoded(&self, interest: &Interest, from: &Cursor, limit: usize) -> Option<Feed> {
+    fn decoded(&self, interest: &Interest, from: &Cursor, limit: PageLimit) -> Option<Feed> {
         let state = self.state();
         let window = state.window.as_ref()?;
         (window.covers(from, None) && !window.is_before(from, None)).then(|| window.page(interest, from, None, limit).0)
@@ -162,7 +163,7 @@ impl Tail {
         &self,
         interest: &Interest,
         from: Cursor,
-        limit: usize,
+        limit: PageLimit,
         streams: &[Stream],
     ) -> Result<Feed, FeedError> {
         let Some(stretch) = longest(from.told.next(streams)) else {

@@ -3,7 +3,7 @@
 use super::{
     State, Tail,
     watchers::{Outcome, Reached},
-    window::{Bounds, Interest, Spot, Window},
+    window::{Bounds, Interest, PageLimit, Spot, Window},
 };
 use crate::feed::{Cursor, Feed};
 use std::{
@@ -56,7 +56,7 @@ impl Watch {
     }
 
     /// What is decoded from a cursor on, and the spot behind it; `None` if the window begins after it.
-    pub(super) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: usize) -> Option<(Feed, Option<Spot>)> {
+    pub(super) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
         match &self.tail.state().window {
             Some(window) if !window.covers(from, spot) => None,
             Some(window) => {

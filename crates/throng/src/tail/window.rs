@@ -11,6 +11,22 @@ use throng_journal::{Position, Positions, Stream};
 /// Bytes of payloads one page holds, after its first event.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
+/// The bounds of a page, which always holds one event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageLimit {
+    pub(crate) events: usize,
+    /// Bytes of payloads; the source of a page has its own bound, too.
+    pub(crate) bytes: usize,
+}
+
+impl PageLimit {
+    /// A bound on events, with as many bytes as the source allows.
+    pub(crate) fn of(events: usize) -> Self {
+        let bytes = usize::MAX;
+        Self { events, bytes }
+    }
+}
+
 /// What a window may hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -146,7 +162,13 @@ impl Window {
     }
 
     /// The events from a cursor on, to the window's end or as many as one page holds, and the spot behind them.
-    pub(super) fn page(&self, interest: &Interest, from: &Cursor, spot: Option<Spot>, limit: usize) -> (Feed, Spot) {
+    pub(super) fn page(
+        &self,
+        interest: &Interest,
+        from: &Cursor,
+        spot: Option<Spot>,
+        limit: PageLimit,
+    ) -> (Feed, Spot) {
         let first = self.place_of(spot).unwrap_or(0).min(self.commits.len());
         let (mut feed, seen) = page(self.commits.range(first..), interest, from, limit, &self.streams);
         if !feed.more {
@@ -164,9 +186,10 @@ pub(super) fn page<'a>(
     commits: impl Iterator<Item = &'a Decoded>,
     interest: &Interest,
     from: &Cursor,
-    limit: usize,
+    limit: PageLimit,
     streams: &[Stream],
 ) -> (Feed, usize) {
+    let bytes_max = limit.bytes.min(PAGE_BYTES_MAX);
     let mut feed = Feed {
         events: Vec::new(),
         next: from.clone(),
@@ -187,7 +210,7 @@ pub(super) fn page<'a>(
                 continue;
             }
             bytes += event.event.payload.len();
-            if feed.events.len() == limit || bytes > PAGE_BYTES_MAX && !feed.events.is_empty() {
+            if feed.events.len() == limit.events || bytes > bytes_max && !feed.events.is_empty() {
                 cut = Some((position, told));
                 break 'page;
             }
@@ -266,7 +289,7 @@ mod tests {
     }
 
     fn looked_through(window: &Window, of: &Interest, from: &Cursor, limit: usize) -> Feed {
-        window.page(of, from, None, limit).0
+        window.page(of, from, None, PageLimit::of(limit)).0
     }
 
     fn all(kind: usize) -> Interest {
@@ -290,7 +313,7 @@ mod tests {
         for with_spot in [true, false] {
             let (mut from, mut spot, mut seen, mut cursors) = (cursor("1.5"), None, Vec::new(), Vec::new());
             for _ in 0..3 {
-                let (page, behind) = window.page(&all(0), &from, spot, 1);
+                let (page, behind) = window.page(&all(0), &from, spot, PageLimit::of(1));
                 seen.extend(told(&page).into_iter().map(|(id, seq)| (id.to_owned(), seq)));
                 (from, spot) = (page.next, with_spot.then_some(behind));
                 cursors.push(from.to_string());

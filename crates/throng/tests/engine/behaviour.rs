@@ -2,10 +2,7 @@
 
 use crate::kinds::*;
 use std::{
-    sync::{
-        Arc,
-        atomic::Ordering::{Relaxed, SeqCst},
-    },
+    sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
 };
 use throng::{Engine, Options, model::*};
@@ -437,6 +434,33 @@ async fn memory_stays_within_its_budget_and_nothing_is_forgotten() {
 }
 
 #[tokio::test]
+async fn one_large_entity_of_each_shard_is_put_away() {
+    let options = Options {
+        memory_bytes_max: 2 << 20,
+        ..Options::default()
+    };
+    let engine = World::new().engine_with(options).await;
+    for n in 0..40 {
+        let id = format!("a{n}");
+        open(&engine, &id, n).await;
+        while matches!(
+            ask(&engine, &id, Command::Grow { bytes: 100_000 }).await,
+            Err(Error::Overloaded { .. })
+        ) {
+            engine.checkpoint().await.unwrap();
+        }
+    }
+    eventually(async || {
+        engine.checkpoint().await.unwrap();
+        engine.statistics().entity_bytes < 2 << 20
+    })
+    .await;
+    for n in 0..40 {
+        assert_eq!(balance(&engine, &format!("a{n}")).await, n);
+    }
+}
+
+#[tokio::test]
 async fn what_a_gateway_holds_of_the_memory_is_not_the_entities() {
     let options = Options {
         memory_bytes_max: 256 << 10,
@@ -458,7 +482,8 @@ async fn what_a_gateway_holds_of_the_memory_is_not_the_entities() {
         engine.health().entities
     };
     let whole = used(0..5_000).await;
-    engine.driver().bytes_outside().store(usize::MAX, Relaxed);
+    let share = engine.driver().budget().share("bodies", usize::MAX);
+    let _held = share.take(usize::MAX / 2).unwrap();
     let half = used(5_000..10_000).await;
     assert!(half * 4 < whole * 3, "{half} of {whole}");
     assert!(half * 4 > whole, "{half} of {whole}: it leaves them half");

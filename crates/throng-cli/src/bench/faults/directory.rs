@@ -35,6 +35,13 @@ impl Run<'_> {
             Kind::Full | Kind::FullKill => self.full(kind == Kind::FullKill),
             Kind::Power => self.power(),
             Kind::Restore => self.restore(),
+            Kind::AttackMessages
+            | Kind::AttackBodies
+            | Kind::AttackStreams
+            | Kind::AttackHistories
+            | Kind::AttackCommands
+            | Kind::AttackConnections => self.attack(kind),
+            Kind::Attacks => self.attack_in_each_way(),
             Kind::PgTerminate | Kind::PgRestart | Kind::PgPause | Kind::PgCrash | Kind::PgFull | Kind::PgFullWal => {
                 self.database(kind)
             }

@@ -32,6 +32,20 @@ pub(super) enum Kind {
     Power,
     /// Restored from a backup that follows, at commits chosen at random, against what was there up to them.
     Restore,
+    /// WebSockets with large messages that do not end.
+    AttackMessages,
+    /// Bodies that do not end.
+    AttackBodies,
+    /// Live streams that nobody reads.
+    AttackStreams,
+    /// Histories that nobody reads.
+    AttackHistories,
+    /// Large commands, one to each of many entities.
+    AttackCommands,
+    /// More connections than there may be.
+    AttackConnections,
+    /// All of these attacks, one after the other, on one service.
+    Attacks,
     /// `kill -9` of the service.
     PgKill,
     /// All its sessions ended.
@@ -109,6 +123,13 @@ impl Kind {
     pub(super) fn ground(self) -> Ground {
         match self {
             Self::Kill | Self::KillStart | Self::KillEnd | Self::Pause | Self::Restore => Ground::Directory,
+            Self::AttackMessages
+            | Self::AttackBodies
+            | Self::AttackStreams
+            | Self::AttackHistories
+            | Self::AttackCommands
+            | Self::AttackConnections
+            | Self::Attacks => Ground::Directory,
             Self::ErrorsLog | Self::ErrorsStore | Self::ErrorsMixed | Self::ErrorsKill => Ground::Shim,
             Self::Full | Self::FullKill | Self::Power => Ground::SmallDisk,
             Self::PgFull | Self::PgFullWal => Ground::SmallPostgres,

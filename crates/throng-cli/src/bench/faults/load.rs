@@ -127,6 +127,11 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// The number of clients.
+    pub(super) fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
     /// Students' names are filled up to so many bytes.
     pub(super) fn start(address: SocketAddr, clients: u32, seed: u64, name_bytes: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {

@@ -7,11 +7,13 @@
 //! | `run` | one run from its start to its end |
 //! | `directory`, `database`, `cluster`, `restore` | making the faults |
 //! | `failover` | databases that are replaced |
+//! | `attacks` | clients that take memory and connections |
 //! | `disk`, `shim` | a small file system, I/O errors |
 //! | `network`, `namespaces`, `proxies` | lines that are cut, as links or as connections |
 //! | `load`, `history` | who asks the program |
 //! | `check` | the checker |
 
+mod attacks;
 mod check;
 mod cluster;
 mod database;

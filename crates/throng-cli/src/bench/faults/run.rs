@@ -1,6 +1,7 @@
 //! One run: a service on a journal of its own under load, one fault, and then the truth.
 
 use super::{
+    attacks,
     check::{self, Findings},
     cluster::Member,
     disk::SmallDisk,
@@ -34,6 +35,8 @@ use crate::bench::{
 
 /// A waiting for something that the engine does by itself looks so often.
 const PAUSE: Duration = Duration::from_millis(2);
+/// The memory a service is given.
+pub(super) const MEMORY_MEGABYTES: u64 = 64;
 const DISK_MEGABYTES: u64 = 192;
 /// What a service finds on a disk that is to be filled up: little, so that it has not reserved much when it is full, and much
 /// comes free when there is room again.
@@ -172,10 +175,14 @@ fn begin<'a>(
         Ground::Shim => Some(Shim::build(directory)?),
         _ => None,
     };
+    let mut arguments = arguments(setting.durability);
+    if matches!(kind, Kind::AttackConnections | Kind::Attacks) {
+        arguments.extend(["--connections".into(), attacks::CONNECTIONS_MAX.to_string()]);
+    }
     let launch = Launch {
         command: vec!["serve".into()],
         place,
-        arguments: arguments(setting.durability),
+        arguments,
         environment: shim.as_ref().map_or_else(|| Ok(Vec::new()), Shim::environment)?,
         log: directory.join("service.log"),
         within: None,
@@ -219,7 +226,8 @@ fn begin<'a>(
 pub(super) fn arguments(durability: Durability) -> Vec<String> {
     let durability = durability.to_possible_value();
     let durability = durability.as_ref().map_or("fsync", PossibleValue::get_name);
-    let arguments = ["--checkpoint", "1", "--memory", "64", "--durability", durability];
+    let memory = MEMORY_MEGABYTES.to_string();
+    let arguments = ["--checkpoint", "1", "--memory", &memory, "--durability", durability];
     arguments.map(str::to_owned).to_vec()
 }
 

@@ -15,6 +15,7 @@ use std::{
     task::{Context, Waker},
     time::Instant,
 };
+use throng::journal::scratch;
 
 impl Direct {
     /// A request that waited for nothing has its whole answer in the output.
@@ -71,8 +72,8 @@ impl Direct {
             }
             begin = one.end;
         }
-        output.clear();
-        done.clear();
+        scratch::empty(&mut output);
+        scratch::empty(&mut done);
         (self.output, self.done) = (output, done);
     }
 
@@ -173,7 +174,7 @@ impl Direct {
         };
         let mut answers = std::mem::take(&mut self.answers);
         let stays = self.send(key, &answers, closes);
-        answers.clear();
+        scratch::empty(&mut answers);
         self.answers = answers;
         if !stays || is_done {
             return;

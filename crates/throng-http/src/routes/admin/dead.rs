@@ -2,16 +2,17 @@
 
 use super::{Answered, By, by_hand, engine_problem, history};
 use crate::{
-    answer::Answer,
+    answer::{self, Answer, Pages},
     problem::Problem,
     request::query::{self, DeadExportQuery, DeadQuery, DropQuery, RetryQuery},
     server::Server,
 };
-use bytes::Bytes;
 use http::{HeaderValue, Response, header, request::Parts};
 use serde::Serialize;
+use std::sync::Arc;
 use throng::{
     DeadContent, DeadContents, DeadDone, DeadFilter, DeadMessage, Engine, Retried,
+    driver::Share,
     journal::{Address, ShardId},
 };
 use tokio::sync::mpsc;
@@ -146,15 +147,25 @@ pub(super) async fn export(server: &Server, parts: &Parts) -> Answered<Response<
     let first = engine.dead_contents(&of, None, EXPORT_PAGE);
     let first = first.await.map_err(engine_problem)?;
     let (lines, receiver) = mpsc::channel(1);
-    tokio::task::spawn_local(send(engine, of, first, lines));
-    let mut response = Response::new(Answer::Live(receiver));
+    let share = server.shared().held.pages.clone();
+    tokio::task::spawn_local(send((engine, share), of, first, lines));
+    let mut response = Response::new(Answer::Live(Pages::new(receiver, Arc::default())));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON_LINES);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-async fn send(engine: Engine, of: DeadFilter, first: DeadContents, lines: mpsc::Sender<Bytes>) {
+async fn send(
+    (engine, share): (Engine, Share),
+    of: DeadFilter,
+    first: DeadContents,
+    lines: mpsc::Sender<answer::Page>,
+) {
+    let charged = async |lines: Vec<u8>| answer::Page {
+        charge: share.room(lines.len()).await,
+        bytes: lines.into(),
+    };
     let (mut page, mut exported) = (first, 0);
     loop {
         let mut some = Vec::new();
@@ -167,10 +178,10 @@ async fn send(engine: Engine, of: DeadFilter, first: DeadContents, lines: mpsc::
         let Some(after) = page.next else {
             some.extend(serde_json::to_vec(&End { exported }).unwrap_or_default());
             some.push(b'\n');
-            let _ = lines.send(some.into()).await;
+            let _ = lines.send(charged(some).await).await;
             return;
         };
-        if !some.is_empty() && lines.send(some.into()).await.is_err() {
+        if !some.is_empty() && lines.send(charged(some).await).await.is_err() {
             return;
         }
         page = match engine.dead_contents(&of, Some(&after), EXPORT_PAGE).await {

@@ -1,0 +1,154 @@
+//! Pages and answers that find no room in their share of the memory.
+
+use crate::support::{Client, client::request, engine_with, socket::Socket};
+use serde_json::{Value, json};
+use std::{thread, time::Duration};
+use throng::{Engine, Options, driver::Share};
+use throng_http::{Gateway, Limits, Running};
+
+const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
+const EVENTS: &str = "/api/section/S1/events";
+/// The part of the memory that pages and answers may take, and an event's payload.
+const SHARE: usize = 512 << 10;
+const TITLE: usize = 100_000;
+
+/// A gateway, and the share of its pages.
+fn with(limits: Limits) -> (Running, Share) {
+    let engine = engine_with(Options {
+        memory_bytes_max: 8 * SHARE,
+        ..Options::default()
+    });
+    let gateway = Gateway::builder(engine.clone()).limits(limits).start().unwrap();
+    let share = share(&engine);
+    assert_eq!(share.most(), SHARE);
+    (gateway, share)
+}
+
+fn share(engine: &Engine) -> Share {
+    engine.driver().budget().share("pages", 0)
+}
+
+/// A section whose history is much larger than what is held of it.
+fn with_history(limits: Limits, events: usize) -> (Running, Share) {
+    let (gateway, share) = with(limits);
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let title = json!({ "title": "x".repeat(TITLE) }).to_string();
+    for _ in 1..events {
+        assert_eq!(client.post("/api/section/S1/rename", &title).status, 200);
+    }
+    (gateway, share)
+}
+
+fn open(gateway: &Running) -> Client {
+    let mut stream = Client::new(gateway);
+    stream.send(request("GET", EVENTS, &STREAM, ""));
+    assert_eq!(stream.head().unwrap().status, 200);
+    stream
+}
+
+/// The sequence numbers of the next events.
+fn seqs(stream: &mut Client, count: u64) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    while (seqs.len() as u64) < count {
+        let line = stream.line().unwrap();
+        if let Some((seq, _)) = line.strip_prefix("id: ").and_then(|id| id.split_once('@')) {
+            seqs.push(seq.parse().unwrap());
+        }
+    }
+    seqs
+}
+
+#[test]
+fn page_without_room_is_dropped_and_read_again() {
+    let (gateway, share) = with_history(Limits::default(), 12);
+    let all = share.take(SHARE).unwrap();
+    let mut stream = open(&gateway);
+    while stream.line().unwrap() != ": connected" {}
+    let mut socket = Socket::new(&gateway);
+    let subscribe = json!({ "type": "subscribe", "id": 1, "kind": "section", "entity": "S1", "credit": 100 });
+    socket.send(&subscribe).expect("subscribed", 1);
+    assert_eq!(Client::new(&gateway).get("/health/live").status, 200);
+    drop(all);
+    assert_eq!(seqs(&mut stream, 12), (1..=12).collect::<Vec<_>>());
+    let mut told: Vec<u64> = Vec::new();
+    while told.len() < 12 {
+        let events = socket.expect("events", 1)["events"].clone();
+        told.extend(
+            events
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|event| event["seq"].as_u64().unwrap()),
+        );
+    }
+    assert_eq!(told, (1..=12).collect::<Vec<_>>());
+    while share.held() > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn stream_that_nobody_reads_holds_one_page() {
+    let (gateway, share) = with_history(Limits::default(), 150);
+    let unread: Vec<_> = (0..3).map(|_| open(&gateway)).collect();
+    let mut read = open(&gateway);
+    assert_eq!(seqs(&mut read, 150), (1..=150).collect::<Vec<_>>());
+    // The kernel may hold some of it; what the service holds is a page each.
+    while share.held() > 3 * (TITLE + 1_000) {
+        thread::yield_now();
+    }
+    drop((unread, read));
+    while share.held() > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn history_is_cut_by_its_bytes_and_refused_without_room() {
+    let limits = Limits {
+        wait_max: Duration::from_millis(1),
+        ..Limits::default()
+    };
+    let (gateway, share) = with_history(limits, 5);
+    let mut client = Client::new(&gateway);
+    let (mut seen, mut after, mut pages) = (Vec::new(), Some(0), 0);
+    while let Some(seq) = after {
+        let page: Value = client.get(&format!("{EVENTS}?limit=1000&after={seq}")).json();
+        seen.extend(
+            page["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|event| event["seq"].as_u64().unwrap()),
+        );
+        assert!(page.get("removed").is_none());
+        (after, pages) = (page["next"].as_u64(), pages + 1);
+    }
+    assert_eq!((seen, pages), (vec![1, 2, 3, 4, 5], 5));
+    let all = share.take(SHARE).unwrap();
+    client.get(EVENTS).problem(503, "overloaded");
+    drop(all);
+    assert_eq!(client.get(EVENTS).status, 200);
+}
+
+#[test]
+fn large_answer_without_room_is_refused() {
+    for field in [("x-lane", "plain"), ("te", "trailers")] {
+        let (gateway, share) = with(Limits::default());
+        let mut client = Client::new(&gateway);
+        client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+        let student = json!({ "student": "x".repeat(TITLE) }).to_string();
+        client.post("/api/section/S1/add-student", &student);
+        let all = share.take(SHARE).unwrap();
+        client
+            .request("GET", "/api/section/S1", &[field], "")
+            .problem(503, "overloaded");
+        drop(all);
+        let answer = client.request("GET", "/api/section/S1", &[field], "");
+        assert_eq!(answer.json()["students"][0].as_str().unwrap().len(), TITLE);
+        while share.held() > 0 {
+            thread::yield_now();
+        }
+    }
+}
