@@ -151,10 +151,14 @@ fn rebuild<E: Entity>(
     if is_gone {
         (state, seq) = (E::default(), base);
     }
-    let stored_seq = seq;
+    let mut stored_seq = seq;
     for event in events {
         if event.seq <= seq {
             continue;
+        }
+        // A copy that was made before the end has left the beginning of what it was.
+        if seq < ended && event.seq == ended + 1 {
+            (stored_seq, seq) = (ended, ended);
         }
         if event.seq != seq + 1 {
             return Ok(Err(event_missing(seq + 1, Some(event.seq))));
@@ -168,6 +172,9 @@ fn rebuild<E: Entity>(
         }
         seq = event.seq;
         is_gone = false;
+    }
+    if seq < ended {
+        (state, stored_seq, seq, is_gone) = (E::default(), ended, ended, true);
     }
     Ok(Ok(Resident {
         id,
@@ -316,6 +323,16 @@ mod tests {
         assert_eq!(balance(Some(4), &[5], 3), Ok(1_005));
         let ended = balance(None, &[], 3).unwrap_err();
         assert!(ended.contains("ended"), "{ended}");
+    }
+
+    #[test]
+    fn ended_one_is_not_brought_back_from_its_first_events() {
+        // A backup has the events before it was erased, and the end.
+        for (state, events) in [(None, &[1][..]), (None, &[1, 2]), (Some(1), &[2]), (Some(2), &[])] {
+            let ended = balance(state, events, 3).unwrap_err();
+            assert!(ended.contains("ended"), "{ended}");
+        }
+        assert_eq!(balance(None, &[1, 4, 5], 3), Ok(9));
     }
 
     #[test]
