@@ -71,7 +71,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) fn all(seed: u64, count: usize, has_copies: bool) -> Vec<Self> {
-        let mut rng = fastrand::Rng::with_seed(seed ^ 0xd1a7_1e5);
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x0d1a_71e5);
         let mut steps: Vec<Self> = Vec::new();
         for _ in 0..count {
             let next = steps.last().filter(|_| has_copies && rng.bool());
