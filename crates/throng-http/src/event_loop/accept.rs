@@ -282,11 +282,12 @@ async fn answer_first(
     }
     let refused = RefusedHead::read(came, &event_loop.server, arrival.entrance);
     let answer = plain(problem, &refused);
-    let told = async {
+    let told = timeout(REFUSAL_WAIT, async {
         stream.write_all(&answer).await?;
         stream.flush().await
-    };
-    if stays && matches!(timeout(REFUSAL_WAIT, told).await, Ok(Ok(()))) {
+    });
+    let is_told = matches!(told.await, Ok(Ok(())));
+    if stays && is_told {
         tokio::select! {
             () = linger(&mut stream, REFUSAL_WAIT) => {}
             () = gives_way.notified() => {}

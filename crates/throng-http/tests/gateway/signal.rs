@@ -2,7 +2,13 @@
 
 use crate::support::section::{Command as SectionCommand, Section};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use std::{env, net::TcpStream, process::Command, thread};
+use std::{
+    env,
+    net::TcpStream,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore, ShardSet, Store as _},
@@ -61,11 +67,19 @@ fn a_program_in_a_process_of_its_own() {
     let (address, durable) = (running.address(), engine.health().position);
     let serving = thread::spawn(move || serve(running));
     let signal = env::var(SIGNAL).unwrap().parse().unwrap();
-    while !is_handled(signal) {
+    // SIGQUIT is the last one that gets a handler.
+    while !is_handled(signal) || !is_handled(SIGQUIT) {
         thread::yield_now();
     }
     assert!(TcpStream::connect(address).is_ok());
-    signal_hook::low_level::raise(signal).unwrap();
+    // One that comes between the handler and its entry in the library's table is lost.
+    while !serving.is_finished() {
+        signal_hook::low_level::raise(signal).unwrap();
+        let patience = Instant::now() + Duration::from_secs(60);
+        while !serving.is_finished() && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
     serving.join().unwrap().unwrap();
     assert!(!engine.health().ready);
     assert!(TcpStream::connect(address).is_err());

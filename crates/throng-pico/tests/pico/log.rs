@@ -129,7 +129,14 @@ fn secret_of_a_channel_stands_in_no_access_log() {
     let running = throng_pico::gateway(gateway).start().unwrap();
     let get = |path: &str| request(running.address(), "GET", path, "", "").unwrap();
     let eci = text(&get("/api/ui-context").json()["eci"]);
-    let written = eci.replace('a', "%61").replace('1', "%31");
+    let written: String = eci
+        .chars()
+        .map(|character| match character {
+            'a' => "%61".to_owned(),
+            '1' => "%31".to_owned(),
+            other => other.to_string(),
+        })
+        .collect();
     for eci in [&eci, &written, &format!("{eci}.html")] {
         for path in [
             format!("/c/{eci}/query/io.picolabs.wrangler/myself"),

@@ -411,7 +411,7 @@ fn is_noticed(lie: Lie) {
         is_taken_back: false,
         lie: Some(lie),
     };
-    let noticed = (0..300).find_map(|number| {
+    let noticed = (0..2_000).find_map(|number| {
         let failure = seed(number, upgrade, false).err()?;
         let wrong = failure.wrong.into_iter().find(|wrong| wrong.contains("dead: to"))?;
         Some((number, wrong))

@@ -442,12 +442,10 @@ async fn one_large_entity_of_each_shard_is_put_away() {
     let engine = World::new().engine_with(options).await;
     for n in 0..40 {
         let id = format!("a{n}");
-        open(&engine, &id, n).await;
-        while matches!(
-            ask(&engine, &id, Command::Grow { bytes: 100_000 }).await,
-            Err(Error::Overloaded { .. })
-        ) {
-            engine.checkpoint().await.unwrap();
+        for command in [Command::Open { balance: n }, Command::Grow { bytes: 100_000 }] {
+            while matches!(ask(&engine, &id, command.clone()).await, Err(Error::Overloaded { .. })) {
+                engine.checkpoint().await.unwrap();
+            }
         }
     }
     eventually(async || {
