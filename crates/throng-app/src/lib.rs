@@ -84,7 +84,7 @@ mod token;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
-/// For the arguments of an app's [own commands](App::tool).
+/// The crate that reads the arguments of an app's [own commands](App::tool).
 pub use clap;
 #[cfg(feature = "postgres")]
 pub use cluster::{ClusterArguments, ClusterSettings};

@@ -29,7 +29,7 @@ const STATE_BYTES_PER_EVENT: u64 = 64;
 /// How long an idempotency key is remembered, in microseconds: one hour.
 pub const KEY_MICROS: i64 = 3_600_000_000;
 /// Timers an entity may have and still set several at a time as a timer or message executes it; beyond, it is quarantined.
-pub const TIMERS_CREDIT: u64 = 32_768;
+pub const TIMERS_CREDIT: usize = 32_768;
 /// The number of shards of a new engine.
 pub const SHARDS: u16 = 256;
 

@@ -74,7 +74,7 @@ pub enum StartError {
     TooFewFiles {
         /// The open files allowed.
         allowed: u64,
-        /// With fewer it does not start.
+        /// The least that a service starts with.
         least: usize,
     },
     /// The access log's file cannot be opened.

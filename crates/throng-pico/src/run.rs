@@ -8,7 +8,7 @@ use crate::{
 use std::{cell::RefCell, sync::Arc};
 use throng_krl::{Event, Limits, Query, Turn, Value, Vm};
 
-/// What a transaction of rulesets may take: 20 ms of computing, about.
+/// Bounds of a transaction of rulesets: 20 ms of computing, about.
 const LIMITS: Limits = Limits {
     steps: 500_000,
     memory_bytes: 64 << 20,

@@ -117,13 +117,13 @@ impl Share {
         }
     }
 
-    /// Its bytes.
+    /// The bytes that may be charged.
     #[must_use]
     pub fn most(&self) -> usize {
         self.0.most
     }
 
-    /// Bytes that are charged.
+    /// The bytes that are charged.
     #[must_use]
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)

@@ -42,7 +42,7 @@ pub trait Host: Send + Sync + 'static {
 
 /// A time of day that grows by so much more than the clock that never goes back was set forward, or the machine slept.
 const JUMP_MICROS: i64 = 100_000;
-/// At each look, a time of day that was set back is approached by so much: a timer is late by a hundredth at most.
+/// The part by which each look approaches a time of day that was set back: a timer is late by a hundredth at most.
 const SLEW_MICROS: i64 = 1_000;
 
 /// A host whose time of day goes on where it is set back, from where it was, until the clock has caught up: a timer that is set for two seconds

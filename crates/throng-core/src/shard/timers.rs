@@ -1,11 +1,7 @@
 //! Named durable timers.
 
 use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};
-use crate::{
-    credit::Credit,
-    limits::{self, TIMERS_CREDIT},
-    model::Timestamp,
-};
+use crate::{limits::TIMERS_CREDIT, model::Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -73,7 +69,7 @@ struct Standing {
 const UNSTAGED: u64 = u64::MAX;
 
 /// A shard's timers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Timers {
     set: BTreeMap<Named, Standing>,
     /// Set by the command at hand.
@@ -89,25 +85,10 @@ pub(super) struct Timers {
     given: BTreeSet<Named>,
     /// The quarantines that timers keep.
     pub(super) quarantines: OperatorQuarantines,
-    /// The number of each entity's.
-    credit: Credit,
 }
 
-impl Default for Timers {
-    fn default() -> Self {
-        Self {
-            set: BTreeMap::new(),
-            unstaged: Vec::new(),
-            order: BTreeSet::new(),
-            deferred: HashMap::new(),
-            bytes: 0,
-            changed: BTreeSet::new(),
-            given: BTreeSet::new(),
-            quarantines: OperatorQuarantines::default(),
-            credit: Credit::new(TIMERS_CREDIT),
-        }
-    }
-}
+/// Timers of a shard between two counts of those of one entity: so counting takes little time for each that is set.
+const COUNTED_EVERY: usize = 256;
 
 /// The number of a shard's timers before a command.
 #[derive(Clone, Copy, Debug)]
@@ -120,11 +101,18 @@ impl super::Shard {
         TimersSet(self.common.timers.len())
     }
 
-    /// Tells whether the command just executed left its entity with more timers than before, where that has more than its credit.
+    /// Tells whether the command just executed left more timers than there were before, and its entity has more than its credit. An entity
+    /// goes on for at most 256 timers beyond it.
     #[must_use]
-    pub fn multiplies_timers(&self, of: u64, before: TimersSet) -> bool {
+    pub fn multiplies_timers(&self, before: TimersSet, of: impl FnOnce() -> Address) -> bool {
         let timers = &self.common.timers;
-        timers.len() > before.0 && timers.credit.is_spent(of)
+        let now = timers.len();
+        now > TIMERS_CREDIT && now / COUNTED_EVERY > before.0 / COUNTED_EVERY && {
+            let of = of();
+            let own = timers.set.range((of.clone(), String::new())..);
+            let own = own.take_while(|((address, _), _)| *address == of);
+            own.take(TIMERS_CREDIT + 1).count() > TIMERS_CREDIT
+        }
     }
 
     /// The number of messages sent and not [taken](Self::take_outbox).
@@ -162,7 +150,6 @@ impl Timers {
         self.quarantines.timer_set(address, name, &set, at);
         self.bytes += weigh(&named, &set);
         self.order.insert((set.at, named.clone()));
-        self.credit.charge(limits::hash(&address.kind, &address.id), 1);
         self.set.insert(named.clone(), Standing { set, at, is_left });
         self.changed.insert(named);
     }
@@ -215,7 +202,6 @@ impl Timers {
     fn remove(&mut self, named: &Named) -> Option<Standing> {
         let old = self.set.remove(named)?;
         self.bytes -= weigh(named, &old.set);
-        self.credit.give_back(limits::hash(&named.0.kind, &named.0.id), 1);
         self.quarantines.timer_gone(&named.0, &named.1);
         let at = self.deferred.remove(named).map_or(old.set.at, |(until, _)| until);
         self.order.remove(&(at, named.clone()));

@@ -36,7 +36,7 @@ const CAUSES_MAX: usize = 64;
 /// The one whose rate a request spends.
 #[derive(Clone, Copy)]
 pub(crate) struct RateOwner<'a> {
-    /// Its address.
+    /// The address it asks from.
     pub(crate) client: Client,
     pub(crate) caller: Option<&'a Caller>,
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_token_is_kept_until_files_change_apart_from_good_ones() {
+    fn refused_tokens_are_kept_apart_until_files_change() {
         let mut recent = Recent::default();
         let found = (Caller::new("ann", Means::Jwt, serde_json::Map::new()), None);
         recent.keep(b"good", &found);

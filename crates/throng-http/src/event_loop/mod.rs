@@ -58,7 +58,7 @@ pub(crate) struct OpenConnection {
 /// The places that a connection takes of those there may be.
 #[derive(Default)]
 struct ConnectionPlaces {
-    /// Its memory; none of one that is beyond the limits.
+    /// The memory of one within the limits.
     of_all: Option<Charge>,
     _of_address: Option<Counted>,
     /// A place of those that are beyond the limits.

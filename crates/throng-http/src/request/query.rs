@@ -22,7 +22,7 @@ pub(crate) struct HistoryQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TicketQuery {
-    /// Its path, without a query.
+    /// The stream's path, without a query.
     pub(crate) path: String,
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct EntitiesQuery {
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeadQuery {
-    /// To this kind.
+    /// The receivers' kind.
     pub(crate) kind: Option<String>,
-    /// To this entity of the kind.
+    /// The receiver's id within the kind.
     pub(crate) id: Option<String>,
     /// Only messages that died of this.
     pub(crate) cause: Option<String>,
@@ -58,9 +58,9 @@ pub(crate) struct DeadQuery {
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeadExportQuery {
-    /// To this kind.
+    /// The receivers' kind.
     pub(crate) kind: Option<String>,
-    /// To this entity of the kind.
+    /// The receiver's id within the kind.
     pub(crate) id: Option<String>,
     /// Only messages that died of this.
     pub(crate) cause: Option<String>,
@@ -70,9 +70,9 @@ pub(crate) struct DeadExportQuery {
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetryQuery {
-    /// To this kind.
+    /// The receivers' kind.
     pub(crate) kind: Option<String>,
-    /// To this entity of the kind.
+    /// The receiver's id within the kind.
     pub(crate) id: Option<String>,
     /// Only messages that died of this.
     pub(crate) cause: Option<String>,
@@ -86,9 +86,9 @@ pub(crate) struct RetryQuery {
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DropQuery {
-    /// To this kind.
+    /// The receivers' kind.
     pub(crate) kind: Option<String>,
-    /// To this entity of the kind.
+    /// The receiver's id within the kind.
     pub(crate) id: Option<String>,
     /// Only messages that died of this.
     pub(crate) cause: Option<String>,

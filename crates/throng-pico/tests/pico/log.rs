@@ -162,7 +162,7 @@ fn secret_of_a_channel_stands_in_no_access_log() {
 }
 
 #[test]
-fn known_caller_learns_the_channel_of_the_root_by_administration() {
+fn root_channel_is_told_to_known_callers_by_administration() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tokens");
     let (token, line) = make_token("ann", None).unwrap();

@@ -142,6 +142,8 @@ impl Backend for DiskLog {
     }
 
     fn end(&self, end: End) {
+        // It may have died while it stopped.
+        let end = if self.is_dead() { End::Kill } else { end };
         let disk = self.place().disk;
         disk.hit_no_more();
         match end {

@@ -22,7 +22,8 @@ impl Door {
                 "it multiplies: too many of its own messages wait, and each that it takes has it send several".into(),
             );
         }
-        (shard.multiplies_timers(attempt.target.hash, before)).then(|| {
+        let multiplies = shard.multiplies_timers(before, || self.address(&attempt.target));
+        multiplies.then(|| {
             format!(
                 "it multiplies: it has set more than {} timers, and each that fires has it set several",
                 limits::TIMERS_CREDIT

@@ -43,7 +43,7 @@ pub struct DeadContent {
 /// Dead messages with their content, in the order of their receivers.
 #[derive(Clone, Debug, Default)]
 pub struct DeadContents {
-    /// At most as many as were asked for.
+    /// The messages, at most as many as were asked for.
     pub messages: Vec<DeadContent>,
     /// The place of the next page: what to give as `after`.
     pub next: Option<String>,

@@ -20,11 +20,11 @@ const RECEIVERS_MAX: usize = 32;
 /// Dead messages to a kind, to one of its entities, or that died of one cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadFilter {
-    /// To this kind only.
+    /// The receivers' kind.
     pub kind: Option<String>,
-    /// To this entity of the kind only.
+    /// The receiver's id within the kind.
     pub id: Option<String>,
-    /// Only messages that died of this [cause](DeadMessage::cause) only, or for exactly this reason.
+    /// The [cause](DeadMessage::cause) they died of, or the whole reason.
     pub cause: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Engine {
         self.do_dead(of, Some(owned(by))).await
     }
 
-    /// On a thread of the engine's own: it may take long, and the caller's may be a loop.
+    /// Works on a thread of the engine's own: it may take long, and the caller's may be a loop.
     async fn do_dead(&self, of: DeadFilter, dropped_by: Option<ByHand<'static>>) -> Answer<DeadDone> {
         self.core.context.may_change()?;
         let (engine, (tell, told)) = (self.clone(), tokio::sync::oneshot::channel());

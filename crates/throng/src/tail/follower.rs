@@ -175,7 +175,7 @@ impl Follower {
     /// The same, of at most so many bytes of payloads after the first event.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     pub async fn next_within(&mut self, limit: usize, bytes: usize) -> Result<Vec<Arc<EntityEvent>>, FeedError> {
         let events = limit.max(1);
         let found = self.find(PageLimit { events, bytes }).await?;
@@ -195,7 +195,7 @@ impl Follower {
     /// Waits until there is a next event, without taking it.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     pub async fn ready(&mut self) -> Result<(), FeedError> {
         self.find(PageLimit::of(1)).await.map(drop)
     }

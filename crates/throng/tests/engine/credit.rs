@@ -112,7 +112,7 @@ impl Query<Cell> for Notes {
     }
 }
 
-/// With these cells, and room in memory for few messages.
+/// Adds the cells, and room in memory for few messages.
 fn with_cells(builder: Builder) -> Builder {
     let options = Options {
         outbox_max: 64,

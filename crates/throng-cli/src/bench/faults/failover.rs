@@ -135,7 +135,7 @@ struct Known {
     /// The service was whole again.
     since: u64,
     named: Named,
-    /// What was answered before may be lost without a name.
+    /// The moment before which an answered command may be lost without a name.
     forgotten: u64,
 }
 
@@ -148,7 +148,7 @@ struct Failover {
     services: Vec<Service>,
     load: Load,
     findings: Findings,
-    /// On any server.
+    /// The answer of whichever server has one.
     named: Named,
     /// The last acknowledged commits of all losses that were found.
     lost: BTreeSet<String>,
