@@ -41,7 +41,7 @@ const PAGE_PAUSE: Duration = Duration::from_millis(2);
 pub enum UnresolvedWork {
     /// A message that nobody could take.
     DeadMessage,
-    /// An entity that an operator has quarantined.
+    /// An entity that an operator, or the engine in an operator's place, has quarantined.
     QuarantinedByOperator,
     /// An entity in memory that cannot be brought back.
     QuarantinedByProgram,
@@ -67,7 +67,9 @@ impl Unresolved {
         let Self { count, kind, .. } = self;
         let what = match self.work {
             UnresolvedWork::DeadMessage => format!("messages to the kind {kind}, dead"),
-            UnresolvedWork::QuarantinedByOperator => format!("entities of the kind {kind}, quarantined by an operator"),
+            UnresolvedWork::QuarantinedByOperator => {
+                format!("entities of the kind {kind}, quarantined by an operator or the engine")
+            }
             UnresolvedWork::QuarantinedByProgram => format!("entities of the kind {kind}, quarantined"),
         };
         format!("waiting for an operator: {count} {what}")
@@ -103,7 +105,8 @@ impl Collector for LastCount {
             let labels = [("kind", &*dead.kind), ("reason", &*dead.reason)];
             ConstGauge::new(gauge(dead.count)).encode(family.encode_family(&labels)?)?;
         }
-        let help = "Entities that an operator has quarantined, and those in memory that cannot be brought back";
+        let help =
+            "Entities that an operator or the engine has quarantined, and those in memory that cannot be brought back";
         let mut family = encoder.encode_descriptor("quarantined_entities", help, None, MetricType::Gauge)?;
         for quarantined in all.iter().filter(|one| one.work != UnresolvedWork::DeadMessage) {
             let by = match quarantined.work {

@@ -28,8 +28,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SEND_WAIT: Duration = Duration::from_millis(300);
 /// An attacker holds so long what it has begun.
 const HELD: Duration = Duration::from_millis(500);
-/// Connections that the service may take where there are more than these.
-pub(super) const CONNECTIONS_MAX: usize = 128;
+
+/// The number of attackers beside so many clients.
+fn attackers(clients: usize) -> usize {
+    4 * clients
+}
+
+/// Connections that the service may take where there are more than these: room for the clients, their attackers, and whoever asks for health.
+pub(super) fn connections_max(clients: usize) -> usize {
+    2 * attackers(clients)
+}
 
 /// The service during an attack, as its watcher saw it.
 struct Seen {
@@ -58,7 +66,7 @@ impl Run<'_> {
 
     pub(super) fn attack(&mut self, kind: Kind) -> anyhow::Result<Outage> {
         let (address, process) = (self.service()?.address, self.service()?.id());
-        let count = 4 * self.load.clients();
+        let (count, most) = (attackers(self.load.clients()), connections_max(self.load.clients()));
         let is_over = Arc::new(AtomicBool::new(false));
         let watcher = thread::Builder::new().name("watch".into()).spawn({
             let is_over = Arc::clone(&is_over);
@@ -70,16 +78,16 @@ impl Run<'_> {
             Kind::AttackStreams => unread(address, count, "accept: text/event-stream\r\n"),
             Kind::AttackHistories => unread(address, count, ""),
             Kind::AttackCommands => commands(address, count),
-            _ => connections(address, CONNECTIONS_MAX + count),
+            _ => connections(address, most, count),
         };
         is_over.store(true, Ordering::Relaxed);
         let outage = Outage::Since(self.now());
         let seen = watcher.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
         attacked?;
-        let most = MEMORY_MEGABYTES * 1_000_000 + BESIDE_BYTES;
-        if seen.resident > most {
+        let memory = MEMORY_MEGABYTES * 1_000_000 + BESIDE_BYTES;
+        if seen.resident > memory {
             self.findings
-                .other(format!("{} bytes resident, of {most}", seen.resident));
+                .other(format!("{} bytes resident, of {memory}", seen.resident));
         }
         for failure in seen.failures {
             self.findings
@@ -206,9 +214,11 @@ fn commands(address: SocketAddr, count: usize) -> anyhow::Result<()> {
 }
 
 /// More connections than there may be, which ask nothing. Each of those that are too many is told so.
-fn connections(address: SocketAddr, count: usize) -> anyhow::Result<()> {
-    let mut clients = (0..count).map(|_| open(address)).collect::<io::Result<Vec<_>>>()?;
-    for client in clients.iter_mut().skip(CONNECTIONS_MAX) {
+fn connections(address: SocketAddr, most: usize, more: usize) -> anyhow::Result<()> {
+    let mut clients = (0..most + more)
+        .map(|_| open(address))
+        .collect::<io::Result<Vec<_>>>()?;
+    for client in clients.iter_mut().skip(most) {
         let mut first = [0; 12];
         client
             .read_exact(&mut first)

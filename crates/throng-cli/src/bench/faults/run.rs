@@ -179,7 +179,10 @@ fn begin<'a>(
     };
     let mut arguments = arguments(setting.durability);
     if matches!(kind, Kind::AttackConnections | Kind::Attacks) {
-        arguments.extend(["--connections".into(), attacks::CONNECTIONS_MAX.to_string()]);
+        arguments.extend([
+            "--connections".into(),
+            attacks::connections_max(setting.clients as usize).to_string(),
+        ]);
     }
     let launch = Launch {
         command: vec!["serve".into()],
