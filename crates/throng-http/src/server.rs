@@ -23,6 +23,12 @@ const BODIES_RETRY: Duration = Duration::from_secs(1);
 /// When a client whose answer found no room may come back.
 const PAGES_RETRY: Duration = Duration::from_secs(1);
 
+/// A place among the live streams, with its memory.
+pub(crate) struct LivePlace {
+    _place: Taken,
+    _memory: Charge,
+}
+
 /// Where a gateway is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
@@ -80,12 +86,13 @@ impl Server {
     }
 
     /// A place for a live stream or subscription.
-    pub(crate) fn live_place(&self) -> Result<Taken, Box<Problem>> {
-        let most = self.limits().live_max;
-        self.shared.live.take().ok_or_else(|| {
-            let detail = format!(
-                "There are {most} live streams and subscriptions already. Try again later, or read the history page by page."
-            );
+    pub(crate) fn live_place(&self) -> Result<LivePlace, Box<Problem>> {
+        let place = self.shared.live.take();
+        let place = place
+            .zip(self.shared.held.stream())
+            .map(|(_place, _memory)| LivePlace { _place, _memory });
+        place.ok_or_else(|| {
+            let detail = "There are as many live streams and subscriptions as there may be. Try again later, or read the history page by page.";
             Problem::overloaded(detail, LIVE_RETRY).boxed()
         })
     }

@@ -27,7 +27,7 @@ use std::{
 };
 use throng::{
     Engine,
-    driver::{Budget, Driver, Share},
+    driver::{Budget, Charge, Driver, Share},
 };
 
 /// Connections for administration at most.
@@ -211,6 +211,10 @@ impl Shared {
 /// The parts of the memory that live pages, histories and answers may take, and messages of WebSockets.
 const PAGES_PART: usize = 8;
 const FRAMES_PART: usize = 8;
+/// The part of the memory that live streams and subscriptions take beside their pages, and the bytes of each: its task, its place in the log, and
+/// the buffers of its connection.
+const STREAMS_PART: usize = 8;
+const STREAM_BYTES: usize = 32 << 10;
 
 /// The shares of the engine's memory that is held for clients, one an owner.
 pub(crate) struct HeldBytes {
@@ -222,6 +226,8 @@ pub(crate) struct HeldBytes {
     pub(crate) bodies: Share,
     /// Messages of WebSockets, from their first frame's head until they are executed.
     pub(crate) frames: Share,
+    /// Live streams and subscriptions, without their pages.
+    streams: Share,
     /// Pages of live streams, histories being written, and answers that their clients have yet to take.
     pub(crate) pages: Share,
 }
@@ -234,8 +240,14 @@ impl HeldBytes {
             admin: budget.share("admin_connections", connections(ADMIN_CONNECTIONS_MAX)),
             bodies: budget.share("bodies", limits.bodies_bytes_max),
             frames: budget.share("frames", budget.part(FRAMES_PART)),
+            streams: budget.share("streams", budget.part(STREAMS_PART)),
             pages: budget.share("pages", budget.part(PAGES_PART)),
         }
+    }
+
+    /// The memory of one more live stream, if there is room for it.
+    pub(crate) fn stream(&self) -> Option<Charge> {
+        self.streams.take(STREAM_BYTES)
     }
 }
 

@@ -10,8 +10,7 @@ use crate::{
         headers,
         query::{self, HistoryQuery},
     },
-    server::Server,
-    shared::Taken,
+    server::{LivePlace, Server},
 };
 use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
@@ -185,7 +184,7 @@ struct Client {
 }
 
 /// Until the client goes, its token is taken no more, or the gateway drains.
-async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<Held>, _place: Taken) {
+async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<Held>, _place: LivePlace) {
     let share = &server.shared().held.pages;
     tokio::select! {
         () = server.drains() => {}
@@ -233,24 +232,24 @@ fn comment(text: &'static [u8], share: &Share) -> Made {
 }
 
 impl Live {
-    /// The next page, or a sign of life. A page that finds no room is dropped, and read again once there is some.
+    /// The next page, or a sign of life. A page has room before it is read; one with an event that is larger is read again with more.
     async fn page(&mut self, share: &Share) -> Result<Made, FeedError> {
-        let mut charge = share.nothing();
+        let mut room = PAGE_BYTES + PAGE_EVENTS * EVENT_BYTES;
         loop {
+            match timeout(KEEP_ALIVE, self.follower.ready()).await {
+                Ok(is_ready) => is_ready?,
+                Err(_) => return Ok(comment(b": alive\n\n", share)),
+            }
+            // Before the events are read.
+            let mut charge = share.room(room).await;
             let before = self.follower.place().clone();
-            let next = self.follower.next_within(PAGE_EVENTS, PAGE_BYTES);
-            let Ok(events) = timeout(KEEP_ALIVE, next).await else {
-                return Ok(comment(b": alive\n\n", share));
-            };
-            let events = events?;
+            let events = self.follower.next_within(PAGE_EVENTS, PAGE_BYTES).await?;
             let needs: usize = events.iter().map(|event| event.event.payload.len() + EVENT_BYTES).sum();
             let needs = needs.min(share.most());
             if !charge.grow_to(needs) {
-                drop(events);
+                // One large event.
                 self.follower.go_back(before);
-                // None is held by one that waits for more.
-                drop(std::mem::replace(&mut charge, share.nothing()));
-                charge = share.room(needs).await;
+                room = needs;
                 continue;
             }
             let mut page = Vec::with_capacity(needs);

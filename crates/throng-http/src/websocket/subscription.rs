@@ -13,7 +13,7 @@ use crate::{
     follow,
     problem::Problem,
     routes::{self, Answered},
-    shared::Taken,
+    server::LivePlace,
 };
 use std::{cell::Cell, rc::Rc};
 use throng::{
@@ -179,7 +179,7 @@ fn not_a_cursor() -> Box<Problem> {
     Problem::malformed(detail).at_field("after").boxed()
 }
 
-async fn run(shared: &Shared, id: &Id, credit: &Credit, from: From, _place: Taken) {
+async fn run(shared: &Shared, id: &Id, credit: &Credit, from: From, _place: LivePlace) {
     let engine = shared.server.shared().engine.clone();
     let mut follower = match from.follow(&engine).await {
         Ok(follower) => follower,
