@@ -428,7 +428,7 @@ fn a_message_that_is_dead_at_once_is_noticed() {
 }
 
 #[test]
-#[ignore = "none of 300 seeds shows this planted fault since background tasks came to the engine: it wants a world of its own"]
+#[ignore = "one seed in a thousand and more shows this planted fault: it wants a world of its own"]
 fn a_message_that_is_dead_by_a_look_from_before_it_came_is_noticed() {
     is_noticed(Lie::LooksTooEarly);
 }

@@ -84,7 +84,7 @@ impl Run<'_> {
         let outage = Outage::Since(self.now());
         let seen = watcher.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
         attacked?;
-        let memory = MEMORY_MEGABYTES * 1_000_000 + BESIDE_BYTES;
+        let memory = (MEMORY_MEGABYTES << 20) + BESIDE_BYTES;
         if seen.resident > memory {
             self.findings
                 .other(format!("{} bytes resident, of {memory}", seen.resident));
