@@ -42,6 +42,8 @@ pub(crate) struct Projector {
 /// What its runner was asked for.
 #[derive(Default)]
 pub(super) struct Requests {
+    /// How many requests there were, of all sorts.
+    pub(super) asked: u64,
     /// How often it was asked to begin anew.
     pub(super) rebuilds: u64,
     /// It was asked to try again the event it has stopped at.
@@ -54,7 +56,8 @@ pub(super) struct Requests {
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) state: State,
-    /// How many requests to begin anew it has followed.
+    /// How many requests it has followed, of all sorts, and how many to begin anew.
+    pub(super) followed: u64,
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
     /// All that it has taken.
@@ -174,6 +177,7 @@ impl Projector {
     fn new(consumer: Box<dyn Consumer>) -> Self {
         let report = Report {
             state: State::Running,
+            followed: 0,
             rebuilds: 0,
             reached: None,
             told: None,
@@ -236,15 +240,16 @@ impl Projector {
         }
     }
 
-    /// How often it was asked to begin anew.
-    pub(super) fn rebuilds(&self) -> u64 {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).rebuilds
+    /// How many requests there were, of all sorts.
+    pub(super) fn asked(&self) -> u64 {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).asked
     }
 
     /// What it was asked for; a request to resume, or to skip, is given out once.
     pub(super) fn take_requests(&self) -> Requests {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         Requests {
+            asked: requests.asked,
             rebuilds: requests.rebuilds,
             resume: std::mem::take(&mut requests.resume),
             skip: requests.skip.take(),
@@ -252,7 +257,10 @@ impl Projector {
     }
 
     fn request(&self, request: impl FnOnce(&mut Requests)) {
-        request(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.asked += 1;
+        request(&mut requests);
+        drop(requests);
         self.wake.wake();
     }
 }

@@ -101,16 +101,16 @@ impl<P: Projection> ReadModel<P> {
                 driver.changed(None).await;
             }
         };
-        let rebuilds = projector.rebuilds();
+        let asked = projector.asked();
         let is_there = |report: &Report| {
             let has_told = |told: &Positions| told.untold(&streams) == 0;
-            report.rebuilds >= rebuilds && report.told.as_ref().is_some_and(has_told) && report.reached >= durable
+            report.followed >= asked && report.told.as_ref().is_some_and(has_told) && report.reached >= durable
         };
         let mut report = projector.report.subscribe();
         projector.wake.wake();
         let mut patience = core.context.host.sleep(PATIENCE);
         let over = report.wait_for(|report| {
-            let has_stopped = report.rebuilds >= rebuilds && matches!(report.state, State::Stopped { .. });
+            let has_stopped = report.followed >= asked && matches!(report.state, State::Stopped { .. });
             is_there(report) || has_stopped || report.ended
         });
         let mut over = std::pin::pin!(over);

@@ -488,10 +488,14 @@ impl Runner {
         let requests = self.projector.take_requests();
         let resume = requests.resume && self.has_stopped;
         let rebuild = requests.rebuilds > self.projector.report.borrow().rebuilds;
-        let skip = match requests.skip.filter(|_| !rebuild) {
-            Some(skip) => self.decide_skip(skip, inner).await,
-            None => false,
-        };
+        let mut skip = false;
+        let mut answered = None;
+        if let Some(asked) = requests.skip.filter(|_| !rebuild) {
+            let decided = self.decide_skip(&asked, inner).await;
+            // With rows that somebody else has written, it looks at them anew.
+            skip = self.has_stopped && matches!(decided, Ok(()) | Err(SkipError::Running));
+            answered = Some((asked.answer, decided));
+        }
         if rebuild {
             self.clear_receiver().await?;
             self.clear(&*inner.projections.views).await?;
@@ -503,21 +507,28 @@ impl Runner {
                 report.is_rebuilding = true;
                 report.skipped = Vec::new();
                 report.state = State::Running;
+                report.followed = requests.asked;
             });
-        } else if resume || skip {
-            self.projector
-                .report
-                .send_modify(|report| report.state = State::Running);
+        } else {
+            self.projector.report.send_if_modified(|report| {
+                if resume || skip {
+                    report.state = State::Running;
+                }
+                std::mem::replace(&mut report.followed, requests.asked) != requests.asked
+            });
         }
         if rebuild || resume || skip {
             self.has_stopped = false;
             self.stored = None;
         }
+        if let Some((answer, decided)) = answered {
+            let _ = answer.send(decided);
+        }
         Ok(())
     }
 
-    /// Stores the decision to go past the event at which it has stopped, and answers whoever asked; `true`: it goes on.
-    async fn decide_skip(&mut self, skip: Skip, inner: &Core) -> bool {
+    /// Stores the decision to go past the event at which it has stopped.
+    async fn decide_skip(&mut self, skip: &Skip, inner: &Core) -> Result<(), SkipError> {
         let name = self.projector.consumer.name();
         let state = self.projector.report.borrow().state.clone();
         let why = match state {
@@ -525,8 +536,7 @@ impl Runner {
             _ => {
                 let event = skip.event;
                 tracing::warn!("projection {name} has not stopped at {event} any more: it is not skipped");
-                let _ = skip.answer.send(Err(SkipError::Running));
-                return false;
+                return Err(SkipError::Running);
             }
         };
         let skipped = skip.decided(&why, inner.context.host.now());
@@ -534,14 +544,10 @@ impl Runner {
         self.read.decided.push(skipped);
         let stored = match self.store(inner).await {
             Ok(true) => inner.projections.views.sync().await.map_err(|why| why.to_string()),
-            // It looks at the rows anew.
-            Ok(false) => {
-                let _ = skip.answer.send(Err(SkipError::Running));
-                return true;
-            }
+            Ok(false) => return Err(SkipError::Running),
             Err(why) => Err(why),
         };
-        let answer = match stored {
+        match stored {
             Ok(()) => {
                 tracing::warn!("projection {name} goes past an event, {told}");
                 Ok(())
@@ -553,10 +559,7 @@ impl Runner {
                 self.read.decided.pop();
                 Err(SkipError::Unavailable(why))
             }
-        };
-        let is_decided = answer.is_ok();
-        let _ = skip.answer.send(answer);
-        is_decided
+        }
     }
 
     /// Before the rows: were it ended in between, the receiver would be found to have lost all it had.
