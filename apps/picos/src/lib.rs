@@ -1,4 +1,4 @@
-//! An engine of picos as a program: `picos serve`, or `throng serve --app picos`.
+//! An engine of picos as a program: `picos serve`, or `picos serve`.
 //!
 //! It has one pico from its first start on, the root. Ask `/api/ui-context` for a channel to it, send it events, make children,
 //! install rulesets. What it can be told stands in [`Settings::from_environment`]. Beside the picos it serves a [page](student) for the students of

@@ -5,7 +5,7 @@
 //! - [`skier`]: one entity a skier. A [`Ride`](ride::Ride) is an event of its skier, who tells the resort's day by a durable message;
 //! - [`resort_day`]: one entity a day of a resort: unique skiers, rides by lift and by hour;
 //! - [`resort`]: one entity a resort, its seasons;
-//! - `broker`: the arrangement with a broker between servers and consumers, with the feature `brokers`;
+//! - `broker`: the arrangement with a broker between servers and consumers;
 //! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
 //! - [`app`] is all of it as a program; [`kinds`] gives an engine the entities with their queries.
 //!
@@ -31,7 +31,6 @@
 //! # }
 //! ```
 
-#[cfg(feature = "brokers")]
 pub mod broker;
 pub mod message;
 mod models;
@@ -53,9 +52,6 @@ use resort_day::{GetResortDay, ResortDay};
 use skier::{GetDay, GetSeason, GetSkier, Skier};
 use throng_app::App;
 
-/// Whether this program can be the two sides of a broker: whether it was built with the feature `brokers`.
-pub const HAS_BROKERS: bool = cfg!(feature = "brokers");
-
 /// Gives an engine the skiers, the days of resorts and the resorts, with their queries.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
@@ -70,22 +66,19 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<Resort, GetResort>()
 }
 
-/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker, if it [has them](HAS_BROKERS).
+/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker.
 #[must_use]
 pub fn app() -> App {
-    let app = App::new("skiers")
+    App::new("skiers")
         .version(env!("CARGO_PKG_VERSION"))
         .engine(kinds)
         .routes(routes)
         .describe(describe())
         .role("server", roles::server)
-        .role("consumer", roles::consumer);
-    #[cfg(feature = "brokers")]
-    let app = app.tool(broker::dead_letters::command(), broker::dead_letters::run);
-    app
+        .role("consumer", roles::consumer)
+        .tool(broker::dead_letters::command(), broker::dead_letters::run)
 }
 
-#[cfg(feature = "brokers")]
 mod roles {
     use crate::broker::{Environment, Unreadable, consumer, environment, server};
     use throng_app::App;
@@ -101,17 +94,4 @@ mod roles {
     fn of_process() -> Result<Environment, Unreadable> {
         environment(|name| std::env::var(name).ok())
     }
-}
-
-#[cfg(not(feature = "brokers"))]
-mod roles {
-    use throng_app::App;
-
-    pub(super) fn server() -> anyhow::Result<App> {
-        anyhow::bail!(
-            "this program was built without the broker's client; build it with `--features brokers` to run this role"
-        )
-    }
-
-    pub(super) use server as consumer;
 }

@@ -30,7 +30,6 @@ pub(crate) enum Models {
     /// In the entities, in this process.
     Entities(Engine),
     /// In Redis, where a consumer keeps them.
-    #[cfg(feature = "brokers")]
     Redis(crate::broker::read_models::ReadModels),
 }
 
@@ -39,7 +38,6 @@ impl Models {
     pub(crate) async fn skier(&self, skier: u32) -> Result<SkierView, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSkier {}).await,
-            #[cfg(feature = "brokers")]
             Self::Redis(redis) => Ok(redis.skier(skier).await?.view()),
         }
     }
@@ -48,7 +46,6 @@ impl Models {
     pub(crate) async fn season(&self, skier: u32, resort: u32, season: u32) -> Result<SkiSeason, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSeason { resort, season }).await,
-            #[cfg(feature = "brokers")]
             Self::Redis(redis) => redis
                 .skier(skier)
                 .await?
@@ -64,7 +61,6 @@ impl Models {
                 let ResortDayId { resort, season, day } = id;
                 read::<Skier, _>(engine, Number(skier), GetDay { resort, season, day }).await
             }
-            #[cfg(feature = "brokers")]
             Self::Redis(redis) => redis.skier(skier).await?.day(id).ok_or(NoAnswer::NotFound),
         }
     }
@@ -76,7 +72,6 @@ impl Models {
                 Err(NoAnswer::NotFound) => None,
                 answered => Some(answered?),
             },
-            #[cfg(feature = "brokers")]
             Self::Redis(redis) => redis.resort_day(day).await?,
         };
         match found {
@@ -89,7 +84,6 @@ impl Models {
     pub(crate) async fn resort(&self, resort: u32) -> Result<ResortView, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Resort, _>(engine, Number(resort), GetResort {}).await,
-            #[cfg(feature = "brokers")]
             Self::Redis(redis) => redis.resort(resort).await,
         }
     }
@@ -98,7 +92,6 @@ impl Models {
     pub(crate) async fn resorts(&self) -> Result<Vec<u32>, NoAnswer> {
         match self {
             Self::Entities(engine) => resorts(engine).await,
-            #[cfg(feature = "brokers")]
             Self::Redis(redis) => redis.resorts().await,
         }
     }

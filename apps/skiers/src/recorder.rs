@@ -15,7 +15,6 @@ pub(crate) enum Recorder {
     /// The skier, in this process.
     Skier(Engine),
     /// A broker, whose consumer hands the ride to the skier.
-    #[cfg(feature = "brokers")]
     Broker(crate::broker::server::Rides),
 }
 
@@ -28,7 +27,6 @@ impl Recorder {
                 skier.ask(SkierCommand::Ride(ride)).await?;
                 Ok(())
             }
-            #[cfg(feature = "brokers")]
             Self::Broker(rides) => rides.publish(skier, ride, once.key()).await,
         }
     }

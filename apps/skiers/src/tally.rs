@@ -18,7 +18,6 @@ impl<K> Default for Tally<K> {
 }
 
 /// Of keys that differ, each with its count.
-#[cfg(feature = "brokers")]
 impl<K: Ord> FromIterator<(K, u64)> for Tally<K> {
     fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
         let mut counts: Vec<_> = counts.into_iter().collect();

@@ -27,7 +27,7 @@ function NotServed() {
       <Card>
         <Empty icon="picos" title="No picos are served here">
           <p>An engine of picos shows its picos here, with their rulesets, channels and logs. Start one with:</p>
-          <pre>throng serve --app picos</pre>
+          <pre>picos serve</pre>
         </Empty>
       </Card>
     </>

@@ -8,8 +8,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
-export const PROGRAM =
-  process.env.THRONG_PROGRAM ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, 'target'), 'debug/throng');
+const PROGRAMS = process.env.THRONG_PROGRAMS ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, 'target'), 'debug');
+
+/** A program of the project. */
+export const program = (name: string): string => join(PROGRAMS, name);
+
 /** How long anything may take on a busy machine. */
 export const PATIENCE_MS = Number(process.env.PATIENCE_MS ?? 120_000);
 const LOOK_AGAIN_MS = 50;
@@ -33,22 +36,15 @@ export class Server {
     private readonly env: Record<string, string>,
   ) {}
 
-  /** `throng serve --app APP`, once it answers. */
+  /** `APP serve`, once it answers. */
   static async serve(app: string, { args = [], env = {}, sections = 0 }: Options = {}): Promise<Server> {
-    const command = (directory: string) => {
-      const data = join(directory, 'data');
-      if (sections > 0) fill(data, sections);
-      return ['serve', '--app', app, '--data', data, ...args];
-    };
-    return Server.run(command, env);
-  }
-
-  /** Any sub-command that serves. */
-  static async run(command: (directory: string) => string[], env: Record<string, string> = {}): Promise<Server> {
     const directory = mkdtempSync(join(tmpdir(), 'throng-console-'));
+    const data = join(directory, 'data');
+    if (sections > 0) fill(data, sections);
     const [port, adminPort] = [await freePort(), await freePort()];
     const listen = ['--listen', `127.0.0.1:${port}`, '--admin-listen', `127.0.0.1:${adminPort}`];
-    const server = new Server(port, adminPort, directory, [...command(directory), ...listen], env);
+    const command = [program(app), 'serve', '--data', data, ...args, ...listen];
+    const server = new Server(port, adminPort, directory, command, env);
     await server.start();
     return server;
   }
@@ -62,7 +58,8 @@ export class Server {
   }
 
   async start(): Promise<void> {
-    const child = spawn(PROGRAM, this.command, {
+    const [name = '', ...args] = this.command;
+    const child = spawn(name, args, {
       env: { ...process.env, ...this.env, NO_COLOR: '1' },
       cwd: this.directory,
     });
@@ -70,7 +67,7 @@ export class Server {
     child.stderr?.on('data', (data: Buffer) => this.hear(data));
     this.child = child;
     await until(`the server answers`, async () => {
-      if (child.exitCode !== null) throw new Error(`${PROGRAM} ended with ${child.exitCode}:\n${this.said}`);
+      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}:\n${this.said}`);
       const answered = await fetch(`${this.service}/health/ready`).catch(() => undefined);
       return answered?.ok === true;
     });
@@ -104,7 +101,7 @@ export class Server {
 /** Writes sections S0, S1, … without a server. */
 function fill(data: string, sections: number): void {
   const what = ['yardstick', 'fill', '--data', data, '--sections', String(sections), '--events', '0'];
-  execFileSync(PROGRAM, what, { stdio: ['ignore', 'ignore', 'inherit'] });
+  execFileSync(program('throng-lab'), what, { stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
 /** Waits for a condition; says what was waited for if it does not come about. */

@@ -17,12 +17,16 @@ const TRIES_MAX: u8 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A service, and how many connections to it.
-pub(crate) struct Client {
+pub struct Client {
     options: Options,
 }
 
 impl Client {
-    pub(crate) fn new(address: SocketAddr, connections: usize) -> anyhow::Result<Self> {
+    /// A client of the service at this address, over so many connections.
+    ///
+    /// # Errors
+    /// The address cannot be resolved.
+    pub fn new(address: SocketAddr, connections: usize) -> anyhow::Result<Self> {
         let target = Target::resolve(&format!("http://{address}"), false)?;
         let mut options = Options::new(target);
         options.connections = connections;
@@ -32,7 +36,7 @@ impl Client {
     }
 
     /// The `Host` of requests.
-    pub(crate) fn authority(&self) -> &str {
+    pub fn authority(&self) -> &str {
         &self.options.target.authority
     }
 
@@ -40,7 +44,7 @@ impl Client {
     ///
     /// Requests of one key follow each other, each after the answer to the one before. One that is answered 503 (nothing
     /// was done) is sent again after a pause. `speed` is that of the recorded times; 0 is as fast as possible.
-    pub(crate) fn send(
+    pub fn send(
         &self,
         trace: Arc<Trace>,
         speed: f64,

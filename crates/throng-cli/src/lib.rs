@@ -1,27 +1,19 @@
-//! The binary `throng`: the demo, the apps as services, the load lab, the benchmarks, the journal's tools.
+//! The binary `throng`: the demo and its service, the load lab, the journal's tools.
 //!
 //! Everything stands in this library, so that it can be tested and called; `main` only parses and runs.
 //!
 //! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense, 3 another
 //! engine has taken over (`serve --when-taken-over exit`), 130 ended twice by hand.
 
-mod apps;
-#[cfg(feature = "bench")]
-mod bench;
-mod client;
-mod cpu;
-mod demo;
+pub mod client;
+pub mod demo;
 mod krl;
 mod new;
-mod percent;
-mod pico_requests;
-mod progress;
-mod serve;
+pub mod percent;
+pub mod progress;
 mod top;
 mod trace;
-mod units;
-#[cfg(feature = "bench")]
-mod yardstick;
+pub mod units;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -41,17 +33,14 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Begin a service of your own: a project with an entity, its tests, a simulation and a load plan.
     New(new::NewArguments),
-    /// Run one of the project's apps as a service, until it is told to end.
-    Serve(Box<serve::ServeAppArguments>),
+    /// Run the demo's service, registration, until it is told to end.
+    Serve(Box<cli::ServeArguments>),
     /// Load any HTTP service and report what it bears.
     Load(Box<throng_load::cli::LoadArgs>),
-    /// Measure the engine against what the machine can do.
-    #[cfg(feature = "bench")]
-    Bench(bench::BenchArguments),
-    /// Read a whole journal with one of the project's apps and say what it does not understand.
-    Check(serve::CheckAppArguments),
+    /// Read a whole journal of the demo's service and say what it does not understand.
+    Check(cli::CheckArguments),
     /// Look at a journal, check it, copy it, move it.
-    Journal(serve::JournalAppArguments),
+    Journal(cli::JournalArguments),
     /// Check, format and try out rulesets in KRL.
     Krl(krl::KrlArguments),
     /// Look at the read models, have one rebuilt.
@@ -65,10 +54,6 @@ enum Command {
     Top(top::TopArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
-    #[cfg(feature = "bench")]
-    /// What the benchmarks start as processes of their own.
-    #[command(hide = true, subcommand)]
-    Yardstick(yardstick::Yardstick),
 }
 
 /// Runs the command. What goes wrong is said on standard error, in one sentence.
@@ -77,12 +62,10 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
-        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Serve(arguments) => arguments.run(registration::app()),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
-        #[cfg(feature = "bench")]
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Check(arguments) => arguments.run(),
-        Command::Journal(arguments) => arguments.run(),
+        Command::Check(arguments) => arguments.run(registration::app()),
+        Command::Journal(arguments) => arguments.run(|| Ok(registration::app())),
         Command::Krl(arguments) => krl::run(&arguments),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
@@ -90,8 +73,6 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Cluster(arguments) => arguments.run("throng"),
         Command::Token(arguments) => arguments.run(),
         Command::Top(arguments) => arguments.run(),
-        #[cfg(feature = "bench")]
-        Command::Yardstick(yardstick) => yardstick.run(),
     };
     cli::exit_code("throng", done)
 }

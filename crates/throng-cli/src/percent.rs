@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// The text as one segment of a path: everything but RFC 3986's unreserved characters is percent-encoded.
-pub(crate) fn segment(text: &str) -> String {
+pub fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() + 8);
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

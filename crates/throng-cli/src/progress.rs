@@ -12,7 +12,7 @@ use throng_app::cli::is_colourless;
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Shows progress on standard error.
-pub(crate) struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
     label: &'static str,
     total: u64,
@@ -20,7 +20,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(label: &'static str, total: u64) -> Self {
+    /// Begins at nothing of `total`.
+    #[must_use]
+    pub fn new(label: &'static str, total: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let template = if is_colourless() {
                 "  {prefix} {bar:30} {percent:>3} % {human_pos} of {human_len}, {per_sec}"
@@ -41,7 +43,8 @@ impl Progress {
         }
     }
 
-    pub(crate) fn show(&mut self, done: u64) {
+    /// Shows that so many are done.
+    pub fn show(&mut self, done: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
         } else if self.last_line.elapsed() >= LINE_EVERY {

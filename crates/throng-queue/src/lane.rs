@@ -11,7 +11,7 @@
 //! A full batch leaves as it is, buffer and all. Only where receivers were there first are items copied.
 //!
 //! What it buys: a lock for every item, without contention, costs about 10 ns; filling a place here, half a nanosecond. The
-//! crate's README has the figures (`cargo run --profile measured -p queues --example one -- "throng adaptive"`).
+//! crate's README has the figures (`cargo run --release -p queues --example one -- "throng adaptive"`).
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, Padded, lock};

@@ -1,6 +1,6 @@
 //! What a hand-off costs: the same small work as a plain call, in place, and on a thread of its own; each sent, and asked.
 //!
-//! `cargo run --profile measured -p throng-services --example hand_off`
+//! `cargo run --release -p throng-services --example hand_off`
 
 use std::{
     hint::black_box,

@@ -21,7 +21,6 @@
 pub(crate) mod answers;
 mod body;
 mod describe;
-#[cfg(feature = "brokers")]
 pub(crate) mod front;
 mod path;
 mod resorts;

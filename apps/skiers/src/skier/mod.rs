@@ -29,7 +29,6 @@ pub struct Skier {
 }
 
 /// By resort, season, day and lift.
-#[cfg(feature = "brokers")]
 impl FromIterator<(DayLift, u64)> for Skier {
     fn from_iter<I: IntoIterator<Item = (DayLift, u64)>>(rides: I) -> Self {
         Self {

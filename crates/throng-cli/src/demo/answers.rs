@@ -18,7 +18,7 @@ struct Problem {
 ///
 /// # Errors
 /// What was found instead.
-pub(super) fn outcome(operation: Operation, answer: &Answer<'_>) -> Result<Outcome, String> {
+pub fn outcome(operation: Operation, answer: &Answer<'_>) -> Result<Outcome, String> {
     let found = match answer.status {
         200 => granted(answer)?,
         404 => Some(Outcome::NoSection),
@@ -53,7 +53,7 @@ fn granted(answer: &Answer<'_>) -> Result<Option<Outcome>, String> {
 }
 
 /// Status and body, cut to a line's length.
-pub(crate) fn said(answer: &Answer<'_>) -> String {
+pub fn said(answer: &Answer<'_>) -> String {
     let body: String = String::from_utf8_lossy(answer.body).chars().take(200).collect();
     format!("{} {body}", answer.status)
 }

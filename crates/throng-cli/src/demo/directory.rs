@@ -11,7 +11,7 @@ use std::{
 const MARK: &str = "throng-demo";
 
 /// A directory with nothing in it but this demo's.
-pub(super) struct Directory {
+pub struct Directory {
     path: PathBuf,
     /// Held while the demo runs.
     _mark: File,
@@ -22,7 +22,7 @@ impl Directory {
     ///
     /// # Errors
     /// It holds something that is not a demo's, or a demo runs in it.
-    pub(super) fn fresh(path: &Path) -> anyhow::Result<Self> {
+    pub fn fresh(path: &Path) -> anyhow::Result<Self> {
         let mark = path.join(MARK);
         let is_empty = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),
@@ -53,29 +53,24 @@ impl Directory {
             path: path.to_owned(),
             _mark: file,
         };
-        for old in [directory.journal(), directory.compiled()] {
-            match fs::remove_dir_all(&old) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("cannot remove {}", old.display()));
-                }
-                _ => {}
+        let old = directory.journal();
+        match fs::remove_dir_all(&old) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", old.display()))
             }
+            _ => Ok(directory),
         }
-        Ok(directory)
     }
 
-    /// Where the journal of the same day goes whose sections are no picos.
-    pub(super) fn compiled(&self) -> PathBuf {
-        self.path.join("compiled")
-    }
-
-    /// Where rulesets are put that picos load.
-    pub(super) fn rulesets(&self) -> PathBuf {
-        self.path.join("rulesets")
+    /// The directory itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Where the journal goes.
-    pub(super) fn journal(&self) -> PathBuf {
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }
 }

@@ -1,13 +1,10 @@
 //! `throng demo`: a registration day, end to end.
 
-pub(crate) mod answers;
-mod directory;
-#[cfg(feature = "bench")]
-mod nodes;
-mod picos;
+pub mod answers;
+pub mod directory;
 mod report;
-mod rosters;
-mod steps;
+pub mod rosters;
+pub mod steps;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
@@ -44,24 +41,16 @@ const MARK: &str = "a throng demo: the next one replaces it";
 
 /// How to run the demo.
 #[derive(Debug, Args)]
-pub(crate) struct DemoArguments {
+pub struct DemoArguments {
     /// Concurrent clients, each with a connection of its own.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=20_000))]
-    clients: u16,
-    /// Replay through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
-    #[arg(long, conflicts_with_all = ["unordered", "journal", "html", "json"])]
-    picos: bool,
-    /// On so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
-    /// random, while one is killed and begins again, and another one is drained.
-    #[cfg(feature = "bench")]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "pace", "html", "json"])]
-    nodes: Option<u16>,
+    pub clients: u16,
     /// Let requests for one section overtake each other; the rosters are then checked against the answers given.
     #[arg(long)]
     unordered: bool,
     /// Replay in time, so many times as fast as it happened [default: as fast as possible].
     #[arg(long, value_name = "SPEED", value_parser = pace)]
-    pace: Option<f64>,
+    pub pace: Option<f64>,
     /// The sections of the trace, one line `section<tab>seats` each [default: the built-in trace].
     #[arg(long, value_name = "FILE", requires = "requests")]
     capacities: Option<PathBuf>,
@@ -73,10 +62,10 @@ pub(crate) struct DemoArguments {
     seed: u64,
     /// The journal goes into a directory `demo` in here; that of an earlier demo is replaced.
     #[arg(long, value_name = "DIR", default_value = "data")]
-    data: PathBuf,
+    pub data: PathBuf,
     /// The journal goes into a schema of this PostgreSQL database instead; that of an earlier demo is replaced.
     #[arg(long, value_name = "postgres://…", conflicts_with = "data")]
-    journal: Option<String>,
+    pub journal: Option<String>,
     /// The loopback port of the service; 0 takes any free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -104,20 +93,103 @@ pub(crate) struct DemoArguments {
 }
 
 impl DemoArguments {
-    fn write_rosters(&self, found: &Rosters) -> anyhow::Result<()> {
+    /// Writes the rosters to the file of `--rosters`, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_rosters(&self, found: &Rosters) -> anyhow::Result<()> {
         let Some(path) = &self.rosters else { return Ok(()) };
         let text: String = found.lines().into_iter().map(|line| line + "\n").collect();
         fs::write(path, text).with_context(|| format!("cannot write the rosters to {}", path.display()))
     }
 
+    /// Prints a line of the report: on standard error, where standard output is for JSON.
+    pub fn say(&self, text: &str) {
+        if self.json {
+            eprintln!("{text}");
+        } else {
+            // A reader that went away (`| head`) is no error of ours.
+            let _ = writeln!(std::io::stdout(), "{text}");
+        }
+    }
+
     /// Unless the demo is to end, waits to be stopped.
-    fn stay(&self, places: &str, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// Signals cannot be watched.
+    pub fn stay(&self, places: &str) -> anyhow::Result<()> {
         if !self.exit {
             let stop = StopSignal::watch().context("cannot watch for signals")?;
-            say(places);
+            self.say(places);
             stop.wait();
         }
         Ok(())
+    }
+
+    /// The trace to replay, and what to call it.
+    ///
+    /// # Errors
+    /// A file of the trace cannot be read.
+    pub fn trace(&self) -> anyhow::Result<(Arc<Trace>, String)> {
+        let (Some(capacities), Some(requests)) = (&self.capacities, &self.requests) else {
+            let trace = Trace::registration_day(self.seed);
+            return Ok((
+                Arc::new(trace),
+                format!("A registration day, generated from seed {}", self.seed),
+            ));
+        };
+        let reading = Trace::read(capacities, requests)?;
+        for duplicate in &reading.duplicates {
+            eprintln!("note: {}, {duplicate}", capacities.display());
+        }
+        Ok((
+            Arc::new(reading.trace),
+            format!("The registration of {}", requests.display()),
+        ))
+    }
+
+    /// An empty place for the journal: the directory, or the database of `--journal`.
+    ///
+    /// # Errors
+    /// `--journal` cannot be read, or the database cannot be emptied.
+    pub fn place(&self, directory: Option<&Directory>) -> anyhow::Result<JournalLocation> {
+        if let Some(directory) = directory {
+            return Ok(JournalLocation::Directory(directory.journal()));
+        }
+        let place = self.journal.as_deref().unwrap_or_default();
+        match place
+            .parse::<JournalLocation>()
+            .map_err(|why| anyhow!("--journal cannot be read: {why}"))?
+        {
+            #[cfg(feature = "postgres")]
+            JournalLocation::Postgres(options) => {
+                throng_postgres::begin_anew(&options, MARK)?;
+                Ok(JournalLocation::Postgres(options))
+            }
+            _ => bail!("--journal takes postgres://…; for the embedded journal there is --data DIR"),
+        }
+    }
+
+    /// How the service is run, on this journal.
+    #[must_use]
+    pub fn settings(&self, place: JournalLocation) -> Settings {
+        Settings {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
+            place,
+            durability: self.durability,
+            sync_delay: self.sync_delay,
+            accept_loss: None,
+            as_primary: false,
+            on_loss: OnLoss::Stop,
+            archive: None,
+            loops: Some(usize::from(self.loops)),
+            limits: LimitArguments::default(),
+            security: SecurityArguments::default(),
+            access_log: AccessLogArguments::default(),
+            #[cfg(feature = "postgres")]
+            cluster: None,
+            engine: Options::default(),
+        }
     }
 }
 
@@ -129,48 +201,25 @@ fn pace(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the demo. The exit code says whether every roster is what it must be.
-pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
+///
+/// # Errors
+/// The trace cannot be read, or the service cannot be started.
+pub fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     cli::start_logging("error");
     ensure!(
         arguments.durability != Durability::Memory,
         "the demo starts again from its journal, and --durability memory keeps none; choose fsync or os"
     );
-    let say = |text: &str| {
-        if arguments.json {
-            eprintln!("{text}");
-        } else {
-            // A reader that went away (`| head`) is no error of ours.
-            let _ = writeln!(std::io::stdout(), "{text}");
-        }
-    };
-    let (trace, name) = read_trace(arguments)?;
+    let say = |text: &str| arguments.say(text);
+    let (trace, name) = arguments.trace()?;
     let expected = Expected::of(&trace);
-    #[cfg(feature = "bench")]
-    if let Some(nodes) = arguments.nodes {
-        fs::create_dir_all(&arguments.data).with_context(|| format!("cannot create {}", arguments.data.display()))?;
-        let log = arguments.data.join("demo-nodes.log");
-        say(&format!("\n{name}\n"));
-        return nodes::run(arguments, nodes, (&trace, &expected), (log, &say));
-    }
     let directory = match arguments.journal {
         None => Some(Directory::fresh(&arguments.data.join("demo"))?),
         Some(_) => None,
     };
-    let settings = settings(arguments, &fresh(arguments, directory.as_ref())?);
+    let settings = arguments.settings(arguments.place(directory.as_ref())?);
     let clients = usize::from(arguments.clients);
     say(&format!("\n{name}\n"));
-    if let (true, Some(directory)) = (arguments.picos, &directory) {
-        let demo = picos::Demo {
-            trace: &trace,
-            expected: &expected,
-            settings,
-            rulesets: directory.rulesets(),
-            compiled: directory.compiled(),
-            clients,
-            speed: arguments.pace.unwrap_or(0.0),
-        };
-        return demo.run(arguments, &say);
-    }
 
     let service = Service::start(registration::app(), &settings)?;
     say(&format!("  console    {}", service.console_url()));
@@ -244,68 +293,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             .iter()
             .for_each(|fault| eprintln!("  ! {fault}"));
     }
-    arguments.stay(&report::places(&service.url(), &trace), &say)?;
+    arguments.stay(&report::places(&service.url(), &trace))?;
     service.stop();
     Ok(if summary.differences == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
-}
-
-fn read_trace(arguments: &DemoArguments) -> anyhow::Result<(Arc<Trace>, String)> {
-    let (Some(capacities), Some(requests)) = (&arguments.capacities, &arguments.requests) else {
-        let trace = Trace::registration_day(arguments.seed);
-        return Ok((
-            Arc::new(trace),
-            format!("A registration day, generated from seed {}", arguments.seed),
-        ));
-    };
-    let reading = Trace::read(capacities, requests)?;
-    for duplicate in &reading.duplicates {
-        eprintln!("note: {}, {duplicate}", capacities.display());
-    }
-    Ok((
-        Arc::new(reading.trace),
-        format!("The registration of {}", requests.display()),
-    ))
-}
-
-/// An empty place for the demo's journal.
-fn fresh(arguments: &DemoArguments, directory: Option<&Directory>) -> anyhow::Result<JournalLocation> {
-    if let Some(directory) = directory {
-        return Ok(JournalLocation::Directory(directory.journal()));
-    }
-    let place = arguments.journal.as_deref().unwrap_or_default();
-    match place
-        .parse::<JournalLocation>()
-        .map_err(|why| anyhow!("--journal cannot be read: {why}"))?
-    {
-        #[cfg(feature = "postgres")]
-        JournalLocation::Postgres(options) => {
-            throng_postgres::begin_anew(&options, MARK)?;
-            Ok(JournalLocation::Postgres(options))
-        }
-        _ => bail!("--journal takes postgres://…; for the embedded journal there is --data DIR"),
-    }
-}
-
-fn settings(arguments: &DemoArguments, place: &JournalLocation) -> Settings {
-    Settings {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
-        place: place.clone(),
-        durability: arguments.durability,
-        sync_delay: arguments.sync_delay,
-        accept_loss: None,
-        as_primary: false,
-        on_loss: OnLoss::Stop,
-        archive: None,
-        loops: Some(usize::from(arguments.loops)),
-        limits: LimitArguments::default(),
-        security: SecurityArguments::default(),
-        access_log: AccessLogArguments::default(),
-        #[cfg(feature = "postgres")]
-        cluster: None,
-        engine: Options::default(),
-    }
 }

@@ -12,7 +12,7 @@ use super::answers;
 use crate::{client::Client, percent, progress::Progress};
 
 /// Reads the roster of every section of the trace over HTTP, page by page.
-pub(super) fn read(client: &Client, trace: &Trace) -> anyhow::Result<Rosters> {
+pub fn read(client: &Client, trace: &Trace) -> anyhow::Result<Rosters> {
     let mut students: Vec<Vec<Arc<str>>> = vec![Vec::new(); trace.sections.len()];
     let mut wanted: Vec<(usize, Option<String>)> = (0..trace.sections.len()).map(|section| (section, None)).collect();
     while !wanted.is_empty() {
@@ -67,7 +67,7 @@ pub(super) fn read(client: &Client, trace: &Trace) -> anyhow::Result<Rosters> {
 }
 
 /// The sections with more students than seats.
-pub(super) fn overfull(trace: &Trace, found: &Rosters) -> Vec<Arc<str>> {
+pub fn overfull(trace: &Trace, found: &Rosters) -> Vec<Arc<str>> {
     let capacities: HashMap<&str, usize> = trace
         .sections
         .iter()

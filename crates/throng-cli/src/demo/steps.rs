@@ -16,23 +16,26 @@ use crate::{client::Client, percent, progress::Progress};
 const SHOWN_MAX: usize = 5;
 
 /// What came of the replay.
-pub(super) struct Replay {
-    pub(super) report: Report,
+pub struct Replay {
+    /// The latencies and rates that the load lab measured.
+    pub report: Report,
     /// By the request's place in the trace; `None` where no answer that makes sense came.
-    pub(super) outcomes: Vec<Option<Outcome>>,
+    pub outcomes: Vec<Option<Outcome>>,
     /// Answers that are missing, make no sense, or are not those of the reference.
-    pub(super) wrong: usize,
+    pub wrong: usize,
     /// The first of them, as sentences.
-    pub(super) shown: Vec<String>,
+    pub shown: Vec<String>,
 }
 
 impl Replay {
-    pub(super) fn counts(&self) -> OutcomeCounts {
+    /// How many requests had which outcome.
+    #[must_use]
+    pub fn counts(&self) -> OutcomeCounts {
         self.outcomes.iter().flatten().copied().collect()
     }
 
     /// The rosters the answers lead to, and what contradicts itself in them.
-    pub(super) fn rosters(&self, trace: &Trace) -> (Rosters, Option<ContradictoryAnswers>) {
+    pub fn rosters(&self, trace: &Trace) -> (Rosters, Option<ContradictoryAnswers>) {
         let answers = trace.requests.iter().zip(&self.outcomes);
         match Rosters::from_answers(answers.filter_map(|(request, outcome)| Some((request, (*outcome)?)))) {
             Ok(rosters) => (rosters, None),
@@ -42,7 +45,7 @@ impl Replay {
 }
 
 /// Opens every section, as a child of the collection.
-pub(super) fn open(client: &Client, trace: &Trace) -> anyhow::Result<Duration> {
+pub fn open(client: &Client, trace: &Trace) -> anyhow::Result<Duration> {
     let mut requests = throng_load::Trace::new();
     for section in &trace.sections {
         let body = json!({ "section": &*section.id, "capacity": section.capacity }).to_string();
@@ -72,12 +75,7 @@ pub(super) fn open(client: &Client, trace: &Trace) -> anyhow::Result<Duration> {
 }
 
 /// Replays the requests; with `expected` in order, each answer against the reference's.
-pub(super) fn replay(
-    client: &Client,
-    trace: &Trace,
-    expected: Option<&Expected>,
-    speed: f64,
-) -> anyhow::Result<Replay> {
+pub fn replay(client: &Client, trace: &Trace, expected: Option<&Expected>, speed: f64) -> anyhow::Result<Replay> {
     let mut requests = throng_load::Trace::new();
     for (index, request) in trace.requests.iter().enumerate() {
         let bytes = add_or_drop(client.authority(), request).into_bytes();

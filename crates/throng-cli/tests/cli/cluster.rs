@@ -26,7 +26,7 @@ fn node(schema: &str, name: &str) -> Served {
 fn command(schema: &str, name: &str) -> std::process::Command {
     let place = place(schema);
     let mut command = throng();
-    command.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
     command.args([
         "--journal",
         &place,
@@ -288,7 +288,7 @@ fn a_move_that_cannot_be_is_told_and_changes_nothing() {
     assert!(!shown.contains("pinned"), "{shown}");
     drop(nodes);
     let mut alone = throng();
-    alone.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
+    alone.args(["serve", "--listen", "127.0.0.1:0"]);
     alone.args(["--journal", &place("refuses_alone")]);
     let alone = Served::spawn(alone);
     let why = cluster("refuses_alone", &["move", "0-9", "--to", "a"]);

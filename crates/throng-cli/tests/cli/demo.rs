@@ -57,21 +57,6 @@ fn a_replay_ends_in_the_reference_s_rosters() {
 }
 
 #[test]
-fn a_replay_through_picos_ends_in_the_reference_s_rosters() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("rosters.txt").display().to_string();
-    let output = demo(directory.path(), &["--picos", "--rosters", &file]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("every one right"), "{said}");
-    let (console, opened) = (said.find("  console    http://"), said.find("  opened "));
-    assert!(console.is_some() && console < opened, "{said}");
-    let (_, expected) = expected(directory.path());
-    let lines: Vec<String> = fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
-    assert_eq!(lines, expected.rosters.lines());
-}
-
-#[test]
 fn json_is_one_object_of_exactly_these_fields() {
     let directory = tempfile::tempdir().unwrap();
     let output = demo(directory.path(), &["--json"]);
@@ -187,19 +172,4 @@ fn a_taken_port_or_a_durability_that_keeps_nothing_is_refused() {
         &demo(directory.path(), &["--durability", "memory"]),
         &["choose fsync or os"],
     );
-}
-
-#[test]
-fn a_day_on_several_nodes_ends_in_the_reference_s_rosters() {
-    let directory = tempfile::tempdir().unwrap();
-    let output = demo(directory.path(), &["--nodes", "3"]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    for word in ["killed", "started", "drained", "undrained", "every one right"] {
-        assert!(said.contains(word), "{word}: {said}");
-    }
 }

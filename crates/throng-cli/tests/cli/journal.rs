@@ -100,23 +100,6 @@ fn damage_is_named_and_ends_with_an_exit_code() {
 }
 
 #[test]
-fn a_program_that_does_not_understand_a_journal_says_so_before_it_serves_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let data = directory.path().display().to_string();
-    let served = Served::start(directory.path(), &[]);
-    served
-        .client()
-        .post("/sections", None, r#"{"section":"S","capacity":1}"#)
-        .unwrap();
-    let check = |app: &str| run(&["check", "--app", app, "--data", &data]);
-    assert_eq!(check("registration").status.code(), Some(0));
-    let other = check("shows");
-    assert_eq!(other.status.code(), Some(1));
-    let said = String::from_utf8(other.stdout).unwrap();
-    assert!(said.contains("the program was not given this kind"), "{said}");
-}
-
-#[test]
 fn what_is_no_data_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let empty = directory.path().display().to_string();
@@ -241,17 +224,7 @@ fn history_of_a_stopped_directory_is_removed_and_an_entity_erased() {
     let directory = tempfile::tempdir().unwrap();
     let data = data(directory.path());
     let archive = directory.path().join("archive").display().to_string();
-    assert_refused(&run(&["journal", "prune", &data]), &["--app NAME", "registration"]);
-    let prune = [
-        "journal",
-        "prune",
-        &data,
-        "--app",
-        "registration",
-        "--keep",
-        "section=1",
-        "--json",
-    ];
+    let prune = ["journal", "prune", &data, "--keep", "section=1", "--json"];
     let dry = json(&[&prune[..], &["--dry-run"]].concat());
     assert_eq!((&dry["is_dry"], &dry["entities"]), (&true.into(), &1.into()), "{dry}");
     let events = || {
@@ -279,17 +252,7 @@ fn history_of_a_stopped_directory_is_removed_and_an_entity_erased() {
         "it is in the archive"
     );
 
-    let erase = [
-        "journal",
-        "erase",
-        &data,
-        "section",
-        "A 1",
-        "--app",
-        "registration",
-        "--archive",
-        &archive,
-    ];
+    let erase = ["journal", "erase", &data, "section", "A 1", "--archive", &archive];
     let served = Served::start(Path::new(&data), &[]);
     assert_refused(&run(&erase), &["in use by another process"]);
     served.signal(Signal::TERM);
@@ -303,68 +266,6 @@ fn history_of_a_stopped_directory_is_removed_and_an_entity_erased() {
             "{place}: {shown}"
         );
     }
-    let nobody = ["journal", "erase", &data, "section", "nobody", "--app", "registration"];
-    assert_refused(&run(&nobody), &["nobody"]);
-}
-
-#[test]
-fn entity_of_a_stopped_directory_is_quarantined_and_released() {
-    let directory = tempfile::tempdir().unwrap();
-    let data = directory.path().join("data").display().to_string();
-    let serve = || Served::start(Path::new(&data), &["--app", "bank"]);
-    let ask = |client: &mut Client, path: &str, body: &str| client.post(path, None, body).unwrap().status;
-    let end = |served: Served| {
-        served.signal(Signal::TERM);
-        assert!(served.ended().0.success());
-    };
-    let decide = |what: &str, id: &str| {
-        let entity = [data.as_str(), "account", id, "--app", "bank", "--json"];
-        [&["journal", what], &entity[..], &["--reason", "a loop", "--by", "ann"]]
-            .concat()
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let decided = |what: &str| {
-        let arguments = decide(what, "bob");
-        json(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let served = serve();
-    let mut client = served.client();
-    for (path, body) in [
-        ("ann/open", "{}"),
-        ("bob/open", "{}"),
-        ("ann/deposit", r#"{"cents":500}"#),
-    ] {
-        assert_eq!(ask(&mut client, &format!("/api/account/{path}"), body), 200);
-    }
-    let in_use = decide("quarantine", "bob");
-    let in_use: Vec<&str> = in_use.iter().map(String::as_str).collect();
-    assert_refused(&run(&in_use), &["in use by another process"]);
-    end(served);
-    assert_eq!(decided("quarantine"), serde_json::json!({ "quarantined": true }));
-    assert_eq!(decided("quarantine"), serde_json::json!({ "quarantined": false }));
-    let shown = run(&["journal", "inspect", &data, "--entity", "account/bob"]).stdout;
-    assert!(String::from_utf8(shown).unwrap().contains("~quarantine"));
-
-    let served = serve();
-    let mut client = served.client();
-    assert_eq!(ask(&mut client, "/api/account/bob/deposit", r#"{"cents":1}"#), 500);
-    let transfer = r#"{"to":"bob","cents":200}"#;
-    assert_eq!(ask(&mut client, "/api/account/ann/transfer", transfer), 200);
-    end(served);
-    assert_eq!(decided("drop-messages"), serde_json::json!({ "dropped": 1 }));
-    assert_eq!(decided("drop-messages"), serde_json::json!({ "dropped": 0 }));
-    assert_eq!(decided("release"), serde_json::json!({ "released": true }));
-    assert_eq!(decided("release"), serde_json::json!({ "released": false }));
-
-    let served = serve();
-    let mut client = served.client();
-    assert_eq!(ask(&mut client, "/api/account/bob/deposit", r#"{"cents":1}"#), 200);
-    // It was told that the transfer was dropped.
-    while client.get("/api/account/ann").unwrap().json()["cents"] != 500 {}
-    end(served);
-    let nobody = decide("quarantine", "nobody");
-    let nobody: Vec<&str> = nobody.iter().map(String::as_str).collect();
+    let nobody = ["journal", "erase", &data, "section", "nobody"];
     assert_refused(&run(&nobody), &["nobody"]);
 }

@@ -15,7 +15,7 @@ use std::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn throng() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
+    let mut command = Command::new(super::PROGRAM);
     command.env_remove("RUST_LOG").env("NO_COLOR", "1");
     command
 }
@@ -29,7 +29,8 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
-    let sentences: Vec<&str> = said.lines().filter(|line| line.starts_with("throng: ")).collect();
+    let is_of_program = |line: &&str| line.split_once(": ").is_some_and(|(program, _)| !program.contains(' '));
+    let sentences: Vec<&str> = said.lines().filter(is_of_program).collect();
     assert_eq!(sentences.len(), 1, "{said}");
     for part in parts {
         assert!(sentences[0].contains(part), "no {part:?} in {said}");

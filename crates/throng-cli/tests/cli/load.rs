@@ -97,20 +97,6 @@ fn without_the_sections_the_registration_plan_fails() {
 }
 
 #[test]
-fn the_primes_are_served() {
-    let directory = tempfile::tempdir().unwrap();
-    let served = Served::start(directory.path(), &["--app", "primes"]);
-    let mut client = served.client();
-    let three = client.get("/primes/3").unwrap();
-    assert_eq!(
-        (three.status, three.body.as_slice()),
-        (200, br#"["2","3","5"]"#.as_slice())
-    );
-    assert_eq!(client.get("/primes/-3").unwrap().status, 400);
-    assert_eq!(client.get("/primes/5000").unwrap().json()[4_999], "48611");
-}
-
-#[test]
 fn a_signal_told_twice_ends_a_run_with_its_report() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("http://{}", listener.local_addr().unwrap());

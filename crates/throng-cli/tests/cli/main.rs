@@ -2,18 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod bench;
 mod cluster;
 mod crash;
 mod demo;
 mod failover;
-mod faults;
 mod journal;
 mod kit;
 mod krl;
 mod load;
-mod long;
 mod new;
 mod postgres;
 mod serve;
 mod trace;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_throng");

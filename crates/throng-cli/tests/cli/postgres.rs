@@ -47,74 +47,6 @@ pub(super) fn students(served: &Served) -> Value {
     served.client().get("/sections/A%201/roster").unwrap().json()["students"].clone()
 }
 
-/// The app `shows`, told by variables where its database is, as in the original's deployments.
-fn serve_shows(schema: &str, projections: &str) -> Served {
-    let mut command = throng();
-    command.args(["serve", "--app", "shows", "--listen", "127.0.0.1:0"]);
-    command
-        .env("SQL_HOST", "127.0.0.1")
-        .env("SQL_PORT", SERVER.port().to_string());
-    command
-        .env("SQL_USER", Postgres::USER)
-        .env("SQL_PASSWORD", Postgres::PASSWORD);
-    command
-        .env("SQL_DB_NAME", schema)
-        .env("APP_RUN_PROJECTIONS", projections);
-    Served::spawn(command)
-}
-
-fn is_available(served: &Served, show: &str) -> bool {
-    let page = served.client().get("/shows?available=true").unwrap();
-    page.status == 200 && String::from_utf8_lossy(&page.body).contains(show)
-}
-
-#[test]
-fn the_originals_variables_name_the_database_and_a_read_model_is_listed_and_rebuilt() {
-    const SHOW: &str = "0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3b7";
-    const NAME: &str = "available-shows";
-    let created = SERVER.run("createdb", &["shows"]);
-    assert!(created.is_ok(), "{created:?}");
-    let served = serve_shows("shows", "true");
-    let create = format!(r#"{{"showId":"{SHOW}","title":"Hamlet","maxSeats":50}}"#);
-    assert_eq!(served.client().post("/shows", None, &create).unwrap().status, 201);
-    until("the show is available", || is_available(&served, SHOW));
-    served.signal(Signal::TERM);
-    let (status, said) = served.ended();
-    assert!(
-        status.success() && said.contains("/shows, schema throng") && !said.contains("secret"),
-        "{said}"
-    );
-
-    let place = ["--journal", &SERVER.url("shows")];
-    let projection = |command: &[&str]| run(&[&["projection"], command, &place].concat());
-    let listed = String::from_utf8(projection(&["list"]).stdout).unwrap();
-    assert!(listed.starts_with("available-shows: up to commit "), "{listed}");
-    let rebuilt = String::from_utf8(projection(&["rebuild", NAME]).stdout).unwrap();
-    assert!(rebuilt.starts_with("available-shows had come to commit"), "{rebuilt}");
-    assert_refused(
-        &projection(&["rebuild", NAME]),
-        &["there is no read model \"available-shows\" that was written"],
-    );
-    assert_refused(&run(&["projection", "list"]), &["say where the read models stand"]);
-
-    let without = serve_shows("shows", "false");
-    assert!(!is_available(&without, SHOW), "no projection runs");
-    assert_eq!(without.client().get(&format!("/shows/{SHOW}")).unwrap().status, 200);
-    without.signal(Signal::TERM);
-    assert!(without.ended().0.success());
-    let with = serve_shows("shows", "true");
-    until("it is rebuilt", || is_available(&with, SHOW));
-
-    let mut neither = throng();
-    neither
-        .args(["serve", "--app", "shows"])
-        .env("APP_RUN_PROJECTIONS", "no");
-    assert_refused(
-        &neither.output().unwrap(),
-        &["APP_RUN_PROJECTIONS is \"no\"", "true or false"],
-    );
-}
-
 #[test]
 fn a_service_starts_again_from_its_database_also_after_a_kill() {
     let url = url("killed");
@@ -325,31 +257,13 @@ fn history_on_a_database_that_no_service_uses_is_removed_and_an_entity_erased() 
     let place = url("ends");
     let served = serve(&place);
     fill(&served);
-    let prune = [
-        "journal",
-        "prune",
-        &place,
-        "--app",
-        "registration",
-        "--keep",
-        "section=1",
-        "--json",
-    ];
+    let prune = ["journal", "prune", &place, "--keep", "section=1", "--json"];
     assert!(!run(&prune).status.success(), "a service uses it");
     served.signal(Signal::TERM);
     assert!(served.ended().0.success());
     let pruned = json_of(&prune);
     assert!(pruned["records"].as_u64() > Some(0), "{pruned}");
-    let erased = json_of(&[
-        "journal",
-        "erase",
-        &place,
-        "section",
-        "A 1",
-        "--app",
-        "registration",
-        "--json",
-    ]);
+    let erased = json_of(&["journal", "erase", &place, "section", "A 1", "--json"]);
     assert!(erased["records"].as_u64() > Some(0), "{erased}");
     let verified = json_of(&["journal", "verify", &place, "--json"]);
     assert_eq!(verified["damages"], json!([]));

@@ -1,0 +1,37 @@
+//! `throng-lab day`: a registration day on several nodes, or through picos.
+
+mod nodes;
+mod picos;
+
+use clap::Args;
+use registration::reference::Expected;
+use std::process::ExitCode;
+use throng_cli::demo::DemoArguments;
+
+/// How the day is replayed.
+#[derive(Debug, Args)]
+pub(crate) struct DayArguments {
+    /// Through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
+    #[arg(long, required_unless_present = "nodes", conflicts_with_all = ["unordered", "journal", "html", "json"])]
+    picos: bool,
+    /// On so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
+    /// random, while one is killed and begins again, and another one is drained.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "pace", "html", "json"])]
+    nodes: Option<u16>,
+    #[command(flatten)]
+    demo: DemoArguments,
+}
+
+impl DayArguments {
+    /// Runs it; the exit code says whether every roster is what it must be.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        throng_app::cli::start_logging("error");
+        let (trace, name) = self.demo.trace()?;
+        let expected = Expected::of(&trace);
+        self.demo.say(&format!("\n{name}\n"));
+        match self.nodes {
+            Some(nodes) => nodes::run(&self.demo, nodes, &trace, &expected),
+            None => picos::run(&self.demo, &trace, &expected),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Attacks on memory and connections: clients that take room and give nothing back. The service stays within its memory, and says
+//! that it lives.
+
+use super::{
+    kind::Kind,
+    load::SECTIONS,
+    run::{MEMORY_MEGABYTES, Outage, Run},
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::http_client::{self, ANSWER_WAIT, Connection};
+
+/// Memory that a process takes beside the memory it is given.
+const BESIDE_BYTES: u64 = 64 << 20;
+/// Between two looks at the service.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// An attacker waits so long until the service takes more from it.
+const SEND_WAIT: Duration = Duration::from_millis(300);
+/// An attacker holds so long what it has begun.
+const HELD: Duration = Duration::from_millis(500);
+
+/// The number of attackers beside so many clients.
+fn attackers(clients: usize) -> usize {
+    4 * clients
+}
+
+/// Connections that the service may take where there are more than these: room for the clients, their attackers, and whoever asks for health.
+pub(super) fn connections_max(clients: usize) -> usize {
+    2 * attackers(clients)
+}
+
+/// The service during an attack, as its watcher saw it.
+struct Seen {
+    resident: u64,
+    asked: u64,
+    failures: Vec<String>,
+}
+
+/// All attacks.
+const EACH: [Kind; 6] = [
+    Kind::AttackMessages,
+    Kind::AttackBodies,
+    Kind::AttackStreams,
+    Kind::AttackHistories,
+    Kind::AttackCommands,
+    Kind::AttackConnections,
+];
+
+impl Run<'_> {
+    pub(super) fn attack_in_each_way(&mut self) -> anyhow::Result<Outage> {
+        let begun = Outage::Since(self.now());
+        EACH.into_iter()
+            .map(|kind| self.attack(kind).with_context(|| kind.name()))
+            .try_fold(begun, |_, outage| outage)
+    }
+
+    pub(super) fn attack(&mut self, kind: Kind) -> anyhow::Result<Outage> {
+        let (address, process) = (self.service()?.address, self.service()?.id());
+        let (count, most) = (attackers(self.load.clients()), connections_max(self.load.clients()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watcher = thread::Builder::new().name("watch".into()).spawn({
+            let is_over = Arc::clone(&is_over);
+            move || watch(address, process, &is_over)
+        })?;
+        let attacked = match kind {
+            Kind::AttackMessages => messages(address, count),
+            Kind::AttackBodies => bodies(address, count),
+            Kind::AttackStreams => unread(address, count, "accept: text/event-stream\r\n"),
+            Kind::AttackHistories => unread(address, count, ""),
+            Kind::AttackCommands => commands(address, count),
+            _ => connections(address, most, count),
+        };
+        is_over.store(true, Ordering::Relaxed);
+        let outage = Outage::Since(self.now());
+        let seen = watcher.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
+        attacked?;
+        let memory = (MEMORY_MEGABYTES << 20) + BESIDE_BYTES;
+        if seen.resident > memory {
+            self.findings
+                .other(format!("{} bytes resident, of {memory}", seen.resident));
+        }
+        for failure in seen.failures {
+            self.findings
+                .other(format!("health was asked {} times: {failure}", seen.asked));
+        }
+        Ok(outage)
+    }
+}
+
+/// Asks for health on connections of their own, and looks at the memory.
+fn watch(address: SocketAddr, process: u32, is_over: &AtomicBool) -> anyhow::Result<Seen> {
+    let mut seen = Seen {
+        resident: 0,
+        asked: 0,
+        failures: Vec::new(),
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        seen.asked += 1;
+        let asked =
+            Connection::open(address, ANSWER_WAIT).and_then(|mut one| one.ask(&http_client::get("/health/live")));
+        match asked {
+            Ok(answer) if answer.status == 200 => {}
+            Ok(answer) => seen.failures.push(format!("answered {}", answer.status)),
+            Err(error) => seen.failures.push(error.to_string()),
+        }
+        seen.resident = seen.resident.max(resident(process)?);
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(seen)
+}
+
+/// Memory of a process that is in use (proc(5), `VmRSS` of `status`).
+fn resident(process: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).context("the service runs")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    Ok(kibibytes.context("/proc/PID/status has an unknown form")? << 10)
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, ANSWER_WAIT)?;
+    stream.set_write_timeout(Some(SEND_WAIT))?;
+    stream.set_read_timeout(Some(ANSWER_WAIT))?;
+    Ok(stream)
+}
+
+/// Sends what the service takes; it may refuse the rest.
+fn send(stream: &mut TcpStream, bytes: &[u8]) {
+    let _refused = stream.write_all(bytes);
+}
+
+/// WebSockets with a message that does not end, in one frame or in fragments.
+fn messages(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    const HANDSHAKE: &[u8] = b"GET /api/ws HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+        sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\nsec-websocket-protocol: throng.v1\r\n\r\n";
+    const LENGTH: u64 = 1_900_000;
+    let mut sockets = Vec::new();
+    for number in 0..count {
+        let mut socket = open(address)?;
+        socket.write_all(HANDSHAKE)?;
+        let mut first = [0; 12];
+        socket.read_exact(&mut first)?;
+        ensure!(&first == b"HTTP/1.1 101", "a WebSocket was not opened");
+        // The first fragment is whole; of a frame the last bytes are missing.
+        let (opcode, comes) = if number.is_multiple_of(2) {
+            (0x81, LENGTH - 1)
+        } else {
+            (0x01, LENGTH)
+        };
+        let mut frame = vec![opcode, 0xff];
+        frame.extend_from_slice(&LENGTH.to_be_bytes());
+        frame.extend_from_slice(&[0; 4]);
+        frame.resize(frame.len() + usize::try_from(comes)?, b' ');
+        send(&mut socket, &frame);
+        sockets.push(socket);
+    }
+    thread::sleep(HELD);
+    Ok(())
+}
+
+/// Bodies of which the last byte does not come.
+fn bodies(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    let whole = http_client::post("/api/section/B0/open", None, &" ".repeat(1_000_000));
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = open(address)?;
+        send(&mut client, &whole[..whole.len() - 1]);
+        clients.push(client);
+    }
+    thread::sleep(HELD);
+    Ok(())
+}
+
+/// Answers, or streams, that nobody reads.
+fn unread(address: SocketAddr, count: usize, field: &str) -> anyhow::Result<()> {
+    let mut clients = Vec::new();
+    for number in 0..count {
+        // The clients of the load write its history meanwhile.
+        let section = number % SECTIONS as usize;
+        let request =
+            format!("GET /api/section/S{section}/events?limit=1000 HTTP/1.1\r\nhost: localhost\r\n{field}\r\n");
+        let mut client = open(address)?;
+        send(&mut client, request.as_bytes());
+        clients.push(client);
+    }
+    thread::sleep(HELD);
+    Ok(())
+}
+
+/// Large commands, each to an entity of its own.
+fn commands(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    let mut client = Connection::open(address, ANSWER_WAIT)?;
+    for number in 0..count {
+        let open = http_client::post(&format!("/api/section/C{number}/open"), None, r#"{"capacity":9}"#);
+        client.ask(&open)?;
+        let student = serde_json::json!({ "student": "x".repeat(900_000) }).to_string();
+        client.ask(&http_client::post(
+            &format!("/api/section/C{number}/add"),
+            None,
+            &student,
+        ))?;
+    }
+    Ok(())
+}
+
+/// More connections than there may be, which ask nothing. Each of those that are too many is told so.
+fn connections(address: SocketAddr, most: usize, more: usize) -> anyhow::Result<()> {
+    let mut clients = (0..most + more)
+        .map(|_| open(address))
+        .collect::<io::Result<Vec<_>>>()?;
+    for client in clients.iter_mut().skip(most) {
+        let mut first = [0; 12];
+        client
+            .read_exact(&mut first)
+            .context("a refused connection is answered")?;
+        ensure!(
+            &first == b"HTTP/1.1 503",
+            "a refused connection is told that there is no room"
+        );
+    }
+    Ok(())
+}

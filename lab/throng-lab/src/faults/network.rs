@@ -1,0 +1,135 @@
+//! A network of its own for three nodes, whose lines can be cut: in namespaces of this machine, or through proxies of this process.
+
+use super::{
+    cluster::NODES,
+    namespaces::Namespaces,
+    proxies::{Line, Proxies},
+};
+use crate::service::Launch;
+use servers::Postgres;
+use std::{fs, net::SocketAddr, path::Path};
+
+/// What is cut off from what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// One node from the database and from the others. Its clients still reach it.
+    Node(usize),
+    /// One node from the others, which all reach the database.
+    FromOthers(usize),
+    /// The database from all nodes.
+    Database,
+}
+
+/// How it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// Nothing comes through, and nobody is told.
+    Silent,
+    /// Nothing of what it says; what is said to it does.
+    Unheard,
+    /// Nothing of what is said to it; what it says does.
+    Deaf,
+    /// Connections are reset, and new ones too.
+    Reset,
+}
+
+impl How {
+    const ALL: [Self; 4] = [Self::Silent, Self::Unheard, Self::Deaf, Self::Reset];
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    pub(super) what: What,
+    pub(super) how: How,
+}
+
+pub(super) enum Network {
+    /// Links that are taken down. Needs root.
+    Namespaces(Namespaces),
+    /// Connections that are held or reset. Needs nothing.
+    Proxies(Proxies),
+}
+
+impl Network {
+    /// One way to cut it, of those that it has.
+    pub(super) fn cut(&self, what: What, random: &mut fastrand::Rng) -> Cut {
+        let how = match self {
+            Self::Namespaces(_) => How::Silent,
+            Self::Proxies(_) => How::ALL[random.usize(..How::ALL.len())],
+        };
+        Cut { what, how }
+    }
+
+    /// Has a node start in it, with this database under this schema.
+    pub(super) fn place(
+        &self,
+        launch: &mut Launch,
+        node: usize,
+        (server, schema): (&Postgres, &str),
+        directory: &Path,
+    ) -> anyhow::Result<()> {
+        // Nothing leaves the machine.
+        let options = format!("schema={schema}&lease=1s&sslmode=disable");
+        let peers = match self {
+            Self::Namespaces(own) => {
+                let url = server.url_at(own.database().into(), "postgres");
+                launch.place = format!("{url}?{options}");
+                launch.within = Some(own.within(node));
+                let listen = SocketAddr::new(own.peer(node).into(), 0).to_string();
+                vec!["--peer-listen".into(), listen]
+            }
+            Self::Proxies(own) => {
+                let (direct, through) = (format!(":{}/", server.port()), format!(":{}/", own.database_port(node)));
+                let url = server.url("postgres").replacen(&direct, &through, 1);
+                launch.place = format!("{url}?{options}");
+                own.peer_arguments(node)
+            }
+        };
+        let secret = directory.join("secret");
+        fs::write(&secret, "a secret that all nodes share")?;
+        launch.arguments.extend(peers);
+        let secret = secret.display().to_string();
+        launch.arguments.extend(["--cluster-secret-file".into(), secret]);
+        Ok(())
+    }
+
+    /// Cuts it, or mends it again.
+    pub(super) fn set(&self, cut: Cut, is_cut: bool) -> anyhow::Result<()> {
+        match self {
+            Self::Namespaces(own) => own.set(cut.what, is_cut),
+            Self::Proxies(own) => {
+                for (one, other) in lines(cut.what) {
+                    let [there, back] = if is_cut { cut.how.lines() } else { [Line::Open; 2] };
+                    own.set((one, other), there);
+                    own.set((other, one), back);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where the database is among the ends of lines; the nodes have their numbers.
+pub(super) const DATABASE: usize = NODES;
+
+/// The lines that are cut, from the one that is cut off to the others.
+fn lines(what: What) -> Vec<(usize, usize)> {
+    let others = |node: usize| (0..NODES).filter(move |other| *other != node);
+    match what {
+        What::Node(node) => others(node).chain([DATABASE]).map(|other| (node, other)).collect(),
+        What::FromOthers(node) => others(node).map(|other| (node, other)).collect(),
+        What::Database => (0..NODES).map(|node| (DATABASE, node)).collect(),
+    }
+}
+
+impl How {
+    /// Of what is said by the one that is cut off, and of what is said to it.
+    fn lines(self) -> [Line; 2] {
+        match self {
+            Self::Silent => [Line::Held, Line::Held],
+            Self::Unheard => [Line::Held, Line::Open],
+            Self::Deaf => [Line::Open, Line::Held],
+            Self::Reset => [Line::Reset, Line::Reset],
+        }
+    }
+}

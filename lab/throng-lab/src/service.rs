@@ -1,0 +1,191 @@
+//! The real program as a child process.
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufRead as _, BufReader},
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A process that does not start or end within this time hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(1);
+/// How much of a log's end is told.
+const TOLD_BYTES: usize = 2_000;
+
+/// How to start it.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// The app whose program serves.
+    pub(crate) app: &'static str,
+    /// The journal, as `--journal` takes it.
+    pub(crate) place: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    /// What it says goes here.
+    pub(crate) log: PathBuf,
+    /// Where it is started, if not where this program is.
+    pub(crate) within: Option<Within>,
+}
+
+/// A network namespace, as `ip netns` names it, and an address in it to listen at.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
+    pub(crate) namespace: String,
+    pub(crate) address: IpAddr,
+}
+
+/// An app's program, which is this one under another name.
+pub(crate) fn program(app: &str) -> anyhow::Result<Command> {
+    program_within(app, None)
+}
+
+fn program_within(app: &str, namespace: Option<&str>) -> anyhow::Result<Command> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = match namespace {
+        None => Command::new(own),
+        Some(namespace) => {
+            // It becomes the program, and stays the same process.
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(own);
+            command
+        }
+    };
+    command.args(["app", app]);
+    command.env_remove("RUST_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
+    Ok(command)
+}
+
+impl Launch {
+    /// Starts it and does not wait until it serves.
+    pub(crate) fn spawn(&self) -> anyhow::Result<Service> {
+        let said = OpenOptions::new().create(true).append(true).open(&self.log);
+        let said: File = said.with_context(|| format!("cannot write {}", self.log.display()))?;
+        let (namespace, address) = match &self.within {
+            None => (None, IpAddr::from([127, 0, 0, 1])),
+            Some(within) => (Some(&*within.namespace), within.address),
+        };
+        let mut command = program_within(self.app, namespace)?;
+        command
+            .arg("serve")
+            .args(["--listen", &SocketAddr::new(address, 0).to_string()])
+            .args(["--journal", &self.place])
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::piped())
+            .stderr(said);
+        let mut child = command.spawn().context("cannot start the service")?;
+        let output = child.stdout.take().context("its output is a pipe")?;
+        let (sender, lines) = mpsc::channel();
+        thread::Builder::new().name("first-line".into()).spawn(move || {
+            let mut line = String::new();
+            // A process that ends says nothing, which is an empty line.
+            let _ = BufReader::new(output).read_line(&mut line);
+            let _ = sender.send(line);
+        })?;
+        Ok(Service {
+            child,
+            lines,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            log: self.log.clone(),
+        })
+    }
+
+    /// `throng cluster drain NAME` and its like on its journal, as a person types it.
+    pub(crate) fn ask_cluster(&self, what: &[&str]) -> anyhow::Result<()> {
+        let done = program(self.app)?
+            .arg("cluster")
+            .args(what)
+            .args(["--journal", &self.place])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        ensure!(done.success(), "cluster {} ended with {done}", what.join(" "));
+        Ok(())
+    }
+
+    /// Starts it and waits until it serves.
+    pub(crate) fn start(&self) -> anyhow::Result<Service> {
+        let mut service = self.spawn()?;
+        service.wait_until_served()?;
+        Ok(service)
+    }
+}
+
+pub(crate) struct Service {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    pub(crate) address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Service {
+    pub(crate) fn wait_until_served(&mut self) -> anyhow::Result<()> {
+        let line = self.lines.recv_timeout(PATIENCE).unwrap_or_default();
+        match line.trim().strip_prefix("http://").map(str::parse) {
+            Some(Ok(address)) => self.address = address,
+            _ => bail!("the service does not start: {}", end_of(&self.log)),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Nothing for a process that has gone.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM);
+        let begun = Instant::now();
+        let status: ExitStatus = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "the service does not end: {}",
+                end_of(&self.log)
+            );
+            thread::sleep(PAUSE);
+        };
+        ensure!(
+            status.success(),
+            "the service ended with {status}: {}",
+            end_of(&self.log)
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last lines of a service's log.
+pub(crate) fn end_of(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TOLD_BYTES)..]).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(4)..].join(" | ")
+}

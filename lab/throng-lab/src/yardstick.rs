@@ -1,0 +1,36 @@
+//! The processes a benchmark starts: the bare rulers, and the service they are held against.
+
+use clap::Subcommand;
+use std::process::ExitCode;
+
+use crate::{
+    fill::{self, FillArguments},
+    serve::{self, ServerArguments},
+    surge,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Yardstick {
+    #[command(flatten)]
+    Bare(yardsticks::Yardstick),
+    /// Run the registration service.
+    Serve(ServerArguments),
+    /// Fill a journal and wait to be killed.
+    Fill(FillArguments),
+    /// Keep a core busy.
+    Spin,
+}
+
+impl Yardstick {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Bare(yardstick) => {
+                yardstick.run()?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Serve(arguments) => serve::run(arguments),
+            Self::Fill(arguments) => fill::run(arguments),
+            Self::Spin => Ok(surge::spin()),
+        }
+    }
+}

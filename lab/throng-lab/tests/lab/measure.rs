@@ -1,0 +1,90 @@
+//! Measurements: the figures are for people to judge; that they come, for all that was asked, is tested here.
+
+use super::kit::run;
+use serde_json::Value;
+
+fn measured(arguments: &[&str]) -> Value {
+    let output = run(&[arguments, &["--rounds", "1", "--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn assert_positive(row: &Value, names: &[&str]) {
+    for name in names {
+        assert!(row[name].as_f64().is_some_and(|figure| figure > 0.0), "{name}: {row}");
+    }
+}
+
+#[test]
+fn the_log_is_measured_as_a_recorder_at_three_sizes() {
+    let figures = measured(&["journal", "--mb", "1"]);
+    let rows = figures["journal"].as_array().unwrap();
+    let sizes: Vec<_> = rows.iter().map(|row| row["event_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [100, 1024, 10_240]);
+    for row in rows {
+        assert_positive(row, &["log_megabytes_per_s", "ratio", "growing_ratio", "commit_p50_us"]);
+    }
+}
+
+#[test]
+fn durable_commands_are_measured_beside_an_echo_with_and_without_a_delay() {
+    let figures = measured(&[
+        "http",
+        "--connections",
+        "64",
+        "--requests",
+        "640",
+        "--sync-delay",
+        "1ms",
+    ]);
+    let rows = figures["http"].as_array().unwrap();
+    let delays: Vec<_> = rows.iter().map(|row| row["sync_delay_ms"].as_f64().unwrap()).collect();
+    assert_eq!(delays, [0.0, 1.0]);
+    for row in rows {
+        assert_positive(row, &["requests_ratio", "p50_us", "sync_p50_us", "p50_ratio"]);
+    }
+}
+
+#[test]
+fn lift_rides_are_measured_until_the_read_models_hold_all_of_them_at_each_limit_of_a_commit() {
+    let plots = tempfile::tempdir().unwrap();
+    let file = plots.path().join("limits.svg");
+    let figures = measured(&[
+        "skiers",
+        "--clients",
+        "16",
+        "--skiers",
+        "160",
+        "--limits",
+        "1,adaptive",
+        "--plot",
+        file.to_str().unwrap(),
+    ]);
+    let rows = figures["skiers"].as_array().unwrap();
+    let limits: Vec<_> = rows.iter().map(|row| row["limit"].as_str().unwrap()).collect();
+    assert_eq!(limits, ["1", "adaptive"]);
+    for row in rows {
+        assert_eq!(row["failures"], 0);
+        // 4 threads × 80, 16 × 60, 1 × 1.
+        assert_eq!(row["rides"], 1_281);
+        assert_positive(
+            row,
+            &[
+                "rides_per_s",
+                "end_to_end_per_s",
+                "p99_ms",
+                "rides_a_commit",
+                "server_cpu_us",
+            ],
+        );
+    }
+    let a_commit = |row: &Value| row["rides_a_commit"].as_f64().unwrap();
+    assert!(a_commit(&rows[0]) < a_commit(&rows[1]), "{rows:?}");
+    for name in ["limits.svg", "limits-p99.svg"] {
+        assert!(
+            std::fs::read_to_string(plots.path().join(name))
+                .unwrap()
+                .contains(">adaptive<")
+        );
+    }
+}
