@@ -18,6 +18,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A service, and how many connections to it.
 pub struct Client {
+    address: SocketAddr,
     options: Options,
 }
 
@@ -32,7 +33,13 @@ impl Client {
         options.connections = connections;
         options.request_timeout = Duration::from_secs(30);
         options.drain = options.request_timeout;
-        Ok(Self { options })
+        Ok(Self { address, options })
+    }
+
+    /// Where the service is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The `Host` of requests.

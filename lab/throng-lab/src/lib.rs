@@ -14,6 +14,7 @@ mod fill;
 mod followers;
 mod http;
 mod http_client;
+mod inside;
 mod journal;
 mod krl;
 mod long;
@@ -31,7 +32,7 @@ mod service;
 mod shows;
 mod skiers;
 mod start;
-mod storm;
+
 mod surge;
 mod table;
 mod websocket;
@@ -96,6 +97,8 @@ enum LabCommand {
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
     Start(start::StartArguments),
+    /// Work between entities: what much of it takes, and how soon one that multiplies is stopped.
+    Inside(inside::InsideArguments),
     /// A registration day on several nodes of which one is killed, or through picos: every roster has to be right.
     Day(day::DayArguments),
     /// An app's own program, as a process that is measured or killed.
@@ -141,6 +144,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Console(arguments) => console::run(arguments),
         LabCommand::Recovery(arguments) => recovery::run(arguments),
         LabCommand::Start(arguments) => start::run(arguments),
+        LabCommand::Inside(arguments) => inside::run(arguments),
         LabCommand::App(_) | LabCommand::Yardstick(_) | LabCommand::Day(_) => unreachable!("it is no measurement"),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use throng::Options;
 use throng_app::{AccessLogArguments, Durability, LimitArguments, OnLoss, SecurityArguments, Service, Settings, cli};
 
-use super::storm;
+use super::inside;
 use crate::{
     apps::{self, Served},
     units,
@@ -73,13 +73,13 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     };
     let mut app = (arguments.app.app)().in_role(arguments.role.as_deref())?;
     if arguments.storm > 0 {
-        app = app.engine(storm::with_players);
+        app = app.engine(inside::with_players);
     }
     let service = Service::start(app, &settings)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(storm::begin(&service.engine, arguments.storm))?;
+        .block_on(inside::begin(&service.engine, arguments.storm))?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", service.address)?;
     output.flush()?;
