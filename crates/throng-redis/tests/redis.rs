@@ -2,59 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use redis::{AsyncCommands as _, Pipeline, aio::MultiplexedConnection};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use servers::{Redis, Stop};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 use throng::services::health::{Health, Status};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore, MemoryViews},
-    model::*,
     projection::{Seen, State},
 };
 use throng_breaker::{Breaker, Settings};
 use throng_redis::{Mapping, ReadError, ReadModel, Reader, RedisSink};
-
-#[derive(Default, Serialize, Deserialize)]
-struct Counter {
-    hits: u64,
-}
-#[derive(Serialize, Deserialize, JsonSchema)]
-enum Command {
-    Hit,
-}
-#[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
-    Hit,
-}
-impl Event for Happened {}
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
-impl Entity for Counter {
-    const KIND: &'static str = "counter";
-    type Id = String;
-    type Command = Command;
-    type Event = Happened;
-    type Reply = u64;
-    type Rejection = Never;
-    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-        turn.emit(Happened::Hit);
-        Ok(Answer::after(|counter: &Counter| counter.hits))
-    }
-    fn evolve(&mut self, _: &Happened) {
-        self.hits += 1;
-    }
-}
+use throng_testing::{
+    eventually,
+    fixtures::{Command, Counter},
+};
 
 /// A count, which an event applied twice would show.
 struct Hits;
@@ -105,15 +66,11 @@ async fn filled(redis: &Redis, hits: u64) {
     let reader = Reader::new(&redis.url(), Breaker::new("redis", Settings::default())).unwrap();
     let mut commands = redis::pipe();
     commands.hvals("hits");
-    let begun = Instant::now();
-    loop {
+    eventually(&format!("Redis has counted {hits} hits"), async || {
         let answer = reader.ask_complete::<Hits, (Vec<u64>,)>(&commands).await;
-        match &answer {
-            Ok((counts,)) if counts.iter().sum::<u64>() == hits => return,
-            answer => assert!(begun.elapsed() < Duration::from_secs(120), "{hits}: {answer:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        answer.is_ok_and(|(counts,)| counts.iter().sum::<u64>() == hits)
+    })
+    .await;
 }
 
 /// Why the sink has stopped, once it has.
@@ -122,31 +79,20 @@ async fn stopped(engine: &Engine) -> String {
         State::Stopped { reason, .. } => Some(reason.clone()),
         _ => None,
     };
-    until("it stops", || reason().is_some()).await;
+    eventually("it stops", async || reason().is_some()).await;
     reason().unwrap()
 }
 
 async fn hit(engine: &Engine, times: u64) {
     for number in 0..times {
         let counter = (number % 3).to_string();
-        engine.entity::<Counter>(counter).ask(Command::Hit).await.unwrap();
-    }
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(120),
-            "{what}: not within two minutes"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        engine.entity::<Counter>(counter).ask(Command::Hit {}).await.unwrap();
     }
 }
 
 /// All of it has been delivered.
 async fn caught_up(engine: &Engine, events: u64) {
-    until("the sink has caught up", || {
+    eventually("the sink has caught up", async || {
         let progress = &engine.projections()[0];
         progress.lag_commits == 0 && progress.events >= events
     })
@@ -363,7 +309,7 @@ async fn full_redis_answers_and_opens_no_breaker() {
     filled(&redis, 1).await;
     set_memory_max(&redis, "1").await;
     hit(&engine, 1).await;
-    until("the sink tries again", || {
+    eventually("the sink tries again", async || {
         matches!(engine.projections()[0].state, State::Retrying { .. })
     })
     .await;
@@ -395,15 +341,15 @@ async fn watch_warns_of_a_read_model_that_is_not_complete() {
         let check = &health.checks()[0];
         check.name == "read model hits" && check.status == status && check.reason.to_string().contains(part)
     };
-    until("it fails", || is(Status::Fail, "not available")).await;
+    eventually("it fails", async || is(Status::Fail, "not available")).await;
     redis.resume().unwrap();
-    until("nothing was written", || is(Status::Warn, "not complete")).await;
+    eventually("nothing was written", async || is(Status::Warn, "not complete")).await;
     let engine = engine(&redis, parts).await;
-    until("it is complete", || is(Status::Pass, "")).await;
+    eventually("it is complete", async || is(Status::Pass, "")).await;
     engine.stop().await;
     flush(&mut connect(&redis).await).await;
-    until("it is empty", || is(Status::Warn, "not complete")).await;
+    eventually("it is empty", async || is(Status::Warn, "not complete")).await;
     redis.stop(Stop::Immediate);
-    until("Redis is gone", || is(Status::Warn, "not available")).await;
+    eventually("Redis is gone", async || is(Status::Warn, "not available")).await;
     drop(watch);
 }

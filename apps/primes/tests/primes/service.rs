@@ -1,55 +1,38 @@
 //! The service from outside.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use throng::{
-    Engine,
-    journal::{MemoryJournal, MemoryStore},
-};
+use throng::Engine;
 use throng_http::{Gateway, Running};
+use throng_testing::{Response, in_memory, request};
 
-async fn start() -> Running {
-    let journal = MemoryJournal::new();
-    let store = MemoryStore::new(journal.clone());
-    let engine = primes::kinds(Engine::builder()).start(journal, store).await.unwrap();
+fn start() -> Running {
+    let engine = in_memory(primes::kinds(Engine::builder()));
     let routes = primes::routes(engine.clone());
     Gateway::builder(engine).routes(routes).start().unwrap()
 }
 
-/// Status, and all that was said.
-fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    (said[9..12].parse().unwrap(), said)
+fn ask(gateway: &Running, method: &str, path: &str) -> Response {
+    request(gateway.address(), method, path, "", "").unwrap()
 }
 
-fn body(said: &str) -> &str {
-    said.split_once("\r\n\r\n").unwrap().1
+#[test]
+fn the_contract_is_kept() {
+    let gateway = start();
+    let twenty = ask(&gateway, "GET", "/primes/20");
+    assert_eq!(twenty.status, 200, "{twenty:?}");
+    assert_eq!(twenty.header("content-type"), Some("application/json"));
+    assert!(twenty.body.starts_with(r#"["2","3","5""#) && twenty.body.ends_with(r#""67","71"]"#));
+    assert_eq!(ask(&gateway, "GET", "/primes/0").body, "[]");
+
+    let most = ask(&gateway, "GET", "/primes/100000");
+    assert_eq!(most.status, 200);
+    assert!(most.body.ends_with(r#","1299709"]"#));
+    assert_eq!(most.body.matches(',').count(), 99_999);
+    gateway.stop_blocking();
 }
 
-#[tokio::test]
-async fn the_contract_is_kept() {
-    let gateway = start().await;
-    let address = gateway.address();
-    let (status, said) = ask(address, "GET", "/primes/20");
-    assert_eq!(status, 200, "{said}");
-    assert!(said.contains("content-type: application/json\r\n"), "{said}");
-    assert!(body(&said).starts_with(r#"["2","3","5""#) && body(&said).ends_with(r#""67","71"]"#));
-    assert_eq!(body(&ask(address, "GET", "/primes/0").1), "[]");
-
-    let (status, said) = ask(address, "GET", "/primes/100000");
-    assert_eq!(status, 200);
-    assert!(body(&said).ends_with(r#","1299709"]"#));
-    assert_eq!(body(&said).matches(',').count(), 99_999);
-    gateway.stop().await;
-}
-
-#[tokio::test]
-async fn what_is_no_count_is_told_why() {
-    let gateway = start().await;
+#[test]
+fn what_is_no_count_is_told_why() {
+    let gateway = start();
     for (n, part) in [
         ("-1", "no -1 primes"),
         ("100001", "more than are computed"),
@@ -58,24 +41,24 @@ async fn what_is_no_count_is_told_why() {
         ("%ff", "UTF-8"),
         ("1e3", "no number"),
     ] {
-        let (status, said) = ask(gateway.address(), "GET", &format!("/primes/{n}"));
-        assert_eq!(status, 400, "{n}: {said}");
-        assert!(said.contains("application/problem+json"), "{said}");
-        assert!(body(&said).contains(part), "{said}");
+        let said = ask(&gateway, "GET", &format!("/primes/{n}"));
+        assert_eq!(said.status, 400, "{n}: {said:?}");
+        assert_eq!(said.header("content-type"), Some("application/problem+json"));
+        assert!(said.body.contains(part), "{said:?}");
     }
-    gateway.stop().await;
+    gateway.stop_blocking();
 }
 
-#[tokio::test]
-async fn other_methods_and_paths_are_refused() {
-    let gateway = start().await;
+#[test]
+fn other_methods_and_paths_are_refused() {
+    let gateway = start();
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        let (status, said) = ask(gateway.address(), method, "/primes/20");
-        assert_eq!(status, 405, "{said}");
-        assert!(said.to_ascii_lowercase().contains("allow: get"), "{said}");
+        let said = ask(&gateway, method, "/primes/20");
+        assert_eq!(said.status, 405, "{said:?}");
+        assert!(said.header("allow").unwrap().starts_with("GET"), "{said:?}");
     }
     for path in ["/primes", "/primes/", "/primes/20/anything"] {
-        assert_eq!(ask(gateway.address(), "GET", path).0, 404, "{path}");
+        assert_eq!(ask(&gateway, "GET", path).status, 404, "{path}");
     }
-    gateway.stop().await;
+    gateway.stop_blocking();
 }

@@ -4,11 +4,12 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
+use throng_testing::Client;
 
 fn program(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_registration"));
@@ -29,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
 
 struct Served {
     child: Child,
-    address: String,
+    address: SocketAddr,
 }
 
 impl Served {
@@ -43,16 +44,12 @@ impl Served {
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
-        let address = line.trim().trim_start_matches("http://").to_owned();
+        let address = line.trim().trim_start_matches("http://").parse().unwrap();
         Self { child, address }
     }
 
-    fn ask(&self, request: &str) -> String {
-        let mut client = TcpStream::connect(&self.address).unwrap();
-        client.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
-        answer
+    fn client(&self) -> Client {
+        Client::connect(self.address).unwrap()
     }
 
     /// Its log, after a graceful end.
@@ -78,9 +75,8 @@ impl Drop for Served {
 fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
-    let open = "POST /api/section/S/open HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
-                content-length: 15\r\n\r\n{\"capacity\":30}";
-    assert!(served.ask(open).starts_with("HTTP/1.1 200"), "{}", served.ask(open));
+    let opened = served.client().post("/api/section/S/open", None, r#"{"capacity":30}"#);
+    assert_eq!(opened.unwrap().status, 200);
     let log = served.stop();
     for line in [
         "DURABILITY fsync",
@@ -105,8 +101,8 @@ fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
     let served = Served::start(directory.path());
     let beside = run(directory.path(), &["check"]);
     assert!(beside.status.success(), "{beside:?}");
-    let found = served.ask("GET /api/section/S HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    assert!(found.contains("30"), "{found}");
+    let found = served.client().get("/api/section/S").unwrap();
+    assert!(found.body.contains("30"), "{found:?}");
     served.stop();
 }
 

@@ -352,7 +352,7 @@ impl Draft<'_> {
         let when = match schedule.when {
             throng_krl::When::At(at) => When::At(at),
             throng_krl::When::Repeat(cron) => {
-                cron.parse::<crate::cron::Cron>().map_err(Error::value_error)?;
+                crate::cron::check(&cron).map_err(Error::value_error)?;
                 When::Repeat(cron)
             }
         };

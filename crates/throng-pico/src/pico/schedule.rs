@@ -1,6 +1,6 @@
 //! Events at another time.
 
-use crate::{cron::Cron, id::Secret};
+use crate::{cron, id::Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Scheduled {
     pub fn next_ms(&self, after_ms: i64) -> Option<i64> {
         match &self.when {
             When::At(at) => Some(*at),
-            When::Repeat(cron) => cron.parse::<Cron>().ok()?.next_ms(after_ms),
+            When::Repeat(fields) => cron::next_ms(fields, after_ms),
         }
     }
 

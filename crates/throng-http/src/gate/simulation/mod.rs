@@ -1,7 +1,6 @@
 //! A loop, its clients and its machine in virtual time: what the queue and the policy come to.
 
 mod rest;
-mod rules;
 
 use super::{
     clock::Clock,
@@ -156,61 +155,10 @@ impl Outcome {
 /// What a turn costs beside its requests: the commit, a look at the sockets.
 const TURN_COST: Duration = Duration::from_micros(60);
 
-/// Decides who goes in a turn, who waits, who is refused.
-trait Discipline {
-    /// A turn begins.
-    fn begin(&mut self, machine: &Machine);
-    /// A request comes; returned if it goes at once.
-    fn come(&mut self, request: Request, machine: &Machine) -> Option<Request>;
-    /// The next of those that wait, if there is room in the turn.
-    fn next(&mut self, machine: &Machine) -> Option<Request>;
-    fn next_refused(&mut self, machine: &Machine) -> Option<Request>;
-    /// The turn is over; `true` if any wait or are to be refused.
-    fn end(&mut self) -> bool;
-    /// One was answered so long after it had been sent.
-    fn answered(&mut self, _took: Duration) {}
-}
-
-impl Discipline for Queue<Request> {
-    fn begin(&mut self, machine: &Machine) {
-        Self::begin(self, machine);
-        while let Some(excess) = self.pop_excess() {
-            self.refuse(excess);
-        }
-        while let Some(recalled) = self.pop_recalled() {
-            self.push(recalled);
-        }
-    }
-
-    fn come(&mut self, request: Request, machine: &Machine) -> Option<Request> {
-        if self.goes_at_once(machine) {
-            return Some(request);
-        }
-        if self.is_crowded() {
-            self.refuse(request);
-        } else {
-            self.push(request);
-        }
-        None
-    }
-
-    fn next(&mut self, machine: &Machine) -> Option<Request> {
-        self.pop(machine)
-    }
-
-    fn next_refused(&mut self, machine: &Machine) -> Option<Request> {
-        self.pop_refused(machine)
-    }
-
-    fn end(&mut self) -> bool {
-        Self::end(self)
-    }
-}
-
-struct Simulation<D> {
+struct Simulation {
     scenario: Scenario,
     machine: Machine,
-    queue: D,
+    queue: Queue<Request>,
     to_come: BinaryHeap<Reverse<Request>>,
     outcome: Outcome,
     has_waiting: bool,
@@ -218,14 +166,8 @@ struct Simulation<D> {
     leaves_from: u32,
 }
 
-impl Simulation<Queue<Request>> {
-    fn ours(scenario: Scenario) -> Self {
-        Self::new(scenario, Queue::new(&Limits::default(), Instant::now()))
-    }
-}
-
-impl<D: Discipline> Simulation<D> {
-    fn new(scenario: Scenario, queue: D) -> Self {
+impl Simulation {
+    fn new(scenario: Scenario) -> Self {
         let mut to_come = BinaryHeap::new();
         for connection in 0..scenario.connections {
             let sent = match scenario.load {
@@ -240,7 +182,7 @@ impl<D: Discipline> Simulation<D> {
         }
         Self {
             machine: Machine::new(scenario.stolen, scenario.pauses),
-            queue,
+            queue: Queue::new(&Limits::default(), Instant::now()),
             scenario,
             to_come,
             outcome: Outcome::default(),
@@ -280,6 +222,19 @@ impl<D: Discipline> Simulation<D> {
         self.to_come.push(Reverse(Request { sent, ..request }));
     }
 
+    /// Lets a request in at once, lets it wait or refuses it.
+    fn come(&mut self, request: Request) -> Option<Request> {
+        if self.queue.goes_at_once(&self.machine) {
+            return Some(request);
+        }
+        if self.queue.is_crowded() {
+            self.queue.refuse(request);
+        } else {
+            self.queue.push(request);
+        }
+        None
+    }
+
     fn turn(&mut self) {
         if !self.has_waiting
             && let Some(Reverse(next)) = self.to_come.peek()
@@ -288,19 +243,25 @@ impl<D: Discipline> Simulation<D> {
         }
         self.machine.work(TURN_COST);
         self.queue.begin(&self.machine);
+        while let Some(excess) = self.queue.pop_excess() {
+            self.queue.refuse(excess);
+        }
+        while let Some(recalled) = self.queue.pop_recalled() {
+            self.queue.push(recalled);
+        }
         let (seen, mut gone) = (self.machine.now.get(), Vec::new());
         while let Some(Reverse(request)) = self.to_come.peek().copied()
             && request.sent <= seen
         {
             self.to_come.pop();
             self.machine.work(self.scenario.reading.unwrap_or_default());
-            if let Some(request) = self.queue.come(request, &self.machine) {
+            if let Some(request) = self.come(request) {
                 self.executes();
                 gone.push(request);
             }
         }
         let mut tasks = 0;
-        while let Some(request) = self.queue.next(&self.machine) {
+        while let Some(request) = self.queue.pop(&self.machine) {
             match request.is_task {
                 true => tasks += 1,
                 false => self.executes(),
@@ -308,7 +269,7 @@ impl<D: Discipline> Simulation<D> {
             gone.push(request);
         }
         let mut refused = Vec::new();
-        while let Some(request) = self.queue.next_refused(&self.machine) {
+        while let Some(request) = self.queue.pop_refused(&self.machine) {
             if !request.is_task {
                 self.machine.work(self.scenario.refusal);
             }
@@ -324,9 +285,7 @@ impl<D: Discipline> Simulation<D> {
             self.asks_again(request);
         }
         for request in gone {
-            let took = self.machine.now.get() - request.sent;
-            self.queue.answered(took);
-            self.outcome.served.push(took);
+            self.outcome.served.push(self.machine.now.get() - request.sent);
             self.asks_again(request);
         }
     }
@@ -341,7 +300,7 @@ impl<D: Discipline> Simulation<D> {
 }
 
 fn run(scenario: Scenario) -> Outcome {
-    Simulation::ours(scenario).run()
+    Simulation::new(scenario).run()
 }
 
 /// What it does with a few connections under the same circumstances.
@@ -496,7 +455,7 @@ fn a_stretch_of_dear_requests_refuses_nobody_who_is_served_in_time() {
 
 #[test]
 fn a_surge_is_forgotten_when_it_is_over() {
-    let mut simulation = Simulation::ours(Scenario {
+    let mut simulation = Simulation::new(Scenario {
         connections: 10_000,
         cost: MILLISECOND,
         ..SCENARIO

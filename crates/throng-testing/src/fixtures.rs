@@ -1,0 +1,99 @@
+//! Small entities for tests that need some entity, whichever it is.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::*;
+
+/// Counts its hits: an event that is lost or applied twice shows.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Counter {
+    hits: u64,
+}
+
+/// Commands of a counter. Each answers with its hits.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Command {
+    /// Hits it once.
+    Hit {},
+    /// Hits it a thousand times, and is not public.
+    Grant {},
+    /// Hits it once, also after its end.
+    Begin {},
+    /// Ends it.
+    Close {},
+    /// Is refused.
+    Refuse {},
+    /// Panics.
+    Crash {},
+}
+
+/// Events of a counter.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Happened {
+    /// It was hit.
+    Hit {
+        /// How often.
+        by: u64,
+    },
+    /// It has ended.
+    Closed {},
+}
+impl Event for Happened {}
+
+/// The refusal of a counter.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("this counter does not like that")]
+pub struct Dislike;
+impl Rejection for Dislike {
+    fn code(&self) -> &'static str {
+        "dislike"
+    }
+}
+
+impl Entity for Counter {
+    const KIND: &'static str = "counter";
+    const PUBLIC: &'static [&'static str] = &["Hit", "Begin", "Close", "Refuse", "Crash"];
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = Dislike;
+
+    fn creates_anew(command: &Command) -> bool {
+        matches!(command, Command::Begin {})
+    }
+
+    #[expect(clippy::panic, reason = "a command that panics is what it is for")]
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
+        match command {
+            Command::Hit {} | Command::Begin {} => turn.emit(Happened::Hit { by: 1 }),
+            Command::Grant {} => turn.emit(Happened::Hit { by: 1_000 }),
+            Command::Close {} => {
+                turn.emit(Happened::Closed {});
+                turn.end();
+            }
+            Command::Refuse {} => return Err(Dislike),
+            Command::Crash {} => panic!("the counter fell over"),
+        }
+        Ok(Answer::after(|counter: &Self| counter.hits))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        if let Happened::Hit { by } = event {
+            self.hits += by;
+        }
+    }
+}
+
+/// Asks how often a counter was hit.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Hits;
+
+impl Query<Counter> for Hits {
+    const NAME: &'static str = "Hits";
+    type Answer = u64;
+
+    fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Dislike> {
+        Ok(counter.hits)
+    }
+}
