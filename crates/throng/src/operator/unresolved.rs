@@ -31,8 +31,8 @@ const COUNTED_MAX: usize = 1_000;
 const NAMED_MAX: usize = 20;
 /// Quarantined entities of a group that are named.
 const ENTITIES_NAMED_MAX: usize = 3;
-/// The reason of a group of others.
-const OTHERS: &str = "other reasons";
+/// The reason of a group of dead messages that were not told apart by their causes.
+pub const OTHER_CAUSES: &str = "other reasons";
 /// Between two counts at least.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two counts at most.
@@ -231,7 +231,7 @@ impl Groups {
     fn add(&mut self, kind: &str, cause: String) {
         let mut group = (kind.into(), cause);
         if self.0.len() >= COUNTED_MAX && !self.0.contains_key(&group) {
-            group.1 = OTHERS.to_owned();
+            group.1 = OTHER_CAUSES.to_owned();
         }
         *self.0.entry(group).or_default() += 1;
     }
@@ -245,9 +245,12 @@ impl Groups {
             *others.entry(kind).or_default() += count;
         }
         for (kind, count) in others {
-            match all.iter_mut().find(|((of, cause), _)| *of == kind && cause == OTHERS) {
+            match all
+                .iter_mut()
+                .find(|((of, cause), _)| *of == kind && cause == OTHER_CAUSES)
+            {
                 Some((_, all)) => *all += count,
-                None => all.push(((kind, OTHERS.to_owned()), count)),
+                None => all.push(((kind, OTHER_CAUSES.to_owned()), count)),
             }
         }
         let unresolved = all.into_iter().map(|((kind, reason), count)| Unresolved {
@@ -281,6 +284,6 @@ mod tests {
             let of_reason = named.iter().filter(|group| group.reason == reason);
             of_reason.map(|group| (&*group.kind, group.count)).collect::<Vec<_>>()
         };
-        assert_eq!((of("often"), of(OTHERS).len()), (vec![("a", 2)], 2));
+        assert_eq!((of("often"), of(OTHER_CAUSES).len()), (vec![("a", 2)], 2));
     }
 }
