@@ -1,7 +1,7 @@
 /** The server's routes, each as a function. */
 
 import type { Json } from '../lib/diff';
-import { ask } from './client';
+import { ask, askText } from './client';
 import type {
   ChildrenPage,
   Entity,
@@ -67,7 +67,28 @@ export function whatIf(kind: string, id: string, at: number | undefined, body: {
   return ask<WhatIf>(`${entityPath(kind, id)}/what-if`, { method: 'POST', query: { at }, body });
 }
 
+/** What came of an action. Those on all dead messages of a cause say how many, and why not all if so. */
+export interface Done {
+  retried?: { outcome: string; reason?: string }[];
+  done?: number;
+  refused?: number;
+  dead?: number;
+  dropped?: number | string;
+  stopped?: string | null;
+}
+
+/** Many dead messages take their time. */
+const ACTION_PATIENCE_MS = 600_000;
+
 /** An action of `/admin/trouble`: its path is sent as it is. */
 export function act(path: string) {
-  return ask<{ retried?: { outcome: string; reason?: string }[] }>(path, { method: 'POST' });
+  return ask<Done>(path, { method: 'POST', patienceMs: ACTION_PATIENCE_MS });
+}
+
+/** Dead messages with their content, one a line; the last line says how many. */
+export async function exportDead(path: string): Promise<{ lines: string; exported: number }> {
+  const lines = await askText(path, { patienceMs: ACTION_PATIENCE_MS });
+  const end = /\{"exported":(\d+)\}\s*$/.exec(lines);
+  if (!end) throw new Error('The export broke off. Try again.');
+  return { lines, exported: Number(end[1]) };
 }

@@ -54,19 +54,26 @@ export interface Ask {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  /** How long the answer may take. */
+  patienceMs?: number;
 }
 
 /** Answers with the JSON the server sent, or throws a `Failure`. */
-export async function ask<T>(
+export async function ask<T>(path: string, asked: Ask = {}): Promise<T> {
+  return parse(await askText(path, asked)) as T;
+}
+
+/** Answers with what the server sent, or throws a `Failure`. */
+export async function askText(
   path: string,
-  { method = 'GET', query, body, headers = {}, signal }: Ask = {},
-): Promise<T> {
+  { method = 'GET', query, body, headers = {}, signal, patienceMs = PATIENCE_MS }: Ask = {},
+): Promise<string> {
   const url = address(path, query);
   const given = token();
   const init: RequestInit = {
     method,
     headers: { accept: 'application/json', ...headers },
-    signal: within(signal),
+    signal: within(patienceMs, signal),
     cache: 'no-store',
   };
   if (given) (init.headers as Record<string, string>).authorization = `Bearer ${given}`;
@@ -75,8 +82,9 @@ export async function ask<T>(
     init.body = JSON.stringify(body ?? {});
   }
   const response = await send(url, init, signal);
-  const answer = await read(response);
-  if (response.ok) return answer as T;
+  const text = await response.text();
+  if (response.ok) return text;
+  const answer = parse(text);
   const problem = (typeof answer === 'object' && answer !== null ? answer : {}) as Problem;
   if (response.status === 401 || (response.status === 403 && path.startsWith('/admin/'))) {
     wantsToken.value = problem.detail ?? 'The server wants to know who asks.';
@@ -92,8 +100,8 @@ function address(path: string, query: Ask['query'] = {}): string {
   return search.size > 0 ? `${path}?${search}` : path;
 }
 
-function within(signal: AbortSignal | undefined): AbortSignal {
-  const patience = AbortSignal.timeout(PATIENCE_MS);
+function within(patienceMs: number, signal: AbortSignal | undefined): AbortSignal {
+  const patience = AbortSignal.timeout(patienceMs);
   return signal ? AbortSignal.any([signal, patience]) : patience;
 }
 
@@ -109,8 +117,7 @@ async function send(url: string, init: RequestInit, signal: AbortSignal | undefi
   }
 }
 
-async function read(response: Response): Promise<unknown> {
-  const text = await response.text();
+function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -248,12 +248,24 @@ export interface Trouble {
   actions: Action[];
 }
 
+/** Dead messages to a kind that died of the same. */
+export interface DeadGroup {
+  kind: string;
+  cause: string;
+  /** As they were counted last. */
+  count: number;
+  /** All of them with their content, as lines of JSON. */
+  export: string;
+  actions: Action[];
+}
+
 export interface Troubles {
   total: number;
   /** How many entities there are of these types, listed or not. */
   totals: Record<string, number>;
   /** Types of which there are more than was counted. */
   uncounted: string[];
+  dead_groups: DeadGroup[];
   items: Trouble[];
   more: boolean;
 }

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import * as calls from '../api/calls';
 import type { Action } from '../api/types';
+import { whole } from '../lib/format';
 import { overview } from '../state/service';
 import { say } from '../state/toast';
 import { Note } from './basic';
@@ -36,6 +37,19 @@ export function useConfirm(done: () => void) {
   return { ask: setAsked, dialog };
 }
 
+/** What came of an action, in words. */
+function outcome({ retried, done, refused, dead, dropped, stopped }: calls.Done): string {
+  if (stopped === undefined) {
+    const came = retried?.[0]?.outcome ?? 'done';
+    return came === 'done' ? 'done.' : `${came}. ${retried?.[0]?.reason ?? ''}`;
+  }
+  const counts =
+    dropped === undefined
+      ? `${whole(done ?? 0)} taken, ${whole(refused ?? 0)} refused, ${whole(dead ?? 0)} dead again.`
+      : `${whole(Number(dropped))} dropped.`;
+  return stopped === null ? counts : `${counts} The rest is as it was: ${stopped}`;
+}
+
 /** Says what an action will do, and does it. */
 function Confirm({ action, of, close, done }: Asked & { close: () => void; done: () => void }) {
   const [isBusy, setBusy] = useState(false);
@@ -46,12 +60,10 @@ function Confirm({ action, of, close, done }: Asked & { close: () => void; done:
     setBusy(true);
     setWrong(undefined);
     try {
-      const { retried } = await calls.act(
+      const came = await calls.act(
         action.needs_reason ? `${action.path}&reason=${encodeURIComponent(reason.trim())}` : action.path,
       );
-      const came = retried?.[0]?.outcome ?? 'done';
-      const why = retried?.[0]?.reason;
-      say(came === 'done' ? `${action.label}: done.` : `${action.label}: ${came}. ${why ?? ''}`);
+      say(`${action.label}: ${outcome(came)}`);
       done();
     } catch (error) {
       setWrong(error instanceof Error ? error.message : String(error));

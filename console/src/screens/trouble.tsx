@@ -1,5 +1,5 @@
 import * as calls from '../api/calls';
-import type { Action, Trouble } from '../api/types';
+import type { DeadGroup, Trouble } from '../api/types';
 import { ago, instant, plural, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Note } from '../parts/basic';
@@ -7,6 +7,7 @@ import { useConfirm } from '../parts/confirm';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { troubles } from '../state/service';
+import { say } from '../state/toast';
 
 const RELOAD_MS = 3_000;
 /** So many of a type are listed. */
@@ -99,7 +100,8 @@ export function TroubleScreen() {
             items={value?.items.filter((item) => item.type === type) ?? []}
             total={value?.totals[type]}
             isUncounted={value?.uncounted.includes(type)}
-            ask={(action, item) => ask({ action, of: item })}
+            groups={type === 'dead' ? (value?.dead_groups ?? []) : []}
+            ask={ask}
           />
         ))}
         {value?.more && <Note tone="accent">There is more than is shown. Mend these first.</Note>}
@@ -133,10 +135,11 @@ interface GroupProps {
   /** Of all, listed or not. */
   total: number | undefined;
   isUncounted: boolean | undefined;
-  ask: (action: Action, item: Trouble) => void;
+  groups: DeadGroup[];
+  ask: ReturnType<typeof useConfirm>['ask'];
 }
 
-function Group({ type, items, total, isUncounted, ask }: GroupProps) {
+function Group({ type, items, total, isUncounted, groups, ask }: GroupProps) {
   const { title, icon, tone, says } = TYPES[type] ?? { title: type, icon: 'trouble', tone: 'warn' as const, says: '' };
   return (
     <Card
@@ -151,6 +154,14 @@ function Group({ type, items, total, isUncounted, ask }: GroupProps) {
       }
       aside={<span class="small quiet">{says}</span>}
     >
+      {/* One message has buttons of its own. */}
+      {groups.some(({ count }) => count > 1) && (
+        <ul class="troubles" aria-label="By cause">
+          {groups.map((group) => (
+            <Cause key={`${group.kind}/${group.cause}`} group={group} ask={ask} />
+          ))}
+        </ul>
+      )}
       <ul class="troubles">
         {items.map((item) => (
           <Item key={`${item.kind}/${item.id}/${item.what}/${item.number}`} item={item} ask={ask} />
@@ -158,6 +169,53 @@ function Group({ type, items, total, isUncounted, ask }: GroupProps) {
       </ul>
     </Card>
   );
+}
+
+/** All dead messages to a kind that died of the same. */
+function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
+  const { kind, cause, count } = group;
+  const of = `messages to ${kind}: ${cause}`;
+  return (
+    <li class="trouble">
+      <div class="trouble-text">
+        <p class="trouble-what break">
+          {plural(count, 'message')} to {kind}
+        </p>
+        <p class="quiet break">{cause}</p>
+      </div>
+      <div class="row trouble-actions">
+        <button type="button" class="button" aria-label={`Export all ${of}`} onClick={() => void save(group)}>
+          Export all
+        </button>
+        {group.actions.map((action) => (
+          <button
+            key={action.name}
+            type="button"
+            class={`button ${action.needs_reason ? 'danger' : ''}`}
+            aria-label={`${action.label} ${of}`}
+            onClick={() => ask({ action, of: { kind: null, id: null, what: cause } })}
+          >
+            {action.label}
+          </button>
+        ))}
+      </div>
+    </li>
+  );
+}
+
+/** Gives the browser a file of the messages. */
+async function save({ kind, export: path }: DeadGroup): Promise<void> {
+  try {
+    const { lines, exported } = await calls.exportDead(path);
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob([lines], { type: 'application/x-ndjson' }));
+    link.download = `dead-${kind}.jsonl`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), RELOAD_MS);
+    say(`Export all: ${plural(exported, 'message')}.`);
+  } catch (error) {
+    say(`Export all: ${error instanceof Error ? error.message : String(error)}`);
+  }
 }
 
 /** What is counted, where that is not how often it happened. */
@@ -193,7 +251,7 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
             type="button"
             class={`button ${action.confirm ? 'danger' : ''}`}
             aria-label={`${action.label}: ${item.what}${id === null ? '' : ` of ${kind} ${id}`}`}
-            onClick={() => ask(action, item)}
+            onClick={() => ask({ action, of: item })}
           >
             {action.label}
           </button>

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -32,13 +32,14 @@ const admin = (server: Server, path: string) => fetch(new URL(path, server.conso
 
 /** A message to a pico that nobody has made: it is dead. */
 async function die(): Promise<void> {
+  const before = (await admin(picos, '/admin/dead')).messages.length;
   const { eci } = await admin(picos, '/api/ui-context');
   const nobody = 'f'.repeat(48);
   const asked = { wellKnown_Tx: nobody, Rx_role: 'a', Tx_role: 'b', name: 'nobody', channel_type: 'test' };
   await picos.post(`/sky/event/${eci}/1/wrangler/subscription`, asked);
   await until('a message is dead', async () => {
     const { messages } = await admin(picos, '/admin/dead');
-    return messages.length > 0;
+    return messages.length > before;
   });
 }
 
@@ -62,6 +63,45 @@ test('a dead message is dropped for a reason, and the journal keeps it', async (
   assert.equal(await drop.isDisabled(), true, 'not without a reason');
   await page.getByLabel(/^Why/).fill('nobody will ever be there <b>');
   await drop.click();
+  await page.getByText('All is well').waitFor();
+  assert.deepEqual((await admin(picos, '/admin/dead')).messages, []);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('all dead messages of one cause are exported, tried again and dropped', async () => {
+  for (let count = 0; count < 3; count++) await die();
+  await until('three are counted', async () => (await admin(picos, '/admin/trouble')).dead_groups[0]?.count === 3);
+  for (const colorScheme of ['light', 'dark'] as Theme[]) {
+    const { page, wrong } = await open(browser, picos, '#/trouble', { colorScheme, viewport: PHONE });
+    await page.getByRole('list', { name: 'By cause' }).getByText('3 messages to pico').waitFor();
+    await fits(page);
+    await accessible(page);
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+  const { page, wrong } = await open(browser, picos, '#/trouble', { acceptDownloads: true });
+  const causes = page.getByRole('list', { name: 'By cause' });
+  const dialog = page.getByRole('dialog');
+  const downloading = page.waitForEvent('download');
+  await causes.getByRole('button', { name: /^Export all/ }).click();
+  const lines = readFileSync(await (await downloading).path(), 'utf8')
+    .trim()
+    .split('\n');
+  assert.deepEqual([lines.length, lines.at(-1)], [4, '{"exported":3}']);
+  await page.getByText('Export all: 3 messages.').waitFor();
+  await causes.getByRole('button', { name: /^Try all again/ }).click();
+  await dialog.getByText('3 when they were counted last').waitFor();
+  await accessible(page);
+  await dialog.getByRole('button', { name: 'Try all again' }).click();
+  await page.getByText('Try all again: 0 taken, 0 refused, 3 dead again.').waitFor();
+  await causes.getByRole('button', { name: /^Drop all/ }).click();
+  await dialog.getByText('3 when they were counted last').waitFor();
+  const drop = dialog.getByRole('button', { name: 'Drop all' });
+  assert.equal(await drop.isDisabled(), true, 'not without a reason');
+  await page.getByLabel(/^Why/).fill('nobody will ever be there <b>');
+  await drop.click();
+  await page.getByText('Drop all: 3 dropped.').waitFor();
   await page.getByText('All is well').waitFor();
   assert.deepEqual((await admin(picos, '/admin/dead')).messages, []);
   assert.deepEqual(wrong, []);

@@ -14,7 +14,7 @@ pub const LAYOUT_ROW: &[u8] = b"s";
 /// What the rows begin with that have to go, in this order, before everything is read from the journal again: filters that are
 /// not complete would hide entities and keys, and what is noted of kinds that only another program has is in the journal, too, with what
 /// came after it. The first one says that the others are.
-pub const REBUILT: [&[u8]; 5] = [LAYOUT_ROW, b"n", b"l", b"k", b"u"];
+pub const REBUILT: [&[u8]; 6] = [LAYOUT_ROW, b"n", b"l", b"k", b"u", b"q"];
 
 /// The version of the engine's system rows. 2: keys are stored many to a row.
 const FORMAT: u32 = 2;

@@ -102,7 +102,8 @@ pub use inspect::{Population, ShardNow};
 pub use life::LastCheckpoint;
 pub use metrics::Metrics;
 pub use operator::{
-    DeadContent, DeadContents, DeadDone, DeadFilter, DeadPage, Retried, StuckEntity, Unresolved, UnresolvedWork,
+    DeadContent, DeadContents, DeadDone, DeadFilter, DeadPage, OTHER_CAUSES, Retried, StuckEntity, Unresolved,
+    UnresolvedWork,
 };
 pub use options::Options;
 pub use retention::{Erased, PruneReport};

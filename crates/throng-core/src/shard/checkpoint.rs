@@ -37,6 +37,7 @@ impl Shard {
         self.others.rows(self.common.id, &mut rows.system);
         self.common.timers.rows(&mut rows.system);
         self.common.dead.rows(&mut rows.system);
+        self.common.unloadables.rows(&mut rows.system);
         self.common.keys.rows(self.common.id, now, &mut rows.system);
         if let Some((sent, taken)) = self.common.messages.rows() {
             let numbers = NumbersRow {
@@ -61,6 +62,7 @@ impl Shard {
         self.common.timers.stored();
         self.common.keys.stored();
         self.common.dead.stored();
+        self.common.unloadables.stored();
     }
 
     /// What the system rows begin with that nobody needs any more, because the hour of their idempotency keys is over: to be
@@ -81,6 +83,7 @@ impl Shard {
         self.common.messages.rows_failed();
         self.common.keys.failed();
         self.common.dead.failed();
+        self.common.unloadables.failed();
     }
 }
 

@@ -93,6 +93,7 @@ impl<E: Entity> Entities<E> {
         match body {
             Ok(resident) => {
                 slot.body = Body::Resident(resident);
+                common.has_set_aside |= common.unloadables.forget(E::KIND, text);
                 self.used(common, at);
                 LoadOutcome::Resident
             }

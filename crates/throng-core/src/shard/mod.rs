@@ -37,6 +37,7 @@ mod retain;
 mod slot;
 mod table;
 mod timers;
+mod unloadable;
 
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,7 @@ pub use retain::{
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::{Due, TimerView, TimersSet};
+pub use unloadable::unloadable_row;
 
 use crate::{
     limits,
@@ -94,6 +96,7 @@ pub struct Common {
     keys: keys::Keys,
     timers: timers::Timers,
     dead: dead::DeadMessages,
+    unloadables: unloadable::Unloadables,
     erasures: retain::Erasures,
     /// Messages the last command sent, for the driver to deliver.
     outbox: Vec<Delivery>,
@@ -179,6 +182,7 @@ impl Shard {
                 keys: keys::Keys::default(),
                 timers: timers::Timers::default(),
                 dead: dead::DeadMessages::default(),
+                unloadables: unloadable::Unloadables::default(),
                 erasures: retain::Erasures::default(),
                 outbox: Vec::new(),
                 published: Vec::new(),

@@ -41,7 +41,7 @@ pub struct Quarantined {
     pub by: Option<String>,
 }
 
-/// The quarantined entities of one kind in a shard: those that an operator has quarantined, or those in memory that cannot be brought back.
+/// The quarantined entities of one kind in a shard: those that an operator has quarantined, or those that cannot be brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedEntities {
     /// The kind of all of them.
@@ -50,9 +50,12 @@ pub struct QuarantinedEntities {
     pub by_operator: bool,
     /// The number of them.
     pub entities: usize,
-    /// The reason of one of them.
-    pub reason: String,
+    /// The id and the reason of some of them: `ann: event 7 is missing`.
+    pub named: Vec<String>,
 }
+
+/// Entities that [`Shard::count_quarantined`] names at most.
+const NAMED_MAX: usize = 3;
 
 impl Quarantined {
     pub(super) fn of<E: Entity>(slot: &Slot<E>) -> Option<Self> {
@@ -90,25 +93,38 @@ impl Shard {
         found
     }
 
-    /// Counts the quarantined entities, by kind and by what has set them aside.
+    /// Counts the quarantined entities, by kind and by what has set them aside. An entity that cannot be brought back counts from when that
+    /// was found, also by the life before, and also while it is not in memory.
     #[must_use]
     pub fn count_quarantined(&self) -> Vec<QuarantinedEntities> {
+        let named = |id: &str, reason: &str| format!("{id}: {reason}");
+        let named_of = |some: Vec<Quarantined>| some.iter().map(|one| named(&one.address.id, &one.reason)).collect();
         let kinds = self.registry.kinds().iter().zip(&self.tables).enumerate();
         let counted = kinds.flat_map(|(at, (kind, table))| {
-            let (by_operator, set_aside) = (self.quarantined_number(at), table.resident().1);
-            let one = |entities, by_operator, some: Vec<Quarantined>| {
-                let one = some.into_iter().next()?;
-                Some(QuarantinedEntities {
-                    kind: kind.name,
-                    by_operator,
-                    entities,
-                    reason: one.reason,
-                })
+            let mut noted: Vec<String> = Vec::new();
+            let mut all_noted = 0;
+            for (address, reason) in self.common.unloadables.of_kind(kind.name) {
+                all_noted += 1;
+                if noted.len() < NAMED_MAX {
+                    noted.push(named(&address.id, reason));
+                }
+            }
+            let by_operator = QuarantinedEntities {
+                kind: kind.name,
+                by_operator: true,
+                entities: self.quarantined_number(at),
+                named: named_of(self.quarantined_of_kind(at, NAMED_MAX)),
             };
-            let by_operator = one(by_operator, true, self.quarantined_of_kind(at, 1));
-            [by_operator, one(set_aside, false, table.quarantined(1))]
+            let set_aside = QuarantinedEntities {
+                kind: kind.name,
+                by_operator: false,
+                // More than are noted may be in memory.
+                entities: table.resident().1.max(all_noted),
+                named: noted,
+            };
+            [by_operator, set_aside]
         });
-        counted.flatten().collect()
+        counted.filter(|counted| counted.entities > 0).collect()
     }
 }
 
@@ -137,6 +153,7 @@ impl<E: Entity> Entities<E> {
         let Some(at) = at.filter(|at| matches!(self.peek(*at).body, Body::Quarantined(_))) else {
             return false;
         };
+        common.unloadables.forget(E::KIND, id);
         self.forget(common, at);
         true
     }

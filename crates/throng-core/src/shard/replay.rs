@@ -10,6 +10,7 @@ use super::{
     retain::ERASED,
     slot::Body,
     timers::{self, Due, Set},
+    unloadable,
 };
 use crate::{
     limits,
@@ -190,6 +191,10 @@ impl Shard {
                 return self.others.restore_known(kind, name, value);
             }
             Some(b'u') => return self.restore_noted(row, value),
+            Some(b'q') => match unloadable::read_row(row) {
+                Some(address) => self.common.unloadables.restore(address, value),
+                None => return false,
+            },
             Some(b'l') => return self.common.keys.restore(row, value),
             Some(b't') => self.common.timers.restore(row, value),
             Some(b'm') => {
@@ -227,7 +232,7 @@ impl Shard {
 }
 
 /// What the system rows begin with that a start reads ([`Shard::row`]), in this order.
-pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"t", b"m", b"u"];
+pub const RESTORED: [&[u8]; 6] = [b"n", b"l", b"t", b"m", b"u", b"q"];
 
 /// A shard's message numbers, as one row.
 #[derive(Serialize, Deserialize, Default)]
@@ -266,6 +271,7 @@ pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
         b'l' => keys::shard_of_list(row),
         b't' => timers::read_row(row).map(|(address, _)| registry.shard_of(&address.kind, &address.id)),
         b'u' => notes::read_name(row).map(|(kind, id)| registry.shard_of(kind, id)),
+        b'q' => unloadable::read_row(row).map(|address| registry.shard_of(&address.kind, &address.id)),
         b'm' => Some(ShardId(u16::from_be_bytes([*row.get(1)?, *row.get(2)?]))),
         _ => None,
     }
@@ -301,6 +307,7 @@ impl<E: Entity> Entities<E> {
             return;
         }
         if record.record == RecordKind::Ended {
+            common.unloadables.forget(record.kind, record.id);
             let slot = self.slot(at);
             slot.ended = record.seq;
             if record.name == ERASED {

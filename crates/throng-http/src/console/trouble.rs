@@ -11,7 +11,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::sync::PoisonError;
-use throng::{DeadPage, projection::State, services::health::Status};
+use throng::{DeadPage, OTHER_CAUSES, UnresolvedWork, projection::State, services::health::Status};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
@@ -58,6 +58,38 @@ impl Item<'_> {
 /// Kind and id as a query string.
 fn query((kind, id): (&str, &str)) -> String {
     format!("kind={}&id={}", encoded(kind), encoded(id))
+}
+
+/// Dead messages to one kind that died of one cause, counted no earlier than the engine's gauges.
+fn dead_group(kind: &str, cause: &str, count: u64) -> Value {
+    let path = |action: &str| {
+        let (kind, cause) = (encoded(kind), encoded(cause));
+        format!("/admin/dead/{action}?kind={kind}&cause={cause}")
+    };
+    let retry = Action {
+        name: "retry",
+        label: "Try all again",
+        path: path("retry"),
+        confirm: Some(
+            format!("All messages to {kind} that died of this are executed again now: {count} when they were counted last. Those to one entity keep their order.")
+                .into(),
+        ),
+        needs_reason: false,
+    };
+    let drop = Action {
+        name: "drop",
+        label: "Drop all",
+        path: path("drop"),
+        confirm: Some(
+            format!("All messages to {kind} that died of this are never taken: {count} when they were counted last. Nobody can try them again. A sender that asked for the outcome hears that they were dropped.")
+                .into(),
+        ),
+        needs_reason: true,
+    };
+    json!({
+        "kind": kind, "cause": cause, "count": count, "export": path("export"),
+        "actions": [retry.shown(), drop.shown()],
+    })
 }
 
 /// All of it, and whether there is more than is listed.
@@ -291,6 +323,12 @@ pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
         read?;
     }
     troubles.refusals(shared);
+    let unresolved = shared.engine.health().unresolved;
+    let dead_groups: Vec<Value> = unresolved
+        .iter()
+        .filter(|one| one.work == UnresolvedWork::DeadMessage && one.reason != OTHER_CAUSES)
+        .map(|one| dead_group(&one.kind, &one.reason, one.count))
+        .collect();
     let Troubles {
         items,
         more,
@@ -306,6 +344,6 @@ pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
     Ok(json!({
         "total": items.len() + unlisted, "totals": { "quarantined": quarantined, "stuck": stuck, "dead": dead },
         "uncounted": if dead_more { &["dead"][..] } else { &[] },
-        "items": items, "more": more || unlisted > 0,
+        "dead_groups": dead_groups, "items": items, "more": more || unlisted > 0,
     }))
 }

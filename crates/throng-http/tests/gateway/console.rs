@@ -449,12 +449,49 @@ fn trouble_counts_all_dead_messages_and_lists_the_first() {
 }
 
 #[test]
+fn trouble_groups_dead_messages_by_cause_with_actions_on_all() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    for student in 0..3 {
+        let body = json!({ "to": HOSTILE[1], "student": student.to_string() }).to_string();
+        assert_eq!(client.post("/api/section/S1/recommend", &body).status, 200);
+    }
+    let trouble = until(&mut client, "/admin/trouble", |trouble| {
+        trouble["dead_groups"][0]["count"] == 3
+    });
+    let group = &trouble["dead_groups"][0];
+    assert_eq!(
+        (&group["kind"], &group["cause"]),
+        (&json!("section"), &json!("there is no section \"…\""))
+    );
+    let path = |value: &Value| value.as_str().unwrap().to_owned();
+    // In chunks: on a connection of its own.
+    let exported = Client::new(&gateway).get(&path(&group["export"]));
+    assert_eq!(exported.status, 200);
+    let [retry, drop] = &group["actions"].as_array().unwrap()[..] else {
+        panic!("{group}")
+    };
+    assert!(path(&retry["confirm"]).contains("3 when they were counted last") && retry["needs_reason"] == false);
+    let retried = client.post(&path(&retry["path"]), "").json();
+    assert_eq!(retried, json!({ "done": 0, "refused": 0, "dead": 3, "stopped": null }));
+    assert_eq!(drop["needs_reason"], true);
+    let dropped = client
+        .post(&format!("{}&reason=closed", path(&drop["path"])), "")
+        .json();
+    assert_eq!(dropped, json!({ "dropped": 3, "stopped": null }));
+    until(&mut client, "/admin/trouble", |trouble| {
+        trouble["dead_groups"] == json!([])
+    });
+}
+
+#[test]
 fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     assert_eq!(
         client.get("/admin/trouble").json(),
-        json!({ "total": 0, "totals": { "quarantined": 0, "stuck": 0, "dead": 0 }, "uncounted": [], "items": [], "more": false })
+        json!({ "total": 0, "totals": { "quarantined": 0, "stuck": 0, "dead": 0 }, "uncounted": [], "dead_groups": [], "items": [], "more": false })
     );
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     let to = HOSTILE[1];

@@ -10,7 +10,7 @@ pub use dead::{DeadContent, DeadContents, DeadPage, Retried};
 pub(crate) use dead::{hex, read_hex};
 pub use dead_of::{DeadDone, DeadFilter};
 pub use stuck::StuckEntity;
-pub use unresolved::{Unresolved, UnresolvedWork};
+pub use unresolved::{OTHER_CAUSES, Unresolved, UnresolvedWork};
 
 use crate::{
     door::{OwnerOf, Work},

@@ -6,6 +6,7 @@
 use super::dead::{DeadRows, PAGE_MAX};
 use crate::{
     context::Context,
+    door::Target,
     life::{Life, Lives, tasks::signalled},
 };
 use prometheus_client::{
@@ -19,14 +20,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
-use throng_core::shard::{DeadMessage, dead_rows};
+use throng_core::{
+    limits,
+    shard::{DeadMessage, dead_rows},
+};
 
 /// Groups of dead messages that are told apart while they are counted; further ones of a kind are one group.
 const COUNTED_MAX: usize = 1_000;
 /// Groups that are named, the largest ones; further ones of a kind are one group.
 const NAMED_MAX: usize = 20;
-/// The reason of a group of others.
-const OTHERS: &str = "other reasons";
+/// Quarantined entities of a group that are named.
+const ENTITIES_NAMED_MAX: usize = 3;
+/// The reason of a group of dead messages that were not told apart by their causes.
+pub const OTHER_CAUSES: &str = "other reasons";
 /// Between two counts at least.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two counts at most.
@@ -43,7 +49,7 @@ pub enum UnresolvedWork {
     DeadMessage,
     /// An entity that an operator, or the engine in an operator's place, has quarantined.
     QuarantinedByOperator,
-    /// An entity in memory that cannot be brought back.
+    /// An entity that cannot be brought back, as far as that was found.
     QuarantinedByProgram,
 }
 
@@ -54,7 +60,7 @@ pub struct Unresolved {
     pub work: UnresolvedWork,
     /// The kind of the entities, or of the messages' receivers.
     pub kind: String,
-    /// The [cause](DeadMessage::cause) of dead messages; the reason of one quarantined entity.
+    /// The [cause](DeadMessage::cause) of dead messages; the ids of some quarantined entities, each with its reason.
     pub reason: String,
     /// The number of messages or entities.
     pub count: u64,
@@ -106,7 +112,7 @@ impl Collector for LastCount {
             ConstGauge::new(gauge(dead.count)).encode(family.encode_family(&labels)?)?;
         }
         let help =
-            "Entities that an operator or the engine has quarantined, and those in memory that cannot be brought back";
+            "Entities that an operator or the engine has quarantined, and those that were found to be unreadable";
         let mut family = encoder.encode_descriptor("quarantined_entities", help, None, MetricType::Gauge)?;
         for quarantined in all.iter().filter(|one| one.work != UnresolvedWork::DeadMessage) {
             let by = match quarantined.work {
@@ -173,7 +179,8 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
         }
     }
     let mut all = groups.largest(NAMED_MAX);
-    let mut quarantined: BTreeMap<(UnresolvedWork, &str), (u64, String)> = BTreeMap::new();
+    load_noted(life).await?;
+    let mut quarantined: BTreeMap<(UnresolvedWork, &str), (u64, Vec<String>)> = BTreeMap::new();
     for shard in life.door.shards() {
         let look = life.door.visit(shard, |shard| shard.count_quarantined());
         for of_kind in look.await.map_err(|why| why.to_string())? {
@@ -182,20 +189,38 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
                 false => UnresolvedWork::QuarantinedByProgram,
             };
             let counted = quarantined.entry((work, of_kind.kind)).or_default();
-            *counted = (counted.0 + of_kind.entities as u64, of_kind.reason);
+            counted.0 += of_kind.entities as u64;
+            counted.1.extend(of_kind.named);
+            counted.1.truncate(ENTITIES_NAMED_MAX);
         }
     }
     all.extend(
         quarantined
             .into_iter()
-            .map(|((work, kind), (count, reason))| Unresolved {
+            .map(|((work, kind), (count, named))| Unresolved {
                 work,
                 kind: kind.to_owned(),
-                reason,
+                reason: named.join("; "),
                 count,
             }),
     );
     Ok(all)
+}
+
+/// Loads each entity that the life before could not bring back: the note of one that this program can read goes.
+async fn load_noted(life: &Arc<Life>) -> Result<(), String> {
+    for shard in life.door.shards() {
+        let look = life.door.visit(shard, |shard| shard.noted_untried());
+        for (kind, address) in look.await.map_err(|why| why.to_string())? {
+            let target = Target {
+                kind,
+                hash: limits::hash(&address.kind, &address.id),
+                id: address.id.to_string().into(),
+            };
+            life.door.load(&target).await.map_err(|why| why.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Dead messages by kind and cause.
@@ -206,7 +231,7 @@ impl Groups {
     fn add(&mut self, kind: &str, cause: String) {
         let mut group = (kind.into(), cause);
         if self.0.len() >= COUNTED_MAX && !self.0.contains_key(&group) {
-            group.1 = OTHERS.to_owned();
+            group.1 = OTHER_CAUSES.to_owned();
         }
         *self.0.entry(group).or_default() += 1;
     }
@@ -220,9 +245,12 @@ impl Groups {
             *others.entry(kind).or_default() += count;
         }
         for (kind, count) in others {
-            match all.iter_mut().find(|((of, cause), _)| *of == kind && cause == OTHERS) {
+            match all
+                .iter_mut()
+                .find(|((of, cause), _)| *of == kind && cause == OTHER_CAUSES)
+            {
                 Some((_, all)) => *all += count,
-                None => all.push(((kind, OTHERS.to_owned()), count)),
+                None => all.push(((kind, OTHER_CAUSES.to_owned()), count)),
             }
         }
         let unresolved = all.into_iter().map(|((kind, reason), count)| Unresolved {
@@ -256,6 +284,6 @@ mod tests {
             let of_reason = named.iter().filter(|group| group.reason == reason);
             of_reason.map(|group| (&*group.kind, group.count)).collect::<Vec<_>>()
         };
-        assert_eq!((of("often"), of(OTHERS).len()), (vec![("a", 2)], 2));
+        assert_eq!((of("often"), of(OTHER_CAUSES).len()), (vec![("a", 2)], 2));
     }
 }

@@ -29,6 +29,7 @@ use throng_core::{
     model::Error,
     shard::{
         BegunErasure, ByHand, Erasure, ErasureNote, JsonRejection, Shard, base_row, dead_rows, ended_row, family_row,
+        unloadable_row,
     },
 };
 use throng_journal::{
@@ -346,6 +347,7 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
         (ended_row(address), Some(seq.to_be_bytes().to_vec())),
         (base_row(address), None),
         (family_row(address), None),
+        (unloadable_row(address), None),
     ];
     let dead_of_it = dead_rows(Some((&address.kind, Some(&address.id))));
     let mut visit = |row: &[u8], _: &[u8]| rows.push((row.to_vec(), None));

@@ -1,11 +1,12 @@
 //! Programs change: events get new shapes, states new versions, and history stays.
 
+use crate::kinds::eventually;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use throng::{
-    Engine, Options,
-    journal::{MemoryJournal, MemoryStore},
+    Engine, Options, UnresolvedWork,
+    journal::{MemoryJournal, MemoryStore, Store},
     model::*,
 };
 
@@ -267,6 +268,14 @@ impl World {
         self.start::<E>(options).await
     }
 
+    /// The entities that the store's rows say cannot be brought back.
+    async fn noted(&self) -> usize {
+        let mut rows = 0;
+        let mut visit = |_: &[u8], _: &[u8]| rows += 1;
+        self.store.system_scan(b"q", b"", usize::MAX, &mut visit).await.unwrap();
+        rows
+    }
+
     async fn start<E: Entity>(&self, options: Options) -> Engine {
         let builder = Engine::builder().with::<E>().options(options).shards(2);
         builder
@@ -344,6 +353,48 @@ async fn an_event_without_a_way_up_quarantines_its_entity_with_the_reason() {
         [1, 2],
         "nothing was lost"
     );
+}
+
+/// The sections that cannot be brought back, as they were counted last, and some of them with the reason.
+fn unloadable(engine: &Engine) -> (u64, String) {
+    let mut unresolved = engine.health().unresolved.into_iter();
+    let of_program = unresolved.find(|counted| counted.work == UnresolvedWork::QuarantinedByProgram);
+    of_program.map_or_else(Default::default, |counted| (counted.count, counted.reason))
+}
+
+#[tokio::test]
+async fn restart_keeps_the_gauge_of_entities_that_cannot_be_loaded() {
+    let world = World::new();
+    let yesterday = world.engine::<Yesterday>().await;
+    for id in ["a", "b", "c"] {
+        add::<Yesterday>(&yesterday, id, 1).await.unwrap();
+    }
+    yesterday.stop().await;
+    for round in 0..3 {
+        let careless = world.engine::<Careless>().await;
+        // Nobody asks for them after the first round. In memory is one at most.
+        for id in ["a", "b"].iter().filter(|_| round == 0) {
+            add::<Careless>(&careless, id, 2).await.unwrap_err();
+        }
+        eventually(async || unloadable(&careless).0 == 2).await;
+        let (_, named) = unloadable(&careless);
+        for said in ["a: event", "b: event", "no step up from Added version 1"] {
+            assert!(named.contains(said), "round {round}: {named}");
+        }
+        let mut text = String::new();
+        careless.metrics().encode(&mut text).unwrap();
+        let gauge = "throng_quarantined_entities{kind=\"section\",by=\"program\"} 2";
+        assert!(text.contains(gauge), "round {round}: {text}");
+        careless.stop().await;
+    }
+    // A program that can read them tries them by itself, and forgets them.
+    let mended = world.engine::<Yesterday>().await;
+    eventually(async || {
+        mended.checkpoint().await.unwrap();
+        mended.health().unresolved.is_empty() && world.noted().await == 0
+    })
+    .await;
+    mended.stop().await;
 }
 
 #[tokio::test]
