@@ -284,15 +284,21 @@ impl JournalLocation {
 
 impl JournalLocation {
     /// Opens the read models that stand there, without the rest. An embedded directory must not be in use; a database may
-    /// be: the running service notices.
-    pub(crate) fn open_views(&self) -> anyhow::Result<Arc<dyn Views>> {
+    /// be: the running service notices. To be read, they may stand where nothing can be written.
+    pub(crate) fn open_views(&self, is_to_read: bool) -> anyhow::Result<Arc<dyn Views>> {
         match self {
             Self::Memory => bail!("what is in memory is gone: name a directory or a database"),
             Self::Directory(directory) => {
                 if !directory.is_dir() {
                     bail!("there is no data directory {}", directory.display());
                 }
-                let opened = throng_log::Log::open(directory, throng_log::Options::default());
+                let options = throng_log::Options::default();
+                let options = if is_to_read {
+                    options.to_read(directory)
+                } else {
+                    options
+                };
+                let opened = throng_log::Log::open(directory, options);
                 let log = match opened {
                     Err(error @ journal::Error::InUse { .. }) => {
                         return Err(error).context(

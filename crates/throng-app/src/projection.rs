@@ -53,7 +53,7 @@ impl ProjectionCommand {
     async fn run(&self, app: Option<&str>) -> anyhow::Result<ExitCode> {
         match self {
             Self::List(place) => {
-                let views = open(place, app)?;
+                let views = open(place, app, true)?;
                 for name in views.names().await? {
                     if let Some(ViewOffset { position, version, .. }) = views.offset(&name).await? {
                         println!("{name}: up to commit {position}, written by version {version}");
@@ -61,7 +61,7 @@ impl ProjectionCommand {
                 }
             }
             Self::Rebuild(RebuildArguments { name, place }) => {
-                let views = open(place, app)?;
+                let views = open(place, app, false)?;
                 let Some(position) = begin_anew(&*views, name).await? else {
                     let names = views.names().await?;
                     bail!(
@@ -78,9 +78,9 @@ impl ProjectionCommand {
     }
 }
 
-fn open(place: &LocationArguments, app: Option<&str>) -> anyhow::Result<Arc<dyn Views>> {
+fn open(place: &LocationArguments, app: Option<&str>, is_to_read: bool) -> anyhow::Result<Arc<dyn Views>> {
     if app.is_none() && !place.is_given() {
         bail!("say where the read models stand: --journal PLACE, or --data DIR");
     }
-    place.place(app.unwrap_or_default())?.open_views()
+    place.place(app.unwrap_or_default())?.open_views(is_to_read)
 }

@@ -1,7 +1,7 @@
 //! How a log is opened.
 
-use crate::files::{Disk, Files};
-use std::{sync::Arc, time::Duration};
+use crate::files::{Disk, Files, ToRead};
+use std::{path::Path, sync::Arc, time::Duration};
 use throng_journal::{Durability, Position};
 
 /// How a log is opened; `Options::default()` is what a service wants.
@@ -33,6 +33,16 @@ pub struct Options {
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 impl Options {
+    /// Options for a directory that is only read, also where nothing can be written: a read-only medium, or another user's files. What opening
+    /// it would write there stays in memory, and no lock is taken where none can be had.
+    #[must_use]
+    pub fn to_read(&self, dir: &Path) -> Self {
+        Self {
+            files: Arc::new(ToRead::new(self.files.clone(), dir)),
+            ..self.clone()
+        }
+    }
+
     /// With smaller files where all together are to take at most so many bytes of the disk: half of these at most are taken by what is made
     /// ready or kept for the end.
     #[must_use]

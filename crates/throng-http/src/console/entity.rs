@@ -291,9 +291,9 @@ pub(super) async fn run(server: &Server, subject: &Subject, asked: &Asked, by: &
 }
 
 /// What a command would come to. Nothing is recorded.
-pub(super) async fn what_if(server: &Server, subject: &Subject, at: Option<u64>, asked: &Asked) -> Answered<Value> {
-    let engine = &server.shared().engine;
-    let names = &server.shared().kinds.0[subject.kind];
+pub(super) async fn what_if(shared: &Shared, subject: &Subject, at: Option<u64>, asked: &Asked) -> Answered<Value> {
+    let engine = &shared.engine;
+    let names = &shared.kinds.0[subject.kind];
     let name = match names.command(&asked.name) {
         Some(name) => name,
         // Nothing is done: it need not be public.

@@ -9,6 +9,7 @@ pub(crate) mod live;
 mod map;
 mod overview;
 pub(crate) mod page;
+mod questions;
 mod series;
 mod trouble;
 
@@ -58,6 +59,7 @@ pub(crate) struct Console {
     sockets: Places,
     /// What several consoles are answered alike.
     kept: kept::Kept,
+    questions: questions::Questions,
     started: SystemTime,
     pub(crate) about: About,
 }
@@ -86,6 +88,7 @@ impl Console {
             points: broadcast::Sender::new(live::POINTS_MAX),
             sockets: Places::new(live::SOCKETS_MAX),
             kept: kept::Kept::default(),
+            questions: questions::Questions::default(),
             started: SystemTime::now(),
             about,
         }
@@ -323,16 +326,16 @@ pub(crate) async fn answer(
         let answer = shared.console.kept.get(asked, look(shared, place, parts)).await?;
         return Ok(json(answer));
     }
-    let value = match place {
+    let answer = match place {
         ConsolePath::Live => return open(server, connection, parts),
         ConsolePath::Overview => {
             let Nothing {} = asked(parts)?;
-            overview::overview(shared, &by).await?
+            overview::overview(shared, &by).await?.to_string().into()
         }
         ConsolePath::Series => {
             let SeriesQuery { since } = asked(parts)?;
             let series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
-            series.all(since)
+            series.all(since).to_string().into()
         }
         ConsolePath::Entity(kind, id, what) => {
             let id = path::decode(id).ok_or_else(|| {
@@ -341,50 +344,88 @@ pub(crate) async fn answer(
             })?;
             let subject = Subject::of(shared, kind, &id)?;
             match what {
-                "history" => entity::history(shared, &subject, asked(parts)?).await?,
-                "children" => map::children(shared, (subject.kind, &subject.id), asked(parts)?).await?,
                 "command" | "what-if" => {
                     headers::json_content(&parts.headers)?;
                     let body = body::read(&mut body, &parts.headers, server, connection).await?;
                     let AtQuery { at } = asked(parts)?;
                     let command = entity::Asked::read(&body)?;
-                    match what {
-                        "command" => {
-                            let done = entity::run(server, &subject, &command, &by).await?;
-                            shared.console.changed();
-                            done
-                        }
-                        _ => entity::what_if(server, &subject, at, &command).await?,
+                    if what == "command" {
+                        let done = entity::run(server, &subject, &command, &by).await?;
+                        shared.console.changed();
+                        return Ok(json(done.to_string()));
                     }
+                    let question = async move |shared: &Shared| entity::what_if(shared, &subject, at, &command).await;
+                    ask(shared, question).await?
                 }
-                _ => match asked(parts)? {
-                    AtQuery { at: None } => entity::now(shared, &subject).await?,
-                    AtQuery { at: Some(at) } => entity::then(shared, &subject, at).await?,
-                },
+                "history" => {
+                    let asked = asked(parts)?;
+                    ask(shared, async move |shared: &Shared| {
+                        entity::history(shared, &subject, asked).await
+                    })
+                    .await?
+                }
+                "children" => {
+                    let asked = asked(parts)?;
+                    let of =
+                        async move |shared: &Shared| map::children(shared, (subject.kind, &subject.id), asked).await;
+                    ask(shared, of).await?
+                }
+                _ => {
+                    let AtQuery { at } = asked(parts)?;
+                    let question = async move |shared: &Shared| match at {
+                        None => entity::now(shared, &subject).await,
+                        Some(at) => entity::then(shared, &subject, at).await,
+                    };
+                    ask(shared, question).await?
+                }
             }
         }
         alike => look(shared, alike, parts).await?,
     };
-    Ok(json(value.to_string()))
+    Ok(json(answer))
+}
+
+/// Answers a question that may take long.
+async fn ask(
+    shared: &Arc<Shared>,
+    question: impl AsyncFnOnce(&Shared) -> Answered<Value> + Send + 'static,
+) -> Answered<Bytes> {
+    shared.console.questions.ask(shared, question).await
 }
 
 /// What is told everybody alike.
-async fn look(shared: &Shared, place: ConsolePath<'_>, parts: &Parts) -> Answered<Value> {
-    match place {
-        ConsolePath::Map => map::map(shared).await,
-        ConsolePath::Kind(kind) => map::entities(shared, kind, asked(parts)?).await,
-        ConsolePath::Groups(kind) => map::groups(shared, kind, asked(parts)?).await,
-        ConsolePath::Hot => map::hot(shared, asked(parts)?).await,
-        ConsolePath::Shards => map::shards(shared).await,
-        ConsolePath::Trouble => trouble::trouble(shared).await,
-        ConsolePath::Journal => journal::journal(shared),
-        ConsolePath::JournalParts => journal::parts(shared, asked(parts)?).await,
-        // An engine that is alone has none.
-        ConsolePath::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed()),
-        ConsolePath::Overview | ConsolePath::Series | ConsolePath::Live | ConsolePath::Entity(..) => {
-            Err(Problem::unknown_route(parts.uri.path()).boxed())
+async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> Answered<Bytes> {
+    let value = match place {
+        ConsolePath::Kind(kind) => {
+            let (kind, asked) = (kind.to_owned(), asked(parts)?);
+            return ask(shared, async move |shared: &Shared| {
+                map::entities(shared, &kind, asked).await
+            })
+            .await;
         }
-    }
+        ConsolePath::Groups(kind) => {
+            let (kind, asked) = (kind.to_owned(), asked(parts)?);
+            return ask(shared, async move |shared: &Shared| {
+                map::groups(shared, &kind, asked).await
+            })
+            .await;
+        }
+        ConsolePath::Trouble => return ask(shared, trouble::trouble).await,
+        ConsolePath::JournalParts => {
+            let asked = asked(parts)?;
+            return ask(shared, async move |shared: &Shared| journal::parts(shared, asked).await).await;
+        }
+        ConsolePath::Map => map::map(shared).await?,
+        ConsolePath::Hot => map::hot(shared, asked(parts)?).await?,
+        ConsolePath::Shards => map::shards(shared).await?,
+        ConsolePath::Journal => journal::journal(shared)?,
+        // An engine that is alone has none.
+        ConsolePath::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed())?,
+        ConsolePath::Overview | ConsolePath::Series | ConsolePath::Live | ConsolePath::Entity(..) => {
+            return Err(Problem::unknown_route(parts.uri.path()).boxed());
+        }
+    };
+    Ok(value.to_string().into())
 }
 
 /// Opens a socket, which is served once the answer has gone.

@@ -29,6 +29,7 @@ mod overload;
 mod pages;
 mod pages_held;
 mod quarantine;
+mod questions;
 mod rest;
 mod routes;
 #[cfg(target_os = "linux")]

@@ -47,6 +47,15 @@ fn without_lock(error: io::Error) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Takes the directory itself, because the file stays behind after every end, and somebody may take it for a leftover.
+fn lock_dir(path: &Path) -> io::Result<Option<Option<fs::File>>> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok(match parent.map(fs::File::open).transpose()? {
+        Some(dir) if !try_lock(&dir, path).or_else(without_lock)? => None,
+        dir => Some(dir),
+    })
+}
+
 /// All that has ever happened is in these files: for the service's own user only.
 pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
@@ -57,12 +66,7 @@ impl Files for Disk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
-        // The directory itself, because the file stays behind after every end, and somebody may take it for a leftover.
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let dir = match parent.map(fs::File::open).transpose()? {
-            Some(dir) if !try_lock(&dir, path).or_else(without_lock)? => return Ok(None),
-            dir => dir,
-        };
+        let Some(dir) = lock_dir(path)? else { return Ok(None) };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -79,6 +83,18 @@ impl Files for Disk {
         Ok(Some(Box::new((dir, file))))
     }
 
+    fn lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        let Some(dir) = lock_dir(path)? else { return Ok(None) };
+        // None was taken there yet, or only its owner may read it.
+        let file = fs::File::open(path).ok();
+        if let Some(file) = &file
+            && !try_lock(file, path).or_else(without_lock)?
+        {
+            return Ok(None);
+        }
+        Ok(Some(Box::new((dir, file))))
+    }
+
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
         let file = OpenOptions::new()
             .read(true)
@@ -87,10 +103,11 @@ impl Files for Disk {
             .mode(FILE_MODE)
             .truncate(false)
             .open(path)?;
-        Ok(Arc::new(DiskFile {
-            file,
-            direct: OnceLock::new(),
-        }))
+        Ok(Arc::new(DiskFile::of(file)))
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(DiskFile::of(fs::File::open(path)?)))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -128,6 +145,11 @@ struct DiskFile {
 const MEMORY_ALIGNMENT: usize = 512;
 
 impl DiskFile {
+    fn of(file: fs::File) -> Self {
+        let direct = OnceLock::new();
+        Self { file, direct }
+    }
+
     fn direct(&self) -> Option<&fs::File> {
         let open = || {
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());

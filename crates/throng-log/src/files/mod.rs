@@ -1,9 +1,11 @@
 //! The file system as the log needs it: a trait, so that a test can make every single call fail.
 
 mod disk;
+mod to_read;
 
 pub use disk::Disk;
 pub(crate) use disk::FILE_MODE;
+pub(crate) use to_read::ToRead;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
@@ -26,12 +28,28 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// The system's.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>>;
 
+    /// Takes a lock where no file can be written. Without one where none can be had.
+    ///
+    /// # Errors
+    /// The system's.
+    fn lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        self.lock(path)
+    }
+
     /// Opens a file for reading and writing; creates it first if asked to and it is not there. Every call makes a new
     /// open file description: write-back errors are reported once for each of them.
     ///
     /// # Errors
     /// The system's.
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file for reading alone.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.open(path, false)
+    }
 
     /// The names of the files in a directory, in any order.
     ///

@@ -53,6 +53,7 @@ impl fmt::Display for BackedUp {
 /// # Errors
 /// The target holds another history, or is in use; damage of the log; the file system's.
 pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
+    let options = &options.to_read(dir);
     refuse_swap(&*options.files, dir, to)?;
     super::require_log(options, dir)?;
     if super::require_no_log(options, to).is_err() && super::refuse_unfinished(&*options.files, to).is_ok() {

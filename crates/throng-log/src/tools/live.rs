@@ -91,6 +91,7 @@ impl LiveBackup {
     /// # Errors
     /// There is no log to copy; the target is in use, or holds another history: it is named where they part. The file system's.
     pub fn begin(options: &Options, from: &Path, to: &Path) -> Result<Self, Error> {
+        let options = &options.to_read(from);
         let files = &*options.files;
         unfinished::refuse_swap(files, from, to)?;
         super::require_log(options, from)?;

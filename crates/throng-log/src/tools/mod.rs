@@ -2,7 +2,7 @@
 //! can be printed and serialised.
 //!
 //! [`inspect`], [`verify`] and [`export`] only read, and also work beside a running engine (they then see what has been
-//! written so far). [`import`] and [`compact`] take the directory's lock. [`backup`] copies a directory nobody uses,
+//! written so far) and on read-only media. [`import`] and [`compact`] take the directory's lock. [`backup`] copies a directory nobody uses,
 //! [`backup_live`] a log that is open in this process, [`LiveBackup`] one that another process writes. [`restore`] begins a directory
 //! with a history up to some moment.
 
@@ -44,8 +44,9 @@ use throng_journal::Error;
 /// # Errors
 /// [`Error::InUse`]; there is no log in it; the file system's.
 pub fn hold(options: &crate::Options, dir: &Path) -> Result<Lock, Error> {
-    require_log(options, dir)?;
-    log::lock(options, dir)
+    let options = options.to_read(dir);
+    require_log(&options, dir)?;
+    log::lock(&options, dir)
 }
 
 /// The directory holds a log; else a sentence that says so.

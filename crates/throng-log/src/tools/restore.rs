@@ -37,7 +37,7 @@ pub fn restore(
     to: &Path,
     until: Until,
 ) -> Result<Imported, Error> {
-    super::require_log(options, from)?;
+    super::require_log(&options.to_read(from), from)?;
     let (unfinished, lock) = Unfinished::begin(options, to)?;
     let how = Options {
         // It is synced once, at its end.

@@ -14,6 +14,7 @@ use throng_journal::{
 /// # Errors
 /// The file system's, another format version, or no log there. Damage is a finding, not an error.
 pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
+    let options = &options.to_read(dir);
     let mut found = Verification::default();
     let mut segments = 0;
     let mut last_writer = WriterId(0);

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
+use throng_journal::{Commit, CommitNo, Error, Position, WriterId, tools::Finding};
 
 /// What is met on the way, in the order of history.
 pub(super) enum Seen<'a> {
@@ -61,7 +61,9 @@ pub(super) fn walk_archived(
     archive: Option<&Path>,
     visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let pieces = pieces(options, dir, archive, visit)?;
+    let options = options.to_read(dir);
+    let options = archive.map_or_else(|| options.clone(), |archive| options.to_read(archive));
+    let pieces = pieces(&options, dir, archive, visit)?;
     let mut due = (WriterId(0), CommitNo(1));
     for piece in &pieces {
         let (header, path) = (&piece.header, &piece.path);
@@ -123,6 +125,7 @@ fn pieces(
         None => Vec::new(),
     };
     let mut pieces: Vec<Piece> = Vec::new();
+    let mut strange = Vec::new();
     for number in super::require_log(options, dir)? {
         let place = segment_path(dir, number).display().to_string();
         let opened = match recovery::open_segment(&*options.files, dir, number) {
@@ -140,7 +143,7 @@ fn pieces(
                 });
             }
             Err(fault) => {
-                lost_header(options, dir, number, &fault, visit)?;
+                strange.extend(lost_header(options, dir, number, &fault, visit)?);
                 continue;
             }
         };
@@ -181,6 +184,20 @@ fn pieces(
         }
         pieces.push(piece);
     }
+    for Finding { place, why, .. } in strange {
+        visit(match pieces.is_empty() {
+            // Nothing else is there: it is no end that was cut off.
+            true => Seen::Damage {
+                position: Position::default(),
+                place,
+                why: format!("it is no segment of a log: {why}"),
+            },
+            false => Seen::Note {
+                place,
+                why: format!("it holds nothing of the history: {why}"),
+            },
+        })?;
+    }
     Ok(pieces)
 }
 
@@ -199,13 +216,14 @@ fn end_before(pieces: &mut Vec<Piece>, header: &Header) {
     }
 }
 
+/// Returns a file that was begun, and is no segment.
 fn lost_header(
     options: &Options,
     dir: &Path,
     number: u64,
     fault: &Fault,
     visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<Option<Finding>, Error> {
     let path = segment_path(dir, number);
     let reading = || format!("reading {}", path.display());
     let file = options.files.open(&path, false).map_err(Error::io(reading()))?;
@@ -215,7 +233,13 @@ fn lost_header(
         Fault::Unreadable(why) => format!("neither of its headers can be read ({why})"),
         _ => "it has no header".into(),
     };
-    match scan::stray(&mut window, number).map_err(Error::io(reading()))? {
+    let stray = scan::stray(&mut window, number).map_err(Error::io(reading()))?;
+    if let (scan::Stray::Nothing, Fault::Unreadable(why)) = (stray, fault) {
+        let position = String::new();
+        let why = why.clone();
+        return Ok(Some(Finding { position, place, why }));
+    }
+    match stray {
         scan::Stray::Synced => visit(Seen::Damage {
             position: Position::default(),
             place,
@@ -229,7 +253,8 @@ fn lost_header(
             place,
             why: "a segment made ready, or left, that holds nothing of the history".into(),
         }),
-    }
+    }?;
+    Ok(None)
 }
 
 /// Shows the commits of one segment; returns the number that is due after it.

@@ -19,6 +19,7 @@ mod loss;
 mod notes;
 mod permissions;
 mod process;
+mod read_only;
 mod removed;
 mod store;
 mod tools;
