@@ -27,7 +27,7 @@ use throng_log::{
 const FORMAT: &str = "format-1";
 /// All formats that it reads.
 const FORMATS: [&str; 1] = [FORMAT];
-/// What the fixture of a format consists of, each a folder of it.
+/// The parts of a fixture.
 const DIRECTORY: &str = "directory";
 const BACKUP: &str = "backup";
 const EXPORT: &str = "export.jsonl";

@@ -127,7 +127,11 @@ pub(crate) async fn live(engine: &Engine) {
     for number in 2..=6 {
         enter::<Visits>(engine, "hall", format!("visit {number}")).await;
     }
-    assert!(engine.read_model::<Balances>().caught_up().await);
+    assert!(
+        engine.read_model::<Balances>().caught_up().await,
+        "{:?}",
+        engine.projections()
+    );
     engine.checkpoint().await.unwrap();
     engine.prune(false).await.unwrap();
     enter::<Former>(engine, "gone", "behind the checkpoint".into()).await;
@@ -283,7 +287,7 @@ pub(crate) async fn fire(engine: &Engine, clock: &Arc<Clock>) {
     assert_eq!(dead(engine).await, 0);
 }
 
-/// How many system rows begin with each letter.
+/// Counts the system rows by their first letters.
 pub(crate) async fn rows(store: &dyn Store) -> Value {
     let mut found: BTreeMap<char, u64> = BTreeMap::new();
     let mut count = |key: &[u8], _: &[u8]| *found.entry(char::from(key[0])).or_default() += 1;
@@ -291,7 +295,7 @@ pub(crate) async fn rows(store: &dyn Store) -> Value {
     json!(found)
 }
 
-/// How many records there are of each kind.
+/// Counts the records of each kind.
 pub(crate) fn kinds(records: impl Iterator<Item = RecordKind>) -> Value {
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     records.for_each(|kind| *found.entry(kind.word()).or_default() += 1);
