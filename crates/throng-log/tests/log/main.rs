@@ -11,6 +11,7 @@ mod damage;
 mod disk;
 mod ends;
 mod errors;
+mod formats;
 mod full;
 mod kit;
 mod large;

@@ -7,6 +7,7 @@ mod crowd;
 mod ends;
 mod events;
 mod failover;
+mod formats;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod loss;
