@@ -1,13 +1,17 @@
 //! Events that are not there where others follow.
 
-use crate::{Address, Error, Position, Record};
+use crate::{Address, Cut, Error, Position, Record};
 use std::collections::HashMap;
 
 /// Gaps that a store has met while it indexed a journal. What stood there was removed if a state follows that stands in for it: passes over history
 /// leave older states for a while, and take the events behind these. Otherwise it is lost.
+///
+/// A copy keeps the events it had, also where those behind them were removed before they were copied. Nothing can follow such a beginning, so it
+/// is cut from the index.
 #[derive(Debug, Default)]
 pub struct MissingEvents {
     of: HashMap<Address, Gap>,
+    cuts: Vec<Cut>,
 }
 
 #[derive(Debug)]
@@ -23,24 +27,39 @@ impl MissingEvents {
         self.of.insert(of, Gap { found, before, at });
     }
 
-    /// The record of a state: what comes before it is not needed to know what the entity is.
-    pub fn founded(&mut self, state: &Record<'_>) {
+    /// The record of a state, or of an end: what comes before it is not needed to know what the entity is.
+    pub fn founded(&mut self, by: &Record<'_>) {
         if self.of.is_empty() {
             return;
         }
-        let of = Address::new(state.kind, state.id);
-        if self.of.get(&of).is_some_and(|gap| gap.found <= state.seq + 1) {
-            self.of.remove(&of);
+        let address = Address::new(by.kind, by.id);
+        let gap = self.of.get(&address).map(|gap| gap.found);
+        if let Some(found) = gap.filter(|found| *found <= by.seq + 1) {
+            self.of.remove(&address);
+            self.cuts.push(Cut {
+                address,
+                upto: found - 1,
+                is_gone: false,
+            });
         }
     }
 
-    /// All was read.
+    /// The record of an end, before which the last events are missing: nothing is left of the entity as it was until then.
+    pub fn gone(&mut self, ended: &Record<'_>) {
+        self.cuts.push(Cut {
+            address: Address::new(ended.kind, ended.id),
+            upto: ended.seq,
+            is_gone: true,
+        });
+    }
+
+    /// All was read: gives what goes from the index for its gaps.
     ///
     /// # Errors
     /// [`Error::Damaged`], if events are missing that no state stands in for.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&mut self) -> Result<Vec<Cut>, Error> {
         let first = self.of.iter().min_by_key(|(_, gap)| gap.at);
-        first.map_or(Ok(()), |(of, gap)| {
+        first.map_or(Ok(std::mem::take(&mut self.cuts)), |(of, gap)| {
             Err(Error::Damaged {
                 position: gap.at,
                 place: of.to_string(),

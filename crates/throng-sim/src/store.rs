@@ -132,7 +132,10 @@ impl Inner {
             }
             self.rows.covers = Some(end.max(self.rows.covers.unwrap_or_default()));
         }
-        violations.extend(missing.check().err().map(|lost| format!("promise 5: {lost}")));
+        match missing.check() {
+            Ok(cuts) => cuts.iter().for_each(|cut| self.rows.cut(cut)),
+            Err(lost) => violations.push(format!("promise 5: {lost}")),
+        }
         self.violations.append(&mut violations);
         for state in checkpoint.states {
             self.rows.states.insert(state.address.clone(), state);
@@ -197,6 +200,14 @@ impl Rows {
                 let known = self.states.get(&address).map_or(0, |state| state.seq);
                 if known < record.seq {
                     self.states.insert(address, StoredState::of_record(record));
+                }
+                missing.founded(record);
+            }
+            RecordKind::Ended => {
+                let last = self.last.get_mut(&address);
+                if let Some(last) = last.filter(|last| (1..record.seq).contains(*last)) {
+                    *last = record.seq;
+                    missing.gone(record);
                 }
                 missing.founded(record);
             }

@@ -157,9 +157,12 @@ fn rebuild<E: Entity>(
         if event.seq <= seq {
             continue;
         }
-        // A copy that was made before the end has left the beginning of what it was.
-        if seq < ended && event.seq == ended + 1 {
-            (stored_seq, seq) = (ended, ended);
+        // A copy keeps the beginning it had, also once what came behind it was removed: until the end nothing counts.
+        if event.seq != seq + 1 && seq < ended && event.seq <= ended + 1 {
+            (state, stored_seq, seq, is_gone) = (E::default(), ended, ended, true);
+            if event.seq <= ended {
+                continue;
+            }
         }
         if event.seq != seq + 1 {
             return Ok(Err(event_missing(seq + 1, Some(event.seq))));
@@ -329,11 +332,19 @@ mod tests {
     #[test]
     fn ended_one_is_not_brought_back_from_its_first_events() {
         // A backup has the events before it was erased, and the end.
-        for (state, events) in [(None, &[1][..]), (None, &[1, 2]), (Some(1), &[2]), (Some(2), &[])] {
+        for (state, events) in [
+            (None, &[1][..]),
+            (None, &[1, 2]),
+            (None, &[1, 3]),
+            (Some(1), &[2]),
+            (Some(1), &[3]),
+            (Some(2), &[]),
+        ] {
             let ended = balance(state, events, 3).unwrap_err();
             assert!(ended.contains("ended"), "{ended}");
         }
         assert_eq!(balance(None, &[1, 4, 5], 3), Ok(9));
+        assert_eq!(balance(None, &[1, 3, 4, 5], 3), Ok(9));
     }
 
     #[test]

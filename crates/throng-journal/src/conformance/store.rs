@@ -6,8 +6,8 @@ pub use retention::{
     a_history_is_pruned_again_and_again, a_store_is_built_anew_from_a_pruned_history,
     entity_created_anew_keeps_nothing_of_what_it_was, events_may_be_gone_behind_a_state_where_a_newer_one_follows,
     events_missing_before_the_first_are_told_by_its_number, events_that_are_missing_are_said_to_be,
-    index_begins_after_the_end_of_one_that_is_gone, nothing_is_stored_of_an_entity_that_is_gone,
-    what_is_left_of_a_pruned_history_is_read_as_it_was,
+    first_events_go_with_those_removed_behind_them, index_begins_after_the_end_of_one_that_is_gone,
+    nothing_is_stored_of_an_entity_that_is_gone, what_is_left_of_a_pruned_history_is_read_as_it_was,
 };
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
@@ -73,6 +73,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     a_history_is_pruned_again_and_again(harness);
     nothing_is_stored_of_an_entity_that_is_gone(harness);
     index_begins_after_the_end_of_one_that_is_gone(harness);
+    first_events_go_with_those_removed_behind_them(harness);
     events_missing_before_the_first_are_told_by_its_number(harness);
     entity_created_anew_keeps_nothing_of_what_it_was(harness);
 }

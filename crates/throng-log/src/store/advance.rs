@@ -48,6 +48,18 @@ impl Gathered {
         }
         self.state = Some(StoredState::of_record(record));
     }
+
+    /// The entity has ended with this event; whether the index lacks events before it.
+    fn lacks_before(&mut self, ended: u64) -> bool {
+        let lacks = (1..ended).contains(&self.seq);
+        if lacks {
+            if !self.packer.is_empty() {
+                self.rows.push((self.seq, self.packer.finish()));
+            }
+            self.seq = ended;
+        }
+        lacks
+    }
 }
 
 impl Inner {
@@ -111,7 +123,9 @@ impl Inner {
                 before = Some(*end);
             }
             index.flush(&mut tables)?;
-            index.missing.check()?;
+            for one in &index.missing.check()? {
+                cut(&mut tables, one)?;
+            }
             for state in &checkpoint.states {
                 index.put_state(&mut tables, state)?;
             }
@@ -200,12 +214,16 @@ impl Index {
         let stamp = located.commit.stamp();
         for record in located.commit.records() {
             let record = record.map_err(|damage| backend_error(DOING, damage))?;
-            if !matches!(record.record, RecordKind::Event | RecordKind::State) {
+            let is_end = record.record == RecordKind::Ended;
+            if !is_end && !matches!(record.record, RecordKind::Event | RecordKind::State) {
                 continue;
             }
             head_key(&mut self.key, record.kind, record.id);
             if !self.gathered.contains_key(&*self.key) {
                 let head = tables.heads.get(&*self.key).map_err(failed(DOING))?;
+                if is_end && head.is_none() {
+                    continue;
+                }
                 let (number, seq) = head.map_or((None, 0), |head| {
                     let (number, seq) = head.value();
                     (Some(number), seq)
@@ -221,6 +239,13 @@ impl Index {
             let Some(entity) = self.gathered.get_mut(&*self.key) else {
                 continue;
             };
+            if is_end {
+                if entity.lacks_before(record.seq) {
+                    self.missing.gone(&record);
+                }
+                self.missing.founded(&record);
+                continue;
+            }
             if record.record == RecordKind::State {
                 entity.state(&record);
                 self.bytes += record.body.len();

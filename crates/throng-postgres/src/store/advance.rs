@@ -101,7 +101,7 @@ async fn make(
     }
     let part = pacer.part(read, read + (1.0 - read) * 0.6);
     index.flush(database, &transaction, &part).await?;
-    index.missing.check()?;
+    cut(database, &transaction, &index.missing.check()?).await?;
     let part = pacer.part(read + (1.0 - read) * 0.6, 1.0);
     index.states(database, &transaction, &part, &checkpoint.states).await?;
     cut(database, &transaction, &checkpoint.cuts).await?;

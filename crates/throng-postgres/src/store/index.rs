@@ -41,6 +41,8 @@ struct Gathered {
     rows: Vec<(u64, WriterId, Vec<u8>)>,
     /// The newest state that the commits themselves hold.
     state: Option<StoredState>,
+    /// Its last event when it ended last; 0: it did not.
+    ended: u64,
 }
 
 /// Its number in the table, and its last event there.
@@ -78,11 +80,21 @@ impl Index {
         let stamp = commit.stamp();
         for record in commit.records() {
             let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
-            let is_of_history = matches!(record.record, RecordKind::Event | RecordKind::State);
+            let is_end = record.record == RecordKind::Ended;
+            let is_of_history = is_end || matches!(record.record, RecordKind::Event | RecordKind::State);
             if !is_of_history || !coverage.wants(&record, stamp.position()).0 {
                 continue;
             }
             set_key(&mut self.key, record.kind, record.id);
+            if is_end {
+                self.missing.founded(&record);
+                let entity = self.gathered.get_mut(&*self.key);
+                if let Some(entity) = entity.filter(|entity| entity.seq < record.seq) {
+                    (entity.seq, entity.ended) = (record.seq, record.seq);
+                    self.missing.gone(&record);
+                }
+                continue;
+            }
             if !self.gathered.contains_key(&*self.key) {
                 self.bytes += ENTITY_BYTES + self.key.len();
                 let entry = Gathered {
@@ -91,6 +103,7 @@ impl Index {
                     at: stamp.position(),
                     rows: Vec::new(),
                     state: None,
+                    ended: 0,
                 };
                 self.gathered.insert(self.key.as_slice().into(), entry);
             }
@@ -108,8 +121,9 @@ impl Index {
                 entity.first = record.seq;
                 entity.seq = record.seq.wrapping_sub(1);
             }
-            let is_next = record.seq == entity.seq.wrapping_add(1);
-            if !is_next {
+            let is_anew = entity.ended > 0 && record.seq == entity.ended + 1;
+            let is_next = !is_anew && record.seq == entity.seq.wrapping_add(1);
+            if !is_next && !is_anew {
                 let of = Address::new(record.kind, record.id);
                 self.missing.note(of, (record.seq, entity.seq), stamp.position());
             }

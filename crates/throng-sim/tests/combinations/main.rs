@@ -19,6 +19,7 @@ mod diary;
 #[allow(dead_code, unreachable_pub, reason = "a disk for all tests of the log")]
 mod disk;
 mod journals;
+mod known;
 mod model;
 mod step;
 mod world;
@@ -72,6 +73,13 @@ fn run(seed: u64, steps: &[Step], backend: Arc<dyn Backend>, keep_trace: bool) -
     simulation.try_run(live).map(|((), run)| run)
 }
 
+/// What is wrong, without the step and the numbers: fewer steps are to fail in the same way.
+fn gist(failure: &Failure) -> String {
+    let wrong = failure.wrong.last().map_or("", String::as_str);
+    let (_, wrong) = wrong.rsplit_once(" }: ").unwrap_or(("", wrong));
+    wrong.chars().filter(|char| !char.is_ascii_digit()).take(24).collect()
+}
+
 /// Runs the steps of a seed. Where they fail, the failure names the few that do.
 fn seed(
     (seed, keep_trace): (u64, bool),
@@ -83,7 +91,7 @@ fn seed(
         Ok(run) => return Ok(run),
         Err(failure) => failure,
     };
-    let (mut left, begun) = (steps, Instant::now());
+    let (mut left, begun, gist_of_all) = (steps, Instant::now(), gist(&failure));
     let mut piece = left.len() / 2;
     while piece > 0 {
         let mut at = 0;
@@ -91,11 +99,11 @@ fn seed(
             let mut fewer = left.clone();
             fewer.drain(at..(at + piece).min(left.len()));
             match run(seed, &fewer, backend(), false) {
-                Ok(_) => at += piece,
-                Err(fails) => {
+                Err(fails) if gist(&fails) == gist_of_all => {
                     failure.wrong = fails.wrong;
                     left = fewer;
                 }
+                _ => at += piece,
             }
         }
         piece /= 2;

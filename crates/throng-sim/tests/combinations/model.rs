@@ -23,8 +23,8 @@ pub(crate) const CLOSED: u64 = 0;
 pub(crate) struct Model {
     /// Their numbers, and when they were asked for.
     events: Vec<(u64, Timestamp)>,
-    /// Events before it was begun anew.
-    before: usize,
+    /// Events before each time it was begun anew.
+    begun_anew: Vec<usize>,
     /// Events before it was erased.
     erased: usize,
     pub(crate) is_closed: bool,
@@ -44,9 +44,14 @@ impl Model {
         self.shown().0
     }
 
+    /// Events before it was begun last.
+    fn before(&self) -> usize {
+        self.begun_anew.last().copied().unwrap_or_default()
+    }
+
     pub(crate) fn write(&mut self, number: u64, at: Timestamp) {
         if self.is_over() {
-            self.before = self.events.len();
+            self.begun_anew.push(self.events.len());
             (self.is_closed, self.is_erased) = (false, false);
         }
         self.events.push((number, at));
@@ -59,11 +64,15 @@ impl Model {
 
     pub(crate) fn erase(&mut self) {
         self.erased = self.events.len();
-        (self.is_erased, self.is_restored) = (true, false);
+        (self.is_closed, self.is_erased, self.is_restored) = (false, true, false);
     }
 
     fn shown(&self) -> (u64, u64) {
-        let own = self.events[self.before..].iter().map(|(number, _)| *number);
+        self.shown_since(self.before())
+    }
+
+    fn shown_since(&self, before: usize) -> (u64, u64) {
+        let own = self.events[before..].iter().map(|(number, _)| *number);
         let written = own.filter(|number| *number != CLOSED);
         written.fold((0, 0), |(count, sum), number| (count + 1, sum + number))
     }
@@ -79,7 +88,7 @@ impl Model {
                 self.events.iter().take_while(is_over).count()
             }
             _ if self.is_over() => all,
-            _ => self.before.max(all.saturating_sub(EVENTS as usize)),
+            _ => self.before().max(all.saturating_sub(EVENTS as usize)),
         };
         of_kind.max(self.erased)
     }
@@ -87,10 +96,14 @@ impl Model {
     /// The sentence that says what is wrong with what the diary answers.
     pub(crate) fn wrong_answer(&self, kind: usize, answer: &Result<(u64, u64), Error<Never>>) -> Option<String> {
         let is_right = match answer {
-            // Once it was begun anew and ended again, earlier events are not told apart.
-            Ok(_) if self.is_over() && self.before > 0 => !self.is_erased || self.is_restored,
-            Ok(shown) => (!self.is_erased || self.is_restored) && *shown == self.shown(),
-            Err(Error::Ended { .. }) => self.is_erased || (self.is_closed && (kind != FOREVER || self.before > 0)),
+            // A copy that was made before it was erased has all of it, and says that it ended.
+            Ok(shown) if self.is_closed || (self.is_erased && self.is_restored) => {
+                // Rebuilt from its events, one that was begun anew and ended again has those of before, too.
+                let mut begun = [0].iter().chain(&self.begun_anew);
+                begun.any(|before| *shown == self.shown_since(*before))
+            }
+            Ok(shown) => !self.is_erased && *shown == self.shown(),
+            Err(Error::Ended { .. }) => self.is_erased || (self.is_closed && (kind != FOREVER || self.erased > 0)),
             Err(_) => false,
         };
         let expected = match self.is_erased {

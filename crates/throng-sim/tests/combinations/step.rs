@@ -51,8 +51,13 @@ pub(crate) enum Action {
     Backup,
     /// Brings the copy up to date with a backup that goes on.
     Follow,
-    /// Brings the copy up to date in the middle of a pass.
-    BackupInPass,
+    /// Brings the copy up to date in the middle of a pass, or of erasing a diary: when so many more things were synced.
+    BackupAmid {
+        erases: Option<Of>,
+        syncs: u64,
+        /// The process dies right afterwards.
+        is_killed: bool,
+    },
     Restore {
         is_of_copy: bool,
         until: Until,
@@ -70,6 +75,17 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    pub(crate) fn of(action: Action) -> Self {
+        Self { action, hit: None }
+    }
+
+    pub(crate) fn hit(self, calls: u64, hit: Hit) -> Self {
+        Self {
+            hit: Some((calls, hit)),
+            ..self
+        }
+    }
+
     pub(crate) fn all(seed: u64, count: usize, has_copies: bool) -> Vec<Self> {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0d1a_71e5);
         let mut steps: Vec<Self> = Vec::new();
@@ -85,20 +101,27 @@ impl Step {
     /// A step that shows what this one may have left behind.
     fn next(&self, rng: &mut fastrand::Rng) -> Option<Self> {
         let action = match (&self.action, &self.hit) {
-            (Action::Backup | Action::Follow | Action::BackupInPass, Some(_)) => Action::Restore {
+            (Action::BackupAmid { is_killed: true, .. }, _) => Action::Backup,
+            (Action::Backup | Action::Follow | Action::BackupAmid { .. }, Some(_)) => Action::Restore {
                 is_of_copy: true,
                 until: Until::End,
                 with_archive: false,
                 is_adopted: rng.bool(),
             },
-            (Action::Erase(_), _) => Action::Backup,
+            (Action::Erase(_) | Action::Pass, None) => {
+                let hit = rng.bool().then(|| (rng.u64(..150), Hit::Death));
+                return Some(Self {
+                    action: if rng.bool() { Action::Backup } else { Action::Follow },
+                    hit,
+                });
+            }
             (Action::Backup | Action::Follow, None) if rng.bool() => Action::End {
                 end: End::Kill,
                 is_store_lost: false,
             },
             _ => return None,
         };
-        Some(Self { action, hit: None })
+        Some(Self::of(action))
     }
 
     fn random(rng: &mut fastrand::Rng, has_copies: bool) -> Self {
@@ -132,7 +155,11 @@ impl Step {
             },
             78..84 => Action::Backup,
             84..88 => Action::Follow,
-            88..91 => Action::BackupInPass,
+            88..92 => Action::BackupAmid {
+                erases: rng.bool().then_some(of),
+                syncs: rng.u64(..12),
+                is_killed: rng.bool(),
+            },
             _ => Action::Restore {
                 is_of_copy: rng.bool(),
                 until: match rng.u64(..4) {

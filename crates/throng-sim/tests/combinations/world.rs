@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::{
-    Engine,
+    Engine, FeedError, History,
     journal::{MemoryViews, ViewRange, Views as _},
     model::{Error, Timestamp},
     projection::{Interrupt, Projection, Rows as ViewRows, Seen},
@@ -77,6 +77,8 @@ pub(crate) struct World {
     /// Moments that the copy may be at.
     copied: Option<RangeInclusive<usize>>,
     has_removed: bool,
+    /// Before this moment removed history may be replaced by what came later.
+    removed_before: usize,
     has_erased: bool,
     places: u64,
 }
@@ -99,6 +101,17 @@ async fn look(engine: Engine, (kind, id): Of) -> Result<(u64, u64), Error<Never>
     }
 }
 
+/// All pages together. A copy may have the beginning and the end of a history.
+async fn history(engine: Engine, kind: usize, id: &str) -> Result<History, FeedError> {
+    let mut all = engine.history(kind, id, 0, 1_000).await?;
+    while let Some(last) = all.events.last().map(|event| event.seq).filter(|_| all.more) {
+        let page = engine.history(kind, id, last, 1_000).await?;
+        all.more = page.more;
+        all.events.extend(page.events);
+    }
+    Ok(all)
+}
+
 fn is_known<T>(result: &Result<T, Error<Never>>) -> bool {
     !matches!(
         result,
@@ -119,6 +132,7 @@ impl World {
             lacks: BTreeSet::new(),
             copied: None,
             has_removed: has_passes,
+            removed_before: 0,
             has_erased: false,
             places: 0,
         }
@@ -263,7 +277,8 @@ impl World {
             self.backend.hit_after(calls, hit);
         }
         self.act(step).await?;
-        if step.hit.is_some() && !is_of_restore {
+        let is_killed = matches!(step.action, Action::BackupAmid { is_killed: true, .. });
+        if (step.hit.is_some() || is_killed) && !is_of_restore {
             self.bury();
             self.backend.spare();
         }
@@ -292,7 +307,7 @@ impl World {
                 }
             }
             Action::Close(of) => {
-                if self.models.get(of).is_some_and(|model| !model.is_over()) {
+                if self.models.get(of).is_none_or(|model| !model.is_over()) {
                     self.numbers += 1;
                     let at = self.sim.now();
                     let closed = self.ask(*of, Command::Close).await?;
@@ -343,7 +358,7 @@ impl World {
                 self.up().await?;
                 self.lacks = self.told_lack(&self.models).await?;
             }
-            Action::Backup | Action::Follow | Action::BackupInPass => self.copy(step).await?,
+            Action::Backup | Action::Follow | Action::BackupAmid { .. } => self.copy(step).await?,
             Action::Restore { .. } => self.restore(step).await?,
         }
         Ok(())
@@ -360,14 +375,14 @@ impl World {
         let erased = self.known(erase).await?;
         erased.map_err(|error| format!("erasing {}: {error}", name(of)))?;
         self.sim.count("erased");
-        (self.has_removed, self.has_erased) = (true, true);
+        (self.has_removed, self.has_erased, self.removed_before) = (true, true, self.moments.len());
         self.models.entry(of).or_default().erase();
         Ok(())
     }
 
     async fn pass(&mut self, is_spared: bool) -> Checked {
         // Also where it is cut off.
-        self.has_removed = true;
+        (self.has_removed, self.removed_before) = (true, self.moments.len());
         let pass = self.sim.call(|engine| async move { engine.prune(false).await }).await;
         match pass {
             Ok(Ok(report)) => {
@@ -400,8 +415,8 @@ impl World {
                 continue;
             };
             let of_history = move |engine: Engine| async move {
-                match engine.history(kind, &id.to_string(), 0, 1_000).await {
-                    Err(throng::FeedError::Engine(Error::Unavailable { .. } | Error::Expired)) => None,
+                match history(engine, kind, &id.to_string()).await {
+                    Err(FeedError::Engine(Error::Unavailable { .. } | Error::Expired)) => None,
                     history => Some(history),
                 }
             };
@@ -472,16 +487,26 @@ impl World {
     async fn copy(&mut self, step: &Step) -> Checked {
         let backend = self.backend.clone();
         let Some(log) = backend.log() else { return Ok(()) };
+        // The moment after this step, too.
+        let mut may_be = 0;
         let copied = match step.action {
             Action::Follow => log.catch_up().map_err(|error| error.to_string()),
-            Action::BackupInPass => {
+            Action::BackupAmid {
+                erases,
+                syncs,
+                is_killed,
+            } => {
                 *log.follower() = None;
-                let (backend, result) = (self.backend.clone(), Arc::new(Mutex::new(None)));
-                let told = result.clone();
-                log.place().disk.during_next_sync(move || {
-                    *told.lock().unwrap() = backend.log().map(backup);
-                });
-                self.pass(step.hit.is_none()).await?;
+                let result = Arc::new(Mutex::new(None));
+                copy_at(self.backend.clone(), (syncs, is_killed), result.clone());
+                let is_spared = step.hit.is_none() && !is_killed;
+                match erases.filter(|of| self.models.contains_key(of)) {
+                    Some(of) => {
+                        self.erase(of).await?;
+                        may_be = 1;
+                    }
+                    None => self.pass(is_spared).await?,
+                }
                 log.place().disk.during_next_sync(|| {});
                 let copied = result.lock().unwrap().take();
                 copied.unwrap_or_else(|| backup(log))
@@ -495,12 +520,12 @@ impl World {
         match copied {
             Ok(()) => {
                 self.sim.count("backup made");
-                self.copied = Some(now..=now);
+                self.copied = Some(now..=now + may_be);
             }
             Err(error) if step.hit.is_none() => return Err(format!("copying: {error}")),
             Err(_) => {
                 self.sim.count("backup cut off");
-                self.copied = self.copied.take().map(|copied| *copied.start()..=now);
+                self.copied = self.copied.take().map(|copied| *copied.start()..=now + may_be);
             }
         }
         Ok(())
@@ -533,7 +558,9 @@ impl World {
         self.places += 1;
         let new = Place::of(place.disk.copy(), self.places);
         let restored = self.restored((log, step.hit), (from, archive.clone()), (&new, until));
+        let is_before_removal = self.has_passes || *at.start() < self.removed_before;
         let may_be_refused = self.has_removed
+            && is_before_removal
             && !matches!(until, tools::Until::End)
             && (archive.is_none() || place.dir != Place::of(place.disk.clone(), 0).dir || self.has_erased);
         match restored {
@@ -561,8 +588,10 @@ impl World {
             return Ok(());
         };
         self.sim.count("went on with what was restored");
+        *log.follower() = None;
         self.models = restored_models(&self.moments[found].models);
         self.moments.truncate(found + 1);
+        self.removed_before = self.removed_before.min(found + 1);
         self.lacks = self.told_lack(&self.models).await?;
         self.copied = None;
         Ok(())
@@ -619,11 +648,12 @@ impl World {
         for moment in at.clone().rev() {
             let Moment { at, models, .. } = &self.moments[moment];
             let by = if self.has_passes { self.sim.now() } else { *at };
-            match self.wrong(&restored_models(models), by).await {
-                Ok(()) => {
-                    self.told_lack(models).await?;
-                    return Ok(Some(moment).filter(|_| is_sure));
-                }
+            let mut found = self.wrong(&restored_models(models), by).await;
+            if found.is_ok() {
+                found = self.told_lack(models).await.map(drop);
+            }
+            match found {
+                Ok(()) => return Ok(Some(moment).filter(|_| is_sure)),
                 Err(why) if is_sure => wrong = why,
                 // In the middle of a command that changed two diaries, or of none of these.
                 Err(why) => wrong = format!("{wrong}; {why}"),
@@ -631,6 +661,23 @@ impl World {
         }
         Err(format!("restored to one of the moments {at:?}: {wrong}"))
     }
+}
+
+/// Copies the log when so many more things were synced.
+fn copy_at(backend: Arc<dyn Backend>, (syncs, is_killed): (u64, bool), result: Arc<Mutex<Option<Checked>>>) {
+    let Some(log) = backend.log() else { return };
+    let disk = log.place().disk;
+    let of_disk = backend.clone();
+    disk.during_next_sync(move || match (syncs.checked_sub(1), of_disk.log()) {
+        (Some(left), _) => copy_at(of_disk, (left, is_killed), result),
+        (None, Some(log)) => {
+            *result.lock().unwrap() = Some(backup(log));
+            if is_killed {
+                of_disk.hit_after(0, Hit::Death);
+            }
+        }
+        (None, None) => {}
+    });
 }
 
 /// A process that has died of what befell it is gone.

@@ -268,8 +268,11 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Reads the next commit. A record of what an entity is, or that it has ended, stands behind what was taken of it.
+    /// Reads the next commit. A record of what an entity is, or that it has ended, stands behind what was taken of it, or with the last of that.
     pub(crate) fn read(&mut self, commit: &Commit, keeps: &HashMap<Box<str>, Keep>) {
+        if commit.removal().is_some() {
+            self.last = Some(commit.position());
+        }
         for record in commit.records().flatten() {
             let stands_in = match record.record {
                 RecordKind::State => true,
@@ -279,9 +282,6 @@ impl Removals {
             if let Some(last) = self.last.filter(|_| stands_in) {
                 raise(&mut self.removed, record.kind, last);
             }
-        }
-        if commit.removal().is_some() {
-            self.last = Some(commit.position());
         }
     }
 
@@ -298,6 +298,7 @@ impl Removals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throng_journal::{CommitBuilder, Record, Rest, Stamp};
 
     fn row(looked: &[(&str, &str)], looked_at_all: i64) -> Row {
         let looked: Positions = looked
@@ -334,6 +335,33 @@ mod tests {
         read.join(&shared);
         assert_eq!(read, row(&[("account", "9.2"), ("diary", "2.1")], 90));
         assert!(read_row(b"r1", b"").is_none(), "no row of a shard has one byte more");
+    }
+
+    #[test]
+    fn end_in_a_commit_with_removed_events_is_told() {
+        let keeps = HashMap::from([("diary".into(), Keep::Events(3))]);
+        let of_commit = |number, left: &[RecordKind]| {
+            let mut open = CommitBuilder::default();
+            let own = Address::new("diary", "a");
+            let mut push = |record| open.push(record, ShardId(0), &own, 1, "", 0, b"");
+            left.iter().for_each(|record| push(*record));
+            open.finish(Stamp {
+                writer: WriterId(1),
+                number: CommitNo(number),
+                synced: CommitNo(0),
+                at_micros: 0,
+            })
+        };
+        let is_event = |record: &Record<'_>| record.record == RecordKind::Event;
+        let mut removals = Removals::default();
+        removals.read(&of_commit(1, &[RecordKind::Ended]), &keeps);
+        assert!(removals.removed.is_empty(), "nothing was taken");
+        let whole = of_commit(2, &[RecordKind::Event, RecordKind::Ended]);
+        let Rest::Part(left) = whole.without(Position::default(), is_event) else {
+            panic!("the end stays")
+        };
+        removals.read(&left, &keeps);
+        assert_eq!(removals.removed, Positions::from([("diary".into(), whole.position())]));
     }
 
     #[test]

@@ -479,6 +479,40 @@ pub fn index_begins_after_the_end_of_one_that_is_gone<H: Harness>(harness: &H) {
     }
 }
 
+/// A copy has the first events of a history whose next ones were removed before they were copied: the index does not keep these.
+pub fn first_events_go_with_those_removed_behind_them<H: Harness>(harness: &H) {
+    use RecordKind::{Ended, Event, State};
+    let begin = [(Event, 1), (Event, 2)];
+    let gone = [(Ended, 5)];
+    let anew = [(Ended, 5), (Event, 6), (Event, 7)];
+    let gone_in_part = [(Event, 4), (Event, 5), (Ended, 5), (Event, 6)];
+    let replaced = [(Event, 6), (Event, 7), (State, 6), (Event, 8)];
+    for (rest, state, indexed, shown) in [
+        (&gone[..], None, &[][..], &[][..]),
+        (&anew, None, &[6, 7], &[6, 7]),
+        (&gone_in_part, None, &[4, 5, 6], &[4, 5, 6]),
+        (&replaced, Some(6), &[7, 8], &[6, 7, 8]),
+    ] {
+        let mut bench = Bench::new(harness);
+        for (record, seq) in begin.iter().chain(rest) {
+            bench.append_record(*record, *seq);
+        }
+        bench.checkpoint();
+        assert_eq!(loaded(&bench), (state, indexed.to_vec()), "{rest:?}");
+        let history = bench.history("a", 0, usize::MAX, usize::MAX);
+        assert_eq!(
+            history.iter().map(|event| event.seq).collect::<Vec<_>>(),
+            shown,
+            "{rest:?}"
+        );
+        assert_eq!(bench.ids(kit::KIND, None, 10).is_empty(), shown.is_empty(), "{rest:?}");
+        let next = shown.last().map_or(6, |last| last + 1);
+        bench.append_record(Event, next);
+        bench.checkpoint();
+        assert_eq!(loaded(&bench).1.last(), Some(&next), "{rest:?}");
+    }
+}
+
 /// The first event that a store has of an entity keeps its number: where nothing says that those before are gone, they are lost.
 pub fn events_missing_before_the_first_are_told_by_its_number<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
