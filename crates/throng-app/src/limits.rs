@@ -115,6 +115,8 @@ limits! {
         "Bytes a second that a body comes with after that, on average; otherwise 408";
     write_wait: Duration = duration, "write-wait", "THRONG_WRITE_WAIT", "TIME", "30s",
         "How long a client may take nothing of an answer";
+    write_rate_min: u32 = count::<u32>, "write-rate", "THRONG_WRITE_RATE", "BYTES", "1000",
+        "Bytes a second that a client takes of what waits for it, on average over such a time";
     idle: Duration = duration, "idle", "THRONG_IDLE", "TIME", "75s",
         "How long a connection may ask nothing";
     linger_wait: Duration = duration, "linger-wait", "THRONG_LINGER_WAIT", "TIME", "2s",

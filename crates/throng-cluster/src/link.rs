@@ -2,7 +2,7 @@
 
 use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
-    wire::{Broken, Trust, Wire},
+    wire::{self, Broken, Trust, Wire},
 };
 use std::{
     collections::{BTreeSet, HashMap},
@@ -537,7 +537,7 @@ async fn carry(shared: &Shared, link: &Link, wire: Wire) -> Result<(), String> {
                     _ => return Err("it sends what nobody asked for".to_owned()),
                 }
             }
-            bytes.drain(..used);
+            wire::advance(&mut bytes, used);
             if reader.read_buf(&mut bytes).await.map_err(|why| why.to_string())? == 0 {
                 return Err("it was closed".to_owned());
             }

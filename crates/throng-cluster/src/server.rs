@@ -3,7 +3,7 @@
 use crate::{
     frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     life::Host,
-    wire::{Trust, Wire},
+    wire::{self, Trust, Wire},
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
@@ -188,7 +188,7 @@ impl Server {
                     working.push(reply.map(move |reply| (ask.id, reply)));
                 }
             }
-            bytes.drain(..used);
+            wire::advance(&mut bytes, used);
             let mut answers: Vec<(u32, Reply)> = Vec::new();
             let mut size = 0;
             while size < ANSWER_BYTES

@@ -8,6 +8,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use std::{fmt, sync::Arc};
+use throng_journal::scratch::SCRATCH_BYTES_MAX;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
     net::TcpStream,
@@ -154,6 +155,14 @@ impl Wire {
     }
 }
 
+/// Forgets the first so many bytes of what was read. A buffer that was large, and holds little now, gives its memory back.
+pub(crate) fn advance(read: &mut Vec<u8>, bytes: usize) {
+    read.drain(..bytes);
+    if read.len() <= SCRATCH_BYTES_MAX / 2 && read.capacity() > SCRATCH_BYTES_MAX {
+        read.shrink_to(SCRATCH_BYTES_MAX);
+    }
+}
+
 /// Why a frame did not come or go.
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
@@ -161,5 +170,23 @@ pub(crate) struct Broken(pub(crate) String);
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_buffer_shrinks_once_a_large_frame_is_done_with() {
+        let mut read = vec![1; 100 * SCRATCH_BYTES_MAX];
+        advance(&mut read, SCRATCH_BYTES_MAX);
+        assert!(
+            read.capacity() >= 99 * SCRATCH_BYTES_MAX,
+            "most of it is still to be read"
+        );
+        read.push(2);
+        advance(&mut read, 99 * SCRATCH_BYTES_MAX);
+        assert_eq!((read.as_slice(), read.capacity()), ([2].as_slice(), SCRATCH_BYTES_MAX));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     connection::{Connection, Going},
+    problem::Problem,
     server::Server,
 };
 use bytes::Bytes;
@@ -194,10 +195,11 @@ impl Body for Sent {
                 other => return Poll::Ready(other),
             }
         }
+        let piece = this.piece();
         if let Some(going) = &this.going {
-            going.given();
+            going.given(piece.len());
         }
-        Poll::Ready(Some(Ok(Frame::data(this.piece()))))
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -218,18 +220,51 @@ impl Body for Sent {
 /// An answer up to so many bytes is a part of what its connection takes.
 const FREE_BYTES: usize = 64 << 10;
 
-/// Charges a large answer until its client has taken it; without room it is a refusal.
-pub(crate) fn charged(server: &Server, response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
-    let large = response.body().size_hint().exact();
-    let large = large.and_then(|bytes| usize::try_from(bytes).ok());
-    let Some(bytes) = large.filter(|bytes| *bytes > FREE_BYTES) else {
-        return (response, None);
-    };
+/// A command's answer. Its command is done, whatever memory there is.
+pub(crate) struct Reply {
+    pub(crate) body: Vec<u8>,
+    /// The memory of a large one.
+    pub(crate) charge: Option<Charge>,
+}
+
+/// The charge of a reply, on its way to those who send it.
+#[derive(Clone)]
+struct Charged(Arc<Charge>);
+
+/// Charges a large answer that is given whatever memory there is.
+pub(crate) fn charge_anyway(server: &Server, bytes: usize) -> Option<Charge> {
+    (bytes > FREE_BYTES).then(|| server.shared().held.pages.take_anyway(bytes))
+}
+
+/// Charges a large answer.
+///
+/// # Errors
+/// There is no room for it.
+pub(crate) fn charge(server: &Server, bytes: usize) -> Result<Option<Charge>, Box<Problem>> {
+    if bytes <= FREE_BYTES {
+        return Ok(None);
+    }
     // One that is larger than the share takes all of it.
     let share = &server.shared().held.pages;
-    match share.take(bytes.min(share.most())) {
-        Some(charge) => (response, Some(charge)),
-        None => (server.no_room_for_pages().response(), None),
+    let charge = share.take(bytes.min(share.most()));
+    charge.map(Some).ok_or_else(|| server.no_room_for_pages())
+}
+
+/// Charges a large answer until its client has taken it. Without room it is a refusal, but for a command's reply and an app's answer: what
+/// they tell of is done.
+pub(crate) fn charged(server: &Server, mut response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
+    if let Some(Charged(charge)) = response.extensions_mut().remove() {
+        return (response, Arc::into_inner(charge));
+    }
+    let large = response.body().size_hint().exact();
+    let large = large.and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(bytes) = large else { return (response, None) };
+    if let Answer::App(_) = response.body() {
+        return (response, charge_anyway(server, bytes));
+    }
+    match charge(server, bytes) {
+        Ok(charge) => (response, charge),
+        Err(problem) => (problem.response(), None),
     }
 }
 
@@ -282,8 +317,12 @@ fn bytes_in(mut headers: HeaderMap, body: Bytes, media_type: HeaderValue) -> Res
 }
 
 /// A reply, 200, in the map of the request's header fields.
-pub(crate) fn reply(headers: HeaderMap, body: Vec<u8>) -> Response<Answer> {
-    bytes_in(headers, body.into(), JSON)
+pub(crate) fn reply(headers: HeaderMap, Reply { body, charge }: Reply) -> Response<Answer> {
+    let mut response = bytes_in(headers, body.into(), JSON);
+    if let Some(charge) = charge {
+        response.extensions_mut().insert(Charged(Arc::new(charge)));
+    }
+    response
 }
 
 /// A reply, 200.

@@ -166,4 +166,5 @@ pub use problem::Problem;
 pub use request::Once;
 pub use routes::LiveEvents;
 pub use running::Running;
+pub use shared::PageRoom;
 pub use signal::StopSignal;

@@ -53,8 +53,10 @@ pub struct Limits {
     /// Bytes of bodies in flight over all connections: those that came in more than one piece, from the first to the request's
     /// answer. They count as [memory of the engine](throng::Options::memory_bytes_max). Above: 503.
     pub bodies_bytes_max: usize,
-    /// A client that takes nothing of its answer for this long is cut off.
+    /// A client that takes nothing of its answer for this long is cut off: its connection, or of HTTP/2 the answer's stream.
     pub write_wait: Duration,
+    /// Bytes a second that a client takes at least of what waits for it, over each [`write_wait`](Self::write_wait). Otherwise it is cut off.
+    pub write_rate_min: u32,
     /// How long what a client still sends after its last answer is passed over, so that the answer is not lost by a reset.
     pub linger_wait: Duration,
     /// A graceful stop lets requests in flight take this long.
@@ -98,6 +100,7 @@ impl Default for Limits {
             body_grace: Duration::from_secs(5),
             bodies_bytes_max: 64 << 20,
             write_wait: Duration::from_secs(30),
+            write_rate_min: 1_000,
             linger_wait: Duration::from_secs(2),
             drain: Duration::from_secs(10),
             deadline: Duration::from_secs(5),

@@ -116,10 +116,18 @@ impl Server {
     pub(crate) fn no_room_for_pages(&self) -> Box<Problem> {
         self.metrics().limited(Limit::Pages);
         let detail = format!(
-            "The answers that clients have yet to take hold {} bytes, which is all they may. Try again later.",
-            self.shared.held.pages.most()
+            "The answers that clients have yet to take hold {} bytes, which is all they may. Nothing was done; try again later.",
+            self.shared.held.pages.held()
         );
         Problem::overloaded(detail, PAGES_RETRY).boxed()
+    }
+
+    /// Refuses a command, or a request of an app's, while the answers of those before it hold too much: its own could not be refused.
+    pub(crate) fn has_room_for_reply(&self) -> Result<(), Box<Problem>> {
+        match self.shared.held.pages.is_overdrawn() {
+            true => Err(self.no_room_for_pages()),
+            false => Ok(()),
+        }
     }
 
     /// A body that has not come in time.

@@ -12,6 +12,7 @@ use crate::{
     kinds::Kinds,
     metrics::Metrics,
     openapi,
+    problem::Problem,
     refused::Refused,
     request::{headers, path},
 };
@@ -24,11 +25,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use throng::{
     Engine,
     driver::{Budget, Charge, Driver, Share},
 };
+use tokio::time::timeout;
 
 /// Connections for administration at most.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 64;
@@ -241,13 +244,40 @@ impl HeldBytes {
             bodies: budget.share("bodies", limits.bodies_bytes_max),
             frames: budget.share("frames", budget.part(FRAMES_PART)),
             streams: budget.share("streams", budget.part(STREAMS_PART)),
-            pages: budget.share("pages", budget.part(PAGES_PART)),
+            pages: pages(budget),
         }
     }
 
     /// The memory of one more live stream, if there is room for it.
     pub(crate) fn stream(&self) -> Option<Charge> {
         self.streams.take(STREAM_BYTES)
+    }
+}
+
+/// Pages of live streams, histories being written, and answers that their clients have yet to take.
+fn pages(budget: &Budget) -> Share {
+    budget.share("pages", budget.part(PAGES_PART))
+}
+
+/// Time that a page of an app's waits for room, and after which its client may come back.
+const PAGE_WAIT: Duration = Duration::from_millis(500);
+const PAGE_RETRY: Duration = Duration::from_secs(1);
+
+/// Room in the memory of all answers for a page that an app's handler makes of a history, until this is dropped.
+pub struct PageRoom(#[expect(dead_code, reason = "it is held")] Charge);
+
+impl PageRoom {
+    /// Waits for room for so many bytes.
+    ///
+    /// # Errors
+    /// [`Problem`] 503: other answers have held it for half a second.
+    pub async fn take(engine: &Engine, bytes: usize) -> Result<Self, Problem> {
+        let share = pages(engine.driver().budget());
+        let charge = timeout(PAGE_WAIT, share.room(bytes)).await;
+        charge.map(Self).map_err(|_| {
+            let detail = "The answers that clients have yet to take hold all the memory they may. Try again later.";
+            Problem::overloaded(detail, PAGE_RETRY)
+        })
     }
 }
 

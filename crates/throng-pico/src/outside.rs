@@ -5,6 +5,7 @@ mod fetch;
 mod log;
 mod work;
 
+pub(crate) use log::PAGE_ROOM_BYTES;
 pub use log::{LogError, LogPage, LogQuery};
 
 use crate::{

@@ -117,6 +117,22 @@ impl Share {
         }
     }
 
+    /// Charges so many bytes, with or without room: what can be refused no more.
+    pub fn take_anyway(&self, bytes: usize) -> Charge {
+        self.0.held.fetch_add(bytes, Ordering::Relaxed);
+        self.0.of_all.fetch_add(bytes, Ordering::Relaxed);
+        Charge {
+            share: self.clone(),
+            bytes,
+        }
+    }
+
+    /// Tells if half as much again as the share is charged, [without room](Self::take_anyway).
+    #[must_use]
+    pub fn is_overdrawn(&self) -> bool {
+        self.held() > self.0.most + self.0.most / 2
+    }
+
     /// The bytes that may be charged.
     #[must_use]
     pub fn most(&self) -> usize {
@@ -152,6 +168,15 @@ impl Charge {
         owner.of_all.fetch_add(more, Ordering::Relaxed);
         self.bytes += more;
         true
+    }
+
+    /// Takes over what another of its share has charged.
+    pub fn join(&mut self, mut other: Self) {
+        debug_assert!(
+            Arc::ptr_eq(&self.share.0, &other.share.0),
+            "bytes stay with their owner"
+        );
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Gives back what is beyond so many bytes.
@@ -210,6 +235,19 @@ mod tests {
         drop((charge, other));
         assert_eq!((bodies.held(), frames.held(), budget.held()), (0, 0, 0));
         assert_eq!(budget.share("bodies", 1).most(), 10, "a share is set once");
+    }
+
+    #[test]
+    fn overdrawn_share_has_no_room_until_it_is_paid_back() {
+        let share = Budget::new(100).share("pages", 10);
+        let mut page = share.take(10).unwrap();
+        page.join(share.take_anyway(5));
+        assert!(!share.is_overdrawn() && share.take(1).is_none());
+        let reply = share.take_anyway(1);
+        assert!(share.is_overdrawn() && share.held() == 16);
+        drop(reply);
+        page.shrink_to(9);
+        assert!(!share.is_overdrawn() && share.take(1).is_some() && share.held() == 9);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) use linger::{Linger, linger};
 pub(crate) use looks::Looks;
 pub(crate) use stream::{Received, Stream, is_passing};
 pub(crate) use ticks::{Bounds, Ticks};
-pub(crate) use waits::{Coming, Going};
+pub(crate) use waits::{Coming, Going, spawn_stream};
 
 use crate::{
     access::{Caller, Entrance, Held},
@@ -24,7 +24,7 @@ use std::{
     rc::Rc,
     task::Waker,
 };
-use waits::Waits;
+use waits::{Taken, Untaken, Waits};
 
 /// How a connection is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +66,10 @@ pub(crate) struct Connection {
     waits: Waits,
     /// The client takes nothing.
     blocked_since: Cell<Option<u32>>,
+    /// Bytes waited for the client since the last sweep.
+    has_blocked: Cell<bool>,
+    /// Bytes that the client takes of those that wait for it.
+    taken: Taken,
     requests: Cell<u32>,
     /// A response was made of which nothing is written yet.
     owes: Cell<bool>,
@@ -143,8 +147,10 @@ impl Connection {
             looks,
             moved: Cell::new(now),
             head_since: Cell::default(),
-            waits: Waits::default(),
+            waits: Waits::new(now),
             blocked_since: Cell::default(),
+            has_blocked: Cell::default(),
+            taken: Taken::default(),
             requests: Cell::default(),
             owes: Cell::default(),
             is_http2: Cell::default(),
@@ -375,17 +381,19 @@ impl Connection {
         self.came();
     }
 
-    /// Bytes have gone.
-    pub(crate) fn went(&self) {
+    /// Counts bytes that have gone.
+    pub(crate) fn went(&self, bytes: usize) {
         if !self.is_http2.get() {
             self.moved.set(self.ticks.now());
         }
+        self.taken.add(bytes);
         self.blocked_since.set(None);
         self.owes.set(false);
     }
 
     /// Bytes could not go.
     pub(crate) fn blocks(&self) {
+        self.has_blocked.set(true);
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(self.ticks.now()));
         }
@@ -432,8 +440,12 @@ impl Connection {
     pub(crate) fn sweep(&self, bounds: &Bounds) -> Option<Limit> {
         let now = self.ticks.now();
         let longer = |since: Option<u32>, bound: u32| since.is_some_and(|since| now.wrapping_sub(since) > bound);
-        let takes_nothing = self.waits.sweep(now, bounds);
-        let limit = if takes_nothing || longer(self.blocked_since.get(), bounds.write) {
+        let untaken = self.waits.sweep(now, bounds);
+        let is_blocked = self.blocked_since.get().is_some();
+        let has_blocked = self.has_blocked.replace(is_blocked);
+        let is_slow = self.taken.is_too_little(has_blocked, bounds, 1);
+        let takes_nothing = longer(self.blocked_since.get(), bounds.write);
+        let limit = if is_slow || takes_nothing || untaken == Some(Untaken::All) {
             Some(Limit::WriteWait)
         } else if longer(self.head_since.get(), bounds.header) {
             Some(Limit::HeaderWait)
@@ -452,7 +464,7 @@ impl Connection {
         if self.requests.get() == 0 && self.waits.has_no_answers() {
             self.sweep_idle(now, bounds);
         }
-        None
+        untaken.map(|_| Limit::WriteWait)
     }
 
     fn sweep_idle(&self, now: u32, bounds: &Bounds) {

@@ -1,4 +1,5 @@
 use super::*;
+use tokio::sync::Notify;
 
 const BOUNDS: Bounds = Bounds {
     idle: 75,
@@ -9,6 +10,7 @@ const BOUNDS: Bounds = Bounds {
     linger: 2,
     body_grace: 5,
     body_bytes_a_tick: 1_000,
+    write_bytes_a_tick: 1_000,
 };
 
 fn connection() -> (Rc<Ticks>, Connection) {
@@ -71,7 +73,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     let _in_flight = connection.begin(http::Version::HTTP_11);
     connection.blocks();
     assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
-    connection.went();
+    connection.went(1);
     assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
     connection.blocks();
     assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
@@ -123,11 +125,11 @@ fn an_answer_of_which_nothing_is_taken_ends_the_connection_and_one_that_waits_fo
         Verdict::Serve,
         "it has nothing to give"
     );
-    going.given();
+    going.given(1);
     assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
     going.asked();
     assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
-    going.given();
+    going.given(1);
     connection.came();
     assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
 }
@@ -138,7 +140,7 @@ fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
     connection.speaks_http2();
     assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
     connection.came();
-    connection.went();
+    connection.went(1);
     assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
     assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
     assert_eq!(after(&ticks, &connection, 2), Verdict::Finish);
@@ -150,7 +152,7 @@ fn who_looks_after_a_silent_socket_is_told_and_only_that_one() {
     let (ticks, connection) = connection();
     for asks in [false, true, false] {
         connection.asks_if_silent(asks);
-        connection.went();
+        connection.went(1);
         assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
         assert!(!connection.is_silent());
         assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
@@ -172,4 +174,69 @@ fn http2_connection_that_was_told_its_end_waits_for_no_ping() {
         );
         assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
     }
+}
+
+#[test]
+fn client_that_takes_less_than_the_least_rate_is_cut_off() {
+    for (bytes, verdict) in [(900, Verdict::Drop), (1_000, Verdict::Serve)] {
+        let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_11);
+        connection.went(1 << 30);
+        for tick in 0..200 {
+            connection.went(bytes);
+            connection.blocks();
+            let found = after(&ticks, &connection, 1);
+            assert!(tick >= 30 || found == Verdict::Serve, "{tick}");
+        }
+        assert_eq!(connection.verdict(), verdict, "{bytes} bytes a tick");
+    }
+}
+
+#[test]
+fn stream_that_mostly_has_nothing_to_send_is_not_slow() {
+    let (ticks, connection) = connection();
+    let _in_flight = connection.begin(http::Version::HTTP_11);
+    for _ in 0..100 {
+        connection.went(1);
+        connection.blocks();
+        connection.went(1);
+        assert_eq!(after(&ticks, &connection, 2), Verdict::Serve);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
+    }
+}
+
+#[test]
+fn slow_http2_stream_is_reset_and_the_others_go_on() {
+    let (ticks, connection) = connection();
+    let connection = Rc::new(connection);
+    let _in_flight = [(); 2].map(|()| connection.begin(http::Version::HTTP_2));
+    let next = Rc::new(Notify::new());
+    // A stream of which so many bytes are taken each tick; it lives as long as what is returned has another owner.
+    let open = |bytes: usize| {
+        let lives = Rc::new(());
+        let (connection, next, held) = (connection.clone(), next.clone(), lives.clone());
+        spawn_stream(async move {
+            let (going, _held) = (Going::new(connection), held);
+            loop {
+                going.given(bytes);
+                next.notified().await;
+                going.asked();
+            }
+        });
+        lives
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let (slow, quick) = (open(499), open(1_000));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            next.notify_waiters();
+            tokio::task::yield_now().await;
+            assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
+        }
+        assert_eq!((Rc::strong_count(&slow), Rc::strong_count(&quick)), (1, 2));
+        // Nothing is taken of any.
+        assert_eq!(after(&ticks, &connection, 29), Verdict::Serve);
+        assert_eq!(after(&ticks, &connection, 2), Verdict::Drop);
+    });
 }

@@ -33,12 +33,15 @@ pub(crate) struct Bounds {
     pub(crate) body_grace: u32,
     /// And this fast, on average, from then on.
     pub(crate) body_bytes_a_tick: u64,
+    /// A client takes so much, on average, of what waits for it.
+    pub(crate) write_bytes_a_tick: u64,
 }
 
 impl Bounds {
     pub(crate) fn new(limits: &Limits) -> Self {
         let every = limits.sweep_every().as_nanos().max(1);
         let ticks = |wait: Duration| u32::try_from(wait.as_nanos().div_ceil(every)).unwrap_or(u32::MAX / 2);
+        let bytes_a_tick = |rate: u32| (u128::from(rate) * every / NANOS_PER_SECOND) as u64;
         Self {
             idle: ticks(limits.idle),
             header: ticks(limits.header_wait),
@@ -47,7 +50,8 @@ impl Bounds {
             linger: ticks(limits.linger_wait),
             silence: ticks(limits.socket_ping),
             body_grace: ticks(limits.body_grace),
-            body_bytes_a_tick: (u128::from(limits.body_rate_min) * every / NANOS_PER_SECOND) as u64,
+            body_bytes_a_tick: bytes_a_tick(limits.body_rate_min),
+            write_bytes_a_tick: bytes_a_tick(limits.write_rate_min),
         }
     }
 

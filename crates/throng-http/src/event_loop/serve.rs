@@ -7,7 +7,7 @@ use super::{
 use crate::{
     access_log::{Entry, UNKNOWN},
     answer::{self, Sent},
-    connection::{Connection, InFlight, Stream, Verdict, linger},
+    connection::{Connection, InFlight, Stream, Verdict, linger, spawn_stream},
     console,
     lane::{self, Extent, Judged},
     request::body::RequestBody,
@@ -41,7 +41,7 @@ where
     F::Output: 'static,
 {
     fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
+        spawn_stream(future);
     }
 }
 

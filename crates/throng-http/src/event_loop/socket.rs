@@ -242,7 +242,7 @@ impl Write for Socket {
 impl Connection {
     fn wrote(&self, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &wrote {
-            Poll::Ready(_) => self.went(),
+            Poll::Ready(wrote) => self.went(*wrote.as_ref().unwrap_or(&0)),
             Poll::Pending => self.blocks(),
         }
         wrote

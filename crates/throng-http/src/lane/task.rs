@@ -10,7 +10,7 @@ use super::{
 use crate::{
     access::cors,
     access_log::{Entry, UNKNOWN},
-    answer::Answer,
+    answer::{Answer, Reply},
     connection::{Connection, InFlight, Stream},
     event_loop::EventLoop,
     request::{body::RequestBody, headers},
@@ -237,9 +237,12 @@ async fn settle(
         let settled = routes::settle(&event_loop.server, staged).await;
         let closes = at + 1 == count && (closes || connection.is_ending());
         match settled {
-            Ok(body) => event_loop
-                .date
-                .with(|date| response::reply(wire.output(), &body, date, closes)),
+            Ok(Reply { body, charge }) => {
+                wire.hold(charge);
+                event_loop
+                    .date
+                    .with(|date| response::reply(wire.output(), &body, date, closes));
+            }
             Err(problem) => {
                 let outgoing = Outgoing::begin(event_loop, connection, problem.response(), closes, wire.output());
                 respond(wire, outgoing).await?;

@@ -35,6 +35,8 @@ pub(crate) struct Wire {
     /// So many bytes of what comes next are passed over.
     unwanted: usize,
     output: Vec<u8>,
+    /// The memory of large replies in it.
+    charge: Option<Charge>,
 }
 
 impl Wire {
@@ -51,6 +53,7 @@ impl Wire {
             input,
             unwanted: 0,
             output: Vec::new(),
+            charge: None,
         }
     }
 
@@ -103,9 +106,23 @@ impl Wire {
         &mut self.output
     }
 
-    /// Answers that are to go still.
-    pub(super) fn take_output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.output)
+    /// Holds the memory of a reply until it is gone.
+    pub(super) fn hold(&mut self, charge: Option<Charge>) {
+        match (&mut self.charge, charge) {
+            (Some(held), Some(charge)) => held.join(charge),
+            (held, Some(charge)) => *held = Some(charge),
+            (_, None) => {}
+        }
+    }
+
+    /// All that was written is gone.
+    pub(super) fn is_gone(&mut self) {
+        self.charge = None;
+    }
+
+    /// Answers that are to go still, and their memory.
+    pub(super) fn take_output(&mut self) -> (Vec<u8>, Option<Charge>) {
+        (std::mem::take(&mut self.output), self.charge.take())
     }
 
     /// Reads what is there, or waits for it; between requests, also for the connection's end.
@@ -196,7 +213,7 @@ impl Wire {
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.stream.send_now(bytes) {
             Ok(count) => {
-                self.connection.went();
+                self.connection.went(count);
                 Ok(count)
             }
             Err(error) if is_passing(&error) => Ok(0),
@@ -216,11 +233,13 @@ impl Wire {
     /// Writes all that is to go.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.output.is_empty() && !self.has_backlog() {
+            self.is_gone();
             return Ok(());
         }
         let mut written = 0;
         poll_fn(|context| self.poll_write(context, &mut written)).await?;
         self.event_loop.buffers.take_back(&mut self.output);
+        self.is_gone();
         Ok(())
     }
 
@@ -233,14 +252,14 @@ impl Wire {
             match sent? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => {
-                    self.connection.went();
+                    self.connection.went(count);
                     *written += count;
                 }
             }
         }
         let flushed = self.stream.poll_flushed(context);
         match flushed.is_ready() {
-            true => self.connection.went(),
+            true => self.connection.went(0),
             false => self.connection.blocks(),
         }
         flushed

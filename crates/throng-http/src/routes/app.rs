@@ -54,6 +54,7 @@ pub(crate) fn handle_now(
     };
     // A rate is asked where it can be answered.
     let is_free = server.shared().request_rate.is_none() && server.shared().caller_rate.is_none();
+    let is_free = is_free && server.has_room_for_reply().is_ok();
     let Some(router) = server.router.as_ref().filter(|_| is_apps && is_free) else {
         return Err(request);
     };
@@ -106,6 +107,7 @@ pub(super) async fn handle(
     let bytes = async {
         let bytes = body::read(&mut body, &parts.headers, server, connection).await?;
         admit(server, connection, &parts.headers, bytes.len(), &mut arrived)?.await?;
+        server.has_room_for_reply()?;
         Ok(bytes)
     };
     let bytes = match bytes.await {

@@ -53,6 +53,7 @@ pub(super) async fn stage(
     let key = headers::idempotency_key(headers)?;
     let body = body::read(body, headers, server, connection).await?;
     let left = admit(server, connection, headers, body.len(), &mut noted.arrived)?.await?;
+    server.has_room_for_reply()?;
     let executing = {
         let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
         let span = trace::span(traceparent, names.kind, &id, name);
@@ -158,7 +159,7 @@ pub(crate) fn begin_now(
     owner: RateOwner<'_>,
 ) -> Option<(Begun, Instant)> {
     let Admitted { arrived, now } = server.gate.enter_now(&connection.place, bytes)?;
-    if let Err(problem) = access::spend(server, owner) {
+    if let Err(problem) = access::spend(server, owner).and_then(|()| server.has_room_for_reply()) {
         return Some((Begun::Failed(problem), arrived));
     }
     let waited = now.saturating_duration_since(arrived);

@@ -29,11 +29,8 @@ use tokio::{
 
 /// Where a client that comes back goes on.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Events of one page, and bytes of their payloads after the first.
+/// Events of one page.
 const PAGE_EVENTS: usize = 100;
-const PAGE_BYTES: usize = 64 << 10;
-/// Bytes that an event takes in a page beside its payload, about.
-const EVENT_BYTES: usize = 512;
 /// Silence after which a comment shows that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -232,31 +229,27 @@ fn comment(text: &'static [u8], share: &Share) -> Made {
 }
 
 impl Live {
-    /// The next page, or a sign of life. A page has room before it is read; one with an event that is larger is read again with more.
+    /// The next page, or a sign of life.
     async fn page(&mut self, share: &Share) -> Result<Made, FeedError> {
-        let mut room = PAGE_BYTES + PAGE_EVENTS * EVENT_BYTES;
         loop {
-            match timeout(KEEP_ALIVE, self.follower.ready()).await {
-                Ok(is_ready) => is_ready?,
-                Err(_) => return Ok(comment(b": alive\n\n", share)),
-            }
-            // Before the events are read.
-            let mut charge = share.room(room).await;
-            let before = self.follower.place().clone();
-            let events = self.follower.next_within(PAGE_EVENTS, PAGE_BYTES).await?;
-            let needs: usize = events.iter().map(|event| event.event.payload.len() + EVENT_BYTES).sum();
-            let needs = needs.min(share.most());
-            if !charge.grow_to(needs) {
-                // One large event.
-                self.follower.go_back(before);
-                room = needs;
-                continue;
-            }
-            let mut page = Vec::with_capacity(needs);
+            let next = follow::page(&mut self.follower, PAGE_EVENTS, share);
+            let Ok(next) = timeout(KEEP_ALIVE, next).await else {
+                return Ok(comment(b": alive\n\n", share));
+            };
+            let follow::Page {
+                events,
+                bytes,
+                mut charge,
+            } = next?;
+            let mut page = Vec::with_capacity(bytes);
             let flow = events.iter().try_for_each(|event| (self.write)(event, &mut page));
             let is_last = flow.is_break();
             // Of events that are all left out there is nothing to send.
             if !page.is_empty() || is_last {
+                // It may show more than was recorded.
+                if !charge.grow_to(page.capacity()) {
+                    charge.join(share.take_anyway(page.capacity()));
+                }
                 charge.shrink_to(page.capacity());
                 let page = Page {
                     bytes: page.into(),

@@ -19,7 +19,7 @@ pub use live::LiveEvents;
 use crate::{
     access::{self, Access, Action, Administrator, Caller, Part, Sender},
     access_log::Entry,
-    answer::{self, Answer},
+    answer::{self, Answer, Reply},
     connection::Connection,
     console,
     gate::{Admitted, Client},
@@ -44,7 +44,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
-use throng::driver::{Executed, Waiting};
+use throng::driver::{Charge, Executed, Waiting};
 
 /// The names below `/api/` that are no kind's: the second for `POST` only.
 const SOCKET: &str = "ws";
@@ -70,6 +70,8 @@ pub(crate) struct Asked<'a> {
 /// A command on its way to its answer.
 pub(crate) struct Staged {
     begun: Begun,
+    /// The memory of a large answer.
+    charge: Option<Charge>,
     arrived: Option<Instant>,
     /// Where to say that a problem happened, if anywhere.
     path: Box<str>,
@@ -90,11 +92,19 @@ impl Begun {
     pub(crate) fn of(executed: Answered<Executed>) -> Self {
         executed.map_or_else(Self::Failed, Self::Executed)
     }
+
+    /// Charges an answer that is here, and large. It is to be given, so that it needs no room.
+    fn charge(&self, server: &Server) -> Option<Charge> {
+        match self {
+            Self::Executed(executed) => answer::charge_anyway(server, executed.answer_bytes()),
+            Self::Waits(_) | Self::Failed(_) => None,
+        }
+    }
 }
 
 impl Staged {
     /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake_at).
-    pub(crate) fn answer_now(&mut self, server: &Server, now: Instant) -> Option<Answered<Vec<u8>>> {
+    pub(crate) fn answer_now(&mut self, server: &Server, now: Instant) -> Option<Answered<Reply>> {
         let answered = match &mut self.begun {
             Begun::Executed(executed) => executed.answer_now()?.map_err(engine_problem),
             Begun::Waits(_) => return None,
@@ -110,7 +120,7 @@ impl Staged {
     }
 
     /// The same, for a task of its own. Not for one that is to be [waited](Self::is_waited_for) for.
-    pub(crate) fn poll_answer(&mut self, server: &Server, context: &Context<'_>) -> Poll<Answered<Vec<u8>>> {
+    pub(crate) fn poll_answer(&mut self, server: &Server, context: &Context<'_>) -> Poll<Answered<Reply>> {
         let answered = match &mut self.begun {
             Begun::Executed(executed) => ready!(executed.poll_answer(context)).map_err(engine_problem),
             Begun::Waits(_) => return Poll::Pending,
@@ -134,8 +144,9 @@ impl Staged {
     }
 
     /// A command that came in a message, which is told no path.
-    pub(crate) fn of_message(begun: Begun, arrived: Option<Instant>, log: Option<Box<Entry>>) -> Self {
+    pub(crate) fn of_message(server: &Server, begun: Begun, arrived: Option<Instant>, log: Option<Box<Entry>>) -> Self {
         Self {
+            charge: begun.charge(server),
             begun,
             arrived,
             path: Box::default(),
@@ -147,13 +158,14 @@ impl Staged {
     fn failed(problem: Problem, path: &str) -> Self {
         Self {
             begun: Begun::Failed(problem.boxed()),
+            charge: None,
             arrived: None,
             path: path.into(),
             log: None,
         }
     }
 
-    fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
+    fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Reply> {
         let answered = answered.map_err(|problem| counted(server, *problem, &self.path).boxed());
         let status = answered
             .as_ref()
@@ -166,7 +178,11 @@ impl Staged {
                 Err(problem) => entry.refused(server, problem, took),
             }
         }
-        answered
+        answered.map(|body| {
+            let charge = self.charge.take();
+            let charge = charge.or_else(|| answer::charge_anyway(server, body.len()));
+            Reply { body, charge }
+        })
     }
 }
 
@@ -178,6 +194,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_
     let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
     Some(Staged {
         path: if is_reply { Box::default() } else { asked.path.into() },
+        charge: begun.charge(server),
         begun,
         arrived: Some(arrived),
         log: logged_command(server, connection, asked, caller.as_ref()),
@@ -193,8 +210,10 @@ pub(crate) async fn stage(
 ) -> Staged {
     let mut noted = Noted::default();
     let executed = command::stage(server, connection, asked, body, &mut noted).await;
+    let begun = Begun::of(executed);
     Staged {
-        begun: Begun::of(executed),
+        charge: begun.charge(server),
+        begun,
         arrived: noted.arrived,
         path: asked.path.into(),
         log: logged_command(server, connection, asked, noted.caller.as_ref()),
@@ -242,10 +261,11 @@ pub(crate) async fn carry_on(server: &Server, staged: &mut Staged) {
         }
         begun => begun,
     };
+    staged.charge = staged.begun.charge(server);
 }
 
 /// Waits until a command's answer may leave: the reply, or the problem.
-pub(crate) async fn settle(server: &Server, staged: &mut Staged) -> Answered<Vec<u8>> {
+pub(crate) async fn settle(server: &Server, staged: &mut Staged) -> Answered<Reply> {
     if staged.waits() {
         Box::pin(carry_on(server, staged)).await;
     }

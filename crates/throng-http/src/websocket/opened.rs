@@ -10,6 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, rc::Rc};
+use throng::driver::Charge;
 use tokio::task::AbortHandle;
 
 /// A WebSocket that is open.
@@ -63,6 +64,8 @@ pub(crate) struct Left {
     pub(crate) staged: VecDeque<Staged>,
     /// Frames that are to go before all others.
     pub(crate) output: Vec<u8>,
+    /// The memory of large replies in them.
+    pub(crate) charge: Option<Charge>,
     /// Nothing was told of it: it is new.
     pub(crate) hello: bool,
     /// So many commands that wait for nothing make it the lane's.

@@ -33,6 +33,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     };
     let (begun, arrived) = routes::begin_now(server, connection, attempt, command.body.len(), owner)?;
     Some(Staged::of_message(
+        server,
         begun,
         Some(arrived),
         log(server, connection, command),
@@ -43,7 +44,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
 pub(super) async fn stage(server: &Server, connection: &Connection, command: CommandMessage<'_>) -> Staged {
     let (log, mut arrived) = (log(server, connection, &command), None);
     let executed = execute(server, connection, command, &mut arrived).await;
-    Staged::of_message(Begun::of(executed), arrived, log)
+    Staged::of_message(server, Begun::of(executed), arrived, log)
 }
 
 /// What the access log is to say of a command, if anything.
@@ -62,6 +63,7 @@ async fn execute(
 ) -> Answered<Executed> {
     let wanted = within(server, command.timeout);
     let left = enter(server, connection, &wanted, command.body.len(), arrived).await?;
+    server.has_room_for_reply()?;
     let left = left.min(wanted?);
     let (kind, names) = routes::commanded(server, &command.kind)?;
     let Some(name) = names.command(&command.command) else {

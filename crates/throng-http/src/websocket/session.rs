@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     access_log::{Entry, UNKNOWN},
+    answer::{self, Reply},
     connection::{Connection, Stream, linger},
     event_loop::EventLoop,
     metrics::{Limit, Route},
@@ -52,8 +53,8 @@ pub(super) struct Shared {
     pub(super) server: Rc<Server>,
     pub(super) connection: Rc<Connection>,
     out: RefCell<Outbox>,
-    /// The memory of the events in it, until all of it has left.
-    pub(super) told: RefCell<Vec<Charge>>,
+    /// The memory of events and large answers in it, and in the frame that leaves.
+    pub(super) told: RefCell<Charge>,
     /// Some of it has left.
     left: Notify,
     pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
@@ -76,7 +77,7 @@ pub(super) struct Shared {
 enum Answering {
     Executed(Staged),
     /// It comes from another entity, an actor or another node, or its command has to wait.
-    WaitedFor(Id, Pin<Box<dyn Future<Output = Answered<Vec<u8>>>>>),
+    WaitedFor(Id, Pin<Box<dyn Future<Output = Answered<Reply>>>>),
 }
 
 impl Answering {
@@ -88,7 +89,7 @@ impl Answering {
         Self::WaitedFor(id, Box::pin(async move { routes::settle(&server, &mut staged).await }))
     }
 
-    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Vec<u8>>> {
+    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Reply>> {
         match self {
             Self::Executed(Staged { staged, .. }) => staged.poll_answer(server, context),
             Self::WaitedFor(_, answer) => answer.as_mut().poll(context),
@@ -147,6 +148,7 @@ pub(crate) async fn run(
         skip,
         mut staged,
         output,
+        charge,
         hello,
         plain,
     } = left;
@@ -158,7 +160,7 @@ pub(crate) async fn run(
     let shared = Rc::new(Shared {
         connection: connection.clone(),
         out: RefCell::default(),
-        told: RefCell::default(),
+        told: RefCell::new(charge.unwrap_or_else(|| server.shared().held.pages.nothing())),
         left: Notify::new(),
         subscriptions: RefCell::default(),
         in_flight: Cell::new(in_flight),
@@ -545,9 +547,9 @@ impl Writer {
                 };
                 flushed?;
                 self.flushing = false;
+                shared.told.borrow_mut().shrink_to(shared.out.borrow().bytes());
             }
             if shared.out.borrow().is_empty() {
-                shared.told.borrow_mut().clear();
                 return Ok(());
             }
             let Poll::Ready(ready) = socket.poll_ready_unpin(context) else {
@@ -577,7 +579,10 @@ impl Shared {
                 return;
             };
             match settled {
-                Ok(body) => self.out.borrow_mut().reply(front.id(), &body),
+                Ok(Reply { body, charge }) => {
+                    self.out.borrow_mut().reply(front.id(), &body);
+                    self.hold(charge);
+                }
                 Err(problem) => self.out.borrow_mut().problem(Some(front.id()), &problem),
             }
             staged.pop_front();
@@ -648,7 +653,18 @@ impl Shared {
         self.out.borrow_mut().problem(id, problem);
     }
 
+    /// Holds the memory of what is told until it has left.
+    pub(super) fn hold(&self, charge: Option<Charge>) {
+        if let Some(charge) = charge {
+            self.told.borrow_mut().join(charge);
+        }
+    }
+
     fn answer(&self, asked: Asked, answered: Answered<Vec<u8>>) {
+        let answered = answered.and_then(|body| {
+            self.hold(answer::charge(&self.server, body.len())?);
+            Ok(body)
+        });
         let status = match &answered {
             Ok(body) => {
                 self.out.borrow_mut().reply(&asked.id, body);

@@ -24,8 +24,6 @@ use tokio::{sync::Notify, task::AbortHandle, time::timeout};
 
 /// Events of one message.
 const PAGE_EVENTS: u32 = 100;
-/// Bytes that an event takes in a message beside its payload, about.
-const EVENT_BYTES: usize = 512;
 /// From the start of history: the cursor of nothing.
 const START: &str = "start";
 
@@ -202,20 +200,10 @@ async fn tell(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower
         }
         shared.room(EVENTS_BYTES_MAX).await;
         let limit = credit.left.get().min(PAGE_EVENTS);
-        let before = follower.place().clone();
-        match follower.next_within(limit as usize, EVENTS_BYTES_MAX).await {
-            Ok(events) => {
-                let share = &shared.server.shared().held.pages;
-                let needs: usize = events.iter().map(|event| event.event.payload.len() + EVENT_BYTES).sum();
-                let needs = needs.min(share.most());
-                let Some(charge) = share.take(needs) else {
-                    // Dropped, and read again once there is room.
-                    drop(events);
-                    follower.go_back(before);
-                    drop(share.room(needs).await);
-                    continue;
-                };
-                shared.told.borrow_mut().push(charge);
+        let share = &shared.server.shared().held.pages;
+        match follow::page(follower, limit as usize, share).await {
+            Ok(follow::Page { events, charge, .. }) => {
+                shared.hold(Some(charge));
                 let told = u32::try_from(events.len()).unwrap_or(limit);
                 credit.left.set(credit.left.get().saturating_sub(told));
                 let cursor = follower.place().to_string();

@@ -206,8 +206,8 @@ impl Wire {
 
     fn poll_stream(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
-        match wrote {
-            Poll::Ready(_) => self.connection.went(),
+        match &wrote {
+            Poll::Ready(wrote) => self.connection.went(*wrote.as_ref().unwrap_or(&0)),
             Poll::Pending => self.connection.blocks(),
         }
         wrote

@@ -1,8 +1,9 @@
 //! Live events, as server-sent events over HTTP.
 
-use crate::support::{Client, client::request, plain, start};
+use crate::support::{Client, client::request, engine, http2::patiently, plain, start, wait};
 use std::thread;
-use throng_http::Limits;
+use throng::Follow;
+use throng_http::{Gateway, Limits};
 
 const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
 
@@ -131,4 +132,38 @@ fn streams_end_when_the_gateway_stops() {
     // The last chunk is empty: the stream ended, and was not cut.
     until(&mut stream, "0");
     stopping.join().unwrap();
+}
+
+#[test]
+fn follower_that_looks_finds_nothing_until_something_happens() {
+    let engine = engine();
+    let gateway = Gateway::builder(engine.clone()).start().unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let add = |student: &str| format!(r#"{{"student":"{student}"}}"#);
+    client.post("/api/section/S1/add-student", &add("1"));
+    let (kind, id) = (engine.kind("section").unwrap(), "S1".to_owned());
+    let entity = Follow::Entity {
+        kind,
+        id,
+        after: 0,
+        at: None,
+    };
+    wait(async {
+        let mut follower = engine.follow(entity).await.unwrap();
+        for seq in 1..=2 {
+            follower.wait().await.unwrap();
+            assert_eq!(follower.next_now(1, 0).await.unwrap()[0].event.seq, seq);
+        }
+        let mut found = Vec::new();
+        for seq in 3..=5_u64 {
+            assert!(follower.next_now(9, 0).await.unwrap().is_empty());
+            client.post("/api/section/S1/add-student", &add(&seq.to_string()));
+            while found.is_empty() {
+                patiently(follower.wait()).await.unwrap();
+                found = follower.next_now(9, 0).await.unwrap();
+            }
+            assert_eq!(found.pop().map(|event| event.event.seq), Some(seq));
+        }
+    });
 }

@@ -34,6 +34,7 @@ mod rest;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;
+mod slow_readers;
 mod sockets;
 mod stop;
 mod subscriptions;

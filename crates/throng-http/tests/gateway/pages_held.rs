@@ -1,10 +1,16 @@
 //! Pages and answers that find no room in their share of the memory.
 
-use crate::support::{Client, client::request, engine_with, socket::Socket};
+use crate::support::{
+    Client,
+    client::request,
+    engine_with,
+    socket::{Socket, command, query},
+    wait,
+};
 use serde_json::{Value, json};
 use std::{thread, time::Duration};
 use throng::{Engine, Options, driver::Share};
-use throng_http::{Gateway, Limits, Running};
+use throng_http::{Gateway, Limits, PageRoom, Running};
 
 const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
 const EVENTS: &str = "/api/section/S1/events";
@@ -25,7 +31,11 @@ fn with(limits: Limits) -> (Running, Share) {
 }
 
 fn share(engine: &Engine) -> Share {
-    engine.driver().budget().share("pages", 0)
+    share_of(engine, 0)
+}
+
+fn share_of(engine: &Engine, most: usize) -> Share {
+    engine.driver().budget().share("pages", most)
 }
 
 /// A section whose history is much larger than what is held of it.
@@ -151,4 +161,73 @@ fn large_answer_without_room_is_refused() {
             thread::yield_now();
         }
     }
+}
+
+/// A gateway with a section that is much larger than what the kernel takes for nobody, and the share of its pages.
+fn with_large_section() -> (Running, Share) {
+    let (gateway, share) = with(Limits::default());
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":99}"#);
+    let student = json!({ "student": "x".repeat(SHARE + SHARE / 2) }).to_string();
+    client.post("/api/section/S1/add-student", &student);
+    (gateway, share)
+}
+
+#[test]
+fn reply_of_an_executed_command_needs_no_room() {
+    let (gateway, share) = with_large_section();
+    let all = share.take(SHARE).unwrap();
+    for (student, field) in [("x-lane", "plain"), ("te", "trailers")].into_iter().enumerate() {
+        let body = json!({ "student": student.to_string() }).to_string();
+        let mut client = Client::new(&gateway);
+        let answer = client.request("POST", "/api/section/S1/add-student", &[field], &body);
+        assert_eq!(answer.json()["students"].as_array().unwrap().len(), 2 + student);
+    }
+    let mut socket = Socket::new(&gateway);
+    let add = command(1, "S1", "add-student", &json!({ "student": "s" }));
+    socket.send(&add).expect("reply", 1);
+    socket.send(&query(2, "S1", "view", &json!({})));
+    assert_eq!(socket.expect("problem", 2)["problem"]["status"], 503);
+    drop(all);
+    socket.send(&query(3, "S1", "view", &json!({}))).expect("reply", 3);
+    while share.held() > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn commands_are_refused_while_replies_hold_too_much() {
+    let (gateway, share) = with_large_section();
+    let add = |student: &str| json!({ "student": student });
+    let mut client = Client::new(&gateway);
+    let one = |student: &str| request("POST", "/api/section/S1/add-student", &[], &add(student).to_string());
+    client.send(one("1") + &one("2"));
+    assert_eq!(client.answer().status, 200);
+    client.answer().problem(503, "overloaded");
+    let mut socket = Socket::new(&gateway);
+    let both = [("3", 3), ("4", 4)].map(|(student, id)| command(id, "S1", "add-student", &add(student)));
+    socket.send(&Value::from(both.to_vec())).expect("reply", 3);
+    assert_eq!(socket.expect("problem", 4)["problem"]["status"], 503);
+    while share.held() > 0 {
+        thread::yield_now();
+    }
+    let students = client.get("/api/section/S1").json()["students"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert_eq!(students, 3, "what was refused is not done");
+}
+
+#[test]
+fn page_of_an_app_needs_room() {
+    let engine = engine_with(Options {
+        memory_bytes_max: 8 * SHARE,
+        ..Options::default()
+    });
+    let share = share_of(&engine, SHARE);
+    let all = share.take(SHARE).unwrap();
+    assert!(wait(PageRoom::take(&engine, 1)).is_err());
+    drop(all);
+    let room = wait(PageRoom::take(&engine, 2 * SHARE)).ok();
+    assert_eq!((room.is_some(), share.held()), (true, SHARE));
 }

@@ -16,13 +16,21 @@ use throng::{
 };
 use throng_http::{LiveEvents, Problem};
 use throng_krl::Value;
+use tokio::task::yield_now;
 
 /// Events of a page, where the query does not say.
 const PAGE_DEFAULT: usize = 100;
 /// Most events of a page.
 const PAGE_MAX: usize = 1_000;
-/// Events that are looked at for one page of a filter.
+/// Bytes of events of a page, after the first. What is read at once has as many.
+const PAGE_BYTES: usize = 1 << 20;
+/// Bytes of memory that a page takes while it is made.
+pub(crate) const PAGE_ROOM_BYTES: usize = 4 * PAGE_BYTES;
+/// Bytes of events that are read before others have their turn.
+const PIECE_BYTES: usize = 64 << 10;
+/// Events that are looked at for one page of a filter, and their bytes.
 const SCANNED_MAX: usize = 20_000;
+const SCANNED_BYTES_MAX: usize = 64 << 20;
 /// Events the console's log shows.
 const EPISODES: usize = 200;
 
@@ -47,7 +55,7 @@ pub struct LogQuery {
 pub struct LogPage {
     /// In the order in which they happened.
     pub events: Vec<Entry>,
-    /// Where the next page begins; nothing at the end.
+    /// Where the next page begins; nothing at the end. A page ends with a mebibyte of events, too.
     pub next: Option<u64>,
     /// Events up to this one are not kept any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,18 +229,28 @@ impl Picos {
     async fn page(&self, pico: PicoId, query: &LogQuery, limit: usize) -> Result<LogPage, FeedError> {
         let kind = self.engine().kind(Pico::KIND).unwrap_or_default();
         let id = pico.to_string();
-        let (mut page, mut after, mut scanned) = (LogPage::default(), query.after, 0);
+        let (mut page, mut after) = (LogPage::default(), query.after);
+        let (mut scanned, mut scanned_bytes, mut bytes) = (0, 0, 0);
         loop {
-            let history = self.engine().history(kind, &id, after, PAGE_MAX).await?;
+            let history = self.engine().history_within(kind, &id, after, PAGE_MAX, PAGE_BYTES);
+            let history = history.await?;
             if history.removed > 0 {
                 page.removed = Some(history.removed);
             }
-            for event in &history.events {
-                (after, scanned) = (event.seq, scanned + 1);
+            for event in history.events {
+                let length = event.payload.len();
+                if (scanned_bytes + length) / PIECE_BYTES > scanned_bytes / PIECE_BYTES {
+                    yield_now().await;
+                }
+                (after, scanned, scanned_bytes) = (event.seq, scanned + 1, scanned_bytes + length);
                 let happened = recorded(&event.name, &event.payload);
                 let entry = happened.and_then(|happened| Entry::of(pico, event.seq, event.at_micros, happened));
-                page.events.extend(entry.filter(|entry| entry.is_asked_for(query)));
-                if page.events.len() == limit || scanned == SCANNED_MAX {
+                if let Some(entry) = entry.filter(|entry| entry.is_asked_for(query)) {
+                    page.events.push(entry);
+                    bytes += length;
+                }
+                let is_full = page.events.len() == limit || bytes >= PAGE_BYTES;
+                if is_full || scanned == SCANNED_MAX || scanned_bytes >= SCANNED_BYTES_MAX {
                     page.next = Some(after);
                     return Ok(page);
                 }

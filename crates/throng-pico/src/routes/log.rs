@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Picos,
     id::Eci,
-    outside::{LogError, LogQuery},
+    outside::{LogError, LogQuery, PAGE_ROOM_BYTES},
     pico::Use,
 };
 use axum::{
@@ -16,7 +16,7 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
-use throng_http::{LiveEvents, extract::Query};
+use throng_http::{LiveEvents, PageRoom, extract::Query};
 
 /// Tells when the answer of a query may be another one.
 pub(super) async fn changes(picos: &Picos, eci: Eci, (rid, name): (&str, &str)) -> Result<Response, Response> {
@@ -47,6 +47,8 @@ pub(super) async fn read(
             .map(IntoResponse::into_response)
             .map_err(IntoResponse::into_response);
     }
+    let room = PageRoom::take(picos.engine(), PAGE_ROOM_BYTES).await;
+    let _room = room.map_err(IntoResponse::into_response)?;
     let page = picos.log(eci, &query).await.map_err(|error| match error {
         LogError::Refused(failure) => refused(failure),
         LogError::Lost(lost) => problem(&format!("Error: {lost}"), &lost.into()),

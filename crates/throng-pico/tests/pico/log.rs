@@ -187,3 +187,22 @@ fn root_channel_is_told_to_known_callers_by_administration() {
     end();
     running.stop_blocking();
 }
+
+#[test]
+fn log_page_ends_with_a_mebibyte_of_events() {
+    let service = Service::start(Settings::default());
+    let root = service.root();
+    let large = "x".repeat(300_000);
+    for _ in 0..8 {
+        service.event(&root, "other", "thing", &json!({ "large": large }));
+    }
+    let (mut after, mut found) = (Some(0), Vec::new());
+    while let Some(seq) = after {
+        let page = service
+            .get(&format!("/c/{root}/log?domain=other&limit=1000&after={seq}"))
+            .json();
+        found.push(page["events"].as_array().unwrap().len());
+        after = page["next"].as_u64();
+    }
+    assert_eq!(found, [4, 4, 0]);
+}

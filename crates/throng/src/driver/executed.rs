@@ -144,6 +144,19 @@ impl Executed {
         matches!(answer, Answer::Json(reply) if reply.error.is_some())
     }
 
+    /// Bytes of the answer, as far as they are known already.
+    #[must_use]
+    pub fn answer_bytes(&self) -> usize {
+        match &self.0 {
+            Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _) => match answer {
+                Answer::Json(reply) => reply.body.len(),
+                _ => 0,
+            },
+            #[cfg(feature = "services")]
+            Answering::Actor(_) => 0,
+        }
+    }
+
     /// The answer as JSON, once it may leave; it is given once. By reference, so that what waits stays where it is.
     ///
     /// # Errors

@@ -65,6 +65,10 @@ pub struct Follower {
     place: FollowerPosition,
     watch: Watch,
     removed_upto: Option<Position>,
+    /// The last look found nothing; whether it came to the end of what there is.
+    nothing: Option<bool>,
+    /// Looks in a row that found nothing.
+    looks: u32,
 }
 
 /// Where a follower is.
@@ -124,6 +128,8 @@ impl Engine {
             },
             watch: self.core.tail.watch(interest),
             removed_upto,
+            nothing: None,
+            looks: 0,
         })
     }
 
@@ -183,6 +189,36 @@ impl Follower {
         Ok(found.events)
     }
 
+    /// The same as far as there are some now: none where the next ones have to be [waited](Self::wait) for.
+    ///
+    /// # Errors
+    /// The errors of [`next`](Self::next).
+    pub async fn next_now(&mut self, limit: usize, bytes: usize) -> Result<Vec<Arc<EntityEvent>>, FeedError> {
+        let events = limit.max(1);
+        let found = self.look(PageLimit { events, bytes }).await?;
+        self.place = found.place;
+        Ok(found.events)
+    }
+
+    /// Waits until there may be a next event, and reads none.
+    ///
+    /// # Errors
+    /// The errors of [`next`](Self::next).
+    pub async fn wait(&mut self) -> Result<(), FeedError> {
+        let Some(is_end) = self.nothing else { return Ok(()) };
+        if self.looks >= LOOKS_IN_VAIN && self.is_of_cluster() {
+            self.engine.core.context.host.sleep(PAUSE).await;
+        }
+        if let Some(from) = self.place.cursor().filter(|_| is_end) {
+            let reached = self.watch.wait(from, self.place.spot).await;
+            self.reach(reached).await?;
+        } else if self.is_of_cluster() && matches!(self.place.follow, Follow::Entity { .. }) {
+            self.engine.core.context.host.sleep(ASK_EVERY).await;
+        }
+        self.nothing = None;
+        Ok(())
+    }
+
     /// Goes back to a place where it has been: what was told since is read again.
     pub fn go_back(&mut self, to: Follow) {
         self.place = FollowerPosition {
@@ -190,6 +226,7 @@ impl Follower {
             tail: None,
             spot: None,
         };
+        self.nothing = None;
     }
 
     /// Waits until there is a next event, without taking it.
@@ -207,36 +244,46 @@ impl Follower {
 
     /// The next events. What was looked through in vain is behind it, whatever becomes of this.
     async fn find(&mut self, limit: PageLimit) -> Result<Found, FeedError> {
-        let mut looks = 0;
         loop {
-            looks += 1;
-            if looks > LOOKS_IN_VAIN && self.is_of_cluster() {
-                self.engine.core.context.host.sleep(PAUSE).await;
-            }
-            let found = match (&self.place.follow, &self.place.tail) {
-                (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
-                (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => {
-                    let reached = match self.watch.next() {
-                        Ok(Next::Read(reached)) => Ok(reached),
-                        Ok(Next::Wait) => self.watch.wait(from, self.place.spot).await,
-                        Err(why) => Err(why),
-                    };
-                    self.reach(reached).await?;
-                    self.in_log(limit).await?
-                }
-            };
+            self.wait().await?;
+            let found = self.look(limit).await?;
             if !found.events.is_empty() {
                 return Ok(found);
             }
-            self.place = found.place;
-            let from = self.place.cursor().filter(|_| found.is_end);
-            if let Some(from) = from {
-                let reached = self.watch.wait(from, self.place.spot).await;
-                self.reach(reached).await?;
-            } else if self.is_of_cluster() && matches!(self.place.follow, Follow::Entity { .. }) {
-                self.engine.core.context.host.sleep(ASK_EVERY).await;
-            }
         }
+    }
+
+    /// Looks once. What was looked through in vain is behind it.
+    async fn look(&mut self, limit: PageLimit) -> Result<Found, FeedError> {
+        let found = match (&self.place.follow, &self.place.tail) {
+            (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
+            (Follow::Kind { .. }, _) | (Follow::Entity { .. }, Some(_)) => {
+                let reached = match self.watch.next() {
+                    Ok(Next::Wait) => {
+                        self.in_vain(true);
+                        return Ok(Found::nothing(self.place.clone()));
+                    }
+                    Ok(Next::Read(reached)) => Ok(reached),
+                    Err(why) => Err(why),
+                };
+                self.reach(reached).await?;
+                self.in_log(limit).await?
+            }
+        };
+        match found.events.is_empty() {
+            true => {
+                self.place = found.place.clone();
+                self.in_vain(found.is_end);
+            }
+            false => (self.looks, self.nothing) = (0, None),
+        }
+        Ok(found)
+    }
+
+    /// A look found nothing.
+    fn in_vain(&mut self, is_end: bool) {
+        self.looks = self.looks.saturating_add(1);
+        self.nothing = Some(is_end);
     }
 
     /// Goes on where it waited for. A lost end of the history ends it only if its place is in what is lost.

@@ -47,11 +47,15 @@ struct Seen {
 }
 
 /// All attacks.
-const EACH: [Kind; 6] = [
+const EACH: [Kind; 10] = [
     Kind::AttackMessages,
     Kind::AttackBodies,
     Kind::AttackStreams,
     Kind::AttackHistories,
+    Kind::AttackHeads,
+    Kind::AttackSubscriptions,
+    Kind::AttackAnswers,
+    Kind::AttackResets,
     Kind::AttackCommands,
     Kind::AttackConnections,
 ];
@@ -77,6 +81,10 @@ impl Run<'_> {
             Kind::AttackBodies => bodies(address, count),
             Kind::AttackStreams => unread(address, count, "accept: text/event-stream\r\n"),
             Kind::AttackHistories => unread(address, count, ""),
+            Kind::AttackHeads => heads(address, count),
+            Kind::AttackSubscriptions => subscriptions(address, count),
+            Kind::AttackAnswers => answers(address, count),
+            Kind::AttackResets => resets(address, count),
             Kind::AttackCommands => commands(address, count),
             _ => connections(address, most, count),
         };
@@ -139,27 +147,39 @@ fn send(stream: &mut TcpStream, bytes: &[u8]) {
     let _refused = stream.write_all(bytes);
 }
 
-/// WebSockets with a message that does not end, in one frame or in fragments.
-fn messages(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+/// Opens a WebSocket.
+fn socket(address: SocketAddr) -> anyhow::Result<TcpStream> {
     const HANDSHAKE: &[u8] = b"GET /api/ws HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\nsec-websocket-protocol: throng.v1\r\n\r\n";
+    let mut socket = open(address)?;
+    socket.write_all(HANDSHAKE)?;
+    let mut first = [0; 12];
+    socket.read_exact(&mut first)?;
+    ensure!(&first == b"HTTP/1.1 101", "a WebSocket was not opened");
+    Ok(socket)
+}
+
+/// The head of a frame of so many bytes, masked with zeros.
+fn frame(opcode: u8, length: u64) -> Vec<u8> {
+    let mut frame = vec![opcode, 0xff];
+    frame.extend_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame
+}
+
+/// WebSockets with a message that does not end, in one frame or in fragments.
+fn messages(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     const LENGTH: u64 = 1_900_000;
     let mut sockets = Vec::new();
     for number in 0..count {
-        let mut socket = open(address)?;
-        socket.write_all(HANDSHAKE)?;
-        let mut first = [0; 12];
-        socket.read_exact(&mut first)?;
-        ensure!(&first == b"HTTP/1.1 101", "a WebSocket was not opened");
+        let mut socket = socket(address)?;
         // The first fragment is whole; of a frame the last bytes are missing.
         let (opcode, comes) = if number.is_multiple_of(2) {
             (0x81, LENGTH - 1)
         } else {
             (0x01, LENGTH)
         };
-        let mut frame = vec![opcode, 0xff];
-        frame.extend_from_slice(&LENGTH.to_be_bytes());
-        frame.extend_from_slice(&[0; 4]);
+        let mut frame = frame(opcode, LENGTH);
         frame.resize(frame.len() + usize::try_from(comes)?, b' ');
         send(&mut socket, &frame);
         sockets.push(socket);
@@ -194,6 +214,76 @@ fn unread(address: SocketAddr, count: usize, field: &str) -> anyhow::Result<()> 
         clients.push(client);
     }
     thread::sleep(HELD);
+    Ok(())
+}
+
+/// Heads of which the end does not come.
+fn heads(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    let head = format!(
+        "GET /health/live HTTP/1.1\r\nhost: localhost\r\nx: {}",
+        "x".repeat(12_000)
+    );
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = open(address)?;
+        send(&mut client, head.as_bytes());
+        clients.push(client);
+    }
+    thread::sleep(HELD);
+    Ok(())
+}
+
+/// WebSockets with as many subscriptions as there may be, none of which is read.
+fn subscriptions(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    const SUBSCRIPTIONS: usize = 64;
+    let subscribe = |id| serde_json::json!({ "type": "subscribe", "id": id, "kind": "section", "after": "start", "credit": 10_000 });
+    let all = serde_json::Value::from((0..SUBSCRIPTIONS).map(subscribe).collect::<Vec<_>>()).to_string();
+    let mut message = frame(0x81, all.len() as u64);
+    message.extend_from_slice(all.as_bytes());
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let mut socket = socket(address)?;
+        send(&mut socket, &message);
+        sockets.push(socket);
+    }
+    thread::sleep(HELD);
+    Ok(())
+}
+
+/// Answers of almost a megabyte, many on each connection, which nobody reads.
+fn answers(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    const ANSWERS: usize = 16;
+    commands(address, 1)?;
+    let ask = http_client::get("/api/section/C0").repeat(ANSWERS);
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = open(address)?;
+        send(&mut client, &ask);
+        clients.push(client);
+    }
+    thread::sleep(HELD);
+    Ok(())
+}
+
+/// Streams of HTTP/2 that are reset at once, until the service has enough of it.
+fn resets(address: SocketAddr, count: usize) -> anyhow::Result<()> {
+    const STREAMS: u32 = 2_000;
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    // `GET`, `http`, `/` of the static table, and `:authority: localhost`.
+    const REQUEST: &[u8] = b"\x82\x86\x84\x41\x09localhost";
+    let mut frames = PREFACE.to_vec();
+    for stream in (1..).step_by(2).take(STREAMS as usize) {
+        let stream = u32::to_be_bytes(stream);
+        frames.extend_from_slice(&[0, 0, u8::try_from(REQUEST.len())?, 1, 5]);
+        frames.extend_from_slice(&stream);
+        frames.extend_from_slice(REQUEST);
+        frames.extend_from_slice(&[0, 0, 4, 3, 0]);
+        frames.extend_from_slice(&stream);
+        frames.extend_from_slice(&[0, 0, 0, 8]);
+    }
+    for _ in 0..count {
+        send(&mut open(address)?, &frames);
+    }
     Ok(())
 }
 

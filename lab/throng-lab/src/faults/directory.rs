@@ -39,6 +39,10 @@ impl Run<'_> {
             | Kind::AttackBodies
             | Kind::AttackStreams
             | Kind::AttackHistories
+            | Kind::AttackHeads
+            | Kind::AttackSubscriptions
+            | Kind::AttackAnswers
+            | Kind::AttackResets
             | Kind::AttackCommands
             | Kind::AttackConnections => self.attack(kind),
             Kind::Attacks => self.attack_in_each_way(),

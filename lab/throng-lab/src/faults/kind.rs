@@ -40,6 +40,14 @@ pub(super) enum Kind {
     AttackStreams,
     /// Histories that nobody reads.
     AttackHistories,
+    /// Heads of requests that do not end.
+    AttackHeads,
+    /// Subscriptions of WebSockets that nobody reads.
+    AttackSubscriptions,
+    /// Large answers that nobody reads.
+    AttackAnswers,
+    /// Streams of HTTP/2 that are reset as soon as they are open.
+    AttackResets,
     /// Large commands, one to each of many entities.
     AttackCommands,
     /// More connections than there may be.
@@ -127,6 +135,10 @@ impl Kind {
             | Self::AttackBodies
             | Self::AttackStreams
             | Self::AttackHistories
+            | Self::AttackHeads
+            | Self::AttackSubscriptions
+            | Self::AttackAnswers
+            | Self::AttackResets
             | Self::AttackCommands
             | Self::AttackConnections
             | Self::Attacks => Ground::Directory,

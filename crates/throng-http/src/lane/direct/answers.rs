@@ -2,6 +2,7 @@
 
 use super::{Direct, Done, Pending};
 use crate::{
+    answer::Reply,
     event_loop,
     lane::{
         Work,
@@ -84,6 +85,7 @@ impl Direct {
         };
         match member.wire.send(bytes) {
             Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
+                member.wire.is_gone();
                 if closes && let Some(member) = self.members.try_remove(key) {
                     self.leaves_queue(&member);
                     tokio::task::spawn_local(event_loop::end(member.open, member.wire.into_parts().0));
@@ -124,7 +126,7 @@ impl Direct {
         }
     }
 
-    fn answered(&mut self, front: Pending, settled: Answered<Vec<u8>>) {
+    fn answered(&mut self, front: Pending, settled: Answered<Reply>) {
         let Pending {
             key,
             number,
@@ -138,6 +140,10 @@ impl Direct {
             self.outbox.clear();
             return;
         };
+        let settled = settled.map(|Reply { body, charge }| {
+            member.wire.hold(charge);
+            body
+        });
         let connection = &member.open.connection;
         let is_socket = id.is_some();
         let closes = closes || is_last && connection.is_ending() && !is_socket;

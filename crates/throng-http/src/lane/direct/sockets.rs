@@ -254,7 +254,7 @@ impl Direct {
         self.leaves_queue(&member);
         let number = member.open.number;
         // What was written before it, and could not go at once, goes first.
-        let mut output = member.wire.take_output();
+        let (mut output, charge) = member.wire.take_output();
         output.extend(self.take_written(number));
         let mut staged = VecDeque::new();
         if member.waiting > 0 {
@@ -272,6 +272,7 @@ impl Direct {
             skip: socket.done,
             staged,
             output,
+            charge,
             hello: false,
             plain,
         };
