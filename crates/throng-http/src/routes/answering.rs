@@ -25,6 +25,10 @@ use std::{
 type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// A request, until it is answered.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the usual one, and a box would cost each command an allocation"
+)]
 pub(crate) enum Answering {
     /// A command that waits for its body, its turn or its entity.
     Staging(Rc<Server>, Boxed<Executed>),

@@ -98,8 +98,8 @@ impl Sort {
                 ..Options::default()
             };
             if !has_credit {
-                options.outbox_max = 64 * options.outbox_max;
-                options.memory_bytes_max = 64 * options.memory_bytes_max;
+                options.outbox_max *= 64;
+                options.memory_bytes_max *= 64;
             }
             let engine = player::with_players(Engine::builder())
                 .options(options)
