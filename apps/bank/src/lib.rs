@@ -23,7 +23,7 @@ pub fn app() -> App {
         .version(env!("CARGO_PKG_VERSION"))
         .with::<Account>()
         .query::<Account, GetAccount>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .projection(Richest)
         .routes(richest::routes)
         .describe(richest::describe())

@@ -13,7 +13,7 @@ use throng_app::{
     projections::{Interrupt, Projection, Rows, Seen, Table, row_key},
 };
 
-use crate::account::{Account, Happened};
+use crate::account::{Account, AccountEvent};
 
 /// Accounts on one page, when the request does not say.
 const PAGE_DEFAULT: usize = 10;
@@ -63,36 +63,36 @@ impl Projection for Richest {
         let id = &seen.id;
         let Held { cents } = rows.row::<Accounts>(id)?.unwrap_or_default();
         let cents = match &seen.event {
-            Happened::Opened {} => cents,
-            Happened::Deposited { cents: more }
-            | Happened::Received { cents: more }
-            | Happened::InterestPaid { cents: more } => cents + more,
-            Happened::Withdrawn { cents: less } => cents - less,
-            Happened::TransferStarted {
+            AccountEvent::Opened {} => cents,
+            AccountEvent::Deposited { cents: more }
+            | AccountEvent::Received { cents: more }
+            | AccountEvent::InterestPaid { cents: more } => cents + more,
+            AccountEvent::Withdrawn { cents: less } => cents - less,
+            AccountEvent::TransferStarted {
                 number, cents: less, ..
             } => {
                 rows.set_row::<OnTheWay>(&(id.clone(), *number), less)?;
                 cents - less
             }
-            Happened::TransferFinished { number } => {
+            AccountEvent::TransferFinished { number } => {
                 return rows.remove_row::<OnTheWay>(&(id.clone(), *number));
             }
-            Happened::TransferRefunded { number, .. } => {
+            AccountEvent::TransferRefunded { number, .. } => {
                 let transfer = (id.clone(), *number);
                 let back = rows.row::<OnTheWay>(&transfer)?.unwrap_or(0);
                 rows.remove_row::<OnTheWay>(&transfer)?;
                 cents + back
             }
-            Happened::Closed {} => return rows.remove_row::<Accounts>(id),
+            AccountEvent::Closed {} => return rows.remove_row::<Accounts>(id),
         };
         rows.set_row::<Accounts>(id, &Held { cents })
     }
 
     fn reads(&self, seen: &Seen<Account>) -> Vec<Vec<u8>> {
         let transfer = match seen.event {
-            Happened::TransferStarted { number, .. }
-            | Happened::TransferFinished { number }
-            | Happened::TransferRefunded { number, .. } => Some((seen.id.clone(), number)),
+            AccountEvent::TransferStarted { number, .. }
+            | AccountEvent::TransferFinished { number }
+            | AccountEvent::TransferRefunded { number, .. } => Some((seen.id.clone(), number)),
             _ => None,
         };
         transfer.iter().map(row_key::<OnTheWay>).collect()

@@ -21,11 +21,11 @@ fn world(seed: u64, keep_trace: bool) -> Simulation {
 }
 
 async fn ask(sim: &Sim, id: &str, key: &str, command: Command) -> Balance {
-    sim.surely::<Account>(id, key, command).await.unwrap()
+    sim.ask_until_known::<Account>(id, key, command).await.unwrap()
 }
 
 async fn balance(sim: &Sim, id: &str) -> Balance {
-    sim.surely_read::<Account, _>(id, || GetAccount {}).await.unwrap()
+    sim.read_until_known::<Account, _>(id, || GetAccount {}).await.unwrap()
 }
 
 async fn open(sim: &Sim) {
@@ -65,7 +65,7 @@ fn no_cent_is_lost_between_accounts_whoever_dies() {
                     cents: 1 + sim.below(OPENED_WITH),
                 };
                 let asked = sim
-                    .surely::<Account>(from, &format!("transfer {number}"), transfer)
+                    .ask_until_known::<Account>(from, &format!("transfer {number}"), transfer)
                     .await;
                 assert!(matches!(asked, Ok(_) | Err(Error::Rejected(_))), "{asked:?}");
                 if sim.chance(0.2) {
@@ -73,7 +73,7 @@ fn no_cent_is_lost_between_accounts_whoever_dies() {
                 }
             }
             assert_eq!(settled(&sim).await, 4 * OPENED_WITH);
-            let nobody = sim.surely_read::<Account, _>("nobody", || GetAccount {}).await;
+            let nobody = sim.read_until_known::<Account, _>("nobody", || GetAccount {}).await;
             assert!(matches!(nobody, Err(Error::Unknown { .. })));
         });
         outcome.map(drop).map_err(|failure| failure.to_string())
@@ -110,7 +110,7 @@ fn the_richest_are_who_has_most_after_all_that_went_wrong() {
                     to: ["ann", "nobody"][number % 2].parse().unwrap(),
                     cents: 1 + number as u64,
                 };
-                drop(sim.surely::<Account>(id, "transfer", transfer).await);
+                drop(sim.ask_until_known::<Account>(id, "transfer", transfer).await);
                 if sim.chance(0.3) {
                     sim.kill();
                 }

@@ -65,5 +65,5 @@ fn build(settings: Settings, beside: axum::Router) -> App {
         .routes(move |engine| throng_pico::routes(of_routes(&engine)).merge(beside))
         .describe(throng_pico::describe())
         .gateway(throng_pico::gateway)
-        .beside(move |engine| Ok(picos(engine).work()?))
+        .background(move |engine| Ok(picos(engine).work()?))
 }

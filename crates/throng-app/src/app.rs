@@ -8,7 +8,7 @@ use std::{
 };
 use throng::{
     Builder, Engine,
-    model::{Actor, Entity, Hears, Query},
+    model::{Actor, Entity, OnOutcome, Query},
     projection::{Projection, Sink},
 };
 use throng_http::{Described, Gateway};
@@ -89,10 +89,10 @@ impl App {
         self.engine(Builder::query::<E, Q>)
     }
 
-    /// Lets a kind hear the outcome of its requests to another, as [`Builder::hears`].
+    /// Lets a kind hear the outcome of its requests to another, as [`Builder::on_outcome`].
     #[must_use]
-    pub fn hears<E: Hears<T>, T: Entity>(self) -> Self {
-        self.engine(Builder::hears::<E, T>)
+    pub fn on_outcome<E: OnOutcome<T>, T: Entity>(self) -> Self {
+        self.engine(Builder::on_outcome::<E, T>)
     }
 
     /// Keeps a read model, as [`Builder::projection`].
@@ -145,7 +145,7 @@ impl App {
     /// Starts something beside the gateway once the engine runs, for example what consumes a broker's queue. What it gives back ends it, before the
     /// engine stops.
     #[must_use]
-    pub fn beside(mut self, start: impl FnOnce(&Engine) -> anyhow::Result<End> + Send + 'static) -> Self {
+    pub fn background(mut self, start: impl FnOnce(&Engine) -> anyhow::Result<End> + Send + 'static) -> Self {
         self.beside.push(Box::new(start));
         self
     }

@@ -9,19 +9,19 @@
 //! #     use throng_app::model::*;
 //! #     #[derive(Default, Serialize, Deserialize)] pub struct Account { cents: u64 }
 //! #     #[derive(Serialize, Deserialize, JsonSchema)] pub enum Command { Deposit { cents: u64 } }
-//! #     #[derive(Serialize, Deserialize, JsonSchema)] pub enum Happened { Deposited { cents: u64 } }
-//! #     impl Event for Happened {}
+//! #     #[derive(Serialize, Deserialize, JsonSchema)] pub enum AccountEvent { Deposited { cents: u64 } }
+//! #     impl Event for AccountEvent {}
 //! #     #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] pub struct Never;
 //! #     impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
 //! #     impl Entity for Account {
 //! #         const KIND: &'static str = "account";
 //! #         const PUBLIC: &'static [&'static str] = &["Deposit"];
-//! #         type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
+//! #         type Id = String; type Command = Command; type Event = AccountEvent; type Reply = u64; type Rejection = Never;
 //! #         fn decide(&self, Command::Deposit { cents }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-//! #             turn.emit(Happened::Deposited { cents });
+//! #             turn.emit(AccountEvent::Deposited { cents });
 //! #             Ok(Answer::after(|account: &Account| account.cents))
 //! #         }
-//! #         fn evolve(&mut self, Happened::Deposited { cents }: &Happened) { self.cents += cents }
+//! #         fn evolve(&mut self, AccountEvent::Deposited { cents }: &AccountEvent) { self.cents += cents }
 //! #     }
 //! # }
 //! # use wallet::Account;

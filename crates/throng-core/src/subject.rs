@@ -76,7 +76,7 @@ impl<E: Entity> Subject<E> {
     /// # Errors
     /// The entity's "no", `Unknown` when it does not exist and the command is not one that creates, or `Ended`.
     pub fn when(&mut self, command: E::Command) -> Result<Done<E>, Error<E::Rejection>> {
-        if self.has_ended && !E::creates_anew(&command) {
+        if self.has_ended && !E::recreates(&command) {
             return Err(Error::Ended {
                 kind: E::KIND,
                 id: self.id.to_string(),

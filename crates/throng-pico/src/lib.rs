@@ -40,7 +40,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<pico::Pico, pico::May>()
         .query::<pico::Pico, pico::TryOut>()
         .query::<pico::Pico, pico::Everything>()
-        .hears::<pico::Pico, pico::Pico>()
+        .on_outcome::<pico::Pico, pico::Pico>()
         .with::<pico::Page>()
         .query::<pico::Page, pico::GetPage>()
         .with::<rulesets::Ruleset>()

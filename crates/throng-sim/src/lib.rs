@@ -12,18 +12,18 @@
 //! # use throng::model::*;
 //! # #[derive(Default, Serialize, Deserialize)] struct Till { coins: u64 }
 //! # #[derive(Clone, Serialize, Deserialize, JsonSchema)] enum Command { Insert }
-//! # #[derive(Serialize, Deserialize, JsonSchema)] enum Happened { Inserted }
-//! # impl Event for Happened {}
+//! # #[derive(Serialize, Deserialize, JsonSchema)] enum TillEvent { Inserted }
+//! # impl Event for TillEvent {}
 //! # #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] struct Never;
 //! # impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
 //! # impl Entity for Till {
 //! #     const KIND: &'static str = "till";
-//! #     type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
+//! #     type Id = String; type Command = Command; type Event = TillEvent; type Reply = u64; type Rejection = Never;
 //! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-//! #         turn.emit(Happened::Inserted);
+//! #         turn.emit(TillEvent::Inserted);
 //! #         Ok(Answer::after(|till: &Till| till.coins))
 //! #     }
-//! #     fn evolve(&mut self, _: &Happened) { self.coins += 1 }
+//! #     fn evolve(&mut self, _: &TillEvent) { self.coins += 1 }
 //! # }
 //! // `cargo test` runs 20 worlds; THRONG_SIM_SEEDS=1000 more of them, THRONG_SIM_SEED=7 one alone, with its trace.
 //! for_each_seed("shop", "a_coin_counts_once", 20, |seed, keep_trace| {
@@ -31,7 +31,7 @@
 //!     let outcome = world.try_run(|sim| async move {
 //!         for coin in 0..10 {
 //!             // A client that does not know what came of its command asks again under the same key.
-//!             sim.surely::<Till>("front", &format!("coin {coin}"), Command::Insert).await.unwrap();
+//!             sim.ask_until_known::<Till>("front", &format!("coin {coin}"), Command::Insert).await.unwrap();
 //!             if sim.chance(0.3) {
 //!                 sim.kill();
 //!             }
@@ -77,10 +77,10 @@ mod host;
 mod journal;
 mod medium;
 mod nodes;
+mod retry;
 mod seeds;
 mod simulation;
 mod store;
-mod surely;
 mod threads;
 mod world;
 

@@ -25,7 +25,7 @@ use std::{
 };
 use throng::{
     Builder, Engine, Options, StartError,
-    model::{Entity, Hears, Query, Timestamp},
+    model::{Entity, OnOutcome, Query, Timestamp},
 };
 use throng_cluster::Timing;
 use throng_journal::{Address, Durability, Error, Journal, Later, Position, Store};
@@ -122,8 +122,8 @@ impl Simulation {
 
     /// Lets a kind hear the outcome of its requests to another.
     #[must_use]
-    pub fn hears<E: Hears<T>, T: Entity>(self) -> Self {
-        self.setup(Builder::hears::<E, T>)
+    pub fn on_outcome<E: OnOutcome<T>, T: Entity>(self) -> Self {
+        self.setup(Builder::on_outcome::<E, T>)
     }
 
     /// Anything else a [`Builder`] takes, or a whole one: `setup(|_| app().into_builder())`. Journal, store, host, options and the

@@ -59,7 +59,7 @@ impl Entity for Counter {
     type Reply = u64;
     type Rejection = Dislike;
 
-    fn creates_anew(command: &Command) -> bool {
+    fn recreates(command: &Command) -> bool {
         matches!(command, Command::Begin {})
     }
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool};
 #[cfg(feature = "services")]
 use throng_core::model::Actor;
 use throng_core::{
-    model::{Entity, Hears, Query},
+    model::{Entity, OnOutcome, Query},
     shard::Registry,
 };
 #[cfg(feature = "projections")]
@@ -59,7 +59,7 @@ pub enum StartError {
     Layout(#[from] throng_core::layout::LayoutError),
     /// A kind that requests something of another was not given what it hears.
     #[error(
-        "the kind {asker:?} requests something of {asked:?} and could not hear the outcome: give the engine both kinds, and `hears` for them"
+        "the kind {asker:?} requests something of {asked:?} and could not hear the outcome: give the engine both kinds, and `on_outcome` for them"
     )]
     Unheard {
         /// The kind that asks.
@@ -133,7 +133,7 @@ impl Builder {
     /// # Panics
     /// When the kind was not given before.
     #[must_use]
-    pub fn hears<E: Hears<T>, T: Entity>(mut self) -> Self {
+    pub fn on_outcome<E: OnOutcome<T>, T: Entity>(mut self) -> Self {
         self.registry.add_hears::<E, T>();
         self
     }

@@ -49,7 +49,7 @@ pub enum Command {
 /// What can happen to an account. Events are kept for good: their names and fields are a format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Happened {
+pub enum AccountEvent {
     /// It was opened.
     Opened {},
     /// Money was paid in.
@@ -97,7 +97,7 @@ pub enum Happened {
     Closed {},
 }
 
-impl Event for Happened {}
+impl Event for AccountEvent {}
 
 /// What an account answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -111,7 +111,7 @@ pub struct Balance {
 /// How an account says no. The asker is told, and nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum AccountRejection {
     /// There is not enough money.
     #[error("there are only {cents} cents")]
     BalanceTooLow {
@@ -132,7 +132,7 @@ pub enum Refusal {
     ToItself,
 }
 
-impl Rejection for Refusal {
+impl Rejection for AccountRejection {
     fn code(&self) -> &'static str {
         match self {
             Self::BalanceTooLow { .. } => "balance-too-low",

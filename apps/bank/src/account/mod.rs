@@ -8,12 +8,12 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-pub use messages::{Balance, Command, Happened, Refusal};
+pub use messages::{AccountEvent, AccountRejection, Balance, Command};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
-use throng_app::model::{Answer, Entity, Hears, Moment, Query, RequestError, Turn, View};
+use throng_app::model::{Answer, Entity, Moment, OnOutcome, Query, RequestError, Turn, View};
 
 /// Between two payments of interest.
 pub const INTEREST_EVERY: Duration = Duration::from_hours(24);
@@ -43,19 +43,19 @@ impl Account {
     }
 
     /// What may be spent, if it is there.
-    fn spend(&self, cents: u64) -> Result<u64, Refusal> {
+    fn spend(&self, cents: u64) -> Result<u64, AccountRejection> {
         match self.cents {
-            there if there < cents => Err(Refusal::BalanceTooLow { cents: there }),
+            there if there < cents => Err(AccountRejection::BalanceTooLow { cents: there }),
             _ => Ok(cents),
         }
     }
 
     /// What may come in, if there is room beside what may come back.
-    fn take(&self, cents: u64) -> Result<u64, Refusal> {
+    fn take(&self, cents: u64) -> Result<u64, AccountRejection> {
         let held = self.cents + self.on_the_way.values().sum::<u64>();
         match held.checked_add(cents) {
             Some(sum) if sum <= CENTS_MAX => Ok(cents),
-            _ => Err(Refusal::TooMuch),
+            _ => Err(AccountRejection::TooMuch),
         }
     }
 }
@@ -65,87 +65,91 @@ impl Entity for Account {
     const PUBLIC: &'static [&'static str] = &["open", "deposit", "withdraw", "transfer", "close"];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = AccountEvent;
     type Reply = Balance;
-    type Rejection = Refusal;
+    type Rejection = AccountRejection;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &Command) -> bool {
         matches!(command, Command::Open {})
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, AccountRejection> {
         match command {
             // Whatever happened to the account since: the outcome of what it began is heard.
             Command::FinishTransfer { number, refused } => {
                 if self.on_the_way.contains_key(&number) {
                     turn.emit(match refused {
-                        None => Happened::TransferFinished { number },
-                        Some(reason) => Happened::TransferRefunded { number, reason },
+                        None => AccountEvent::TransferFinished { number },
+                        Some(reason) => AccountEvent::TransferRefunded { number, reason },
                     });
                 }
             }
-            _ if self.is_closed => return Err(Refusal::IsClosed),
+            _ if self.is_closed => return Err(AccountRejection::IsClosed),
             Command::Open {} if turn.is_new() => {
-                turn.emit(Happened::Opened {});
+                turn.emit(AccountEvent::Opened {});
                 let first = turn.now().after(INTEREST_EVERY);
                 turn.remind(INTEREST, first, Some(INTEREST_EVERY), Command::PayInterest {});
             }
             Command::Open {} => {}
-            Command::Deposit { cents } => turn.emit(Happened::Deposited {
+            Command::Deposit { cents } => turn.emit(AccountEvent::Deposited {
                 cents: self.take(cents)?,
             }),
-            Command::Withdraw { cents } => turn.emit(Happened::Withdrawn {
+            Command::Withdraw { cents } => turn.emit(AccountEvent::Withdrawn {
                 cents: self.spend(cents)?,
             }),
-            Command::Transfer { to, .. } if to.as_str() == turn.id() => return Err(Refusal::ToItself),
+            Command::Transfer { to, .. } if to.as_str() == turn.id() => return Err(AccountRejection::ToItself),
             Command::Transfer { to, cents } => {
                 let (number, cents) = (self.transfers + 1, self.spend(cents)?);
-                turn.emit(Happened::TransferStarted {
+                turn.emit(AccountEvent::TransferStarted {
                     number,
                     to: to.to_string(),
                     cents,
                 });
                 turn.request::<Self>(to, Command::Receive { cents }, number.to_string());
             }
-            Command::Receive { cents } => turn.emit(Happened::Received {
+            Command::Receive { cents } => turn.emit(AccountEvent::Received {
                 cents: self.take(cents)?,
             }),
             Command::PayInterest {} => {
                 let days = 1 + turn.missed_beats();
                 let cents = (self.cents / INTEREST_ONE_IN).saturating_mul(days);
                 if let Ok(cents @ 1..) = self.take(cents) {
-                    turn.emit(Happened::InterestPaid { cents });
+                    turn.emit(AccountEvent::InterestPaid { cents });
                 }
             }
-            Command::Close {} if self.cents > 0 || !self.on_the_way.is_empty() => return Err(Refusal::IsNotEmpty),
+            Command::Close {} if self.cents > 0 || !self.on_the_way.is_empty() => {
+                return Err(AccountRejection::IsNotEmpty);
+            }
             Command::Close {} => {
-                turn.emit(Happened::Closed {});
+                turn.emit(AccountEvent::Closed {});
                 turn.cancel(INTEREST);
             }
         }
         Ok(Answer::after(Self::balance))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &AccountEvent) {
         match event {
-            Happened::Opened {} => {}
-            Happened::Deposited { cents } | Happened::Received { cents } | Happened::InterestPaid { cents } => {
+            AccountEvent::Opened {} => {}
+            AccountEvent::Deposited { cents }
+            | AccountEvent::Received { cents }
+            | AccountEvent::InterestPaid { cents } => {
                 self.cents += cents;
             }
-            Happened::Withdrawn { cents } => self.cents -= cents,
-            Happened::TransferStarted { number, cents, .. } => {
+            AccountEvent::Withdrawn { cents } => self.cents -= cents,
+            AccountEvent::TransferStarted { number, cents, .. } => {
                 self.cents -= cents;
                 self.transfers = *number;
                 self.on_the_way.insert(*number, *cents);
             }
-            Happened::TransferFinished { number } => {
+            AccountEvent::TransferFinished { number } => {
                 self.on_the_way.remove(number);
             }
-            Happened::TransferRefunded { number, .. } => {
+            AccountEvent::TransferRefunded { number, .. } => {
                 self.cents += self.on_the_way.remove(number).unwrap_or(0);
             }
-            Happened::Closed {} => self.is_closed = true,
+            AccountEvent::Closed {} => self.is_closed = true,
         }
     }
 
@@ -154,8 +158,8 @@ impl Entity for Account {
     }
 }
 
-impl Hears<Account> for Account {
-    fn heard(_: String, note: String, outcome: Result<Balance, RequestError<Refusal>>) -> Command {
+impl OnOutcome<Account> for Account {
+    fn on_outcome(_: String, note: String, outcome: Result<Balance, RequestError<AccountRejection>>) -> Command {
         Command::FinishTransfer {
             // The note is the number as `transfer` wrote it; no transfer has the number 0.
             number: note.parse().unwrap_or(0),
@@ -172,7 +176,7 @@ impl Query<Account> for GetAccount {
     const NAME: &'static str = View::NAME;
     type Answer = Balance;
 
-    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, Refusal> {
+    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, AccountRejection> {
         Ok(account.balance())
     }
 }

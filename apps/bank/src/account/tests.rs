@@ -6,8 +6,8 @@ use throng_app::{
     model::{Error, Timer},
 };
 
-fn ann(events: impl IntoIterator<Item = Happened>) -> Subject<Account> {
-    let opened = [Happened::Opened {}, Happened::Deposited { cents: 50_000 }];
+fn ann(events: impl IntoIterator<Item = AccountEvent>) -> Subject<Account> {
+    let opened = [AccountEvent::Opened {}, AccountEvent::Deposited { cents: 50_000 }];
     Subject::given("ann", opened.into_iter().chain(events))
 }
 
@@ -16,7 +16,7 @@ fn transfer(to: &str, cents: u64) -> Command {
     Command::Transfer { to, cents }
 }
 
-fn refusal(done: Result<Done<Account>, Error<Refusal>>) -> Refusal {
+fn refusal(done: Result<Done<Account>, Error<AccountRejection>>) -> AccountRejection {
     match done {
         Err(Error::Rejected(refusal)) => refusal,
         Err(other) => panic!("{other}"),
@@ -40,7 +40,7 @@ fn what_was_taken_is_gone_and_what_was_not_is_back() {
     for (outcome, cents) in [(Ok(Balance::default()), 49_300), (Err(RequestError::Unknown), 50_000)] {
         let mut ann = ann([]);
         ann.when(transfer("bob", 700)).unwrap();
-        let heard = Account::heard("bob".into(), "1".into(), outcome);
+        let heard = Account::on_outcome("bob".into(), "1".into(), outcome);
         let balance = ann.when(heard.clone()).unwrap().reply.unwrap();
         assert_eq!((balance.cents, balance.on_the_way.len()), (cents, 0));
         assert_eq!(ann.when(heard).unwrap().effects.events, [], "once");
@@ -50,19 +50,22 @@ fn what_was_taken_is_gone_and_what_was_not_is_back() {
 #[test]
 fn nothing_is_spent_that_is_not_there() {
     for command in [transfer("bob", 50_001), Command::Withdraw { cents: 50_001 }] {
-        assert_eq!(refusal(ann([]).when(command)), Refusal::BalanceTooLow { cents: 50_000 });
+        assert_eq!(
+            refusal(ann([]).when(command)),
+            AccountRejection::BalanceTooLow { cents: 50_000 }
+        );
     }
-    assert_eq!(refusal(ann([]).when(transfer("ann", 1))), Refusal::ToItself);
+    assert_eq!(refusal(ann([]).when(transfer("ann", 1))), AccountRejection::ToItself);
 }
 
 #[test]
 fn interest_is_paid_for_each_day_also_for_those_that_were_missed() {
     let mut ann = ann([]);
     let done = ann.when(Command::PayInterest {}).unwrap();
-    assert_eq!(done.effects.events, [Happened::InterestPaid { cents: 5 }]);
+    assert_eq!(done.effects.events, [AccountEvent::InterestPaid { cents: 5 }]);
     ann.missed_beats = 2;
     let done = ann.when(Command::PayInterest {}).unwrap();
-    assert_eq!(done.effects.events, [Happened::InterestPaid { cents: 15 }]);
+    assert_eq!(done.effects.events, [AccountEvent::InterestPaid { cents: 15 }]);
 }
 
 #[test]
@@ -78,18 +81,21 @@ fn opening_sets_the_timer_and_closing_ends_it() {
     ));
     let done = new.when(Command::Close {}).unwrap();
     assert!(matches!(&done.effects.timers[..], [Timer::Cancel(name)] if name == INTEREST));
-    assert_eq!(refusal(new.when(Command::Receive { cents: 1 })), Refusal::IsClosed);
+    assert_eq!(
+        refusal(new.when(Command::Receive { cents: 1 })),
+        AccountRejection::IsClosed
+    );
 }
 
 #[test]
 fn an_account_that_is_not_empty_stays_open_and_one_holds_only_so_much() {
-    assert_eq!(refusal(ann([]).when(Command::Close {})), Refusal::IsNotEmpty);
+    assert_eq!(refusal(ann([]).when(Command::Close {})), AccountRejection::IsNotEmpty);
     let mut full = ann([]);
     full.when(transfer("bob", 100)).unwrap();
     let room = CENTS_MAX - 50_000;
     assert_eq!(
         refusal(full.when(Command::Deposit { cents: room + 1 })),
-        Refusal::TooMuch,
+        AccountRejection::TooMuch,
         "what may come back has room"
     );
     full.when(Command::Deposit { cents: room }).unwrap();

@@ -26,7 +26,7 @@ pub fn app(environment: Environment) -> anyhow::Result<App> {
             .sink(RedisSink::with_breaker(RideCounts, redis, breaker.clone())?)
             .sink(RedisSink::with_breaker(ResortSeasons, redis, breaker)?);
     }
-    Ok(app.beside(move |engine| {
+    Ok(app.background(move |engine| {
         let metrics = Metrics::default();
         engine.metrics().register(|registry| {
             metrics.register(registry);

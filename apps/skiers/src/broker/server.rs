@@ -41,7 +41,7 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
         .version(env!("CARGO_PKG_VERSION"))
         .routes(|engine| front::routes(engine, rides, behind))
         .describe(describe())
-        .beside(move |engine| {
+        .background(move |engine| {
             engine.metrics().register(|registry| {
                 metrics.register(registry);
                 breakers.register(registry);

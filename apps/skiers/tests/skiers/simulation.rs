@@ -39,7 +39,7 @@ fn ride(sim: &Sim) -> Ride {
 async fn arrived(sim: &Sim, model: &Model) {
     for day in model.days() {
         loop {
-            match sim.surely_read::<ResortDay, _>(day, || GetResortDay {}).await {
+            match sim.read_until_known::<ResortDay, _>(day, || GetResortDay {}).await {
                 Ok(found) if found.rides >= model.resort_day(day).rides => break,
                 Ok(_) | Err(Error::Unknown { .. }) => sim.sleep(Duration::from_millis(100)).await,
                 Err(error) => panic!("{error}"),
@@ -50,18 +50,21 @@ async fn arrived(sim: &Sim, model: &Model) {
 
 async fn compare(sim: &Sim, model: &Model) {
     for day in model.days() {
-        let found = sim.surely_read::<ResortDay, _>(day, || GetResortDay {}).await.unwrap();
+        let found = sim
+            .read_until_known::<ResortDay, _>(day, || GetResortDay {})
+            .await
+            .unwrap();
         assert_eq!(found, model.resort_day(day));
         let ResortDayId { resort, season, day } = day;
         for skier in model.skiers() {
             let id = ResortDayId { resort, season, day };
-            let found = sim.surely_read::<Skier, _>(Number(skier), || GetDay { resort, season, day });
+            let found = sim.read_until_known::<Skier, _>(Number(skier), || GetDay { resort, season, day });
             assert_eq!(found.await.ok(), model.day(skier, id));
         }
     }
     for skier in model.skiers() {
         let found = sim
-            .surely_read::<Skier, _>(Number(skier), || GetSkier {})
+            .read_until_known::<Skier, _>(Number(skier), || GetSkier {})
             .await
             .unwrap();
         assert_eq!(found.seasons, model.totals(skier));
@@ -69,7 +72,7 @@ async fn compare(sim: &Sim, model: &Model) {
             resort: RESORT,
             season: SEASON,
         };
-        let found = sim.surely_read::<Skier, _>(Number(skier), query).await.unwrap();
+        let found = sim.read_until_known::<Skier, _>(Number(skier), query).await.unwrap();
         assert_eq!(Some(found), model.season(skier, RESORT, SEASON));
     }
 }
@@ -89,7 +92,7 @@ fn a_ride_that_was_answered_counts_once_in_every_query_whoever_dies() {
                 };
                 last = Some((skier, ride));
                 let key = format!("ride {number}");
-                sim.surely::<Skier>(Number(skier), &key, SkierCommand::Ride(ride))
+                sim.ask_until_known::<Skier>(Number(skier), &key, SkierCommand::Ride(ride))
                     .await
                     .unwrap();
                 model.add(skier, ride);
@@ -104,7 +107,7 @@ fn a_ride_that_was_answered_counts_once_in_every_query_whoever_dies() {
             sim.kill();
             compare(&sim, &model).await;
             loop {
-                let resort = sim.surely_read::<Resort, _>(Number(RESORT), || GetResort {}).await;
+                let resort = sim.read_until_known::<Resort, _>(Number(RESORT), || GetResort {}).await;
                 match resort {
                     Ok(resort) => break assert_eq!(resort.seasons, [SEASON]),
                     Err(Error::Unknown { .. }) => sim.sleep(Duration::from_millis(100)).await,
@@ -148,19 +151,19 @@ fn of_rides_that_were_not_answered_none_counts_for_a_day_and_not_for_its_skier()
             }
             sim.set_faults(Faults::none());
             let id = Number(1_000);
-            sim.surely::<Skier>(id, "last", SkierCommand::Ride(Ride { day: 1, ..ride(&sim) }))
+            sim.ask_until_known::<Skier>(id, "last", SkierCommand::Ride(Ride { day: 1, ..ride(&sim) }))
                 .await
                 .unwrap();
             loop {
                 // First the day, which hears of a ride after its skier.
-                let of_day = match sim.surely_read::<ResortDay, _>(day, || GetResortDay {}).await {
+                let of_day = match sim.read_until_known::<ResortDay, _>(day, || GetResortDay {}).await {
                     Ok(of_day) => of_day.rides,
                     Err(Error::Unknown { .. }) => 0,
                     Err(error) => panic!("{error}"),
                 };
                 let mut of_skiers = 1;
                 for skier in &asked {
-                    let found = sim.surely_read::<Skier, _>(Number(*skier), || GetSkier {}).await;
+                    let found = sim.read_until_known::<Skier, _>(Number(*skier), || GetSkier {}).await;
                     of_skiers += found.map_or(0, |found| found.seasons.iter().map(|of| of.rides).sum());
                 }
                 assert!(of_day <= of_skiers, "{of_day} > {of_skiers}");

@@ -61,8 +61,8 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     type Reply: Message;
     /// How it says no.
     type Rejection: Rejection;
-    /// The kinds it [requests](Turn::request) something of, and hears from ([`Hears`]). A request to another kind does not compile, and
-    /// an engine that was not given `hears` for one of these does not start.
+    /// The kinds it [requests](Turn::request) something of, and hears from ([`OnOutcome`]). A request to another kind does not compile, and
+    /// an engine that was not given `on_outcome` for one of these does not start.
     const REQUESTS: &'static [&'static str] = &[];
     /// Takes a client's command or query that has fields it does not know, instead of refusing it with the field's name (400): a client
     /// that was meant for a later program, or a misspelt optional field, is then not noticed. What was recorded is always taken so.
@@ -80,7 +80,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
 
     /// May this command bring an entity that has [ended](Turn::end) into being again? It begins with [`Default`], and its events are
     /// numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
-    fn creates_anew(_command: &Self::Command) -> bool {
+    fn recreates(_command: &Self::Command) -> bool {
         false
     }
 
@@ -122,11 +122,11 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     }
 }
 
-/// What came of a durable request to `T`, as a command of the asker: taken once, survives a crash, covers a "no" too, and nobody
-/// being there.
-pub trait Hears<T: Entity>: Entity {
+/// Takes the outcome of a durable request to `T` as a command of the asker: once, also after a crash. A "no", and that nobody is there, are
+/// outcomes, too.
+pub trait OnOutcome<T: Entity>: Entity {
     /// Turns the outcome into a command of this entity. `note` is what it gave along with the request.
-    fn heard(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
+    fn on_outcome(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
 }
 
 /// Why a request was not done. Nothing of it has happened, and nothing of it will.

@@ -14,7 +14,7 @@ mod turn;
 pub use actor::{Actor, Placement};
 pub use answer::{Answer, Read};
 pub use asker::Asker;
-pub use entity::{Entity, EntityId, Hears, Message, Rejection, RequestError};
+pub use entity::{Entity, EntityId, Message, OnOutcome, Rejection, RequestError};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};
 pub use keep::Keep;

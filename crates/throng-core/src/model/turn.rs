@@ -1,6 +1,6 @@
 //! One command's view of the world, and what it wants done.
 
-use super::{Asker, Entity, Hears};
+use super::{Asker, Entity, OnOutcome};
 use crate::tagged;
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
@@ -289,7 +289,7 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// Ends the entity: what this command emits are its last events. Its timers are cancelled, and from then on a command is
     /// answered [`Ended`](super::Error::Ended), a message to it is refused, and a request for something hears
     /// [`RequestError::Ended`](super::RequestError::Ended). Its last state can be asked, and its history read, for as long as the kind
-    /// [keeps](super::Entity::KEEP) them. Only a command that [creates anew](Entity::creates_anew) brings the id back.
+    /// [keeps](super::Entity::KEEP) them. Only a command that [creates anew](Entity::recreates) brings the id back.
     ///
     /// What the same command sends is delivered. An entity to which nothing has ever happened has nothing to end.
     pub fn end(&mut self) {
@@ -313,7 +313,7 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// ([`RequestError`](super::RequestError)). The kind must stand in [`Entity::REQUESTS`].
     pub fn request<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command, note: impl Into<String>)
     where
-        E: Hears<T>,
+        E: OnOutcome<T>,
     {
         const {
             assert!(

@@ -183,7 +183,7 @@ impl<E: Entity> Entities<E> {
             });
             if asks.is_some() && registry.kinds()[call.kind].hears::<E>(sent.kind).is_none() {
                 return Err(crashed(format!(
-                    "{} requests of {} but was not given `hears` for it",
+                    "{} requests of {} but was not given `on_outcome` for it",
                     E::KIND,
                     sent.kind
                 )));

@@ -120,7 +120,7 @@ impl<E: Entity> From<Decision> for Decided<E> {
 pub(super) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
     let state = entity.state.as_ref()?;
     let id = parse_id::<E>(again.id).ok()?;
-    if entity.has_ended && !E::creates_anew(&command) {
+    if entity.has_ended && !E::recreates(&command) {
         return Some(Decision::Refused("the entity has ended".into()).into());
     }
     if entity.seq == 0 && !E::creates(&command) {

@@ -147,7 +147,7 @@ impl<E: Entity> Entities<E> {
             }
         }
         let key = key;
-        if has_ended && !E::creates_anew(&command) {
+        if has_ended && !E::recreates(&command) {
             let error = Error::Ended {
                 kind: E::KIND,
                 id: call.id.to_owned(),

@@ -118,7 +118,7 @@ fn read_unguarded<E: Entity>(
             let from = &outcome.from.0;
             let hear = kind
                 .hears::<E>(from)
-                .ok_or_else(|| Error::Malformed(format!("{} was not given `hears` for {from}", E::KIND)))?;
+                .ok_or_else(|| Error::Malformed(format!("{} was not given `on_outcome` for {from}", E::KIND)))?;
             hear(&outcome.from.1, outcome.note.clone(), outcome.outcome.get().as_bytes())
                 .map_err(|why| Error::Malformed(format!("the outcome from {from} cannot be read: {why}")))
         }

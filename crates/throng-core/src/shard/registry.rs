@@ -3,7 +3,7 @@
 use super::{KindCheck, Table, check::EntityCheck, entities::Entities, messages::RecordedOutcome, outcome::JsonReply};
 use crate::{
     limits,
-    model::{Encode, Entity, Error, Hears, Moment, Query, encode},
+    model::{Encode, Entity, Error, Moment, OnOutcome, Query, encode},
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
@@ -161,14 +161,14 @@ impl Registry {
     ///
     /// # Panics
     /// When the kind was not given before.
-    pub fn add_hears<E: Hears<T>, T: Entity>(&mut self) {
+    pub fn add_hears<E: OnOutcome<T>, T: Entity>(&mut self) {
         let hear: HearFn<E> = |from, note, outcome| {
             let from = from
                 .parse()
                 .map_err(|why: <T::Id as std::str::FromStr>::Err| why.to_string())?;
             let outcome: RecordedOutcome<T::Reply, T::Rejection> =
                 serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
-            Ok(E::heard(from, note, outcome.into()))
+            Ok(E::on_outcome(from, note, outcome.into()))
         };
         self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
     }

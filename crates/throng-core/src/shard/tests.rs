@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Hears, Rejection, RequestError, Turn},
+    model::{Answer, Entity, Error, Event, OnOutcome, Rejection, RequestError, Turn},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -166,8 +166,8 @@ impl Entity for Account {
     }
 }
 
-impl Hears<Account> for Account {
-    fn heard(_: AccountId, _: String, _: Result<i64, RequestError<Short>>) -> Command {
+impl OnOutcome<Account> for Account {
+    fn on_outcome(_: AccountId, _: String, _: Result<i64, RequestError<Short>>) -> Command {
         Command::Tick
     }
 }

@@ -51,7 +51,7 @@ impl Entity for Parcel {
     type Reply = ();
     type Rejection = Never;
 
-    fn creates_anew(command: &Command) -> bool {
+    fn recreates(command: &Command) -> bool {
         matches!(command, Command::Reopen)
     }
 

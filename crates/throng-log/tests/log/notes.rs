@@ -54,7 +54,7 @@ impl Entity for Note {
     type Reply = u64;
     type Rejection = Never;
 
-    fn creates_anew(command: &Command) -> bool {
+    fn recreates(command: &Command) -> bool {
         matches!(command, Command::Begin { .. })
     }
 

@@ -171,7 +171,7 @@ impl Entity for Pico {
     }
 
     /// What was exported and deleted may come back.
-    fn creates_anew(command: &PicoCommand) -> bool {
+    fn recreates(command: &PicoCommand) -> bool {
         matches!(command, PicoCommand::Import(_))
     }
 

@@ -16,7 +16,7 @@ use crate::{
     pico::Incoming,
 };
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Asker, Entity, Hears, RequestError, Turn};
+use throng::model::{Answer, Asker, Entity, OnOutcome, RequestError, Turn};
 use throng_krl::Value;
 
 /// The move to another parent that is under way.
@@ -31,8 +31,8 @@ pub struct Moving {
     pub is_doomed: bool,
 }
 
-impl Hears<Pico> for Pico {
-    fn heard(_: PicoId, _: String, outcome: Result<Ran, RequestError<PicoRejection>>) -> PicoCommand {
+impl OnOutcome<Pico> for Pico {
+    fn on_outcome(_: PicoId, _: String, outcome: Result<Ran, RequestError<PicoRejection>>) -> PicoCommand {
         let outcome = match outcome.map(|ran| ran.adopted) {
             Ok(Some(adoption)) => Ok(*adoption),
             Ok(None) => Err("the new parent said nothing".into()),

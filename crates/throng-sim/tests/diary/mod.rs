@@ -68,7 +68,7 @@ impl<const K: usize> Entity for Diary<K> {
     type Reply = u64;
     type Rejection = Never;
 
-    fn creates_anew(command: &Command) -> bool {
+    fn recreates(command: &Command) -> bool {
         matches!(command, Command::Begin { .. })
     }
 

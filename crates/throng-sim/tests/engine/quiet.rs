@@ -44,7 +44,7 @@ fn clocks(builder: Builder, pokes: Pokes, quiet: bool) -> Builder {
 }
 
 async fn look(sim: &Sim, id: u64) -> (u64, u64) {
-    sim.surely_read::<Clock, _>(id, || Look).await.unwrap()
+    sim.read_until_known::<Clock, _>(id, || Look).await.unwrap()
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn quiet_engine_reads_and_acts_on_nothing() {
                     sim.upgrade(move |builder| clocks(builder, told.clone(), quiet));
                 };
                 let command = async |id: u64, key: &str, command: Command| {
-                    sim.surely::<Clock>(id, key, command).await.unwrap();
+                    sim.ask_until_known::<Clock>(id, key, command).await.unwrap();
                 };
                 program(false);
                 sim.restart().await;

@@ -48,9 +48,9 @@ async fn write(sim: &Sim, at: (usize, u64), number: u64) -> Result<u64, Error<Ne
 
 async fn ask(sim: &Sim, (kind, id): (usize, u64), key: String, command: Command) -> Result<u64, Error<Never>> {
     match kind {
-        FOREVER => sim.surely::<Diary<FOREVER>>(id, &key, command).await,
-        AGED => sim.surely::<Diary<AGED>>(id, &key, command).await,
-        _ => sim.surely::<Diary<COUNTED>>(id, &key, command).await,
+        FOREVER => sim.ask_until_known::<Diary<FOREVER>>(id, &key, command).await,
+        AGED => sim.ask_until_known::<Diary<AGED>>(id, &key, command).await,
+        _ => sim.ask_until_known::<Diary<COUNTED>>(id, &key, command).await,
     }
 }
 
@@ -60,9 +60,9 @@ async fn close(sim: &Sim, id: u64, number: u64) -> Result<u64, Error<Never>> {
 
 async fn look(sim: &Sim, (kind, id): (usize, u64)) -> Result<(u64, u64), Error<Never>> {
     match kind {
-        FOREVER => sim.surely_read::<Diary<FOREVER>, _>(id, || Look).await,
-        AGED => sim.surely_read::<Diary<AGED>, _>(id, || Look).await,
-        _ => sim.surely_read::<Diary<COUNTED>, _>(id, || Look).await,
+        FOREVER => sim.read_until_known::<Diary<FOREVER>, _>(id, || Look).await,
+        AGED => sim.read_until_known::<Diary<AGED>, _>(id, || Look).await,
+        _ => sim.read_until_known::<Diary<COUNTED>, _>(id, || Look).await,
     }
 }
 

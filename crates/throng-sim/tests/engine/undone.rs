@@ -111,7 +111,7 @@ impl Query<Clock> for Look {
 }
 
 async fn tell(sim: &Sim, id: u64, command: Command) {
-    sim.surely::<Clock>(id, &format!("{:?}", sim.elapsed()), command)
+    sim.ask_until_known::<Clock>(id, &format!("{:?}", sim.elapsed()), command)
         .await
         .unwrap();
 }
@@ -176,7 +176,7 @@ fn a_timer_that_was_set_for_long_fires_once_though_its_records_go_and_the_store_
     simulation().run(|sim| async move {
         tell(&sim, LONG, Command::Set { millis: 20_000 }).await;
         seconds(&sim, 35).await;
-        let look = async |sim: &Sim| sim.surely_read::<Clock, _>(LONG, || Look).await.unwrap().0;
+        let look = async |sim: &Sim| sim.read_until_known::<Clock, _>(LONG, || Look).await.unwrap().0;
         assert_eq!(look(&sim).await, 1);
         // What was set and has fired since the pass before is gone.
         let of = |id, kind| left(&sim, id).get(&kind).copied().unwrap_or(0);

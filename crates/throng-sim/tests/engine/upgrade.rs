@@ -140,7 +140,7 @@ async fn metric(sim: &Sim, name: &'static str) -> String {
 #[test]
 fn a_beat_whose_command_is_gone_is_dead_with_its_reason_and_retried_by_a_program_that_knows_it() {
     world().run(|sim| async move {
-        let ask = async |key, command| sim.surely::<Yesterday>("ann", key, command).await.unwrap();
+        let ask = async |key, command| sim.ask_until_known::<Yesterday>("ann", key, command).await.unwrap();
         ask("open", YesterdayCommand::Open).await;
         ask("remind", YesterdayCommand::Remind).await;
         sim.kill();
@@ -177,7 +177,7 @@ fn a_beat_whose_command_is_gone_is_dead_with_its_reason_and_retried_by_a_program
 #[test]
 fn a_message_whose_command_is_gone_is_taken_a_step_up() {
     world().run(|sim| async move {
-        let ask = async |id: &str, key, command| sim.surely::<Yesterday>(id, key, command).await.unwrap();
+        let ask = async |id: &str, key, command| sim.ask_until_known::<Yesterday>(id, key, command).await.unwrap();
         ask("bob", "open", YesterdayCommand::Open).await;
         ask("bob", "send", YesterdayCommand::Send { to: "ann".into() }).await;
         while dead(&sim).await.is_empty() {
@@ -207,7 +207,7 @@ fn a_message_whose_command_is_gone_is_taken_a_step_up() {
 #[test]
 fn a_repeating_timer_says_how_many_of_its_beats_were_missed() {
     world().run(|sim| async move {
-        let ask = async |key, command| sim.surely::<Yesterday>("ann", key, command).await.unwrap();
+        let ask = async |key, command| sim.ask_until_known::<Yesterday>("ann", key, command).await.unwrap();
         ask("open", YesterdayCommand::Open).await;
         ask("remind", YesterdayCommand::Remind).await;
         sim.sleep(DAY + DAY / 2).await;

@@ -453,8 +453,8 @@ impl<const G: u8> Entity for Account<G> {
     }
 }
 
-impl<const G: u8> Hears<Account<G>> for Account<G> {
-    fn heard(_: u64, note: String, outcome: Result<View, RequestError<No>>) -> Command {
+impl<const G: u8> OnOutcome<Account<G>> for Account<G> {
+    fn on_outcome(_: u64, note: String, outcome: Result<View, RequestError<No>>) -> Command {
         let (op, amount) = note.split_once(':').unwrap();
         Command::Heard {
             op: op.parse().unwrap(),

@@ -51,7 +51,7 @@ fn generation<const G: u8>(builder: Builder) -> Builder {
         .with::<Account<G>>()
         .query::<Account<G>, Look>()
         .query::<Account<G>, Kin>()
-        .hears::<Account<G>, Account<G>>()
+        .on_outcome::<Account<G>, Account<G>>()
         .with::<Relay>()
 }
 

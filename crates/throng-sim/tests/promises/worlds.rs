@@ -133,7 +133,7 @@ fn humane(elapsed: Duration) -> String {
 fn damage_in_the_journal_is_named_when_the_engine_starts() {
     Simulation::new(1)
         .with::<Account<1>>()
-        .hears::<Account<1>, Account<1>>()
+        .on_outcome::<Account<1>, Account<1>>()
         .try_run(|sim| async move {
             sim.restart().await;
             for op in 0..5 {
@@ -170,7 +170,7 @@ fn a_process_that_was_taken_over_from_acknowledges_nothing_more() {
     let builder = || {
         Simulation::new(2)
             .with::<Account<1>>()
-            .hears::<Account<1>, Account<1>>()
+            .on_outcome::<Account<1>, Account<1>>()
     };
     builder().run(|sim| async move {
         let add = |op, back| {
@@ -205,7 +205,7 @@ fn a_key_is_kept_for_an_hour_over_restarts_and_checkpoints() {
         };
         let builder = Simulation::new(seed)
             .with::<Account<1>>()
-            .hears::<Account<1>, Account<1>>();
+            .on_outcome::<Account<1>, Account<1>>();
         builder.faults(faults).run(|sim| async move {
             let add = |op| {
                 sim.call(move |engine| async move {
@@ -255,7 +255,7 @@ fn a_read_that_meets_a_checkpoint_is_answered() {
         };
         let builder = Simulation::new(seed).with::<Account<1>>().query::<Account<1>, Look>();
         let builder = builder
-            .hears::<Account<1>, Account<1>>()
+            .on_outcome::<Account<1>, Account<1>>()
             .options(options)
             .faults(faults);
         let work = |sim: throng_sim::Sim| async move {
@@ -301,7 +301,7 @@ fn a_read_that_meets_a_checkpoint_is_answered() {
 fn an_idle_engine_writes_nothing() {
     let builder = Simulation::new(4)
         .with::<Account<1>>()
-        .hears::<Account<1>, Account<1>>();
+        .on_outcome::<Account<1>, Account<1>>();
     let builder = builder.within(Duration::from_secs(4 * 3_600));
     let work = |sim: throng_sim::Sim| async move {
         sim.restart().await;

@@ -97,8 +97,8 @@ impl Entity for Witness {
     }
 }
 
-impl Hears<Witness> for Witness {
-    fn heard(_: String, _: String, _: Result<Vec<String>, RequestError<Never>>) -> Command {
+impl OnOutcome<Witness> for Witness {
+    fn on_outcome(_: String, _: String, _: Result<Vec<String>, RequestError<Never>>) -> Command {
         Command::Note {}
     }
 }
@@ -116,7 +116,7 @@ impl Query<Witness> for Seen {
 async fn engine() -> Engine {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
-    let builder = Engine::builder().with::<Witness>().hears::<Witness, Witness>();
+    let builder = Engine::builder().with::<Witness>().on_outcome::<Witness, Witness>();
     builder.start_shared(Arc::new(journal), Arc::new(store)).await.unwrap()
 }
 

@@ -117,7 +117,7 @@ async fn what_stands_in_many_commits_after_the_checkpoint_is_read_at_once() {
     let counting = Counting::new(&world);
     let again = Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
         .await
         .unwrap();

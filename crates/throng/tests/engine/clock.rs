@@ -61,7 +61,7 @@ async fn started() -> (Engine, Arc<Settable>) {
         .with::<Account>()
         .query::<Account, View>()
         .query::<Account, Ticks>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .host(host.clone())
         .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
         .await

@@ -65,7 +65,7 @@ impl Reads {
             Engine::builder()
                 .with::<Account>()
                 .query::<Account, kinds::View>()
-                .hears::<Account, Account>(),
+                .on_outcome::<Account, Account>(),
         );
         let started = builder.start_shared(Arc::new(journal.clone()), Arc::new(store.clone()));
         started.await.unwrap()

@@ -69,7 +69,7 @@ const LAMP: usize = 1;
 async fn engine(world: &World, journal: impl Journal + 'static) -> Engine {
     Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .with::<Lamp>()
         .start_shared(Arc::new(journal), Arc::new(world.store.clone()))
         .await
@@ -435,7 +435,7 @@ async fn a_recovery_that_takes_too_long_ends_a_wait_but_recoveries_do_not_add_up
     };
     let engine = Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .host(Arc::new(host))
         .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
         .await

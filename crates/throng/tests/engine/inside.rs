@@ -136,7 +136,7 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
     let engine = Engine::builder()
         .with::<Account>()
         .query::<Account, kinds::View>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .options(Options {
             outbox_max: 8,
             ..Options::default()

@@ -8,7 +8,7 @@ async fn with_shards(world: &World, shards: u16) -> Result<Engine, StartError> {
     let (journal, store) = (Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
     Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .query::<Account, View>()
         .shards(shards)
         .start_shared(journal, store)

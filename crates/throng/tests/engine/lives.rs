@@ -16,7 +16,7 @@ use throng::{
 async fn engine(world: &World, journal: &Failing) -> Engine {
     Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
         .await
         .unwrap()
@@ -112,7 +112,7 @@ async fn a_journal_beyond_its_disk_budget_takes_no_commands_until_it_is_within_i
     let engine = Engine::builder()
         .with::<Account>()
         .query::<Account, View>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .options(options)
         .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
         .await

@@ -97,8 +97,8 @@ impl Entity for Cell {
     }
 }
 
-impl Hears<Self> for Cell {
-    fn heard(_: String, _: String, outcome: Result<String, RequestError<No>>) -> Command {
+impl OnOutcome<Self> for Cell {
+    fn on_outcome(_: String, _: String, outcome: Result<String, RequestError<No>>) -> Command {
         let text = outcome.unwrap_or_else(|why| why.to_string());
         Command::Note { text }
     }
@@ -123,7 +123,7 @@ async fn start(world: &World) -> Engine {
         ..Options::default()
     };
     let builder = Engine::builder().with::<Cell>().query::<Cell, Notes>();
-    let builder = builder.hears::<Cell, Cell>().options(options);
+    let builder = builder.on_outcome::<Cell, Cell>().options(options);
     let (journal, store) = (Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
     builder.start_shared(journal, store).await.unwrap()
 }

@@ -47,7 +47,7 @@ impl Projection for Balances {
 }
 
 async fn start(world: &World, views: Arc<dyn Views>, more: impl FnOnce(Builder) -> Builder) -> Engine {
-    more(Engine::builder().with::<Account>().hears::<Account, Account>())
+    more(Engine::builder().with::<Account>().on_outcome::<Account, Account>())
         .views(views)
         .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
         .await
@@ -149,7 +149,7 @@ async fn who_waits_to_be_caught_up_while_the_engine_recovers_goes_on_though_noth
     let journal = Failing::new(&world.journal);
     let engine = Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .projection(Balances::default())
         .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
         .await
@@ -489,7 +489,7 @@ async fn with_nothing_new_the_journal_is_not_read() {
     let counting = Counting::new(&world);
     let engine = Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .projection(Balances::default())
         .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
         .await

@@ -148,7 +148,7 @@ fn what_is_published_comes_in_order_and_only_from_commands_that_were_accepted() 
         let mut first = engine.topic(&TICKS).unwrap().subscribe();
         clock().ask(Command::Tick).await.unwrap();
         assert_eq!(first.next().await, Some(Heard::Event("a ticks after 0".to_owned())));
-        // Hears what comes from now on.
+        // OnOutcome what comes from now on.
         let mut ticks = engine.topic(&TICKS).unwrap().subscribe();
         clock().ask(Command::Tick).await.unwrap();
         assert_eq!(clock().ask(Command::Refuse).await, Err(Error::Rejected(No)));

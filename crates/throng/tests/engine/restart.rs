@@ -76,7 +76,7 @@ async fn start(world: &World, shown: &Arc<Mutex<BTreeMap<u8, usize>>>) -> Engine
     };
     Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .query::<Account, View>()
         .shards(2)
         .start_shared(Arc::new(world.journal.clone()), Arc::new(store))

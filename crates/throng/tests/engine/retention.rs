@@ -307,7 +307,7 @@ async fn what_a_pass_did_not_reach_of_one_that_is_gone_goes_with_the_next() {
     let engine = Engine::builder()
         .with::<Account>()
         .query::<Account, View>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .options(keeping(NOTHING))
         .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
         .await
@@ -350,7 +350,7 @@ async fn a_projection_that_does_not_run_holds_history_and_is_named() {
     let engine = Engine::builder()
         .with::<Account>()
         .query::<Account, View>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .projection(Reader)
         .options(options)
         .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
@@ -390,7 +390,7 @@ async fn pass_names_the_projection_that_holds_it_at_once() {
     let engine = Engine::builder()
         .with::<Account>()
         .query::<Account, View>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .projection(Refuses)
         .options(keeping(NOTHING))
         .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
@@ -448,7 +448,7 @@ async fn who_begins_before_what_was_removed_is_told() {
     let engine = Engine::builder()
         .with::<Account>()
         .query::<Account, View>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .projection(Reader)
         .options(keeping(NOTHING))
         .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
@@ -569,7 +569,7 @@ async fn engine_on(world: &World, store: &Refusing) -> Engine {
         ..keeping(Keep::Forever)
     };
     let builder = Engine::builder().with::<Account>().query::<Account, View>();
-    let builder = builder.hears::<Account, Account>().options(options);
+    let builder = builder.on_outcome::<Account, Account>().options(options);
     let started = builder.start_shared(Arc::new(world.journal.clone()), Arc::new(store.clone()));
     started.await.unwrap()
 }

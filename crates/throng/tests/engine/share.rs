@@ -35,7 +35,7 @@ async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
     let world = World::new();
     let engine = Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .options(Options {
             // Ten microseconds each: four of one entity in a turn.
             entity_turn: Duration::from_micros(40),

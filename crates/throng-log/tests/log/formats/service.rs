@@ -148,8 +148,8 @@ impl Entity for Account {
     }
 }
 
-impl Hears<Account> for Account {
-    fn heard(from: String, note: String, outcome: Result<i64, RequestError<Short>>) -> Command {
+impl OnOutcome<Account> for Account {
+    fn on_outcome(from: String, note: String, outcome: Result<i64, RequestError<Short>>) -> Command {
         let text = match outcome {
             Ok(balance) => format!("{from} ({note}) has {balance} left"),
             Err(error) => format!("{from} ({note}): {error}"),
@@ -324,7 +324,7 @@ pub(crate) fn service(has_former: bool, clock: Arc<Clock>) -> Builder {
     };
     let builder = Engine::builder()
         .with::<Account>()
-        .hears::<Account, Account>()
+        .on_outcome::<Account, Account>()
         .with::<Visits>()
         .projection(Balances)
         .host(clock)

@@ -141,7 +141,7 @@ impl Entity for Account {
         matches!(command, Command::Open { .. } | Command::Ask { .. } | Command::Reopen)
     }
 
-    fn creates_anew(command: &Command) -> bool {
+    fn recreates(command: &Command) -> bool {
         matches!(command, Command::Reopen)
     }
 
@@ -217,8 +217,8 @@ impl Entity for Account {
     }
 }
 
-impl Hears<Account> for Account {
-    fn heard(from: String, note: String, outcome: Result<Balance, RequestError<Short>>) -> Command {
+impl OnOutcome<Account> for Account {
+    fn on_outcome(from: String, note: String, outcome: Result<Balance, RequestError<Short>>) -> Command {
         let what = match outcome {
             Ok(done) => format!("{} left", done.balance),
             Err(RequestError::Rejected(short)) => format!("no, {}", short.balance),
@@ -303,7 +303,7 @@ impl World {
             .with::<Account>()
             .query::<Account, View>()
             .query::<Account, Ticks>()
-            .hears::<Account, Account>()
+            .on_outcome::<Account, Account>()
     }
 
     async fn start(&self, builder: throng::Builder) -> Result<Engine, throng::StartError> {

@@ -31,7 +31,7 @@ pub enum Command {
 /// What can happen to an account. Events are kept for good: their names and fields are a format.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Happened {
+pub enum AccountEvent {
     /// It was opened.
     Opened {},
     /// Money came in.
@@ -46,7 +46,7 @@ pub enum Happened {
     },
 }
 
-impl Event for Happened {}
+impl Event for AccountEvent {}
 
 /// What an account answers.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +58,7 @@ pub struct Balance {
 /// How an account says no. The asker is told, and nothing has happened.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum AccountRejection {
     /// Nothing was to be paid in.
     #[error("a deposit is at least one cent")]
     NothingToDeposit,
@@ -70,7 +70,7 @@ pub enum Refusal {
     },
 }
 
-impl Rejection for Refusal {
+impl Rejection for AccountRejection {
     fn code(&self) -> &'static str {
         match self {
             Self::NothingToDeposit => "nothing-to-deposit",
@@ -90,33 +90,33 @@ impl Entity for Account {
     const PUBLIC: &'static [&'static str] = &["open", "deposit", "withdraw"];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = AccountEvent;
     type Reply = Balance;
-    type Rejection = Refusal;
+    type Rejection = AccountRejection;
 
     fn creates(command: &Command) -> bool {
         matches!(command, Command::Open {})
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, AccountRejection> {
         match command {
-            Command::Open {} if turn.is_new() => turn.emit(Happened::Opened {}),
+            Command::Open {} if turn.is_new() => turn.emit(AccountEvent::Opened {}),
             Command::Open {} => {}
-            Command::Deposit { cents: 0 } => return Err(Refusal::NothingToDeposit),
-            Command::Deposit { cents } => turn.emit(Happened::Deposited { cents }),
+            Command::Deposit { cents: 0 } => return Err(AccountRejection::NothingToDeposit),
+            Command::Deposit { cents } => turn.emit(AccountEvent::Deposited { cents }),
             Command::Withdraw { cents } if cents > self.cents => {
-                return Err(Refusal::BalanceTooLow { cents: self.cents });
+                return Err(AccountRejection::BalanceTooLow { cents: self.cents });
             }
-            Command::Withdraw { cents } => turn.emit(Happened::Withdrawn { cents }),
+            Command::Withdraw { cents } => turn.emit(AccountEvent::Withdrawn { cents }),
         }
         Ok(Answer::after(Self::balance))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &AccountEvent) {
         match event {
-            Happened::Opened {} => {}
-            Happened::Deposited { cents } => self.cents += cents,
-            Happened::Withdrawn { cents } => self.cents -= cents,
+            AccountEvent::Opened {} => {}
+            AccountEvent::Deposited { cents } => self.cents += cents,
+            AccountEvent::Withdrawn { cents } => self.cents -= cents,
         }
     }
 }
@@ -129,7 +129,7 @@ impl Query<Account> for GetAccount {
     const NAME: &'static str = View::NAME;
     type Answer = Balance;
 
-    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, Refusal> {
+    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, AccountRejection> {
         Ok(account.balance())
     }
 }
@@ -139,26 +139,26 @@ mod tests {
     use super::*;
     use throng_app::{Subject, model::Error};
 
-    fn ann(events: impl IntoIterator<Item = Happened>) -> Subject<Account> {
+    fn ann(events: impl IntoIterator<Item = AccountEvent>) -> Subject<Account> {
         Subject::given("ann", events)
     }
 
     #[test]
     fn a_deposit_is_added_and_answered() {
-        let mut ann = ann([Happened::Opened {}, Happened::Deposited { cents: 200 }]);
+        let mut ann = ann([AccountEvent::Opened {}, AccountEvent::Deposited { cents: 200 }]);
         let done = ann.when(Command::Deposit { cents: 50 }).unwrap();
-        assert_eq!(done.effects.events, [Happened::Deposited { cents: 50 }]);
+        assert_eq!(done.effects.events, [AccountEvent::Deposited { cents: 50 }]);
         assert_eq!(done.reply, Some(Balance { cents: 250 }));
     }
 
     #[test]
     fn more_than_there_is_cannot_be_withdrawn() {
-        let mut ann = ann([Happened::Opened {}, Happened::Deposited { cents: 200 }]);
+        let mut ann = ann([AccountEvent::Opened {}, AccountEvent::Deposited { cents: 200 }]);
         let refused = ann.when(Command::Withdraw { cents: 201 }).err().unwrap();
         let Error::Rejected(refusal) = refused else {
             panic!("{refused}");
         };
-        assert_eq!(refusal, Refusal::BalanceTooLow { cents: 200 });
+        assert_eq!(refusal, AccountRejection::BalanceTooLow { cents: 200 });
     }
 
     #[test]

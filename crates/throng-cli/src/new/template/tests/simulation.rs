@@ -16,17 +16,17 @@ fn every_deposit_counts_once_whatever_fails() {
             .faults(Faults::random(seed))
             .keep_trace(keep_trace);
         let outcome = world.try_run(|sim| async move {
-            let opened = sim.surely::<Account>("ann", "open", Command::Open {});
+            let opened = sim.ask_until_known::<Account>("ann", "open", Command::Open {});
             opened.await.unwrap();
             for number in 0..10 {
                 let key = format!("deposit {number}");
-                let deposited = sim.surely::<Account>("ann", &key, Command::Deposit { cents: 10 });
+                let deposited = sim.ask_until_known::<Account>("ann", &key, Command::Deposit { cents: 10 });
                 deposited.await.unwrap();
                 if sim.chance(0.3) {
                     sim.kill();
                 }
             }
-            let found = sim.surely_read::<Account, _>("ann", || GetAccount {});
+            let found = sim.read_until_known::<Account, _>("ann", || GetAccount {});
             assert_eq!(found.await.unwrap(), Balance { cents: 100 });
         });
         outcome.map(drop).map_err(|failure| failure.to_string())

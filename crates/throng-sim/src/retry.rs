@@ -16,7 +16,7 @@ impl Sim {
     ///
     /// # Errors
     /// The entity's "no", or an error of the engine that is none of those a client tries again after.
-    pub async fn surely<E: Entity<Command: Clone>>(
+    pub async fn ask_until_known<E: Entity<Command: Clone>>(
         &self,
         id: impl Into<E::Id>,
         key: &str,
@@ -27,11 +27,11 @@ impl Sim {
             .await
     }
 
-    /// Reads from an entity, as [`surely`](Self::surely) asks it.
+    /// Reads from an entity, as [`ask_until_known`](Self::ask_until_known) asks it.
     ///
     /// # Errors
-    /// As [`surely`](Self::surely).
-    pub async fn surely_read<E: Entity, Q: Query<E>>(
+    /// As [`ask_until_known`](Self::ask_until_known).
+    pub async fn read_until_known<E: Entity, Q: Query<E>>(
         &self,
         id: impl Into<E::Id>,
         mut query: impl FnMut() -> Q,
