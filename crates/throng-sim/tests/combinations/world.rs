@@ -672,7 +672,7 @@ fn copy_at(backend: Arc<dyn Backend>, (syncs, is_killed): (u64, bool), result: A
         (Some(left), _) => copy_at(of_disk, (left, is_killed), result),
         (None, Some(log)) => {
             *result.lock().unwrap() = Some(backup(log));
-            if is_killed {
+            if is_killed && !of_disk.is_dead() {
                 of_disk.hit_after(0, Hit::Death);
             }
         }

@@ -27,16 +27,16 @@ async fn meet(sim: Sim) {
     let nodes = sim.nodes(Timing::of(LEASE));
     let world = Arc::new(World::new(&sim, &nodes, [BEFORE, BEFORE, 0, 0]));
     let pin = async |shard, node| nodes.pin(&[ShardId(shard)].into_iter().collect(), Some(node)).await;
+    world.start_all().await;
     pin(0, UNLOOKED).await;
     pin(1, 1).await;
-    world.start_all().await;
     if !nodes.settle(SETTLES).await {
         return sim.wrong("the old nodes do not serve".into());
     }
     nodes.cut_from_directory(UNLOOKED);
-    pin(1, NEW).await;
     world.apps[NEW].store(AFTER, Ordering::Relaxed);
     world.start_all().await;
+    pin(1, NEW).await;
     let (from, to) = (page_of(1), page_of(0));
     let send = async {
         while world.ask_at(NEW, from, "SendNew", to, "key").await.is_err() {
