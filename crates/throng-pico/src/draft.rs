@@ -26,6 +26,10 @@ const RAISED_MAX: usize = 10_000;
 const DIRECTIVES_MAX: usize = 10_000;
 /// Most entries one transaction has logged; the rest is left out.
 const LOGGED_MAX: usize = 100;
+/// Most channels of a pico: each event looks for its own among them.
+const CHANNELS_MAX: usize = 10_000;
+/// Most events scheduled in a pico.
+const SCHEDULED_MAX: usize = 10_000;
 
 /// Why a run did not come to its end.
 pub(crate) enum Stop {
@@ -256,6 +260,10 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn new_channel(&mut self, shape: Shape) -> Result<Channel, Stop> {
+        if self.body().channels.len() >= CHANNELS_MAX {
+            let why = format!("a pico has at most {CHANNELS_MAX} channels: delete those that nobody uses any more");
+            return Err(limit(why));
+        }
         let channel = Channel::new(self.fresh.secret(), None, shape);
         self.record(Change::Channel(channel.clone()))?;
         Ok(channel)

@@ -3,6 +3,7 @@
 mod editing;
 mod fetch;
 mod log;
+mod places;
 mod work;
 
 pub(crate) use log::PAGE_ROOM_BYTES;
@@ -19,6 +20,7 @@ use crate::{
     },
     rulesets::{self, GetVersion, Loaded, Ruleset, RulesetCommand, Version, sha256},
 };
+use places::Holder;
 use std::{
     future::Future,
     pin::Pin,
@@ -161,7 +163,7 @@ impl Picos {
                 }
                 match pico.ask(PicoCommand::Event(incoming.clone())).await {
                     Err(Error::Rejected(PicoRejection::Waits { ask, answers })) => {
-                        incoming.answers = Some(self.answered(*ask, *answers, depth).await);
+                        incoming.answers = Some(self.answered(to, *ask, *answers, depth).await);
                     }
                     Err(Error::Unknown { .. }) if incoming.from.is_some() && asked < ASKS_MAX => {
                         tokio::time::sleep(BIRTH_PAUSE).await;
@@ -214,7 +216,7 @@ impl Picos {
                 };
                 match self.0.engine.entity::<Pico>(eci.pico).read(query).await {
                     Err(Error::Rejected(PicoRejection::Waits { ask, answers: given })) => {
-                        answers = self.answered(*ask, *given, depth).await;
+                        answers = self.answered(eci.pico, *ask, *given, depth).await;
                     }
                     Err(Error::Unknown { .. }) if from.is_some() && times < ASKS_MAX => {
                         tokio::time::sleep(BIRTH_PAUSE).await;
@@ -227,22 +229,22 @@ impl Picos {
         })
     }
 
-    /// The answers with one more.
-    async fn answered(&self, ask: Ask, mut answers: Answers, depth: usize) -> Answers {
-        let answered = self.answer(&ask, depth + 1).await;
+    /// The answers to a pico with one more.
+    async fn answered(&self, to: PicoId, ask: Ask, mut answers: Answers, depth: usize) -> Answers {
+        let answered = self.answer(to, &ask, depth + 1).await;
         answers.given.push((ask, answered));
         answers
     }
 
-    /// Asks elsewhere what a running event or query asks.
-    pub(crate) fn answer<'a>(&'a self, ask: &'a Ask, depth: usize) -> Later<'a, Answered> {
+    /// Asks elsewhere what a running event or query of a pico asks.
+    pub(crate) fn answer<'a>(&'a self, to: PicoId, ask: &'a Ask, depth: usize) -> Later<'a, Answered> {
         Box::pin(async move {
             if depth > DEPTH_MAX {
                 return Err(format!("more than {DEPTH_MAX} picos ask one for the other").into());
             }
             match ask {
-                Ask::Load { url } => self.load(url).await.map(|_| Value::Null),
-                Ask::Flush { url } => self.flush(url).await.map(|_| Value::Null),
+                Ask::Load { url } => self.load_for(Some(to), url).await.map(|_| Value::Null),
+                Ask::Flush { url } => self.flush_for(Some(to), url).await.map(|_| Value::Null),
                 Ask::Ancestors { of, child } => self.ancestors(*of, *child).await,
                 Ask::Children { parent, pages } => self.children(*parent, *pages).await,
                 Ask::Names { picos } => self.names(picos).await,
@@ -262,7 +264,7 @@ impl Picos {
                     answered.map_err(|failure| unanswered(*eci, failure))
                 }
                 Ask::Event { .. } => self.event_for(ask, depth).await,
-                Ask::Http { method, arguments } => self.0.web.request(method, arguments).await,
+                Ask::Http { method, arguments } => self.0.web.request(Some(to), method, arguments).await,
                 Ask::Logs { pico } => self.episodes(*pico).await,
             }
         })
@@ -374,6 +376,10 @@ impl Picos {
     /// # Errors
     /// It cannot be fetched, or does not compile.
     pub async fn load(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
+        self.load_for(None, url).await
+    }
+
+    async fn load_for(&self, of: Holder, url: &str) -> Result<Arc<Loaded>, Box<str>> {
         let realm = self.realm().await?;
         if let Some(loaded) = rulesets::cached(realm, url) {
             return Ok(loaded);
@@ -384,7 +390,7 @@ impl Picos {
                 let loaded = Loaded::compile(&version)?;
                 Ok(rulesets::keep(realm, loaded))
             }
-            Err(Error::Unknown { .. }) => self.flush(url).await,
+            Err(Error::Unknown { .. }) => self.flush_for(of, url).await,
             Err(error) => Err(error.to_string().into()),
         }
     }
@@ -400,12 +406,16 @@ impl Picos {
     /// # Errors
     /// It cannot be fetched, does not compile, or uses as modules what uses it; the old version stays then.
     pub async fn flush(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
+        self.flush_for(None, url).await
+    }
+
+    async fn flush_for(&self, of: Holder, url: &str) -> Result<Arc<Loaded>, Box<str>> {
         // One that was given as it stands has nothing that it could be fetched from.
         if url.starts_with(OWN_SCHEME) {
             let version = self.recorded(url).await?;
             return Ok(rulesets::keep(self.realm().await?, Loaded::compile(&version)?));
         }
-        let source = self.0.web.ruleset(url).await?;
+        let source = self.0.web.ruleset(of, url).await?;
         self.take(url, source).await
     }
 
@@ -572,7 +582,7 @@ mod tests {
                     .await
             };
             let asks = asks(eci);
-            let (answered, made) = tokio::join!(picos.answer(&asks[ask], 0), made);
+            let (answered, made) = tokio::join!(picos.answer(PicoId::ROOT, &asks[ask], 0), made);
             made.unwrap();
             answered.unwrap();
         }
@@ -581,7 +591,7 @@ mod tests {
             secret: Secret(5),
         };
         for ask in asks(nobody) {
-            let error = picos.answer(&ask, 0).await.unwrap_err();
+            let error = picos.answer(PicoId::ROOT, &ask, 0).await.unwrap_err();
             assert!(error.contains("ECI not found"), "{error}");
         }
     }

@@ -366,7 +366,7 @@ impl Draft<'_> {
             when,
         };
         let shown = scheduled.shown();
-        self.record(Change::Schedule(scheduled))?;
+        self.add_schedule(scheduled)?;
         Ok(shown)
     }
 

@@ -1,11 +1,11 @@
 //! Picos and channels that an event makes and ends, and events it sends.
 
-use super::{Draft, Stop, limit};
+use super::{Draft, SCHEDULED_MAX, Stop, limit};
 use crate::{
     channel::Shape,
     family,
     id::{Eci, PicoId, Secret},
-    pico::{Adoption, Change, Child, Incoming, Installed, Installing, Logged, Newborn},
+    pico::{Adoption, CHILDREN_MAX, Change, Child, Incoming, Installed, Installing, Logged, Newborn, Scheduled},
 };
 use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{Error, Value};
@@ -80,6 +80,10 @@ impl Draft<'_> {
 
     /// One more child, at the next place; answers with the channel to it.
     pub(crate) fn add_child(&mut self, pico: PicoId, place: Adoption) -> Result<Eci, Stop> {
+        if !self.body().children.has_room() {
+            let why = format!("a pico has at most {CHILDREN_MAX} children: delete some, or make it below another pico");
+            return Err(limit(why));
+        }
         let number = place.number;
         self.record(Change::Child(Child { number, pico }))?;
         if let Some((page, children)) = self.body().children.full() {
@@ -253,6 +257,15 @@ impl Draft<'_> {
         self.record(Change::NoRuleset(key))
     }
 
+    /// Schedules one more event.
+    pub(crate) fn add_schedule(&mut self, scheduled: Scheduled) -> Result<(), Stop> {
+        if self.body().schedules.len() >= SCHEDULED_MAX {
+            let why = format!("a pico has at most {SCHEDULED_MAX} scheduled events: remove some with schedule:remove");
+            return Err(limit(why));
+        }
+        self.record(Change::Schedule(scheduled))
+    }
+
     /// Puts a channel's tags and policies in the place of others.
     pub(crate) fn put_channel(&mut self, eci: &str, shape: Shape) -> Result<(), Stop> {
         let channel = self.editable(eci)?;
@@ -279,5 +292,77 @@ pub(crate) fn attributes_of(value: Value) -> Result<Value, Stop> {
         Value::Null => Ok(Value::map::<&str>([])),
         map @ Value::Map(_) => Ok(map.into_data()),
         other => Err(Error::type_error(format!("attributes are a map, found {}", other.type_name())).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        draft::CHANNELS_MAX,
+        pico::{Answers, Children, PAGE_CHILDREN, Pico, ScheduleId, When},
+    };
+
+    fn pico() -> Pico {
+        let newborn = Newborn {
+            realm: Secret(1),
+            parent: None,
+            number: 0,
+            down: Secret::default(),
+            rulesets: Vec::new(),
+            asked: Value::Null,
+        };
+        Pico::born(PicoId(7), &newborn, Secret(2), Secret(3))
+    }
+
+    /// Does it twice in a pico that has room for one more: the second time it says why not.
+    fn refused<T>(pico: &Pico, mut add: impl FnMut(&mut Draft<'_>, u128) -> Result<T, Stop>) -> String {
+        let answers = Answers {
+            time_ms: 0,
+            seed: Secret(4),
+            given: Vec::new(),
+        };
+        let mut draft = Draft::new(pico, Secret(3), &answers, false);
+        assert!(add(&mut draft, 1).is_ok(), "there is room for one");
+        match add(&mut draft, 2) {
+            Err(Stop::Failed(error)) => error.to_string(),
+            _ => panic!("there is no room for another one"),
+        }
+    }
+
+    #[test]
+    fn pico_has_ten_thousand_channels_at_most() {
+        let mut pico = pico();
+        let last = pico.body.channels.last().unwrap().clone();
+        pico.body.channels.resize(CHANNELS_MAX - 1, last);
+        let why = refused(&pico, |draft, _| draft.new_channel(Shape::open(&["a"])));
+        assert!(why.contains("at most 10000 channels: delete"), "{why}");
+    }
+
+    #[test]
+    fn pico_has_ten_thousand_scheduled_events_at_most() {
+        let scheduled = |number: u128| Scheduled {
+            id: ScheduleId(Secret(number).to_string().into()),
+            rid: "a".into(),
+            via: Secret(3),
+            domain: "a".into(),
+            name: "b".into(),
+            attributes: Value::Null,
+            when: When::At(0),
+        };
+        let mut pico = pico();
+        let all = vec![serde_json::to_value(scheduled(0)).unwrap(); SCHEDULED_MAX - 1];
+        pico.body.schedules = serde_json::from_value(all.into()).unwrap();
+        let why = refused(&pico, |draft, number| draft.add_schedule(scheduled(number)));
+        assert!(why.contains("at most 10000 scheduled events: remove"), "{why}");
+    }
+
+    #[test]
+    fn pico_has_four_million_children_at_most() {
+        let mut pico = pico();
+        let count = CHILDREN_MAX - 1;
+        pico.body.children = Children::of(count, count, count / PAGE_CHILDREN, Vec::new());
+        let why = refused(&pico, |draft, _| draft.new_pico(Vec::new(), Value::Null));
+        assert!(why.contains("at most 4000000 children: delete"), "{why}");
     }
 }

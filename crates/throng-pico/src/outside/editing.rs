@@ -52,7 +52,7 @@ impl Picos {
                             ..Tried::default()
                         });
                     }
-                    answers = self.answered(*ask, *given, 0).await;
+                    answers = self.answered(eci.pico, *ask, *given, 0).await;
                 }
                 answered => return answered,
             }

@@ -1,5 +1,6 @@
 //! Requests that leave the process: rulesets from their URLs, and what rulesets ask of web servers.
 
+use super::places::{Holder, Places};
 use crate::{Settings, ask::Answered};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::{
@@ -12,7 +13,6 @@ use std::{
     time::Duration,
 };
 use throng_krl::Value;
-use tokio::sync::Semaphore;
 use ureq::{
     Agent,
     config::Config,
@@ -23,9 +23,9 @@ use ureq::{
     },
 };
 
-/// Requests under way at a time.
+/// Requests under way at a time; no pico takes more than half of these places.
 const AT_ONCE: usize = 32;
-/// Requests that wait for one of these places.
+/// Requests that wait for one of these places; no pico fills more than half of this room.
 const WAITING_MAX: usize = 1_024;
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,8 +39,7 @@ pub(super) struct Web {
     agent: Agent,
     following: Agent,
     files: Option<PathBuf>,
-    places: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    places: Places,
 }
 
 /// Which hosts may be asked.
@@ -203,16 +202,15 @@ impl Web {
             agent: agent(0),
             following: agent(REDIRECTS_MAX),
             files: settings.files.clone(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
-            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+            places: Places::new(AT_ONCE, WAITING_MAX),
         }
     }
 
     /// What `http:get` and its like answer.
-    pub(super) async fn request(&self, method: &str, arguments: &Value) -> Answered {
+    pub(super) async fn request(&self, of: Holder, method: &str, arguments: &Value) -> Answered {
         let request = Request::read(method, arguments)?;
         let agent = if request.follows { &self.following } else { &self.agent }.clone();
-        self.blocking(move || send(&agent, &request)).await
+        self.blocking(of, move || send(&agent, &request)).await
     }
 
     /// The file of a `file:` URL, if its directory is allowed.
@@ -222,16 +220,16 @@ impl Web {
     }
 
     /// The source behind a URL, if its host or directory is allowed and its size.
-    pub(super) async fn ruleset(&self, url: &str) -> Result<String, Box<str>> {
+    pub(super) async fn ruleset(&self, of: Holder, url: &str) -> Result<String, Box<str>> {
         if url.starts_with("file://") {
             let path = self.file(url)?;
-            return self.blocking(move || read(&path)).await;
+            return self.blocking(of, move || read(&path)).await;
         }
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(format!("a ruleset's URL begins with file://, http:// or https://, found {url:?}").into());
         }
         let arguments = Value::map([("url", Value::from(url))]);
-        let response = self.request("GET", &arguments).await?;
+        let response = self.request(of, "GET", &arguments).await?;
         let status = response
             .child("status_code")
             .and_then(Value::to_number)
@@ -245,11 +243,16 @@ impl Web {
 
     async fn blocking<T: Send + 'static>(
         &self,
+        of: Holder,
         run: impl FnOnce() -> Result<T, Box<str>> + Send + 'static,
     ) -> Result<T, Box<str>> {
-        let full = "too many requests to elsewhere wait already";
-        let _waiting = self.waiting.clone().try_acquire_owned().map_err(|_| full)?;
-        let _place = self.places.clone().acquire_owned().await.map_err(|_| full)?;
+        let given = self.places.enter(of).map_err(|full| full.to_string())?;
+        let place = given.await.map_err(|_| "its place was taken away")?;
+        let run = move || {
+            // Held until the thread is free again, also where nobody waits for the answer any more.
+            let _place = place;
+            run()
+        };
         tokio::task::spawn_blocking(run)
             .await
             .map_err(|error| error.to_string())?

@@ -1,20 +1,19 @@
 //! Answers events that wait in their picos: those that came by message or by timer, where nobody asks again.
 
-use super::Picos;
+use super::{Picos, places::Places};
 use crate::{
     ask::Ask,
     pico::{Answers, Pico, PicoCommand, WAITING, WaitsFor},
     rulesets,
 };
-use std::{future::Future, sync::Arc, thread};
+use std::{future::Future, thread};
 use throng::model::Error;
-use tokio::{
-    sync::{Semaphore, oneshot},
-    task::LocalSet,
-};
+use tokio::{sync::oneshot, task::LocalSet};
 
-/// Events that are answered at a time; the others wait in their picos.
+/// Events that are answered at a time; no pico takes more than half of these places.
 const AT_ONCE: usize = 256;
+/// Events that wait for a place. Half of it is room for more than one pico lets wait. Beyond it an event is looked at again after a minute.
+const WAITING_MAX: usize = 2_048;
 
 impl Picos {
     /// Begins to answer events that wait. What it gives back ends that.
@@ -52,19 +51,23 @@ async fn serve(picos: &Picos, topic: throng::services::bus::Topic<WaitsFor>) {
     if let Err(error) = picos.root().await {
         tracing::warn!("the root pico cannot be made or read: {error}");
     }
-    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    let places = Places::new(AT_ONCE, WAITING_MAX);
     while let Some(heard) = waiting.next().await {
         // What was lost is looked at again after a minute.
         let throng::services::bus::Heard::Event(waits) = heard else {
             continue;
         };
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            return;
+        let given = match places.enter(Some(waits.pico)) {
+            Ok(given) => given,
+            Err(full) => {
+                tracing::debug!("pico {} is asked again later: {full}", waits.pico);
+                continue;
+            }
         };
         let picos = picos.clone();
         tokio::task::spawn_local(async move {
+            let Ok(_place) = given.await else { return };
             resume(&picos, waits).await;
-            drop(permit);
         });
     }
 }
@@ -77,7 +80,7 @@ async fn resume(picos: &Picos, waits: WaitsFor) {
         answers,
     } = waits;
     let Answers { time_ms, seed, given } = answers;
-    let answered = picos.answer(&ask, 0).await;
+    let answered = picos.answer(pico, &ask, 0).await;
     let given = given.into_iter().chain([(Ask::clone(&ask), answered)]).collect();
     let answers = Answers { time_ms, seed, given };
     let command = PicoCommand::Resume {

@@ -10,6 +10,9 @@ use throng::model::{Answer, Entity, Event, Moment, Query, Turn};
 /// Children of one page. So many are in the parent's state at most.
 pub const PAGE_CHILDREN: u32 = 256;
 
+/// Most children of a pico, and as many as an export may hold.
+pub(crate) const CHILDREN_MAX: u32 = 4_000_000;
+
 /// A child and its number among all that its parent ever had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Child {
@@ -51,6 +54,11 @@ impl Children {
     /// The next child's number.
     pub(crate) fn next_number(&self) -> u32 {
         self.made
+    }
+
+    /// There is room for one more child, and a number that none has had.
+    pub(crate) fn has_room(&self) -> bool {
+        self.count < CHILDREN_MAX && self.made < u32::MAX - PAGE_CHILDREN
     }
 
     /// How many there are.

@@ -22,9 +22,6 @@ const WAITING_MAX: usize = 1_000;
 const TRIES_MAX: u32 = 10;
 /// After so long an event that waits is looked at again: whoever was to answer may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Most events scheduled in one pico.
-const SCHEDULED_MAX: usize = 10_000;
-
 /// About the bytes that the variables of a pico take at most: well within what an engine stores of an entity, escapes included.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
@@ -379,10 +376,6 @@ impl Task {
     }
 
     fn done(self, pico: &Pico, draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Decided {
-        if draft.body().schedules.len() > SCHEDULED_MAX {
-            let most = format!("at most {SCHEDULED_MAX} events are scheduled in a pico");
-            return Ok(self.failed(&draft, &most, turn));
-        }
         if pico.bytes_after(&draft.changes, KEPT_BYTES_MAX) > KEPT_BYTES_MAX {
             let most = format!("the variables of a pico take at most {KEPT_BYTES_MAX} bytes");
             return Ok(self.failed(&draft, &most, turn));

@@ -22,6 +22,7 @@ pub use schedule::{ScheduleId, Scheduled, Schedules, When};
 pub use try_out::{Tried, TryOut};
 pub use variables::{Variable, Variables};
 
+pub(crate) use children::CHILDREN_MAX;
 pub(crate) use decide::{WAITING, WaitsFor};
 pub(crate) use variables::put;
 
