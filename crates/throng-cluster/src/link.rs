@@ -453,7 +453,7 @@ async fn run(connecting: Connecting) {
 
 enum Failed {
     Refused,
-    /// It does not know this node's secret.
+    /// The other node has another secret.
     OtherSecret,
     Otherwise(String),
 }

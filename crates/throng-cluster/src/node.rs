@@ -57,7 +57,7 @@ pub enum NodeError {
         "node {name} at {peer} has another secret of the cluster, or none: give all nodes the same --cluster-secret-file"
     )]
     OtherSecret {
-        /// That node's name.
+        /// The name of that node.
         name: String,
         /// The address where it was asked.
         peer: String,

@@ -34,7 +34,7 @@ const ASKS_MAX: usize = 8_192;
 /// Answers in one frame, about, in bytes.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// Between two warnings that connections were closed for others.
+/// The least time between two warnings that connections were closed for others.
 const WARN_EVERY: Duration = Duration::from_secs(1);
 
 /// Connections that have not proved yet that they are a node's, the oldest first. Those who say nothing do not keep out a node that comes later.
