@@ -19,6 +19,8 @@ const IN_PLACE_MAX: usize = 1_000;
 pub fn routes(_: Engine) -> Router {
     Router::new()
         .route("/primes/{n}", get(primes))
+        // As other apps here take it.
+        .route("/primes/{n}/", get(primes))
         .with_state(Workers::new())
 }
 

@@ -4,6 +4,7 @@ use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     wire::{self, Broken, Trust, Wire},
 };
+use futures_util::future::join_all;
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -131,6 +132,23 @@ impl Links {
     }
 
     /// Goes by what a node sees now: who is there, and who owns what.
+    /// Looks for a node that lives and has another secret than this one, which has no number yet.
+    pub(crate) async fn other_secret<'a>(&self, view: &'a View) -> Option<&'a Node> {
+        let shared = &self.shared;
+        let asked = view.nodes.iter().filter(|node| node.lives()).map(async |node| {
+            let own = Hello {
+                protocol: PROTOCOL,
+                cluster: view.cluster.clone(),
+                node: 0,
+                shards: shared.owners.len() as u16,
+                nonce: rand::random(),
+            };
+            let shaken = shake_hands(&shared.trust, own, node.id, &node.said.peer).await;
+            matches!(shaken, Err(Failed::OtherSecret)).then_some(node)
+        });
+        join_all(asked).await.into_iter().flatten().next()
+    }
+
     pub(crate) fn look(&self, me: NodeId, view: &View) {
         let shared = &self.shared;
         shared.me.store(me.0, Ordering::Release);
@@ -417,6 +435,13 @@ async fn run(connecting: Connecting) {
                     shared.changed.notify_one();
                 }
             }
+            Err(Failed::OtherSecret) => {
+                tracing::warn!(
+                    "node {} cannot be asked at {}: it does not know the cluster's secret",
+                    link.node,
+                    link.address
+                );
+            }
             Err(Failed::Otherwise(why)) => {
                 tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
             }
@@ -428,6 +453,8 @@ async fn run(connecting: Connecting) {
 
 enum Failed {
     Refused,
+    /// The other node has another secret.
+    OtherSecret,
     Otherwise(String),
 }
 
@@ -451,13 +478,6 @@ impl From<io::Error> for Failed {
 
 /// Connects, and proves to the other node who this one is; nothing comes behind its answer.
 async fn connect(shared: &Shared, link: &Link) -> Result<Wire, Failed> {
-    let connected = match timeout(CONNECT, TcpStream::connect(&link.address)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Failed::Refused),
-        Ok(Err(error)) => return Err(error.into()),
-        Err(_) => return Err("it does not answer".to_string().into()),
-    };
-    connected.set_nodelay(true)?;
     let own = Hello {
         protocol: PROTOCOL,
         cluster: shared.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -465,21 +485,32 @@ async fn connect(shared: &Shared, link: &Link) -> Result<Wire, Failed> {
         shards: shared.owners.len() as u16,
         nonce: rand::random(),
     };
+    shake_hands(&shared.trust, own, link.node, &link.address).await
+}
+
+async fn shake_hands(trust: &Trust, own: Hello, node: NodeId, address: &str) -> Result<Wire, Failed> {
+    let connected = match timeout(CONNECT, TcpStream::connect(address)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Failed::Refused),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => return Err("it does not answer".to_string().into()),
+    };
+    connected.set_nodelay(true)?;
     let shake = async {
-        let mut wire = Wire::connected(connected, &link.address, &shared.trust).await?;
+        let mut wire = Wire::connected(connected, address, trust).await?;
         wire.send(&Frame::Hello(own.clone())).await?;
         let (hello, proof) = match wire.receive().await? {
             Frame::Welcome { hello, proof } => (hello, proof),
             Frame::Refused(why) => return Err(Failed::from(format!("it does not let this node in: {why}"))),
             _ => return Err("it does not answer as a node does".to_string().into()),
         };
-        if hello.node != link.node.0 {
+        if hello.node != node.0 {
             return Err(format!("another node, {}, is there", hello.node).into());
         }
-        if !shared.trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
-            return Err("it does not know the cluster's secret".to_string().into());
+        if !trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
+            return Err(Failed::OtherSecret);
         }
-        let proof = shared.trust.secret.proof(Role::Client, &own, &hello);
+        let proof = trust.secret.proof(Role::Client, &own, &hello);
         wire.send(&Frame::Proof(proof)).await?;
         Ok(wire)
     };

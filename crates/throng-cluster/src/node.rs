@@ -52,6 +52,16 @@ pub enum NodeError {
     /// The system gives no threads.
     #[error("the node's threads cannot be started: {0}")]
     Threads(std::io::Error),
+    /// A node that lives knows another secret, or none.
+    #[error(
+        "node {name} at {peer} has another secret of the cluster, or none: give all nodes the same --cluster-secret-file"
+    )]
+    OtherSecret {
+        /// The name of that node.
+        name: String,
+        /// The address where it was asked.
+        peer: String,
+    },
     /// What the directory says: who lives, another number of shards, or that the database cannot be reached.
     #[error(transparent)]
     Directory(#[from] Error),
@@ -132,6 +142,7 @@ impl Node {
         if options.loops.is_empty() {
             options.loops.push(runtime.handle().clone());
         }
+        runtime.block_on(refuse_other_secret(&*directory, &links))?;
         links.run_on(&options.loops);
         let server = Arc::new(Server {
             loops: options.loops,
@@ -212,6 +223,21 @@ impl Node {
             tracing::warn!("node {node} could not say that it leaves, the others notice: {error}");
         }
         runtime.shutdown_background();
+    }
+}
+
+/// Refuses a start beside nodes with another secret: this one would own shards, and nobody could ask it for them.
+async fn refuse_other_secret(directory: &dyn Directory, links: &Links) -> Result<(), NodeError> {
+    // What cannot be looked at is told by joining.
+    let Ok(view) = directory.view().await else {
+        return Ok(());
+    };
+    match links.other_secret(&view).await {
+        None => Ok(()),
+        Some(node) => Err(NodeError::OtherSecret {
+            name: node.said.name.clone(),
+            peer: node.said.peer.clone(),
+        }),
     }
 }
 

@@ -7,9 +7,10 @@ use crate::{
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
+    collections::VecDeque,
     io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 use throng::driver::peers::Reply;
 use throng_journal::scratch;
@@ -17,14 +18,14 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::oneshot,
     time::timeout,
 };
 
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// A connection that takes no answers for so long is over.
 const STALLED: Duration = Duration::from_secs(3);
-/// Most connections that have not proved yet that they are a node's; more are closed.
+/// Most connections that have not proved yet that they are a node's; each more closes the oldest.
 const STRANGERS_MAX: usize = 64;
 /// Between two of them: a handshake under TLS costs about a millisecond of a loop that has clients to answer, and whoever reaches the port may ask for one.
 const STRANGER_EVERY: Duration = Duration::from_millis(10);
@@ -32,6 +33,54 @@ const STRANGER_EVERY: Duration = Duration::from_millis(10);
 const ASKS_MAX: usize = 8_192;
 /// Answers in one frame, about, in bytes.
 const ANSWER_BYTES: usize = 1 << 20;
+
+/// The least time between two warnings that connections were closed for others.
+const WARN_EVERY: Duration = Duration::from_secs(1);
+
+/// Connections that have not proved yet that they are a node's, the oldest first. Those who say nothing do not keep out a node that comes later.
+#[derive(Default)]
+struct Strangers {
+    waiting: Mutex<VecDeque<Waiting>>,
+}
+
+struct Waiting {
+    number: u64,
+    /// Dropped, the connection is closed.
+    _keeps: oneshot::Sender<()>,
+}
+
+/// A place among them, until this is dropped.
+struct Stranger {
+    number: u64,
+    kept: oneshot::Receiver<()>,
+    of: Arc<Strangers>,
+}
+
+impl Strangers {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in one more; `true`: the oldest is closed for it.
+    fn enter(self: &Arc<Self>, number: u64) -> (Stranger, bool) {
+        let (_keeps, kept) = oneshot::channel();
+        let mut waiting = self.waiting();
+        let is_full = waiting.len() >= STRANGERS_MAX;
+        if is_full {
+            waiting.pop_front();
+        }
+        waiting.push_back(Waiting { number, _keeps });
+        let of = Arc::clone(self);
+        (Stranger { number, kept, of }, is_full)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.of.waiting().retain(|waiting| waiting.number != number);
+    }
+}
 
 /// Who may come, and who this is.
 #[derive(Debug, Default)]
@@ -52,21 +101,24 @@ pub(crate) struct Server {
 impl Server {
     /// Takes connections until its task is ended.
     pub(crate) async fn listen(self: Arc<Self>, listener: TcpListener) {
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let strangers = Arc::<Strangers>::default();
+        let (mut number, mut warned) = (0, None::<Instant>);
         let mut loops = self.loops.iter().cycle();
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let stream = stream.into_std();
-                    let Ok(place) = Arc::clone(&strangers).try_acquire_owned() else {
+                    number += 1;
+                    let (stranger, has_closed) = strangers.enter(number);
+                    if has_closed && warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+                        warned = Some(Instant::now());
                         tracing::warn!(
-                            "a connection from {from} is closed: too many have not said yet which node they are"
+                            "the oldest connection that has not said which node it is was closed for one from {from}: there are {STRANGERS_MAX}"
                         );
-                        continue;
-                    };
+                    }
                     let server = Arc::clone(&self);
                     let serve = async move {
-                        if let Err(why) = server.serve(stream, place).await {
+                        if let Err(why) = server.serve(stream, stranger).await {
                             tracing::debug!("the connection of the node at {from} is over: {why}");
                         }
                     };
@@ -83,7 +135,7 @@ impl Server {
         }
     }
 
-    async fn serve(&self, stream: io::Result<std::net::TcpStream>, place: OwnedSemaphorePermit) -> Result<(), String> {
+    async fn serve(&self, stream: io::Result<std::net::TcpStream>, mut stranger: Stranger) -> Result<(), String> {
         // Registered with the loop that works it.
         let stream = stream.and_then(TcpStream::from_std).map_err(|why| why.to_string())?;
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
@@ -100,7 +152,11 @@ impl Server {
                 }
             }
         };
-        let wire = match timeout(HANDSHAKE, shake).await {
+        let shaken = tokio::select! {
+            shaken = timeout(HANDSHAKE, shake) => shaken,
+            _ = &mut stranger.kept => return Err("others came before it has said who it is".into()),
+        };
+        let wire = match shaken {
             Ok(Ok(wire)) => wire,
             Ok(Err(why)) => {
                 tracing::warn!("another node is not let in: {why}");
@@ -108,7 +164,7 @@ impl Server {
             }
             Err(_) => return Err("it takes too long to say who it is".into()),
         };
-        drop(place);
+        drop(stranger);
         self.answer(wire).await
     }
 

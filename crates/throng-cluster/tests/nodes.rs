@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
-use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
+use throng_cluster::{Host, Links, Node, NodeError, NodeOptions, Timing, Trust, frame::Secret};
 use throng_journal::{
     Directory, ERASES, Error, FEATURES, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet,
 };
@@ -87,6 +87,17 @@ fn start_on(
     trust: Trust,
     slow: Duration,
 ) -> Started {
+    try_start(loops, directory, journal, name, trust, slow).unwrap()
+}
+
+fn try_start(
+    loops: Vec<Handle>,
+    directory: &MemoryDirectory,
+    journal: &MemoryJournal,
+    name: &str,
+    trust: Trust,
+    slow: Duration,
+) -> Result<Started, NodeError> {
     let links = Links::new(SHARDS, trust.clone());
     let noted = Arc::new(Noted {
         slow,
@@ -105,12 +116,12 @@ fn start_on(
         loops,
     };
     let host = Arc::new(Engine(noted.clone(), journal.clone()));
-    let node = Node::start(Arc::new(directory.clone()), host, links.clone(), options).unwrap();
-    Started {
+    let node = Node::start(Arc::new(directory.clone()), host, links.clone(), options)?;
+    Ok(Started {
         node: Some(node),
         links,
         noted,
-    }
+    })
 }
 
 fn ask(links: &Links, shard: u16, id: &str, within: Duration) -> Later<'static, Reply> {
@@ -252,15 +263,39 @@ fn what_was_sent_to_a_node_that_ends_is_of_unknown_outcome_and_later_nobody_is_t
 }
 
 #[test]
-fn a_node_without_the_secret_is_asked_nothing_and_asks_nothing() {
-    let (directory, journal, _one, _other) = pair(Duration::ZERO);
-    let stranger = start(&directory, &journal, "stranger", by_secret(b"another"), Duration::ZERO);
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(
-        wait(ask(&stranger.links, 3, "x", Duration::from_millis(500))),
-        Reply::NotHere
-    );
-    assert!(stranger.node.as_ref().unwrap().status().connected.is_empty());
+fn a_node_with_another_secret_or_none_is_refused_at_its_start() {
+    let (directory, journal, one, other) = pair(Duration::ZERO);
+    for secret in [&b"another"[..], b""] {
+        let started = try_start(
+            Vec::new(),
+            &directory,
+            &journal,
+            "stranger",
+            by_secret(secret),
+            Duration::ZERO,
+        );
+        let said = started.err().unwrap().to_string();
+        assert!(
+            said.starts_with("node one at 127.0.0.1:") && said.contains("--cluster-secret-file"),
+            "{said}"
+        );
+    }
+    let names: Vec<_> = wait(directory.view())
+        .unwrap()
+        .nodes
+        .into_iter()
+        .map(|node| node.said.name)
+        .collect();
+    assert_eq!(names, ["one", "other"], "nothing was changed");
+    drop((one, other));
+    // Those that are gone say nothing against it.
+    drop(start(
+        &directory,
+        &journal,
+        "alone",
+        by_secret(b"another"),
+        Duration::ZERO,
+    ));
 }
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -374,6 +409,23 @@ fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are
     until("a node comes in", || {
         wait(ask(&late.links, 3, "x", Duration::from_secs(1))) == Reply::Done(b"x".to_vec())
     });
+}
+
+#[test]
+fn silent_strangers_give_way_to_those_who_come_later() {
+    let (directory, _journal, _one, _other) = pair(Duration::ZERO);
+    let peer = &wait(directory.view()).unwrap().nodes[0].said.peer;
+    let silent: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(peer).unwrap()).collect();
+    let mut stream = TcpStream::connect(peer).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"THF1\xff\xff\xff\xff\0\0\0\0\0\0\0\0").unwrap();
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(
+        said.starts_with(b"THF1"),
+        "it is heard, and told why it is refused: {said:?}"
+    );
+    drop(silent);
 }
 
 #[test]

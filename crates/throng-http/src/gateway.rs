@@ -21,7 +21,7 @@ use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, PoisonError, Weak, mpsc::RecvTimeoutError},
+    sync::{Arc, PoisonError, Weak, atomic::Ordering, mpsc::RecvTimeoutError},
     thread,
     time::Duration,
 };
@@ -484,9 +484,10 @@ fn look_after_files(
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             // All of them are looked at.
             let changed = watched.iter().filter(|watched| watched.refresh()).count();
-            if changed > 0
-                && let Some(shared) = shared.upgrade()
-            {
+            let Some(shared) = shared.upgrade() else { return };
+            let unread = watched.iter().filter(|watched| watched.has_failed()).count();
+            shared.guard.unread.store(unread, Ordering::Relaxed);
+            if changed > 0 {
                 shared.guard.version.next();
             }
         }

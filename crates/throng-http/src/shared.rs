@@ -134,6 +134,8 @@ impl Shared {
         let mut checks = checks;
         let of_services = engine.checks().clone();
         checks.add(move || of_services.checks());
+        let unread = trust.guard.unread.clone();
+        checks.add(move || Guard::check(&unread));
         let collector = Box::new(checks.clone());
         engine
             .metrics()

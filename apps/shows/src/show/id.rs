@@ -10,10 +10,18 @@ pub struct ShowId(Uuid);
 
 /// A text is not a show's id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not the id of a show: a UUID in lower case, such as 0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3b7, was expected"
-)]
-pub struct NotAShowId(String);
+#[error("{found:?} is not the id of a show: {expected}, such as 0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3b7, was expected")]
+pub struct NotAShowId {
+    found: String,
+    expected: &'static str,
+}
+
+impl NotAShowId {
+    fn new(text: &str, expected: &'static str) -> Self {
+        let found = text.chars().take(64).collect();
+        Self { found, expected }
+    }
+}
 
 /// Characters of a UUID with its hyphens.
 const TEXT_BYTES: usize = 36;
@@ -29,7 +37,7 @@ impl ShowId {
         {
             return Ok(Self(uuid));
         }
-        Err(NotAShowId(text.chars().take(64).collect()))
+        Err(NotAShowId::new(text, "a UUID of 36 characters"))
     }
 }
 
@@ -44,7 +52,7 @@ impl FromStr for ShowId {
 
     fn from_str(text: &str) -> Result<Self, NotAShowId> {
         if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return Err(NotAShowId(text.chars().take(64).collect()));
+            return Err(NotAShowId::new(text, "a UUID in lower case"));
         }
         Self::of_any_case(text)
     }

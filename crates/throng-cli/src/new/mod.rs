@@ -64,6 +64,14 @@ const FILES: &[File] = &[
 /// Where this program's own source is, if it is still there.
 const OWN_CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+/// Words that Rust keeps for itself: none of them is a crate's name.
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
 /// What Cargo takes as a package, and a person can type as a program.
 fn name(text: &str) -> Result<String, String> {
     let is_name = text.starts_with(|first: char| first.is_ascii_lowercase())
@@ -73,10 +81,27 @@ fn name(text: &str) -> Result<String, String> {
             .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
         && !text.ends_with('-');
     match text {
-        "test" | "core" | "std" | "alloc" | "throng" => Err(format!("{text} is taken by a crate or a program")),
+        "test" | "core" | "std" | "alloc" | "proc-macro" => Err(taken(text)),
+        _ if KEYWORDS.contains(&text) => Err(format!("{text} is a keyword of Rust, and no crate can be called so")),
         _ if is_name => Ok(text.to_owned()),
         _ => Err("a name begins with one of a to z and has up to 64 of a-z, 0-9 and -".into()),
     }
+}
+
+fn taken(name: &str) -> String {
+    format!("{name} is taken by a crate or a program; choose another name")
+}
+
+/// Tells whether a crate that a project may be built with is called so: two of one name cannot be built together. Throng's own programs are
+/// no such crates.
+fn is_locked(lock: &str, name: &str) -> bool {
+    let mut packages = lock.split("[[package]]");
+    packages.any(|package| {
+        let mut lines = package.lines();
+        let found = lines.find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+        let is_same = found.is_some_and(|found| found.replace('_', "-") == name);
+        is_same && (name.starts_with("throng") || lines.any(|line| line.starts_with("source = ")))
+    })
 }
 
 /// Writes the project into a directory of its name, which must not be there yet.
@@ -89,6 +114,10 @@ pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
         !project.exists(),
         "{name} is there already; choose another name, or another directory to begin it in"
     );
+    // The versions Throng is tested with, all of them at hand where Throng was built.
+    let lock = throng.join("Cargo.lock");
+    let lock = fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
+    ensure!(!is_locked(&lock, name), taken(name));
     for File { path, text } in FILES {
         let text = text
             .replace("{{name}}", name)
@@ -96,10 +125,7 @@ pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
             .replace("{{throng}}", &throng.display().to_string());
         write(&project.join(path), text.as_bytes())?;
     }
-    // The versions Throng is tested with, all of them at hand where Throng was built.
-    let lock = throng.join("Cargo.lock");
-    let lock = fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
-    write(&project.join("Cargo.lock"), &lock)?;
+    write(&project.join("Cargo.lock"), lock.as_bytes())?;
     let said = format!(
         "{name} is begun. Next:\n\n  cd {name}\n  cargo test           # the account alone, and the service in simulated worlds\n  cargo run -- serve   # http://127.0.0.1:8080/docs\n\nREADME.md says the rest.\n"
     );
@@ -136,6 +162,20 @@ mod tests {
         }
         for bad in ["", "Wallet", "2w", "a b", "a/b", "-x", "x-", "test", &"x".repeat(65)] {
             assert!(name(bad).is_err(), "{bad}");
+        }
+        for keyword in ["async", "self", "type", "gen"] {
+            assert!(name(keyword).unwrap_err().contains("keyword"), "{keyword}");
+        }
+    }
+
+    #[test]
+    fn names_of_crates_that_a_project_is_built_with_are_taken() {
+        let lock = include_str!("../../../../Cargo.lock");
+        for crate_name in ["serde", "throng", "throng-app", "proc-macro2", "serde-json", "tokio"] {
+            assert!(is_locked(lock, crate_name), "{crate_name}");
+        }
+        for free in ["wallet", "bank"] {
+            assert!(!is_locked(lock, free), "{free}");
         }
     }
 }

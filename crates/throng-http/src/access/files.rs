@@ -89,6 +89,9 @@ impl<T> Watched<T> {
 pub(crate) trait Refresh: Send + Sync {
     /// Whether it has another value now.
     fn refresh(&self) -> bool;
+
+    /// Tells if the last look could not read it, so that it says what it said before.
+    fn has_failed(&self) -> bool;
 }
 
 impl<T: Send + Sync> Refresh for Watched<T> {
@@ -97,6 +100,8 @@ impl<T: Send + Sync> Refresh for Watched<T> {
         // Before they are read: what changes meanwhile is read once more.
         let stamps: Vec<_> = self.paths.iter().map(|path| stamp(path)).collect();
         if seen.read == stamps {
+            // One that was away is back.
+            seen.failed = None;
             return false;
         }
         match read_all(&self.paths, &self.read) {
@@ -119,6 +124,11 @@ impl<T: Send + Sync> Refresh for Watched<T> {
                 false
             }
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.failed.is_some()
     }
 }
 

@@ -35,9 +35,13 @@ use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Au
 use rustls::ServerConfig;
 use std::{
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
+use throng::services::health::{Check, Reason, Status};
 
 /// The reason of a refusal for no credentials, which is nobody's attack.
 const NO_CREDENTIALS: &str = "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.";
@@ -67,6 +71,8 @@ pub(crate) struct Guard {
     pub(crate) tickets: Tickets,
     /// Counts what was read again.
     pub(crate) version: Version,
+    /// Sources that could not be read when they were looked at last. Written by the thread that looks at them.
+    pub(crate) unread: Arc<AtomicUsize>,
 }
 
 /// Where a connection came in.
@@ -141,6 +147,20 @@ impl Guard {
             self.tls = Some(tls);
         }
         Ok(watched)
+    }
+
+    /// Tells of sources that could not be read: what was to be taken back holds on. Which one, and why, is in the log.
+    pub(crate) fn check(unread: &AtomicUsize) -> Vec<Check> {
+        if unread.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let reason =
+            "a source of tokens, keys or certificates cannot be read, and what it said before holds: the log names it";
+        vec![Check {
+            name: "credentials".into(),
+            status: Status::Warn,
+            reason: Reason::Other(reason.into()),
+        }]
     }
 
     /// How a caller is known.

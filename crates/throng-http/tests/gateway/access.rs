@@ -1,21 +1,24 @@
 //! Which commands are public, who asks, what a service's own hook says, and where it is administrated.
 
-use crate::support::{
-    Client,
-    client::{PATIENCE, request},
-    engine,
-    held::held_with,
-    lanes::{FULL, in_both},
-    plain,
-    section::{Command, Enrolment, Section},
-    socket::{Socket, command, query},
-    start, tokens,
+use crate::{
+    console::until,
+    support::{
+        Client,
+        client::{PATIENCE, request},
+        engine,
+        held::held_with,
+        lanes::{FULL, in_both},
+        plain,
+        section::{Command, Enrolment, Section},
+        socket::{Socket, command, query},
+        start, tokens,
+    },
 };
 use axum::{
     Json,
     extract::{Path, State},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{fs, time::Instant};
 use throng::{Engine, Options};
 use throng_http::{Access, Action, Caller, Gateway, Limits, Means, Once, Problem, Running, StartError, make_token};
@@ -229,6 +232,29 @@ fn ends(client: &mut Client) {
     while client.line().unwrap() != "0" {
         assert!(Instant::now() < until, "it does not end");
     }
+}
+
+#[test]
+fn credentials_that_cannot_be_read_are_a_warning_until_they_are() {
+    let (dir, [ann]) = tokens(["ann"]);
+    let (file, away) = (dir.path().join("tokens"), dir.path().join("away"));
+    let gateway = start(|gateway| gateway.tokens(&file));
+    let mut client = Client::new(&gateway);
+    let is_warned = |ready: &Value| {
+        let checks = ready["checks"].as_array().into_iter().flatten();
+        let mut own = checks.filter(|check| check["name"] == "credentials");
+        own.any(|check| check["status"] == "WARN" && check["reason"].as_str().unwrap().contains("holds"))
+    };
+    let ready = client.get("/health/ready");
+    assert!(!is_warned(&ready.json()), "{}", ready.text());
+    fs::rename(&file, &away).unwrap();
+    until(&mut client, "/health/ready", is_warned);
+    assert_eq!(client.get("/health/ready").status, 200, "it serves");
+    let metrics = client.request("GET", "/metrics", &[("authorization", &ann)], "");
+    let line = r#"throng_check{name="credentials",status="WARN"} 1"#;
+    assert!(metrics.text().contains(line), "{}", metrics.text());
+    fs::rename(&away, &file).unwrap();
+    until(&mut client, "/health/ready", |ready| !is_warned(ready));
 }
 
 #[test]

@@ -168,6 +168,11 @@ impl<T: Send + Sync> Refresh for Fetched<T> {
         self.tries.send_replace(is_read);
         is_other
     }
+
+    fn has_failed(&self) -> bool {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.failed.is_some()
+    }
 }
 
 fn fetch(uri: &Uri) -> io::Result<Bytes> {

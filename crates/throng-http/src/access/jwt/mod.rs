@@ -215,4 +215,11 @@ impl Refresh for Verifier {
             Source::Url(keys) => keys.refresh(),
         }
     }
+
+    fn has_failed(&self) -> bool {
+        match &self.keys {
+            Source::File(keys) => keys.has_failed(),
+            Source::Url(keys) => keys.has_failed(),
+        }
+    }
 }
