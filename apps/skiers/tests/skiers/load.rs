@@ -2,6 +2,7 @@
 
 use crate::service::Service;
 use throng_load::{Options, Report, Target, plan::Plan};
+use throng_testing::until;
 
 fn target(address: &str) -> Target {
     Target::resolve(&format!("http://{address}"), false).unwrap()
@@ -28,7 +29,7 @@ fn every_ride_of_the_three_phases_is_created_and_counts_on_its_day() {
     );
     // 5 threads × 80, 20 × 60, 2 × 1.
     assert_eq!(report.counters.successes, 400 + 1_200 + 2);
-    service.until(|| service.rides(56, 2022) == 1_602);
+    until("all rides are counted", || service.rides(56, 2022) == 1_602);
     let statistics = service.get("/statistics").1;
     assert!(statistics.contains(r#""operation":"POST""#), "{statistics}");
 }
@@ -41,7 +42,9 @@ fn the_three_reads_find_what_was_loaded() {
         "skiers",
         &[("threads", 8.0), ("skiers", 80.0), ("runs", 20.0)],
     );
-    service.until(|| service.rides(56, 2022) > 0 && service.get("/resorts/56/seasons").0 == 200);
+    until("rides are counted and the season is known", || {
+        service.rides(56, 2022) > 0 && service.get("/resorts/56/seasons").0 == 200
+    });
     let report = run(
         &service,
         "skiers-read",

@@ -3,7 +3,7 @@
 
 use crate::{
     model::Model,
-    process::{JSON, PATIENCE, Process, ask, free_address, get, unchunked, until},
+    process::{Process, free_address, get},
 };
 use serde_json::{Value, json};
 use servers::{RabbitMq, RabbitMqOptions, Redis, Stop};
@@ -16,8 +16,8 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
 };
+use throng_testing::{JSON, request, until};
 
 const RESORT: u32 = 56;
 const SEASON: u32 = 2022;
@@ -48,19 +48,20 @@ impl Load<'_> {
             let path = format!("/skiers/{RESORT}/seasons/{SEASON}/days/{}/skiers/{skier}", ride.day);
             let body = json!({"time": ride.time, "liftID": ride.lift, "waitTime": ride.wait}).to_string();
             let headers = format!("{JSON}idempotency-key: {client}-{number}\r\n");
-            let begun = Instant::now();
-            loop {
-                match ask(self.server, "POST", &path, &headers, &body) {
-                    Ok((201, ..)) => break,
-                    Ok((503, head, _)) if head.contains("retry-after:") => {
+            until("a ride is taken", || {
+                let Ok(answer) = request(self.server, "POST", &path, &headers, &body) else {
+                    return false;
+                };
+                match answer.status {
+                    201 => return true,
+                    503 if answer.header("retry-after").is_some() => {
                         self.refused_at_once.fetch_add(1, Ordering::AcqRel);
                     }
-                    Ok((504, ..)) | Err(_) => {}
-                    Ok(other) => panic!("{other:?}"),
+                    504 => {}
+                    _ => panic!("{answer:?}"),
                 }
-                assert!(begun.elapsed() < PATIENCE, "a ride was never taken");
-                thread::sleep(Duration::from_millis(20));
-            }
+                false
+            });
             self.model.lock().unwrap().add(skier, ride);
             self.answered.fetch_add(1, Ordering::AcqRel);
             number += 1;
@@ -159,7 +160,7 @@ fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_kill
     until("Redis has all rides", || in_redis(&redis) == expected_in_redis(&model));
     until("Redis has counted them", || counted(other.address, &model) >= rides);
     compare(other.address, &model);
-    let season = ask(
+    let season = request(
         server.address,
         "POST",
         "/resorts/57/seasons",
@@ -167,7 +168,7 @@ fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_kill
         r#"{"year":"2023"}"#,
     )
     .unwrap();
-    assert_eq!(season.0, 201, "passed on to the consumer");
+    assert_eq!(season.status, 201, "passed on to the consumer");
     answers_alike(&model, server.address, other.address);
     // What was passed on is measured, too.
     let statistics = get(server.address, "/statistics");
@@ -258,9 +259,8 @@ fn answers_alike(model: &Model, consumer: SocketAddr, redis: SocketAddr) {
     ];
     for path in paths {
         let answer = |address| {
-            let (status, head, body) = ask(address, "GET", &path, "", "").unwrap();
-            let is_chunked = head.contains("transfer-encoding: chunked");
-            (status, if is_chunked { unchunked(&body) } else { body })
+            let answer = request(address, "GET", &path, "", "").unwrap();
+            (answer.status, answer.body)
         };
         let expected = answer(consumer);
         assert!([200, 400, 404].contains(&expected.0), "{path}: {expected:?}");

@@ -2,17 +2,12 @@
 
 use serde_json::Value;
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
-
-/// A test that hangs fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-pub(crate) const JSON: &str = "content-type: application/json\r\n";
+use throng_testing::{request, until};
 
 /// A process of the service; it ends with this.
 pub(crate) struct Process {
@@ -65,75 +60,24 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// Makes one request on a connection of its own; an error is the connection's.
-pub(crate) fn ask(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    headers: &str,
-    body: &str,
-) -> std::io::Result<(u16, String, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok())
-        .unwrap_or(0);
-    Ok((status, head.to_ascii_lowercase(), body.to_owned()))
-}
-
 /// Waits for a query's answer.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Value {
-    let begun = Instant::now();
-    loop {
-        match ask(address, "GET", path, "", "") {
-            Ok((200, head, body)) => {
-                // A body that is passed on may come in chunks.
-                let body = if head.contains("transfer-encoding: chunked") {
-                    unchunked(&body)
-                } else {
-                    body
-                };
-                return serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
-            }
-            other => assert!(begun.elapsed() < PATIENCE, "{path}: {other:?}"),
+    let mut found = Value::Null;
+    until(path, || match request(address, "GET", path, "", "") {
+        Ok(response) if response.status == 200 => {
+            found = response.json();
+            true
         }
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-pub(crate) fn unchunked(body: &str) -> String {
-    let (mut rest, mut whole) = (body, String::new());
-    while let Some((length, after)) = rest.split_once("\r\n") {
-        let length = usize::from_str_radix(length.trim(), 16).unwrap();
-        whole.push_str(&after[..length]);
-        rest = after.get(length + 2..).unwrap_or_default();
-    }
-    whole
-}
-
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
+        _ => false,
+    });
+    found
 }
 
 /// The check of a service's readiness, and whether it is ready for all of them.
 pub(crate) fn check(address: SocketAddr, name: &str) -> Option<(u16, Value)> {
-    let (status, _, body) = ask(address, "GET", "/health/ready", "", "").ok()?;
-    let body: Value = serde_json::from_str(&body).ok()?;
+    let ready = request(address, "GET", "/health/ready", "", "").ok()?;
+    let body = ready.json();
     let checks = body["checks"].as_array()?;
     let check = checks.iter().find(|check| check["name"] == name)?;
-    Some((status, check.clone()))
+    Some((ready.status, check.clone()))
 }

@@ -1,9 +1,10 @@
 //! Starts, stand-bys and readiness of servers and consumers, as processes.
 
-use crate::process::{JSON, Process, ask, check, command, free_address, get, until};
+use crate::process::{Process, check, command, free_address};
 use serde_json::json;
 use servers::{RabbitMq, RabbitMqOptions, Redis};
 use std::{net::SocketAddr, process::Stdio, sync::LazyLock};
+use throng_testing::{JSON, request, until};
 
 static BROKER: LazyLock<RabbitMq> = LazyLock::new(|| {
     let options = RabbitMqOptions {
@@ -21,13 +22,13 @@ fn ride(server: SocketAddr, number: u32) {
     let path = format!("/skiers/56/seasons/2022/days/12/skiers/{number}");
     let body = json!({"time": 1, "liftID": 7}).to_string();
     until("a ride is taken", || {
-        matches!(ask(server, "POST", &path, &headers, &body), Ok((201, ..)))
+        request(server, "POST", &path, &headers, &body).is_ok_and(|taken| taken.status == 201)
     });
 }
 
 fn rides(at: SocketAddr) -> u64 {
-    match ask(at, "GET", DAY, "", "") {
-        Ok((200, ..)) => get(at, DAY)["rides"].as_u64().unwrap(),
+    match request(at, "GET", DAY, "", "") {
+        Ok(found) if found.status == 200 => found.json()["rides"].as_u64().unwrap(),
         _ => 0,
     }
 }
@@ -86,8 +87,8 @@ fn second_consumer_takes_over_and_redis_is_in_the_readiness() {
     let mut second = second;
     second.kill();
     command(&["FLUSHALL"]);
-    let (status, ..) = ask(server.address, "GET", DAY, "", "").unwrap();
-    assert_eq!(status, 503, "and not that there is nothing");
+    let found = request(server.address, "GET", DAY, "", "").unwrap();
+    assert_eq!(found.status, 503, "and not that there is nothing");
     until("the server says why", || {
         is(server.address, model, "WARN", "not complete")
     });
@@ -131,7 +132,8 @@ fn dead_letters_command_sends_rides_again() {
         let body = json!({"time": time, "liftID": 7}).to_string();
         let headers = format!("{JSON}idempotency-key: same\r\n");
         let path = "/skiers/56/seasons/2022/days/12/skiers/1";
-        assert_eq!(ask(server.address, "POST", path, &headers, &body).unwrap().0, 201);
+        let taken = request(server.address, "POST", path, &headers, &body).unwrap();
+        assert_eq!(taken.status, 201);
     }
     let consumer = Process::start(
         "consumer",

@@ -8,7 +8,7 @@ use skiers::{
 };
 use throng::Engine;
 use throng_http::{Gateway, Running};
-use throng_testing::{JSON, PATIENCE, block_on, in_memory, request};
+use throng_testing::{JSON, block_on, in_memory, request, until};
 
 pub struct Service {
     engine: Engine,
@@ -35,12 +35,12 @@ impl Service {
     /// Waits until a day of a resort has counted so many rides.
     pub fn arrived(&self, day: &str, rides: u64) {
         let day: ResortDayId = day.parse().unwrap();
-        self.until(|| self.rides_of(day) == rides);
+        until("the rides are counted", || self.rides_of(day) == rides);
     }
 
     /// Waits until a resort has a season.
     pub fn has_season(&self, resort: u32, season: u32) {
-        self.until(|| {
+        until("the resort has the season", || {
             let found = block_on(self.engine.entity::<Resort>(Number(resort)).read(GetResort {}));
             found.is_ok_and(|found| found.seasons.contains(&season))
         });
@@ -55,15 +55,6 @@ impl Service {
     fn rides_of(&self, day: ResortDayId) -> u64 {
         let found = block_on(self.engine.entity::<ResortDay>(day).read(GetResortDay {}));
         found.map_or(0, |found| found.rides)
-    }
-
-    pub fn until(&self, is_so: impl Fn() -> bool) {
-        let begun = std::time::Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < PATIENCE, "it did not come to be so");
-            // The processors are for whom it waits for.
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
     }
 
     pub fn get(&self, path: &str) -> (u16, String) {
