@@ -1,6 +1,6 @@
 //! Measures what the number of shards costs: on the embedded log, and on a private PostgreSQL with its directory of nodes.
 //!
-//! ```sh
+//! ```text
 //! cargo run --release -p throng-postgres --example shards -- SHARDS ENTITIES
 //! ```
 //!

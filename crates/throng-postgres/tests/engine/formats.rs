@@ -29,6 +29,8 @@ use throng_postgres::{PostgresOptions, open_postgres, tools};
 const FORMAT: &str = "tables_6";
 /// All versions that it reads.
 const FORMATS: [&str; 1] = [FORMAT];
+/// The engine waits for no lease.
+const LONE: &str = "lease=0";
 const DUMP: &str = "dump.sql.gz";
 const EXPECTED: &str = "expected.json";
 
@@ -48,7 +50,7 @@ async fn start(options: PostgresOptions, has_former: bool) -> Result<(Engine, Ar
 
 /// The service on a schema, whose engines wait for no lease.
 async fn started(schema: &str, has_former: bool) -> (Engine, Arc<Clock>) {
-    start(kit::options(schema, "lease=0"), has_former).await.unwrap()
+    start(kit::options(schema, LONE), has_former).await.unwrap()
 }
 
 async fn stop(engine: Engine) {
@@ -69,7 +71,7 @@ async fn stored(schema: &str) -> Map<String, Value> {
     }
     let writers = format!("SELECT writer FROM {schema}.writers ORDER BY 1");
     let writers = psql.query(&writers, &[]).await.unwrap();
-    let opened = open_postgres(kit::options(schema, "lease=0")).unwrap();
+    let opened = open_postgres(kit::options(schema, LONE)).unwrap();
     let mut kinds: Vec<RecordKind> = Vec::new();
     for writer in writers {
         let writer = WriterId(writer.get::<_, i64>(0).cast_unsigned());
@@ -93,7 +95,7 @@ async fn stored(schema: &str) -> Map<String, Value> {
 }
 
 async fn damages(schema: &str) -> Vec<String> {
-    let options = kit::options(schema, "");
+    let options = kit::options(schema, LONE);
     let found = tokio::task::spawn_blocking(move || tools::verify(&options).unwrap());
     let damages = found.await.unwrap().damages.into_iter();
     damages.map(|damage| damage.why).collect()
@@ -137,7 +139,7 @@ async fn databases_of_each_version_open_and_work_on() {
 
 /// A node that was there once, with a shard that is pinned to it.
 async fn join_and_leave(schema: &str) {
-    let directory = open_postgres(kit::options(schema, "lease=0")).unwrap().directory;
+    let directory = open_postgres(kit::options(schema, LONE)).unwrap().directory;
     let (all, name) = (ShardSet::first(8), "a");
     let join = Join {
         name: name.into(),
@@ -166,7 +168,7 @@ async fn lose(schema: &str) -> Position {
          leases WHERE writer = {last}; DELETE FROM writers WHERE writer = {last}"
     );
     psql.batch_execute(&delete).await.unwrap();
-    match start(kit::options(schema, "lease=0"), true).await {
+    match start(kit::options(schema, LONE), true).await {
         Err(StartError::Journal(Error::Lost { loss, .. })) => loss.covered,
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it started"),
@@ -179,7 +181,7 @@ async fn write_dump() {
     let to = fixture(FORMAT);
     assert!(!to.exists(), "{} is there: it stays as it is", to.display());
     join_and_leave(FORMAT).await;
-    let mut accepting = kit::options(FORMAT, "lease=0");
+    let mut accepting = kit::options(FORMAT, LONE);
     accepting.accept_loss = Some(lose(FORMAT).await);
     // As if it was killed: its stream is sealed by the next one, without a checkpoint.
     let (killed, _) = start(accepting, true).await.unwrap();

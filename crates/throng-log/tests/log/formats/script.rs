@@ -10,14 +10,23 @@ use throng::{
 };
 
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
 
 async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     let waiting = async {
         while !holds().await {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(PAUSE).await;
         }
     };
     assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+}
+
+async fn caught_up(engine: &Engine) {
+    until("the read model has all", async || {
+        engine.read_model::<Balances>().caught_up().await
+    })
+    .await;
 }
 
 async fn ask(engine: &Engine, id: &str, command: Command) -> Result<i64, Error<Short>> {
@@ -110,10 +119,10 @@ pub(crate) async fn live(engine: &Engine) {
     done(engine, "dora", Command::Close).await;
     done(engine, "eve", pay("bob", 2)).await;
     until("the messages are taken", async || {
-        let outcomes = states(engine).await["account/ann"]["heard"].as_array().map(Vec::len);
-        let bob = states(engine).await["account/bob"]["balance"].clone();
-        let ticks = states(engine).await["account/cleo"]["ticks"].clone();
-        dead(engine).await == 1 && outcomes == Some(2) && bob == 56 && ticks == 1
+        let states = states(engine).await;
+        let outcomes = states["account/ann"]["heard"].as_array().map(Vec::len);
+        let (bob, ticks) = (&states["account/bob"]["balance"], &states["account/cleo"]["ticks"]);
+        dead(engine).await == 1 && outcomes == Some(2) && *bob == 56 && *ticks == 1
     })
     .await;
     engine.erase("account", "eve").await.unwrap();
@@ -127,11 +136,7 @@ pub(crate) async fn live(engine: &Engine) {
     for number in 2..=6 {
         enter::<Visits>(engine, "hall", format!("visit {number}")).await;
     }
-    assert!(
-        engine.read_model::<Balances>().caught_up().await,
-        "{:?}",
-        engine.projections()
-    );
+    caught_up(engine).await;
     engine.checkpoint().await.unwrap();
     engine.prune(false).await.unwrap();
     enter::<Former>(engine, "gone", "behind the checkpoint".into()).await;
@@ -149,7 +154,7 @@ pub(crate) async fn live_on(engine: &Engine) {
     done(engine, "gus", Command::Open { balance: 8 }).await;
     done(engine, "gus", remind("behind", 30, None)).await;
     until("the second message is dead", async || dead(engine).await == 2).await;
-    assert!(engine.read_model::<Balances>().caught_up().await);
+    caught_up(engine).await;
 }
 
 /// The addresses of all entities.
@@ -224,9 +229,12 @@ pub(crate) async fn observe(engine: &Engine) -> Value {
             json!([from.0, number, sender, receiver, dead.name, dead.reason, dead.at.micros])
         })
         .collect();
-    let model = engine.read_model::<Balances>();
-    assert!(model.caught_up().await);
-    let rows = model.scan(ViewRange::default()).await.unwrap();
+    caught_up(engine).await;
+    let rows = engine
+        .read_model::<Balances>()
+        .scan(ViewRange::default())
+        .await
+        .unwrap();
     let balances: Map<String, Value> = rows
         .iter()
         .map(|(key, value)| {
