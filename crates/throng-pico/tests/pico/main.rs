@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
 mod bad_input;
+mod fairness;
 mod log;
 mod moving;
 mod multiplying;

@@ -169,3 +169,124 @@ fn a_child_that_stands_in_a_page_moves_as_any_other() {
     let tree = Tree(tree.0.again());
     assert_eq!(tree.children(&root).len(), 259);
 }
+
+/// Keeps a value, and counts the seconds.
+const KEEPER: &str = r#"ruleset keeper {
+  meta { shares kept, ticks, planned }
+  global {
+    kept = function() { ent:kept }
+    ticks = function() { ent:ticks.defaultsTo(0) }
+    planned = function() { schedule:list() }
+  }
+  rule keep {
+    select when keeper keep
+    fired { ent:kept := event:attrs{"value"} }
+  }
+  rule plan {
+    select when keeper plan
+    always {
+      schedule keeper event "tick" repeat "* * * * * *"
+      schedule keeper event "keep" at time:add(time:now(), {"days": 1}) attributes {"value": "late"}
+    }
+  }
+  rule tick {
+    select when keeper tick
+    fired { ent:ticks := ent:ticks.defaultsTo(0) + 1 }
+  }
+}
+"#;
+
+/// Bob keeps a value, is asked over a channel that lets little through, counts seconds, and has a child that keeps a value, too.
+struct Furnished {
+    bob: Pico,
+    carl: Pico,
+    door: String,
+    planned: Value,
+}
+
+impl Furnished {
+    fn new(tree: &Tree, parent: &Pico) -> Self {
+        let bob = tree.child(parent, "Bob");
+        let carl = tree.child(&bob, "Carl");
+        for (pico, value) in [(&bob, "b"), (&carl, "c")] {
+            let installed = tree
+                .0
+                .post(&format!("/c/{}/install", pico.ui), &json!({ "source": KEEPER }));
+            assert_eq!(installed.status, 200, "{}", installed.body);
+            tree.0.event(&pico.own, "keeper", "keep", &json!({ "value": value }));
+        }
+        tree.0.event(&bob.own, "keeper", "plan", &json!({}));
+        let door = json!({ "tags": ["door"], "eventPolicy": { "allow": [{ "domain": "keeper", "name": "keep" }], "deny": [] },
+            "queryPolicy": { "allow": [{ "rid": "keeper", "name": "kept" }], "deny": [] } });
+        tree.0.event(&bob.own, "wrangler", "new_channel_request", &door);
+        let door = text(&tree.0.query(&bob.own, WRANGLER, "channels", "tags=door")[0]["id"]);
+        let planned = tree.0.query(&bob.own, "keeper", "planned", "");
+        assert_eq!(planned.as_array().map(Vec::len), Some(2), "{planned}");
+        Self {
+            bob,
+            carl,
+            door,
+            planned,
+        }
+    }
+
+    /// Everything is there, and goes on.
+    fn check(&self, tree: &Tree, value: &str) {
+        let kept = |eci: &str| tree.0.query(eci, "keeper", "kept", "");
+        tree.0.event(&self.door, "keeper", "keep", &json!({ "value": value }));
+        assert_eq!((kept(&self.door), kept(&self.carl.own)), (json!(value), json!("c")));
+        let ticks = || tree.0.query(&self.bob.own, "keeper", "ticks", "").as_u64().unwrap();
+        let refused = format!("/c/{}/query/keeper/ticks", self.door);
+        assert_eq!(
+            tree.0.get(&refused).status,
+            403,
+            "the channel lets no more through than before"
+        );
+        assert_eq!(tree.0.query(&self.bob.own, "keeper", "planned", ""), self.planned);
+        let before = ticks();
+        until(|| ticks() > before);
+    }
+
+    /// Bob is a parent still: he makes children and deletes them.
+    fn check_children(&self, tree: &Tree) {
+        let dora = tree.child(&self.bob, "Dora");
+        assert_eq!(tree.parent(&dora), json!(self.bob.ui));
+        for (name, child) in [("Carl", &self.carl), ("Dora", &dora)] {
+            let request = json!({ "eci": tree.family(&self.bob, name) });
+            tree.0
+                .event(&self.bob.own, "wrangler", "child_deletion_request", &request);
+            until(|| tree.0.get(&format!("/c/{}/query/{WRANGLER}/name", child.own)).status == 410);
+        }
+        assert_eq!(tree.children(&self.bob), [] as [Value; 0]);
+    }
+}
+
+#[test]
+fn moved_pico_keeps_variables_schedules_channels_and_children() {
+    let tree = Tree::start();
+    let root = tree.root();
+    let ann = tree.child(&root, "Ann");
+    let furnished = Furnished::new(&tree, &root);
+    tree.send_off(&root, "Bob", &ann.own);
+    until(|| tree.told(&root, "child_moved").is_some());
+    assert_eq!(tree.parent(&furnished.bob), json!(ann.ui));
+    furnished.check(&tree, "moved");
+    let tree = Tree(tree.0.again());
+    furnished.check(&tree, "started again");
+    furnished.check_children(&tree);
+}
+
+#[test]
+fn identical_import_elsewhere_keeps_variables_schedules_channels() {
+    let (here, there) = (Tree::start(), Tree::start());
+    let root = here.root();
+    let furnished = Furnished::new(&here, &root);
+    let lines = here.0.chunks(&format!("/c/{}/export", furnished.bob.own));
+    let request = json!({ "eci": here.family(&root, "Bob") });
+    here.0.event(&root.own, "wrangler", "child_deletion_request", &request);
+    let path = format!("/c/{}/import?identical=true", there.root().own);
+    let imported = there.0.send("POST", &path, "", &lines);
+    assert_eq!(imported.status, 200, "{}", imported.body);
+    until(|| here.0.get(&format!("/c/{}/query/keeper/kept", furnished.door)).status == 410);
+    furnished.check(&there, "imported");
+}
