@@ -95,8 +95,8 @@ impl LiveBackup {
         let files = &*options.files;
         unfinished::refuse_swap(files, from, to)?;
         super::require_log(options, from)?;
-        let has_copy = super::unfinished::refuse_unfinished(files, to).is_ok()
-            && !recovery::list(files, to).unwrap_or_default().is_empty();
+        let has_copy =
+            !unfinished::is_unfinished(files, to)? && !recovery::list(files, to).unwrap_or_default().is_empty();
         let lock = match has_copy {
             true => log::lock(options, to)?,
             false => Unfinished::begin(options, to)?.1,

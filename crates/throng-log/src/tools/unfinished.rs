@@ -6,7 +6,10 @@ use crate::{
     place::is_marked_copy,
     recovery, rewrite,
 };
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 use throng_journal::Error;
 
 /// There for as long as the directory holds only a part.
@@ -28,7 +31,7 @@ impl<'a> Unfinished<'a> {
         let creating = || Error::io(format!("creating the directory {}", dir.display()));
         files.create_dir(dir).map_err(creating())?;
         let (begun, lock) = (Self { files, dir }, log::lock(options, dir)?);
-        match is_unfinished(files, dir) {
+        match is_unfinished(files, dir)? {
             true => begun.remove_leftovers()?,
             false => super::require_no_log(options, dir)?,
         }
@@ -67,13 +70,16 @@ pub(super) fn finish(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     files.sync_dir(dir).map_err(finishing())
 }
 
-fn is_unfinished(files: &dyn Files, dir: &Path) -> bool {
+pub(super) fn is_unfinished(files: &dyn Files, dir: &Path) -> Result<bool, Error> {
     has(files, dir, UNFINISHED_NAME)
 }
 
-fn has(files: &dyn Files, dir: &Path, name: &str) -> bool {
-    let names = files.list(dir).unwrap_or_default();
-    names.iter().any(|other| other == name)
+fn has(files: &dyn Files, dir: &Path, name: &str) -> Result<bool, Error> {
+    let names = match files.list(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        names => names.map_err(Error::io(format!("listing the directory {}", dir.display())))?,
+    };
+    Ok(names.iter().any(|other| other == name))
 }
 
 /// Refuses a backup in the wrong direction: from a copy, or from where there is no log, to a log that is no copy.
@@ -104,7 +110,7 @@ pub(super) fn add_staged(files: &dyn Files, dir: &Path) -> Result<(), Error> {
 
 /// Adds what a backup was adding to this copy when it was cut off. For whoever has the directory's lock.
 pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
-    if !has(files, dir, ADDING_NAME) {
+    if !has(files, dir, ADDING_NAME)? {
         return Ok(());
     }
     let adding = || Error::io(format!("adding to the copy in {}", dir.display()));
@@ -120,7 +126,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
 
 /// Works like [`settle`], unless somebody else has the directory's lock, who does it.
 pub(super) fn settle_unused(options: &crate::Options, dir: &Path) -> Result<(), Error> {
-    if !has(&*options.files, dir, ADDING_NAME) {
+    if !has(&*options.files, dir, ADDING_NAME)? {
         return Ok(());
     }
     match log::lock(options, dir) {
@@ -132,7 +138,7 @@ pub(super) fn settle_unused(options: &crate::Options, dir: &Path) -> Result<(), 
 
 /// What an import or a backup that did not end has left is no journal.
 pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Error> {
-    if !is_unfinished(files, dir) {
+    if !is_unfinished(files, dir)? {
         return Ok(());
     }
     Err(Error::Backend {

@@ -151,3 +151,25 @@ fn end_in_a_commit_with_removed_events_is_told_to_a_new_store() {
     ];
     hold(1, &steps);
 }
+
+#[test]
+fn unfinished_backup_is_known_where_the_disk_fails() {
+    let steps = [
+        Step::of(Action::End {
+            end: End::PowerLoss(13_810_088_741_073_446_764),
+            is_store_lost: false,
+        })
+        .hit(7, Hit::Death),
+        write((0, 0), 3, false),
+        Step::of(Action::Restore {
+            is_of_copy: false,
+            until: Until::Time(481),
+            with_archive: true,
+            is_adopted: false,
+        }),
+        Step::of(Action::Backup).hit(46, Hit::Death),
+        Step::of(Action::Follow).hit(5, Hit::Failure),
+        restore_copy(true),
+    ];
+    hold(430, &steps);
+}
