@@ -12,7 +12,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -32,6 +32,8 @@ const CLIENTS: u64 = 4;
 /// What has to come comes within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
+/// Answers between two steps of the upgrade.
+const MORE: u64 = 300;
 /// A client's pause between what it asks: enough comes, and the test ends soon.
 const BETWEEN: Duration = Duration::from_millis(2);
 
@@ -47,6 +49,8 @@ struct World {
     /// Whom clients ask: the nodes that run.
     drivers: Mutex<BTreeMap<&'static str, Driver>>,
     is_over: AtomicBool,
+    /// Commands that clients were answered, or left to a newer node.
+    told: AtomicU64,
 }
 
 /// What clients were told is done: messages by sender and receiver, and timers by page.
@@ -121,6 +125,15 @@ impl World {
         nodes.insert(name, self.start(name, app));
     }
 
+    /// Waits until clients have been answered more.
+    fn more(&self) {
+        let (begun, enough) = (Instant::now(), self.told.load(Ordering::Relaxed) + MORE);
+        while self.told.load(Ordering::Relaxed) < enough {
+            assert!(begun.elapsed() < PATIENCE, "clients are not answered");
+            thread::sleep(PAUSE);
+        }
+    }
+
     /// One of the nodes that run.
     fn driver(&self, number: u64) -> Driver {
         let drivers = self.drivers.lock().unwrap();
@@ -179,6 +192,7 @@ impl World {
                 true => done(&asked),
                 false => left.push(asked),
             }
+            self.told.fetch_add(1, Ordering::Relaxed);
             thread::sleep(BETWEEN);
         }
         for asked in &left {
@@ -243,6 +257,7 @@ fn an_upgrade_of_real_nodes_with_one_taken_back_loses_nothing_doubles_nothing_an
         url: format!("{}?schema=upgrade&lease=1s", server.url("postgres")),
         drivers: Mutex::default(),
         is_over: AtomicBool::new(false),
+        told: AtomicU64::new(0),
     };
     let has_next = AtomicBool::new(false);
     let mut nodes: BTreeMap<_, _> = NAMES.map(|name| (name, world.start(name, BEFORE))).into();
@@ -257,11 +272,11 @@ fn an_upgrade_of_real_nodes_with_one_taken_back_loses_nothing_doubles_nothing_an
         let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let steps = [("a", AFTER), ("b", AFTER), ("b", BEFORE), ("b", AFTER), ("c", AFTER)];
             for (name, app) in steps {
-                thread::sleep(Duration::from_secs(1));
+                world.more();
                 world.replace(&mut nodes, name, app);
                 has_next.store(true, Ordering::Relaxed);
             }
-            thread::sleep(Duration::from_secs(1));
+            world.more();
         }));
         world.is_over.store(true, Ordering::Relaxed);
         let acknowledged = clients.into_iter().map(|client| client.join().unwrap()).collect();

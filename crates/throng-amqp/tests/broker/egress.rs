@@ -21,7 +21,9 @@ impl Outbound for HitsOut {
     type Of = Counter;
 
     fn message(&self, seen: &Seen<Counter>) -> Option<Message> {
-        let Happened::Hit { by } = seen.event;
+        let Happened::Hit { by } = seen.event else {
+            return None;
+        };
         Some(Message {
             body: format!("{} {} {by}", seen.id, seen.seq).into_bytes(),
             // What was granted no broker takes.

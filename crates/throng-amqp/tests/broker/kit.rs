@@ -14,7 +14,7 @@ use std::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use throng::{
     Engine, Options,
@@ -22,6 +22,7 @@ use throng::{
     services::health::Status,
 };
 use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
+pub(crate) use throng_testing::eventually as until;
 
 /// Gone when the test's process is, see `servers`.
 pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| {
@@ -150,18 +151,6 @@ pub(crate) async fn hits(engine: &Engine, counters: impl Iterator<Item = String>
         sum += engine.entity::<Counter>(counter).read(Hits).await.unwrap_or(0);
     }
     sum
-}
-
-/// Waits for a condition.
-pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition().await {
-        assert!(
-            begun.elapsed() < Duration::from_secs(120),
-            "{what}: not within two minutes"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// A look at a broker, as an operator's. On one channel: to open another one for each question takes the broker longer than to answer it.

@@ -1,10 +1,11 @@
 //! Several nodes on a PostgreSQL of the test's own, from outside.
 
-use super::kit::{Client, Served, assert_refused, run, throng, until};
+use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
 use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock, time::Duration};
+use throng_testing::{Client, until};
 use tokio_tungstenite::tungstenite::{
     Message, WebSocket,
     client::{IntoClientRequest, client},
@@ -172,7 +173,7 @@ fn a_kind_is_followed_over_the_nodes_and_on_at_another_one_when_its_node_dies() 
 /// Asks a node's administration; what it answers.
 fn administrate(node: &Served, path: &str) -> (u16, String) {
     let answer = Client::connect(node.admin).unwrap().post(path, None, "").unwrap();
-    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    (answer.status, answer.body)
 }
 
 /// Rows of the journal and of the store in which a text stands.

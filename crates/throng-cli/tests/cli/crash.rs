@@ -1,6 +1,6 @@
 //! `kill -9` at random moments: every acknowledged request is there, none twice.
 
-use super::kit::{Client, PATIENCE, Random, Served};
+use super::kit::{Random, Served};
 use rustix::process::Signal;
 use serde_json::json;
 use std::{
@@ -10,6 +10,7 @@ use std::{
     thread,
     time::{SystemTime, UNIX_EPOCH},
 };
+use throng_testing::{Client, PATIENCE};
 
 const ROUNDS: u64 = 6;
 const CLIENTS: u64 = 8;
@@ -92,8 +93,7 @@ impl Person {
         }
     }
 
-    fn take(&mut self, asked: &Asked, status: u16, body: &[u8]) {
-        let text = String::from_utf8_lossy(body);
+    fn take(&mut self, asked: &Asked, status: u16, text: &str) {
         let seated = self.seated.entry(asked.section).or_default();
         match (asked.command, status) {
             // Each student is asked for once under one key: `already-present` would be a request taken twice.

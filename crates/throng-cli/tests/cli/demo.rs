@@ -134,7 +134,7 @@ fn without_exit_it_stays_up_until_it_is_told_to_end() {
             break url.to_string();
         }
     };
-    let mut client = super::kit::Client::connect(url.parse().unwrap()).unwrap();
+    let mut client = throng_testing::Client::connect(url.parse().unwrap()).unwrap();
     assert_eq!(
         client.get("/sections?limit=3").unwrap().json()["sections"]
             .as_array()

@@ -2,12 +2,13 @@
 
 use super::{
     cluster::serves,
-    kit::{Client, Served, assert_refused, run, throng, until},
+    kit::{Served, assert_refused, run, throng},
     postgres::{fill, json_of, serve_with, students},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions, Stop};
+use throng_testing::{Client, until};
 
 struct Pair {
     primary: Postgres,
@@ -135,7 +136,7 @@ fn service_goes_on_without_lost_commits_where_told_to() {
     until("the metric counts it", || {
         let mut admin = Client::connect(served.admin).unwrap();
         let metrics = admin.get("/metrics").unwrap();
-        String::from_utf8_lossy(&metrics.body).contains("\nthrong_losses 1\n")
+        metrics.body.contains("\nthrong_losses 1\n")
     });
     // Under the same key: it is executed again.
     assert_eq!(add_bob(&served), 200);

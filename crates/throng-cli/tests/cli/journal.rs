@@ -1,6 +1,6 @@
 //! `throng journal`, on what a service left behind.
 
-use super::kit::{Client, Served, assert_refused, run, throng};
+use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -9,6 +9,7 @@ use std::{
     path::Path,
     process::Stdio,
 };
+use throng_testing::Client;
 
 /// A data directory with one section and one student, and nobody using it.
 fn data(directory: &Path) -> String {
@@ -207,7 +208,7 @@ fn copied_journal_acts_only_when_told_to() {
             assert_eq!(client.get("/sections/A/roster").unwrap().status, 200, "{copy}");
             let add = client.post("/sections/A/add", None, r#"{"student":"ann"}"#).unwrap();
             assert_eq!(add.status, 503);
-            assert!(String::from_utf8_lossy(&add.body).contains("quiet"), "{add:?}");
+            assert!(add.body.contains("quiet"), "{add:?}");
             let ready = client.get("/health/ready").unwrap().json();
             assert!(ready["troubles"].to_string().contains("quiet"), "{ready}");
         }

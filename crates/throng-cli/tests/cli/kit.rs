@@ -1,18 +1,14 @@
-//! What the tests need: the program as a process, and a client of plain sockets.
+//! The program as a process, and its input.
 
-use serde_json::Value;
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{BufRead, BufReader},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
     thread::JoinHandle,
-    time::{Duration, Instant},
 };
-
-/// A process or a service that hangs is a failed test, not a hung one.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use throng_testing::{Client, until};
 
 pub(crate) fn throng() -> Command {
     let mut command = Command::new(super::PROGRAM);
@@ -127,101 +123,6 @@ impl Drop for Served {
         // Both fail only for a process that has ended and been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// One keep-alive connection.
-pub(crate) struct Client {
-    stream: BufReader<TcpStream>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-}
-
-impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
-    }
-
-    /// The same as [`get`](Self::get), with a token.
-    pub(crate) fn get_as(&mut self, token: &str, path: &str) -> std::io::Result<Answer> {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
-        self.stream.get_mut().write_all(head.as_bytes())?;
-        self.answer()
-    }
-
-    pub(crate) fn post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<Answer> {
-        self.send_post(path, key, body)?;
-        self.answer()
-    }
-
-    pub(crate) fn send_post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<()> {
-        let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n\r\n",
-            body.len()
-        );
-        self.stream.get_mut().write_all((head + body).as_bytes())
-    }
-
-    pub(crate) fn get(&mut self, path: &str) -> std::io::Result<Answer> {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        self.stream.get_mut().write_all(head.as_bytes())?;
-        self.answer()
-    }
-
-    /// A whole answer with a `content-length`, or the error of a connection that ended.
-    pub(crate) fn answer(&mut self) -> std::io::Result<Answer> {
-        let ended = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(ended());
-        }
-        let status = line
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok())
-            .ok_or_else(ended)?;
-        let mut length = 0;
-        loop {
-            line.clear();
-            if self.stream.read_line(&mut line)? == 0 {
-                return Err(ended());
-            }
-            if line == "\r\n" {
-                break;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
-        Ok(Answer { status, body })
-    }
-}
-
-/// Asks until something holds; a condition, not a time.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        // The processors are for whom it waits for.
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

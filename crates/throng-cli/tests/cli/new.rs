@@ -1,12 +1,13 @@
 //! `throng new`: the project it writes compiles, is formatted, and passes its own tests.
 
-use super::kit::{Client, assert_refused, throng, until};
+use super::kit::{assert_refused, throng};
 use std::{
     env, fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+use throng_testing::{Client, until};
 
 /// One place for all runs, so that Cargo knows the package again.
 fn directory() -> PathBuf {

@@ -1,10 +1,11 @@
 //! The service and the journal's tools on a PostgreSQL of the test's own.
 
-use super::kit::{Served, assert_refused, run, throng, until};
+use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
 use std::sync::LazyLock;
+use throng_testing::until;
 
 static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
 
@@ -168,20 +169,15 @@ fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing
     let dropped = client
         .post("/sections/A%201/drop", None, r#"{"student":"ann"}"#)
         .unwrap();
-    assert_eq!(dropped.status, 200, "{}", String::from_utf8_lossy(&dropped.body));
+    assert_eq!(dropped.status, 200, "{}", dropped.body);
     first.signal(Signal::CONT);
     let answer = first.client().get("/sections/A%201/roster").unwrap();
-    assert_ne!(
-        answer.status,
-        200,
-        "ann has left: {}",
-        String::from_utf8_lossy(&answer.body)
-    );
+    assert_ne!(answer.status, 200, "ann has left: {}", answer.body);
     let refused = first
         .client()
         .post("/sections/A%201/add", None, r#"{"student":"bob"}"#)
         .unwrap();
-    assert_ne!(refused.status, 200, "{}", String::from_utf8_lossy(&refused.body));
+    assert_ne!(refused.status, 200, "{}", refused.body);
     until("the first one says that it is not ready", || {
         first
             .client()

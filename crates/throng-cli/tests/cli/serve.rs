@@ -1,9 +1,10 @@
 //! `throng serve`: refusals at the start, and a graceful end.
 
-use super::kit::{Client, Served, assert_refused, run, throng, until};
+use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::json;
 use std::{fs, net::TcpListener};
+use throng_testing::{Client, JSON, until};
 
 #[test]
 fn a_second_process_on_one_data_directory_is_refused() {
@@ -115,11 +116,11 @@ fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| served.client()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         let body = json!({ "student": format!("s{number}") }).to_string();
-        client.send_post("/api/section/S/add", None, &body).unwrap();
+        client.send("POST", "/api/section/S/add", JSON, &body).unwrap();
     }
     // A read rests on what it shows, so the requests are seen where nothing waits: among the commands taken.
     until("all requests are taken", || {
-        let metrics = String::from_utf8(watcher.get("/metrics").unwrap().body).unwrap();
+        let metrics = watcher.get("/metrics").unwrap().body;
         let done = metrics
             .lines()
             .find_map(|line| line.strip_prefix("throng_commands_done_total ")?.parse().ok());
@@ -127,7 +128,7 @@ fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
     });
     served.signal(Signal::TERM);
     for client in &mut clients {
-        assert_eq!(client.answer().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
     let (status, said) = served.ended();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -160,7 +161,8 @@ fn a_token_that_was_made_lets_its_caller_in() {
     let served = Served::start(&directory.path().join("data"), &["--tokens", &file]);
     let mut client = served.client();
     assert_eq!(client.get("/api/section").unwrap().status, 401);
-    assert_eq!(client.get_as(token.trim(), "/api/section").unwrap().status, 200);
+    let bearer = format!("authorization: Bearer {}\r\n", token.trim());
+    assert_eq!(client.request("GET", "/api/section", &bearer, "").unwrap().status, 200);
     assert_eq!(client.get("/health/ready").unwrap().status, 200);
     assert_refused(&run(&["token", "a b"]), &["\"a b\" is no name"]);
 }

@@ -57,7 +57,9 @@ fn roster(service: &Service, collection: &str, id: &str) -> Value {
 }
 
 fn export(service: &Service, eci: &str) -> String {
-    service.chunks(&format!("/c/{eci}/export"))
+    let export = service.get(&format!("/c/{eci}/export"));
+    assert_eq!(export.status, 200, "{}", export.body);
+    export.body
 }
 
 fn import(service: &Service, to: &str, query: &str, lines: &str) -> throng_testing::Response {

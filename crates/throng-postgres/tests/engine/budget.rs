@@ -34,7 +34,7 @@ fn of_shard(shard: u16) -> String {
 }
 
 async fn is_refused(node: &Node, id: &str) -> bool {
-    match node.engine.entity::<Counter>(id.to_owned()).ask(Command::Hit).await {
+    match node.engine.entity::<Counter>(id.to_owned()).ask(Command::Hit {}).await {
         Ok(_) => false,
         Err(Error::StorageFull { .. }) => true,
         Err(other) => panic!("{id}: {other}"),

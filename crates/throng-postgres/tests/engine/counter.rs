@@ -1,7 +1,5 @@
-//! A small entity, and load on it whose outcome can be counted.
+//! Load on counters whose outcome can be counted.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::{
     sync::{
         Arc,
@@ -9,81 +7,10 @@ use std::{
     },
     time::Duration,
 };
-use throng::{Engine, Options, model::*};
+use throng::{Engine, Options};
 use throng_postgres::{PostgresOptions, open_postgres};
+pub(crate) use throng_testing::fixtures::{Command, Counter, Happened, Hits};
 use tokio::task::JoinSet;
-
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Counter {
-    hits: u64,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Command {
-    Hit,
-    /// A hit, also of a counter that has ended.
-    Begin,
-    Close,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
-    Hit { by: u64 },
-    Closed,
-}
-impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("a counter never says no")]
-pub(crate) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
-
-impl Entity for Counter {
-    const KIND: &'static str = "counter";
-    type Id = String;
-    type Command = Command;
-    type Event = Happened;
-    type Reply = u64;
-    type Rejection = Never;
-
-    fn recreates(command: &Command) -> bool {
-        matches!(command, Command::Begin)
-    }
-
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-        match command {
-            Command::Hit | Command::Begin => turn.emit(Happened::Hit { by: 1 }),
-            Command::Close => {
-                turn.emit(Happened::Closed);
-                turn.end();
-            }
-        }
-        Ok(Answer::after(|counter: &Counter| counter.hits))
-    }
-
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Hit { by } = event {
-            self.hits += by;
-        }
-    }
-}
-
-/// Asks how often the counter was hit.
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Hits;
-
-impl Query<Counter> for Hits {
-    const NAME: &'static str = "Hits";
-    type Answer = u64;
-
-    fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Never> {
-        Ok(counter.hits)
-    }
-}
 
 pub(crate) async fn engine(options: PostgresOptions) -> Engine {
     let often = Options {
@@ -126,7 +53,7 @@ impl Load {
                     let (counter, key) = ((worker + hits) % COUNTERS, format!("{worker}-{hits}"));
                     let asked = || {
                         let handle = engine.entity::<Counter>(counter.to_string()).once(key.clone());
-                        handle.within(Duration::from_secs(2)).ask(Command::Hit)
+                        handle.within(Duration::from_secs(2)).ask(Command::Hit {})
                     };
                     // Whatever befell it, it is asked again under its key.
                     while asked().await.is_err() {

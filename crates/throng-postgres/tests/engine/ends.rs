@@ -34,7 +34,7 @@ async fn engine_at(at: PostgresOptions, keep: Keep) -> Engine {
 
 async fn hit(engine: &Engine, id: &str, times: u64) {
     for _ in 0..times {
-        engine.entity::<Counter>(id).ask(Command::Hit).await.unwrap();
+        engine.entity::<Counter>(id).ask(Command::Hit {}).await.unwrap();
     }
 }
 
@@ -255,7 +255,7 @@ async fn is_gone(engine: &Engine, is_erased: bool) -> u64 {
         engine.erase("counter", "a").await.unwrap();
         return 2;
     }
-    engine.entity::<Counter>("a").ask(Command::Close).await.unwrap();
+    engine.entity::<Counter>("a").ask(Command::Close {}).await.unwrap();
     // Something after it, so that all of it is covered.
     hit(engine, "last", 2).await;
     assert_eq!(engine.prune(false).await.unwrap().gone, 1);
@@ -268,7 +268,7 @@ async fn counter_begun_anew_after_it_is_gone_comes_back() {
         let schema = &kit::schema();
         let mut running = engine(schema, if is_erased { Keep::Forever } else { NOTHING }).await;
         let gone = is_gone(&running, is_erased).await;
-        let begun = running.entity::<Counter>("a").ask(Command::Begin).await;
+        let begun = running.entity::<Counter>("a").ask(Command::Begin {}).await;
         assert_eq!(begun.unwrap(), 1, "it begins with nothing");
         for count in 2..=3 {
             hit(&running, "a", 1).await;

@@ -143,7 +143,7 @@ async fn switched_on_again_it_catches_up() {
     let schema = kit::schema();
     let hit = |engine: throng::Engine| async move {
         for _ in 0..10 {
-            engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+            engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
         }
         engine.stop().await;
     };

@@ -53,7 +53,7 @@ async fn hit(engine: &Engine, key: &str) -> u64 {
     let asked = async {
         loop {
             let handle = engine.entity::<Counter>("one").once(key).within(Duration::from_secs(1));
-            if let Ok(hits) = handle.ask(Command::Hit).await {
+            if let Ok(hits) = handle.ask(Command::Hit {}).await {
                 return hits;
             }
             tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ use throng_postgres::{PostgresOptions, open_postgres, tools};
 
 async fn hit(engine: &Engine, times: u64) {
     for _ in 0..times {
-        engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+        engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     }
 }
 

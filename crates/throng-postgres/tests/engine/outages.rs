@@ -72,7 +72,7 @@ async fn a_full_disk_refuses_commands_and_not_reads_until_there_is_room() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "")).await;
     let idle = || engine.entity::<Counter>("idle");
-    idle().ask(Command::Hit).await.unwrap();
+    idle().ask(Command::Hit {}).await.unwrap();
     let load = Load::begin(&engine);
     load.more(100).await;
     let psql = kit::psql(&kit::SERVER).await;
@@ -102,7 +102,7 @@ async fn a_full_disk_refuses_commands_and_not_reads_until_there_is_room() {
 async fn until_refused(engine: &Engine) {
     let asked = async {
         while !matches!(
-            engine.entity::<Counter>("idle").ask(Command::Hit).await,
+            engine.entity::<Counter>("idle").ask(Command::Hit {}).await,
             Err(Error::StorageFull { .. })
         ) {}
     };

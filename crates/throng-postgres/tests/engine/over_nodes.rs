@@ -121,7 +121,7 @@ async fn hit(engine: &Engine) {
     for counter in 0..COUNTERS {
         engine
             .entity::<Counter>(counter.to_string())
-            .ask(Command::Hit)
+            .ask(Command::Hit {})
             .await
             .unwrap();
     }
@@ -227,7 +227,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
     };
     let engine = start().await;
     for _ in 0..4 {
-        engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+        engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     }
     assert!(!engine.read_model::<NoSecond>().caught_up().await);
     let State::Stopped { at: Some(at), .. } = engine.projections()[0].state else {

@@ -23,7 +23,7 @@ fn without_checkpoints() -> Options {
 /// A hit under a key, asked for until it is acknowledged.
 async fn hit(engine: &Engine, key: &str) -> u64 {
     loop {
-        let asked = engine.entity::<Counter>("one").once(key).ask(Command::Hit).await;
+        let asked = engine.entity::<Counter>("one").once(key).ask(Command::Hit {}).await;
         if let Ok(hits) = asked {
             return hits;
         }

@@ -191,14 +191,14 @@ async fn a_checkpoint_that_was_begun_before_does_not_hold_up_the_next_engine() {
 async fn an_engine_that_was_taken_over_answers_nothing_from_memory() {
     let schema = kit::schema();
     let first = engine(kit::options(&schema, "lease=1s")).await;
-    first.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    first.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     assert_eq!(first.entity::<Counter>("one").read(Hits).await.unwrap(), 1);
     let second = engine(kit::options(&schema, "lease=1s")).await;
-    assert_eq!(second.entity::<Counter>("one").ask(Command::Hit).await.unwrap(), 2);
+    assert_eq!(second.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap(), 2);
     // The first knows of nothing; what it holds is stale.
     let stale = first.entity::<Counter>("one").read(Hits).await;
     assert!(stale.is_err(), "{stale:?}");
-    let refused = first.entity::<Counter>("one").ask(Command::Hit).await;
+    let refused = first.entity::<Counter>("one").ask(Command::Hit {}).await;
     assert!(refused.is_err(), "{refused:?}");
     assert_eq!(second.entity::<Counter>("one").read(Hits).await.unwrap(), 2);
     first.stop().await;
@@ -209,7 +209,7 @@ async fn an_engine_that_was_taken_over_answers_nothing_from_memory() {
 async fn an_engine_whose_server_is_silent_stops_answering_when_its_lease_is_over() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "lease=500ms")).await;
-    engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.leases IN ACCESS EXCLUSIVE MODE"))
         .await
@@ -289,7 +289,7 @@ async fn an_engine_that_ends_in_order_is_followed_at_once() {
 async fn an_idle_engine_notices_that_it_was_taken_over_and_takes_back_when_the_other_one_ends() {
     let schema = kit::schema();
     let first = engine(kit::options(&schema, "lease=1s")).await;
-    first.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    first.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     let taken_over = first.taken_over();
     let second = engine(kit::options(&schema, "lease=1s")).await;
     assert!(taken_over.await, "without a command");
@@ -299,7 +299,7 @@ async fn an_idle_engine_notices_that_it_was_taken_over_and_takes_back_when_the_o
     let mut text = String::new();
     first.metrics().encode(&mut text).unwrap();
     assert!(text.contains("throng_stands_by 1"), "{text}");
-    second.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    second.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     second.stop().await;
     drop(second);
     until("it takes back", || first.health().ready).await;

@@ -1,13 +1,10 @@
 //! Several engines on one journal, each owning some of the shards.
 
-use crate::kinds::{Account, Balance, Command, View, ask, balance, eventually, text};
+use crate::kinds::{Account, Balance, Command, View, ask, balance, eventually, more, text};
 use crate::nodes::{self, Cluster, Node, ids, shards};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
 };
 use throng::{
     Options,
@@ -221,18 +218,19 @@ async fn shards_move_under_load_and_nobody_notices() {
     for id in ids() {
         ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, deposits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let clients: Vec<_> = ids()
         .enumerate()
         .map(|(number, id)| {
             let engine = [&one, &other][number % 2].engine.clone();
-            let stop = stop.clone();
+            let (stop, deposits) = (stop.clone(), deposits.clone());
             tokio::spawn(async move {
                 let mut done = 0;
                 while !stop.load(SeqCst) {
                     let answered = ask(&engine, &id, Command::Deposit { amount: 1 }).await;
                     let Balance { balance, .. } = answered.unwrap_or_else(|error| panic!("{id}: {error}"));
                     done += 1;
+                    deposits.fetch_add(1, SeqCst);
                     assert_eq!(balance, done, "{id}");
                 }
                 (id, done)
@@ -240,7 +238,7 @@ async fn shards_move_under_load_and_nobody_notices() {
         })
         .collect();
     for round in 0..6 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        more(&deposits, 200).await;
         let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
         cluster.give(from, to, &shards(64, 128)).await;
     }

@@ -8,7 +8,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    time::Duration,
 };
 use throng::{
     journal::{CommitNo, Directory, Journal, Position, RecordKind, Store, WriterId},
@@ -118,7 +117,7 @@ async fn nothing_is_left_of_an_erased_entity_in_any_node_s_stream_while_all_go_o
     })
     .await;
     // That they were taken is known to those who sent them.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually(async || nodes.iter().all(|node| node.engine.metrics().outbox() == 0)).await;
     let stop = Arc::new(AtomicBool::new(false));
     let busy = [one, other].map(|node| {
         let (engine, stop) = (node.engine.clone(), stop.clone());

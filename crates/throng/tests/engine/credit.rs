@@ -219,12 +219,7 @@ async fn entity_that_multiplies_timers_is_quarantined() {
     let engine = start(&world).await;
     ask(&engine, "bad", Command::Alarm {}).await;
     // It has to set some ten thousands before.
-    for _ in 0..600 {
-        if !stopped(&engine).await.is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually(async || !stopped(&engine).await.is_empty()).await;
     let of = &stopped(&engine).await[0];
     assert!(of.reason.contains("timers"), "{}", of.reason);
     rests(&engine, "other").await;

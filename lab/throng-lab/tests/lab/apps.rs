@@ -1,10 +1,11 @@
 //! The apps' own programs, which the lab starts as processes.
 
-use super::kit::{Client, Served, assert_refused, run, throng, until};
+use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::Value;
 use servers::{Postgres, PostgresOptions};
 use std::sync::LazyLock;
+use throng_testing::{Client, until};
 
 static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
 
@@ -26,10 +27,7 @@ fn primes_are_served() {
     let served = serve("primes", &directory.path().display().to_string());
     let mut client = served.client();
     let three = client.get("/primes/3").unwrap();
-    assert_eq!(
-        (three.status, three.body.as_slice()),
-        (200, br#"["2","3","5"]"#.as_slice())
-    );
+    assert_eq!((three.status, three.body.as_str()), (200, r#"["2","3","5"]"#));
     assert_eq!(client.get("/primes/-3").unwrap().status, 400);
     assert_eq!(client.get("/primes/5000").unwrap().json()[4_999], "48611");
 }
@@ -135,7 +133,7 @@ fn serve_shows(schema: &str, projections: &str) -> Served {
 
 fn is_available(served: &Served, show: &str) -> bool {
     let page = served.client().get("/shows?available=true").unwrap();
-    page.status == 200 && String::from_utf8_lossy(&page.body).contains(show)
+    page.status == 200 && page.body.contains(show)
 }
 
 #[test]

@@ -3,18 +3,12 @@
 use axum::Router;
 use picos::Settings;
 use serde_json::{Value, json};
-use std::{
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
 use throng::Engine;
 use throng_http::{Gateway, Running};
 use throng_pico::Picos;
-pub use throng_testing::browse as open;
-use throng_testing::{JSON, Response, in_memory, request};
-
-/// A browser on a busy machine takes its time.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use throng_testing::{JSON, Response, in_memory, request, until};
+pub use throng_testing::{PATIENCE, browse as open};
 
 fn rulesets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("rulesets")
@@ -104,13 +98,12 @@ impl Service {
     /// # Panics
     /// It does not come into being.
     pub fn collection(&self) -> String {
-        let begun = Instant::now();
-        loop {
-            if let Some(eci) = self.find_collection() {
-                return eci;
-            }
-            assert!(begun.elapsed() < PATIENCE, "there is no collection");
-        }
+        let mut found = None;
+        until("there is a collection", || {
+            found = self.find_collection();
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     fn find_collection(&self) -> Option<String> {
@@ -128,11 +121,10 @@ impl Service {
     pub fn open_section(&self, id: &str, capacity: u32) {
         self.event("section/needed", &json!({ "section_id": id, "capacity": capacity }));
         let collection = self.collection();
-        let begun = Instant::now();
         let needed = format!("section/needed?student_id=ann&section_id={id}");
-        while self.told(&collection, &needed, "section_ready").is_none() {
-            assert!(begun.elapsed() < PATIENCE, "there is no section");
-        }
+        until("there is the section", || {
+            self.told(&collection, &needed, "section_ready").is_some()
+        });
     }
 }
 

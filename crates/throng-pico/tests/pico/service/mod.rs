@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::{
-    io::{BufRead, BufReader, Lines, Read, Write},
+    io::{BufRead, BufReader, Lines, Write},
     net::TcpStream,
 };
 use throng::{
@@ -107,34 +107,6 @@ impl Service {
         let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n{headers}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         Live(BufReader::new(stream).lines())
-    }
-
-    /// All of an answer that comes in chunks.
-    pub fn chunks(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        assert!(line.contains(" 200 "), "{line}");
-        while line != "\r\n" {
-            line.clear();
-            stream.read_line(&mut line).unwrap();
-        }
-        let mut text = Vec::new();
-        loop {
-            line.clear();
-            stream.read_line(&mut line).unwrap();
-            let length = usize::from_str_radix(line.trim(), 16).unwrap();
-            let mut chunk = vec![0; length + 2];
-            stream.read_exact(&mut chunk).unwrap();
-            if length == 0 {
-                return String::from_utf8(text).unwrap();
-            }
-            text.extend_from_slice(&chunk[..length]);
-        }
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {

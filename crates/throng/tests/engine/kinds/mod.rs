@@ -12,11 +12,14 @@ pub mod failing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
+    task::Poll,
+    time::{Duration, Instant},
 };
 use throng::{
     Engine, Options,
@@ -329,15 +332,28 @@ pub async fn text(engine: &Engine, id: &str) -> String {
     engine.entity::<Account>(id).read(View {}).await.unwrap().text
 }
 
+/// What hangs for so long is a failed test, not a hung one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits for a condition; fails when it does not come true.
 pub async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
-    for _ in 0..2_000 {
-        if condition().await {
-            return;
-        }
+    let begun = Instant::now();
+    while !condition().await {
+        assert!(begun.elapsed() < PATIENCE, "it did not come true within {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("it did not come true within ten seconds");
+}
+
+/// Waits until clients have done so much more.
+pub async fn more(done: &AtomicU32, count: u32) {
+    let enough = done.load(SeqCst) + count;
+    eventually(async || done.load(SeqCst) >= enough).await;
+}
+
+/// Begins a future, which has to wait.
+pub async fn waits<F: Future + ?Sized>(future: &mut Pin<Box<F>>) {
+    let is_pending = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending()));
+    assert!(is_pending.await, "it has nothing to wait for");
 }
 
 /// A journal that counts how often it is read.
