@@ -281,11 +281,12 @@ fn identical_import_elsewhere_keeps_variables_schedules_channels() {
     let (here, there) = (Tree::start(), Tree::start());
     let root = here.root();
     let furnished = Furnished::new(&here, &root);
-    let lines = here.0.chunks(&format!("/c/{}/export", furnished.bob.own));
+    let export = here.0.get(&format!("/c/{}/export", furnished.bob.own));
+    assert_eq!(export.status, 200, "{}", export.body);
     let request = json!({ "eci": here.family(&root, "Bob") });
     here.0.event(&root.own, "wrangler", "child_deletion_request", &request);
     let path = format!("/c/{}/import?identical=true", there.root().own);
-    let imported = there.0.send("POST", &path, "", &lines);
+    let imported = there.0.send("POST", &path, "", &export.body);
     assert_eq!(imported.status, 200, "{}", imported.body);
     until(|| here.0.get(&format!("/c/{}/query/keeper/kept", furnished.door)).status == 410);
     furnished.check(&there, "imported");
