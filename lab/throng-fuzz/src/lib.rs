@@ -5,7 +5,7 @@
 //! ```text
 //! cargo install cargo-fuzz
 //! cargo +nightly fuzz list
-//! cargo +nightly fuzz run http_head fuzz/corpus/http_head fuzz/seeds/http_head -- -max_total_time=600
+//! cargo +nightly fuzz run --fuzz-dir lab/fuzz http_head lab/fuzz/corpus/http_head lab/fuzz/seeds/http_head -- -max_total_time=600
 //! ```
 
 use std::io::BufRead;
