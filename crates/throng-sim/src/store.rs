@@ -322,6 +322,13 @@ impl Store for SimStore {
         })
     }
 
+    fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
+        self.slowly(("reading rows", "row read failed"), move |medium| {
+            let rows = &medium.rows.system;
+            keys.iter().map(|key| rows.get(key).cloned()).collect()
+        })
+    }
+
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],

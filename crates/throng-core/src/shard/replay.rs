@@ -122,7 +122,7 @@ impl Shard {
         self.common.keys.looked(asked, found);
     }
 
-    /// When the next timer is due.
+    /// When the next timer is due, or a page of timers to be [read](Self::timers_page).
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
         self.common.timers.next()
@@ -176,8 +176,8 @@ impl Shard {
         }
     }
 
-    /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names; `false` if it
-    /// cannot be read.
+    /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names, or of a timer that no other row
+    /// finds; `false` if it cannot be read.
     pub fn row(&mut self, row: &[u8], value: &[u8]) -> bool {
         match row.first() {
             Some(b'n') => {
@@ -191,7 +191,7 @@ impl Shard {
             }
             Some(b'u') => return self.restore_noted(row, value),
             Some(b'l') => return self.common.keys.restore(row, value),
-            Some(b't') => self.common.timers.restore(row, value),
+            Some(b't') => return self.common.timers.restore(row, value),
             Some(b'm') => {
                 let Ok(numbers) = serde_json::from_slice::<NumbersRow>(value) else {
                     return false;
@@ -227,7 +227,7 @@ impl Shard {
 }
 
 /// What the system rows begin with that a start reads ([`Shard::row`]), in this order.
-pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"t", b"m", b"u"];
+pub const RESTORED: [&[u8]; 4] = [b"n", b"l", b"m", b"u"];
 
 /// A shard's message numbers, as one row.
 #[derive(Serialize, Deserialize, Default)]
