@@ -4,10 +4,7 @@
 //! counts for nothing: the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that stands
 //! in another shard. So there is no start at which neither of the two would notice.
 
-use crate::{
-    limits,
-    shard::{DUE_ROWS, MARK_ROWS, Registry, TIMER_ROWS},
-};
+use crate::{limits, shard::Registry};
 use serde::{Deserialize, Serialize};
 use throng_journal::{Address, Commit, Record, ShardId};
 
@@ -16,8 +13,8 @@ pub const LAYOUT_ROW: &[u8] = b"s";
 
 /// What the rows begin with that have to go, in this order, before everything is read from the journal again: filters that are
 /// not complete would hide entities and keys, and what is noted of kinds that only another program has is in the journal, too, with what
-/// came after it. A timer whose last record the journal has lost would be set again. The first one says that the others are.
-pub const REBUILT: [&[u8]; 8] = [LAYOUT_ROW, b"n", b"l", b"k", b"u", MARK_ROWS, DUE_ROWS, TIMER_ROWS];
+/// came after it. The first one says that the others are.
+pub const REBUILT: [&[u8]; 5] = [LAYOUT_ROW, b"n", b"l", b"k", b"u"];
 
 /// The version of the engine's system rows. 2: keys are stored many to a row.
 const FORMAT: u32 = 2;

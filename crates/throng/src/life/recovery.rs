@@ -60,6 +60,7 @@ impl Lives {
                 );
                 self.discard_rows().await?;
                 restored = empty().collect();
+                restored.iter_mut().for_each(Shard::timers_in_journal);
                 covers.forget();
             }
             let cursor = self.outbox_cursor(&shards).await?;

@@ -91,12 +91,16 @@ impl Lives {
             marks.extend(TimersMark::read(row, value).map(|mark| (mark.shard, mark)));
         };
         store.system_scan(MARK_ROWS, b"", usize::MAX, &mut visit).await?;
+        let mut has_timers = false;
+        let mut visit = |_: &[u8], _: &[u8]| has_timers = true;
+        store.system_scan(DUE_ROWS, b"", 1, &mut visit).await?;
         let mut unmarked = Vec::new();
         for covered in covered {
             let writer = covered.upto.map(|upto| upto.writer);
             for id in covered.shards.iter() {
                 let mark = marks.get(&id).filter(|mark| Some(mark.writer) == writer);
                 match (mark, shards.get_mut(usize::from(id.0))) {
+                    (Some(_), _) if !has_timers => {}
                     (Some(mark), Some(shard)) => self.restore_first(shard, mark.timers).await?,
                     _ => unmarked.push(id),
                 }
@@ -105,7 +109,9 @@ impl Lives {
         if unmarked.is_empty() {
             return Ok(true);
         }
-        self.discard_due_rows(&unmarked).await?;
+        if has_timers {
+            self.discard_due_rows(&unmarked).await?;
+        }
         let mut is_complete = true;
         let mut visit = |row: &[u8], value: &[u8]| {
             let id = shard_of_row(row, &self.context.registry);
@@ -135,14 +141,14 @@ impl Lives {
 
     /// An older program has written timers of these shards: no row that finds one of theirs counts. The next checkpoint writes them anew.
     async fn discard_due_rows(&self, shards: &[ShardId]) -> Result<(), Error> {
-        let store = &*self.context.store;
-        let mut is_any = false;
-        store
-            .system_scan(DUE_ROWS, b"", 1, &mut |_: &[u8], _: &[u8]| is_any = true)
-            .await?;
-        for shard in shards.iter().filter(|_| is_any) {
+        for shard in shards {
             let (prefix, mut after) = (due_rows(*shard), Vec::new());
-            while let Some(last) = store.remove_prefix(&prefix, &after, REMOVED_ROWS_MAX).await? {
+            while let Some(last) = self
+                .context
+                .store
+                .remove_prefix(&prefix, &after, REMOVED_ROWS_MAX)
+                .await?
+            {
                 after = last;
             }
         }

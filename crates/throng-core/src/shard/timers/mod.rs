@@ -12,11 +12,11 @@ pub use window::{TimersPage, TimersRead};
 
 use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};
 use crate::{credit::Credit, limits::TIMERS_CREDIT, model::Timestamp};
-use rows::{ChangedTimer, Key, Parts, Stored, hash_of, key_of, place_of};
+use rows::{ChangedTimer, KeyParts, StoredTimer, TimerKey, hash_of, key_of, place_of};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
-use window::Window;
+use window::TimersWindow;
 
 /// A timer that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,24 +83,24 @@ const CREDIT_BUCKETS: usize = 64;
 /// A shard's timers, as far as they are [in memory](window).
 #[derive(Debug)]
 pub(super) struct Timers {
-    set: BTreeMap<Key, Standing>,
+    set: BTreeMap<TimerKey, Standing>,
     /// Set by the command at hand.
-    unstaged: Vec<Key>,
+    unstaged: Vec<TimerKey>,
     /// By when they are tried: when they are due, or later, once they could not be fired.
-    order: BTreeSet<(i64, Key)>,
+    order: BTreeSet<(i64, TimerKey)>,
     /// Until when those wait that could not be fired, and how often that was.
-    deferred: HashMap<Key, (i64, u32)>,
+    deferred: HashMap<TimerKey, (i64, u32)>,
     bytes: usize,
     /// Changed since the last checkpoint, with what the store has of them.
-    changed: BTreeMap<Key, Stored>,
+    changed: BTreeMap<TimerKey, StoredTimer>,
     /// Changed before, and on the way to the store.
-    given: BTreeSet<Key>,
+    given: BTreeSet<TimerKey>,
     /// Entities that ended since the last checkpoint while not all timers were in memory: the store may have some of theirs.
     ended: BTreeSet<Vec<u8>>,
     /// Ended before, and on the way to the store.
     given_ended: BTreeSet<Vec<u8>>,
     pending_bytes: usize,
-    window: Window,
+    window: TimersWindow,
     /// Counts the timers of each entity that were set since the start, and are set still.
     credit: Credit,
     /// The quarantines that timers keep.
@@ -120,7 +120,7 @@ impl Default for Timers {
             ended: BTreeSet::new(),
             given_ended: BTreeSet::new(),
             pending_bytes: 0,
-            window: Window::default(),
+            window: TimersWindow::default(),
             credit: Credit::with_buckets(TIMERS_CREDIT as u64, CREDIT_BUCKETS),
             quarantines: OperatorQuarantines::default(),
         }
@@ -219,39 +219,38 @@ impl Timers {
         self.insert(address, name, set, (0, true));
     }
 
-    fn insert(&mut self, address: &Address, name: &str, set: Set, (at, is_left): (u64, bool)) -> Key {
-        let key = Key::from(key_of(address, name));
+    fn insert(&mut self, address: &Address, name: &str, set: Set, (at, is_left): (u64, bool)) -> TimerKey {
+        let key = TimerKey::from(key_of(address, name));
         let is_left = is_left || self.is_left_of(&key);
         self.change(&key);
         self.remove(&key);
         self.credit.charge(hash_of(&key), 1);
-        self.put(Key::clone(&key), Standing { set, at, is_left });
+        self.put(TimerKey::clone(&key), Standing { set, at, is_left });
         key
     }
 
     /// Notes that a timer is about to change, and what the store has of it.
-    fn change(&mut self, key: &Key) {
+    fn change(&mut self, key: &TimerKey) {
         if self.changed.contains_key(key) {
             return;
         }
-        let is_all_known = self.window.upto.is_none() && self.ended.is_empty() && self.given_ended.is_empty();
         let stored = match self.set.get(key) {
-            _ if self.given.contains(key) => Stored::Unknown,
-            Some(standing) => Stored::At(place_of(key, standing.set.at)),
-            None if is_all_known => Stored::None,
-            None => Stored::Unknown,
+            _ if self.given.contains(key) => StoredTimer::Unknown,
+            Some(standing) => StoredTimer::At(place_of(key, standing.set.at)),
+            None if self.is_all_in_memory() => StoredTimer::None,
+            None => StoredTimer::Unknown,
         };
         self.pending_bytes += weigh_change(key);
-        self.changed.insert(Key::clone(key), stored);
+        self.changed.insert(TimerKey::clone(key), stored);
     }
 
-    fn put(&mut self, key: Key, standing: Standing) {
-        if let Some(Parts { kind, id, name }) = Parts::of(&key).filter(|parts| parts.name == QUARANTINE) {
+    fn put(&mut self, key: TimerKey, standing: Standing) {
+        if let Some(KeyParts { kind, id, name }) = KeyParts::of(&key).filter(|parts| parts.name == QUARANTINE) {
             let of = Address::new(kind, id);
             self.quarantines.timer_set(&of, name, &standing.set, standing.at);
         }
         self.bytes += weigh(&key, &standing.set);
-        self.order.insert((standing.set.at, Key::clone(&key)));
+        self.order.insert((standing.set.at, TimerKey::clone(&key)));
         self.set.insert(key, standing);
     }
 
@@ -260,7 +259,7 @@ impl Timers {
         for key in self.unstaged.drain(..) {
             if let Some(standing) = self.set.get_mut(&key) {
                 standing.at = commit;
-                if let Some(parts) = Parts::of(&key).filter(|parts| parts.name == QUARANTINE) {
+                if let Some(parts) = KeyParts::of(&key).filter(|parts| parts.name == QUARANTINE) {
                     self.quarantines.staged(&parts.address(), parts.name, commit);
                 }
             }
@@ -280,7 +279,7 @@ impl Timers {
     }
 
     pub(super) fn clear(&mut self, address: &Address, name: &str) {
-        let key = Key::from(key_of(address, name));
+        let key = TimerKey::from(key_of(address, name));
         if self.set.contains_key(&key) || self.may_be_stored(&key) {
             self.change(&key);
             self.remove(&key);
@@ -296,7 +295,7 @@ impl Timers {
         into: &mut HashSet<u64>,
     ) -> bool {
         for (key, standing) in &mut self.set {
-            let Some(Parts { kind, id, name }) = Parts::of(key) else {
+            let Some(KeyParts { kind, id, name }) = KeyParts::of(key) else {
                 continue;
             };
             let at = (standing.at > 0).then_some(Position {
@@ -313,7 +312,7 @@ impl Timers {
     /// Clears all timers of an entity.
     pub(super) fn clear_all(&mut self, address: &Address) {
         let entity = key_of(address, "");
-        let own: Vec<Key> = self.keys_of(&entity).cloned().collect();
+        let own: Vec<TimerKey> = self.keys_of(&entity).cloned().collect();
         for key in own {
             self.change(&key);
             self.remove(&key);
@@ -327,40 +326,40 @@ impl Timers {
     }
 
     /// The keys in memory of an entity, by what they begin with.
-    fn keys_of<'a>(&'a self, entity: &'a [u8]) -> impl Iterator<Item = &'a Key> {
+    fn keys_of<'a>(&'a self, entity: &'a [u8]) -> impl Iterator<Item = &'a TimerKey> {
         use std::ops::Bound::{Included, Unbounded};
         let from = self.set.range::<[u8], _>((Included(entity), Unbounded));
         from.map(|(key, _)| key).take_while(|key| key.starts_with(entity))
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Standing> {
+    fn remove(&mut self, key: &TimerKey) -> Option<Standing> {
         let old = self.take(key)?;
         self.credit.give_back(hash_of(key), 1);
-        if let Some(parts) = Parts::of(key).filter(|parts| parts.name == QUARANTINE) {
+        if let Some(parts) = KeyParts::of(key).filter(|parts| parts.name == QUARANTINE) {
             self.quarantines.timer_gone(&parts.address(), parts.name);
         }
         Some(old)
     }
 
     /// Takes one out of memory.
-    fn take(&mut self, key: &Key) -> Option<Standing> {
+    fn take(&mut self, key: &TimerKey) -> Option<Standing> {
         let old = self.set.remove(key)?;
         self.bytes -= weigh(key, &old.set);
         let at = self.deferred.remove(key).map_or(old.set.at, |(until, _)| until);
-        self.order.remove(&(at, Key::clone(key)));
+        self.order.remove(&(at, TimerKey::clone(key)));
         Some(old)
     }
 
     /// It could not be fired: it is tried again, after a second, and after twice as long each time that fails.
     pub(super) fn defer(&mut self, due: &Due, now: Timestamp) {
-        let key = Key::from(key_of(&due.address, &due.name));
+        let key = TimerKey::from(key_of(&due.address, &due.name));
         if !self.is_set(&due.address, &due.name, due.at) {
             return;
         }
         let (at, times) = self.deferred.get(&key).copied().unwrap_or((due.at.micros, 0));
         let until = now.micros + (RETRY_MICROS << times.min(RETRY_DOUBLINGS_MAX));
-        self.order.remove(&(at, Key::clone(&key)));
-        self.order.insert((until, Key::clone(&key)));
+        self.order.remove(&(at, TimerKey::clone(&key)));
+        self.order.insert((until, TimerKey::clone(&key)));
         self.deferred.insert(key, (until, times + 1));
     }
 
@@ -368,10 +367,10 @@ impl Timers {
     pub(super) fn end_deferral(&mut self, of: &Address) {
         let entity = key_of(of, "");
         let late = self.deferred.keys().filter(|key| key.starts_with(&entity));
-        let late: Vec<Key> = late.cloned().collect();
+        let late: Vec<TimerKey> = late.cloned().collect();
         for key in late {
             if let (Some((until, _)), Some(standing)) = (self.deferred.remove(&key), self.set.get(&key)) {
-                self.order.remove(&(until, Key::clone(&key)));
+                self.order.remove(&(until, TimerKey::clone(&key)));
                 self.order.insert((standing.set.at, key));
             }
         }
@@ -456,7 +455,7 @@ impl Timers {
         for (key, stored) in std::mem::take(&mut self.changed) {
             let set = self.set.get(&key).map(|standing| &standing.set);
             let now = set.and_then(|set| Some((place_of(&key, set.at), serde_json::to_vec(set).ok()?)));
-            self.given.insert(Key::clone(&key));
+            self.given.insert(TimerKey::clone(&key));
             rows.changed.push(ChangedTimer { key, stored, now });
         }
         self.given_ended.append(&mut self.ended);
@@ -467,7 +466,7 @@ impl Timers {
     pub(super) fn failed(&mut self) {
         for key in std::mem::take(&mut self.given) {
             let bytes = weigh_change(&key);
-            if self.changed.insert(key, Stored::Unknown).is_some() {
+            if self.changed.insert(key, StoredTimer::Unknown).is_some() {
                 self.pending_bytes -= bytes;
             }
         }
@@ -481,7 +480,7 @@ impl Timers {
 }
 
 fn due_of(key: &[u8], set: &Set) -> Option<Due> {
-    let parts = Parts::of(key)?;
+    let parts = KeyParts::of(key)?;
     Some(Due {
         address: parts.address(),
         name: parts.name.to_owned(),

@@ -16,7 +16,7 @@ pub const DUE_ROWS: &[u8] = b"T";
 pub const MARK_ROWS: &[u8] = b"v";
 
 /// A timer's name among all: its entity's kind, 0, the length of the id, the id, and its own name.
-pub(super) type Key = Arc<[u8]>;
+pub(super) type TimerKey = Arc<[u8]>;
 
 /// A key, or, with an empty name, what the keys of an entity begin with.
 pub(super) fn key_of(address: &Address, name: &str) -> Vec<u8> {
@@ -31,13 +31,13 @@ pub(super) fn key_of(address: &Address, name: &str) -> Vec<u8> {
 }
 
 /// A key taken apart: kind, id, name.
-pub(super) struct Parts<'a> {
+pub(super) struct KeyParts<'a> {
     pub(super) kind: &'a str,
     pub(super) id: &'a str,
     pub(super) name: &'a str,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> KeyParts<'a> {
     pub(super) fn of(key: &'a [u8]) -> Option<Self> {
         let end = key.iter().position(|byte| *byte == 0)?;
         let (length, rest) = key[end + 1..].split_first_chunk::<2>()?;
@@ -60,18 +60,18 @@ impl<'a> Parts<'a> {
 
 /// The hash of a key's entity.
 pub(super) fn hash_of(key: &[u8]) -> u64 {
-    Parts::of(key).map_or(0, |parts| parts.hash())
+    KeyParts::of(key).map_or(0, |parts| parts.hash())
 }
 
 /// The prefix of all keys of a key's entity.
 pub(super) fn entity_of(key: &[u8]) -> &[u8] {
-    let name = Parts::of(key).map_or(0, |parts| parts.name.len());
+    let name = KeyParts::of(key).map_or(0, |parts| parts.name.len());
     &key[..key.len() - name]
 }
 
 /// The place of a timer in the order of a shard's [`DUE_ROWS`]: when it is due. The timers that keep quarantines come first.
 pub(super) fn place_of(key: &[u8], at: i64) -> i64 {
-    match Parts::of(key) {
+    match KeyParts::of(key) {
         Some(parts) if parts.name == QUARANTINE => i64::MIN,
         _ => at,
     }
@@ -84,7 +84,7 @@ pub(super) fn timer_row(key: &[u8]) -> Vec<u8> {
 
 /// The entity and the name of the timer of a row.
 pub(in crate::shard) fn read_row(row: &[u8]) -> Option<(Address, String)> {
-    let parts = Parts::of(row.strip_prefix(TIMER_ROWS)?)?;
+    let parts = KeyParts::of(row.strip_prefix(TIMER_ROWS)?)?;
     Some((parts.address(), parts.name.to_owned()))
 }
 
@@ -144,7 +144,7 @@ impl TimersMark {
 
 /// The row of a timer in the store, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum StoredTimer {
     /// There may be one. It is read before it is written.
     Unknown,
     /// There is none.
@@ -156,8 +156,8 @@ pub(super) enum Stored {
 /// A timer that changed.
 #[derive(Debug)]
 pub(super) struct ChangedTimer {
-    pub(super) key: Key,
-    pub(super) stored: Stored,
+    pub(super) key: TimerKey,
+    pub(super) stored: StoredTimer,
     /// Its place and the value of its row; `None`: it is not set any more.
     pub(super) now: Option<(i64, Vec<u8>)>,
 }
@@ -194,7 +194,7 @@ impl TimerRows {
     /// The rows that have to be read before [`resolve`](Self::resolve).
     #[must_use]
     pub fn unknown(&self) -> Vec<Vec<u8>> {
-        let unknown = self.changed.iter().filter(|timer| timer.stored == Stored::Unknown);
+        let unknown = self.changed.iter().filter(|timer| timer.stored == StoredTimer::Unknown);
         unknown.map(|timer| timer_row(&timer.key)).collect()
     }
 
@@ -221,11 +221,11 @@ impl TimerRows {
         for ChangedTimer { key, stored, now } in &self.changed {
             let row = timer_row(key);
             let before = match stored {
-                Stored::None => None,
-                Stored::At(place) => Some(*place),
-                Stored::Unknown => read.get(&row).and_then(|value| place_in(key, value)),
+                StoredTimer::None => None,
+                StoredTimer::At(place) => Some(*place),
+                StoredTimer::Unknown => read.get(&row).and_then(|value| place_in(key, value)),
             };
-            if before.is_some() && *stored == Stored::Unknown {
+            if before.is_some() && *stored == StoredTimer::Unknown {
                 found.push(hash_of(key));
             }
             let after = now.as_ref().map(|(place, _)| *place);

@@ -4,8 +4,8 @@
 //! checkpoint the last ones leave memory again, if there are more than so many.
 
 use super::{
-    Key, Standing, Timers,
-    rows::{Parts, TIMER_ROWS, TimersStored, due_row, due_rows, entity_of, place_of, read_due_row, timer_row},
+    Standing, TimerKey, Timers,
+    rows::{KeyParts, TIMER_ROWS, TimersStored, due_row, due_rows, entity_of, place_of, read_due_row, timer_row},
 };
 use crate::{model::Timestamp, shard::Shard};
 use std::ops::Bound;
@@ -18,7 +18,7 @@ const RETRY_MICROS: i64 = 1_000_000;
 
 /// Tells which of a shard's timers are in memory.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct TimersWindow {
     /// The last one read, by place and key. `None`: all are in memory.
     pub(super) upto: Option<(i64, Vec<u8>)>,
     /// When the next page is to be read, if not all are in memory.
@@ -29,11 +29,13 @@ pub(super) struct Window {
     pub(super) stored: u64,
     /// The store has the shard's mark of this writer.
     pub(super) is_marked: bool,
+    /// All timers are read from the journal, and the store may have rows of any of them.
+    pub(super) is_rebuilt: bool,
     /// Rows of the store that find no timer, since the last checkpoint.
     pub(super) stale: Vec<Vec<u8>>,
 }
 
-impl Default for Window {
+impl Default for TimersWindow {
     fn default() -> Self {
         Self {
             upto: None,
@@ -41,6 +43,7 @@ impl Default for Window {
             generation: 0,
             stored: 0,
             is_marked: false,
+            is_rebuilt: false,
             stale: Vec::new(),
         }
     }
@@ -106,6 +109,11 @@ impl Shard {
         self.common.timers.in_store(timers);
     }
 
+    /// All timers of the shard come from the journal. Rows of the store do not count, and the next checkpoint replaces them.
+    pub fn timers_in_journal(&mut self) {
+        self.common.timers.window.is_rebuilt = true;
+    }
+
     /// The checkpoint that took the timers of [`TimerRows`](super::TimerRows) is done. Timers that are due later leave memory if there are
     /// more than twice as many as are to be kept.
     pub fn timers_stored(&mut self, stored: &TimersStored, kept: usize) {
@@ -117,6 +125,12 @@ impl Timers {
     /// Tells whether the store may have a timer of this key that is not in memory.
     pub(super) fn may_be_stored(&self, key: &[u8]) -> bool {
         self.window.upto.is_some() && !self.is_changed(key) && !self.has_ended(key)
+    }
+
+    /// Tells whether the store has no timers but those in memory.
+    pub(super) fn is_all_in_memory(&self) -> bool {
+        let window = &self.window;
+        window.upto.is_none() && !window.is_rebuilt && self.ended.is_empty() && self.given_ended.is_empty()
     }
 
     /// Tells whether the row of this key in the store does not count.
@@ -195,7 +209,7 @@ impl Timers {
             self.pending_bytes -= super::weigh_change(&entity);
         }
         self.window.stored = stored.timers;
-        self.window.is_marked = true;
+        (self.window.is_marked, self.window.is_rebuilt) = (true, false);
         self.window.generation += 1;
         stored.found.iter().for_each(|of| self.credit.give_back(*of, 1));
         self.put_away(kept);
@@ -205,7 +219,7 @@ impl Timers {
     fn put_away(&mut self, kept: usize) {
         if self.set.len() > self.changed.len() + 2 * kept {
             let soon = self.order.iter().filter(|(at, key)| self.is_in_order(*at, key));
-            let soon: Vec<&(i64, Key)> = soon.take(kept.max(1)).collect();
+            let soon: Vec<&(i64, TimerKey)> = soon.take(kept.max(1)).collect();
             if let (Some((middle, _)), Some((at, key))) = (soon.get(soon.len() / 2), soon.last()) {
                 let last = (*at, key.to_vec());
                 if self.window.upto.as_ref().is_none_or(|upto| last < *upto) {
@@ -216,11 +230,11 @@ impl Timers {
         let Some((at, key)) = &self.window.upto else {
             return;
         };
-        let beyond = (Bound::Excluded((*at, Key::from(&key[..]))), Bound::Unbounded);
+        let beyond = (Bound::Excluded((*at, TimerKey::from(&key[..]))), Bound::Unbounded);
         let beyond = self.order.range(beyond).filter(|(at, key)| self.is_in_order(*at, key));
-        let beyond: Vec<Key> = beyond
+        let beyond: Vec<TimerKey> = beyond
             .filter(|(_, key)| !self.changed.contains_key(key))
-            .map(|(_, key)| Key::clone(key))
+            .map(|(_, key)| TimerKey::clone(key))
             .collect();
         beyond.iter().for_each(|key| _ = self.take(key));
     }
@@ -233,8 +247,8 @@ impl Timers {
     /// A row of a store in which no other row finds it, at recovery: the next checkpoint adds that.
     /// `false`: it cannot be read.
     pub(in crate::shard) fn restore(&mut self, row: &[u8], value: &[u8]) -> bool {
-        let key = row.strip_prefix(TIMER_ROWS).filter(|key| Parts::of(key).is_some());
-        let (Some(key), Ok(set)) = (key.map(Key::from), serde_json::from_slice(value)) else {
+        let key = row.strip_prefix(TIMER_ROWS).filter(|key| KeyParts::of(key).is_some());
+        let (Some(key), Ok(set)) = (key.map(TimerKey::from), serde_json::from_slice(value)) else {
             return false;
         };
         self.change(&key);
