@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+/// The counters of a table, unless it says otherwise.
 const BUCKETS: usize = 4_096;
 
 /// The counters of all entities, each known by its [hash](crate::limits::hash).
@@ -13,6 +14,8 @@ pub struct Credit {
     limit: u64,
     /// Counters by the hash's high bits, since the low ones choose the shard; empty until something is charged.
     buckets: Box<[u64]>,
+    /// The number of counters.
+    buckets_max: usize,
     /// The entities that are counted one by one.
     apart: HashMap<u64, u64>,
 }
@@ -24,27 +27,35 @@ impl Default for Credit {
     }
 }
 
-fn bucket(of: u64) -> usize {
-    (of >> 32) as usize % BUCKETS
-}
-
 impl Credit {
     /// Allows each entity this much.
     #[must_use]
     pub fn new(limit: u64) -> Self {
+        Self::with_buckets(limit, BUCKETS)
+    }
+
+    /// Allows each entity this much, counted in a table of this size.
+    #[must_use]
+    pub fn with_buckets(limit: u64, buckets: usize) -> Self {
         Self {
             limit,
             buckets: Box::default(),
+            buckets_max: buckets.max(1),
             apart: HashMap::new(),
         }
+    }
+
+    fn bucket(&self, of: u64) -> usize {
+        (of >> 32) as usize % self.buckets_max
     }
 
     /// Adds what an entity has caused.
     pub fn charge(&mut self, of: u64, amount: u64) {
         if self.buckets.is_empty() {
-            self.buckets = vec![0; BUCKETS].into();
+            self.buckets = vec![0; self.buckets_max].into();
         }
-        let bucket = &mut self.buckets[bucket(of)];
+        let at = self.bucket(of);
+        let bucket = &mut self.buckets[at];
         *bucket = bucket.saturating_add(amount);
         if *bucket > self.limit / 4 {
             *self.apart.entry(of).or_default() += amount;
@@ -53,7 +64,8 @@ impl Credit {
 
     /// Takes off what was done of it.
     pub fn give_back(&mut self, of: u64, amount: u64) {
-        let Some(left) = self.buckets.get_mut(bucket(of)) else {
+        let (at, buckets) = (self.bucket(of), self.buckets_max);
+        let Some(left) = self.buckets.get_mut(at) else {
             return;
         };
         *left = left.saturating_sub(amount);
@@ -61,7 +73,7 @@ impl Credit {
             return;
         }
         if *left <= self.limit / 8 {
-            self.apart.retain(|other, _| bucket(*other) != bucket(of));
+            self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
         } else if let Some(own) = self.apart.get_mut(&of) {
             *own = own.saturating_sub(amount);
             if *own == 0 {

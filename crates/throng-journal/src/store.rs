@@ -182,6 +182,23 @@ pub trait Store: Send + Sync {
     /// The store is not reachable.
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>>;
 
+    /// System rows by their keys, in the order of these; `None` for one that is not there. By default they are read one after the other.
+    ///
+    /// # Errors
+    /// The store is not reachable.
+    fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
+        Box::pin(async move {
+            let mut values = Vec::with_capacity(keys.len());
+            for key in keys {
+                values.push(match self.system(key) {
+                    Maybe::Ready(value) => value?,
+                    Maybe::Later(value) => value.await?,
+                });
+            }
+            Ok(values)
+        })
+    }
+
     /// Shows the system rows whose key begins with a prefix and comes after another (`&[]`: from the first one on), in the order of
     /// their keys, at most `rows_max`: no others are read.
     ///

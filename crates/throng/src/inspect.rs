@@ -4,6 +4,7 @@ use crate::{
     door::{Answer, Look, NOTHING, Pending, Target, Typed, Work},
     driver::widen,
     engine::Engine,
+    ledger::unreadable,
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_core::{
@@ -174,7 +175,21 @@ impl Engine {
         let shard = life.door.shard_of(self.core.target(kind, id.into())?.hash);
         let of = Address::new(self.core.context.registry.kinds()[kind].name, id);
         let look = life.door.visit(shard, move |shard| shard.timers_of(&of, limit));
-        look.await.map_err(widen)
+        let (mut timers, away) = look.await.map_err(widen)?;
+        if let Some(away) = away.filter(|_| timers.len() < limit) {
+            let mut visit = |row: &[u8], value: &[u8]| timers.extend(away.view(row, value));
+            let rows_max = limit.saturating_add(away.known());
+            let read = self
+                .core
+                .context
+                .store
+                .system_scan(away.prefix(), b"", rows_max, &mut visit);
+            let read = read.await;
+            read.map_err(|error| unreadable("the timers cannot be read".into(), &error))?;
+            timers.sort_by(|one, other| one.due.name.cmp(&other.due.name));
+            timers.truncate(limit);
+        }
+        Ok(timers)
     }
 
     /// Timers that could not be fired and are tried again, at most so many.

@@ -1,6 +1,6 @@
 //! What a checkpoint takes from a shard.
 
-use super::{Shard, replay::NumbersRow};
+use super::{Shard, TimerRows, replay::NumbersRow};
 use crate::model::Timestamp;
 use throng_journal::{Address, Position, StoredState};
 
@@ -11,6 +11,8 @@ pub struct Rows {
     pub states: Vec<StoredState>,
     /// System rows: key and value, or key and `None` to remove it.
     pub system: Vec<SystemRow>,
+    /// Timers that changed, whose rows follow from what the store has of them.
+    pub timers: Vec<TimerRows>,
 }
 
 /// A system row of the store: key and value, or key and `None` to remove it.
@@ -28,14 +30,16 @@ impl Shard {
     }
 
     /// Adds what the store does not have yet. It may rest on the commit that is open now: it must be durable before the
-    /// store gets this. [`checkpointed`](Self::checkpointed) or [`checkpoint_failed`](Self::checkpoint_failed) follows.
+    /// store gets this. [`timers_stored`](Self::timers_stored), if it has added to [`Rows::timers`], and [`checkpointed`](Self::checkpointed)
+    /// follow, or [`checkpoint_failed`](Self::checkpoint_failed).
     pub fn checkpoint(&mut self, mut now: Timestamp, rows: &mut Rows) {
         self.common.tick(&mut now);
         for table in &mut self.tables {
             table.checkpoint(&mut self.common, rows);
         }
         self.others.rows(self.common.id, &mut rows.system);
-        self.common.timers.rows(&mut rows.system);
+        rows.timers
+            .extend(self.common.timers.rows(self.common.id, self.common.writer));
         self.common.dead.rows(&mut rows.system);
         self.common.unloadables.rows(&mut rows.system);
         self.common.keys.rows(self.common.id, now, &mut rows.system);
@@ -59,7 +63,6 @@ impl Shard {
             table.checkpointed(&mut self.common, upto);
         }
         self.others.stored();
-        self.common.timers.stored();
         self.common.keys.stored();
         self.common.dead.stored();
         self.common.unloadables.stored();

@@ -4,7 +4,7 @@ use super::{
     Common, Quarantined, Shard,
     entities::{Entities, Lookup},
     slot::Body,
-    timers::TimerView,
+    timers::{TimerView, TimersAway},
 };
 use crate::model::{Entity, Family};
 use std::ops::Bound;
@@ -189,10 +189,11 @@ impl Shard {
         })
     }
 
-    /// An entity's timers, at most so many.
+    /// An entity's timers in memory, at most so many, and where the others are to be read, if there may be any.
     #[must_use]
-    pub fn timers_of(&self, of: &Address, limit: usize) -> Vec<TimerView> {
-        self.common.timers.views_of(of, limit)
+    pub fn timers_of(&self, of: &Address, limit: usize) -> (Vec<TimerView>, Option<TimersAway>) {
+        let timers = &self.common.timers;
+        (timers.views_of(of, limit), timers.away(of))
     }
 
     /// Timers that could not be fired and are tried again, at most so many.

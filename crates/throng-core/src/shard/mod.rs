@@ -60,11 +60,15 @@ pub use records::is_refused_key;
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
 pub use retain::{
-    BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording, base_row, timer_print, undoes_what_was_left,
+    BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording, base_row, stored_timer_print, timer_print,
+    undoes_what_was_left,
 };
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
-pub use timers::{Due, TimerView, TimersSet};
+pub use timers::{
+    DUE_ROWS, Due, MARK_ROWS, TIMER_ROWS, TimerRows, TimerView, TimersAway, TimersMark, TimersPage, TimersRead,
+    TimersSet, TimersStored, due_rows,
+};
 pub use unloadable::unloadable_row;
 
 use crate::{
@@ -121,11 +125,11 @@ pub struct Common {
 pub struct Load {
     /// Entities in memory.
     pub entities: usize,
-    /// Bytes of them, of timers, and of what finds ids and idempotency keys in the store.
+    /// Bytes of them, of timers in memory, and of what finds ids and idempotency keys in the store.
     pub bytes: usize,
-    /// Bytes of what is on its way to the store: states, idempotency keys, dead messages.
+    /// Bytes of what is on its way to the store: states, idempotency keys, dead messages, notes on timers that changed.
     pub pending_bytes: usize,
-    /// How many timers are set.
+    /// How many timers are set; at the last checkpoint, where not all are in memory.
     pub timers: usize,
 }
 
@@ -213,7 +217,10 @@ impl Shard {
                 + self.others.bytes()
                 + self.common.timers.bytes()
                 + self.common.keys.bytes(),
-            pending_bytes: self.common.pending_bytes + self.common.dead.bytes() + self.common.keys.pending_bytes(),
+            pending_bytes: self.common.pending_bytes
+                + self.common.dead.bytes()
+                + self.common.keys.pending_bytes()
+                + self.common.timers.pending_bytes(),
             timers: self.common.timers.len(),
         }
     }

@@ -123,7 +123,7 @@ impl Shard {
         self.common.keys.looked(asked, found);
     }
 
-    /// When the next timer is due.
+    /// When the next timer is due, or a page of timers to be [read](Self::timers_page).
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
         self.common.timers.next()
@@ -177,8 +177,8 @@ impl Shard {
         }
     }
 
-    /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names; `false` if it
-    /// cannot be read.
+    /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names, or of a timer that no other row
+    /// finds; `false` if it cannot be read.
     pub fn row(&mut self, row: &[u8], value: &[u8]) -> bool {
         match row.first() {
             Some(b'n') => {
@@ -196,7 +196,7 @@ impl Shard {
                 None => return false,
             },
             Some(b'l') => return self.common.keys.restore(row, value),
-            Some(b't') => self.common.timers.restore(row, value),
+            Some(b't') => return self.common.timers.restore(row, value),
             Some(b'm') => {
                 let Ok(numbers) = serde_json::from_slice::<NumbersRow>(value) else {
                     return false;
@@ -232,7 +232,7 @@ impl Shard {
 }
 
 /// What the system rows begin with that a start reads ([`Shard::row`]), in this order.
-pub const RESTORED: [&[u8]; 6] = [b"n", b"l", b"t", b"m", b"u", b"q"];
+pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"m", b"u", b"q"];
 
 /// A shard's message numbers, as one row.
 #[derive(Serialize, Deserialize, Default)]

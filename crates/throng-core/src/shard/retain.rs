@@ -7,6 +7,7 @@ use super::{
     messages::MessageCounts,
     replay::NumbersRow,
     slot::{Body, encode_state},
+    timers::read_row,
 };
 use crate::{limits, model::Entity};
 use std::collections::{BTreeMap, HashSet};
@@ -165,9 +166,10 @@ impl Shard {
         (counts, staged.commit)
     }
 
-    /// One number for each timer that is set: [`timer_print`]. A pass that looks at a kind's records up to its horizon leaves these.
-    pub fn timer_prints(&mut self, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) {
-        self.common.timers.prints(self.common.writer, horizon, into);
+    /// Adds one number for each timer that is set and in memory: [`timer_print`]. A pass that looks at a kind's records up to its horizon leaves
+    /// these. `false`: the store has other timers, which are to be left as well ([`stored_timer_print`]).
+    pub fn timer_prints(&mut self, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) -> bool {
+        self.common.timers.prints(self.common.writer, horizon, into)
     }
 }
 
@@ -190,6 +192,13 @@ pub fn timer_print((kind, id, name): (&str, &str, &str), body: &[u8], at: Option
     ]
     .concat();
     xxhash_rust::xxh3::xxh3_64(&all)
+}
+
+/// The [print](timer_print) of a timer by its row of the store, whose record may stand anywhere.
+#[must_use]
+pub fn stored_timer_print(row: &[u8], value: &[u8]) -> Option<u64> {
+    let (of, name) = read_row(row)?;
+    Some(timer_print((&of.kind, &of.id, &name), value, None))
 }
 
 /// Whether a record undoes older ones that a pass may have left, since they were not undone yet: a timer was set for long that fired or was

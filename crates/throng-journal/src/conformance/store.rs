@@ -600,6 +600,13 @@ pub fn system_rows_are_set_read_and_removed<H: Harness>(harness: &H) {
     assert_eq!(bench.system(b"timer/1").as_deref(), Some(&b"one"[..]));
     assert_eq!(bench.system(b"key/1").as_deref(), Some(&b""[..]));
     assert_eq!(bench.system(b"timer/"), None);
+    let names = ["timer/1", "timer/", "key/1", "timer/1"].map(|name| name.as_bytes().to_vec());
+    let values = bench
+        .harness
+        .run(bench.pair.store.system_rows(&names))
+        .expect("system rows");
+    let (one, empty) = (Some(b"one".to_vec()), Some(Vec::new()));
+    assert_eq!(values, [one.clone(), None, empty, one]);
     let pair = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
     assert_eq!(
         bench.system_scan(b"timer/"),

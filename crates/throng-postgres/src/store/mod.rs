@@ -194,6 +194,26 @@ impl Store for PostgresStore {
         }))
     }
 
+    fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
+        let keys = keys.to_vec();
+        self.run(move |database| async move {
+            let doing = "reading system rows";
+            let client = database.client(doing).await?;
+            let statement = client
+                .prepare_cached(
+                    "SELECT s.value FROM unnest($1::bytea[]) WITH ORDINALITY k(key, number) LEFT JOIN system s USING (key) \
+                     ORDER BY k.number",
+                )
+                .await
+                .map_err(database.failed(doing))?;
+            let rows = client
+                .query(&statement, &[&keys])
+                .await
+                .map_err(database.failed(doing))?;
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        })
+    }
+
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],

@@ -68,6 +68,12 @@ impl Store for FarStore {
         Maybe::Later(self.0.call("reading a row", self.share(), work))
     }
 
+    fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
+        let (store, keys) = (self.0.database.store.clone(), keys.to_vec());
+        let work = async move { store.system_rows(&keys).await };
+        self.0.call("reading rows", self.share(), work)
+    }
+
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],

@@ -22,7 +22,7 @@ impl Door {
                 "it multiplies: too many of its own messages wait, and each that it takes has it send several".into(),
             );
         }
-        let multiplies = shard.multiplies_timers(before, || self.address(&attempt.target));
+        let multiplies = shard.multiplies_timers(before, attempt.target.hash);
         multiplies.then(|| {
             format!(
                 "it multiplies: it has set more than {} timers, and each that fires has it set several",

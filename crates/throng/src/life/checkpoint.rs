@@ -1,6 +1,6 @@
 //! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
 
-use super::{Life, Lives, tasks::signalled_within};
+use super::{Life, Lives, tasks::signalled_within, timers};
 use crate::{
     door::{Door, Target, turn},
     host::yield_now,
@@ -8,7 +8,7 @@ use crate::{
     retention::Due,
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -18,7 +18,7 @@ use std::{
 use throng_core::{
     layout::{LAYOUT_ROW, Layout},
     model::Timestamp,
-    shard::{Rows, Shard, SystemRow},
+    shard::{Rows, Shard, SystemRow, TimersStored},
 };
 use throng_journal::{Checkpoint, Error, Later, Pace, Position, ShardId};
 
@@ -128,14 +128,19 @@ pub(super) async fn task(lives: Weak<Lives>) {
 struct Taken<'a> {
     door: &'a Door,
     shards: Vec<ShardId>,
+    /// The timers of shards that had some to be written.
+    timers: BTreeMap<ShardId, TimersStored>,
 }
 
 impl Taken<'_> {
     /// The checkpoint is done.
     async fn stored(mut self, upto: Position) {
         self.door.set_storing(0);
-        while let Some(shard) = self.shards.pop() {
-            self.door.visit_blocking(shard, |shard| {
+        let kept = timers::kept(&self.door.context);
+        while let Some(id) = self.shards.pop() {
+            let timers = self.timers.remove(&id);
+            self.door.visit_blocking(id, |shard| {
+                timers.iter().for_each(|timers| shard.timers_stored(timers, kept));
                 shard.checkpointed(upto);
                 self.door.balance(shard);
             });
@@ -205,6 +210,7 @@ impl Lives {
         let mut taken = Taken {
             door,
             shards: Vec::new(),
+            timers: BTreeMap::new(),
         };
         for shard in door.shards() {
             loop {
@@ -240,6 +246,7 @@ impl Lives {
             outbox: life.door.outbox.oldest(),
         };
         door.set_storing(door.pending_bytes());
+        taken.timers = self.timer_rows(&mut rows).await?;
         if self.store_rows(life, upto, pace, rows).await? {
             taken.stored(upto.position).await;
             // Before the journal forgets: who cannot find a place there any more sees why.

@@ -6,6 +6,7 @@ mod cluster;
 mod recovery;
 mod stop;
 pub(crate) mod tasks;
+pub(crate) mod timers;
 
 pub use checkpoint::LastCheckpoint;
 pub(crate) use checkpoint::OUTBOX_ROW;

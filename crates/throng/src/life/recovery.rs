@@ -54,12 +54,13 @@ impl Lives {
             };
             let mut restored: Vec<Shard> = empty().collect();
             let is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
-            if covers.is_some() && !(is_complete && self.restore(&shards, &mut restored).await?) {
+            if covers.is_some() && !(is_complete && self.restore(&covers, &mut restored).await?) {
                 tracing::warn!(
                     "the store's rows are not complete, or of an older version; everything is read from the journal"
                 );
                 self.discard_rows().await?;
                 restored = empty().collect();
+                restored.iter_mut().for_each(Shard::timers_in_journal);
                 covers.forget();
             }
             let cursor = self.outbox_cursor(&shards).await?;
@@ -200,8 +201,8 @@ impl Lives {
     }
 
     /// What the store knows; `false` if that is not all it should know.
-    async fn restore(&self, own: &ShardSet, shards: &mut [Shard]) -> Result<bool, Error> {
-        let context = &self.context;
+    async fn restore(&self, covers: &Coverage, shards: &mut [Shard]) -> Result<bool, Error> {
+        let (context, own) = (&self.context, &covers.shards);
         let mut is_complete = true;
         for prefix in RESTORED {
             let mut visit = |row: &[u8], value: &[u8]| {
@@ -217,7 +218,7 @@ impl Lives {
             };
             context.store.system_scan(prefix, b"", usize::MAX, &mut visit).await?;
         }
-        Ok(is_complete)
+        Ok(is_complete && self.restore_timers(&covers.covered, shards).await?)
     }
 
     /// The next checkpoint writes anew what was read from the journal.

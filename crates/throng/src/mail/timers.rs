@@ -1,7 +1,10 @@
 //! Timers that survive a restart: due, fired, and set anew.
 
 use super::{Mail, Within};
-use crate::door::{Answer, Attempt, Carried, Target, Work};
+use crate::{
+    door::{Answer, Attempt, Carried, Target, Work},
+    life::timers,
+};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -14,7 +17,7 @@ use throng_core::{
     limits,
     shard::{Due, Outcome},
 };
-use throng_journal::Address;
+use throng_journal::{Address, ShardId};
 
 /// Timers of one shard fired at a time.
 const DUE_MAX: usize = 256;
@@ -57,12 +60,34 @@ impl Mail {
                 if self.door.ledger.is_over() {
                     return;
                 }
-                if !is_full {
+                if !is_full && !self.read_page(shard).await {
                     break;
                 }
             }
             if let Ok(Some(next)) = self.door.visit(shard, |shard| shard.next_due()).await {
                 self.door.next_due.fetch_min(next.micros, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Reads the shard's next timers from the store, if those in memory do not last; `false`: they do, or the store cannot be read now.
+    async fn read_page(self: &Arc<Self>, shard: ShardId) -> bool {
+        let now = self.context.host.now();
+        let Ok(Some(page)) = self.door.visit(shard, move |shard| shard.timers_page(now)).await else {
+            return false;
+        };
+        match timers::read_page(&*self.context.store, &page, timers::kept(&self.context)).await {
+            Ok(read) => {
+                // A page that does not count is read again.
+                let taken = self.door.visit(shard, move |shard| shard.timers_read(&page, read));
+                taken.await.is_ok()
+            }
+            Err(error) => {
+                tracing::error!("timers of shard {} cannot be read, they are late: {error}", shard.0);
+                let unread = self.door.visit(shard, move |shard| shard.timers_unread(now));
+                // Without an answer its shard is the next life's.
+                _ = unread.await;
+                false
             }
         }
     }
@@ -85,7 +110,7 @@ impl Mail {
         deferred.await.is_ok()
     }
 
-    fn shard_of(&self, due: &Due) -> throng_journal::ShardId {
+    fn shard_of(&self, due: &Due) -> ShardId {
         self.door.shard_of(limits::hash(&due.address.kind, &due.address.id))
     }
 

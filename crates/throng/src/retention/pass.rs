@@ -10,6 +10,7 @@ use super::{
 use crate::{
     door::{Target, now_or_later, turn},
     engine::Core,
+    host::yield_now,
     ledger::recovering,
     life::Life,
 };
@@ -21,7 +22,7 @@ use std::{
 use throng_core::{
     limits,
     model::Keep,
-    shard::{Recorded, base_row, dead_rows, family_row},
+    shard::{Recorded, TIMER_ROWS, base_row, dead_rows, family_row, stored_timer_print},
 };
 use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, ShardId, WriterId};
 
@@ -29,6 +30,8 @@ pub(super) use throng_journal::PruneHow as How;
 
 /// Between two passes that look at all of the journal: what has become over behind the others' backs goes then.
 const ALL_EVERY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+/// Timers read from the store at a time.
+const TIMERS_MAX: usize = 1_024;
 
 /// What a pass is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -409,6 +412,7 @@ impl Passing<'_> {
 /// How many messages were taken, and which timers are set: of what is durable once this returns.
 pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan, is_dry: bool) -> Result<(), Error> {
     let horizons = Arc::new(plan.horizons.clone());
+    let mut has_stored_timers = false;
     for shard in life.door.shards() {
         go_on(life)?;
         life.mail.room_to_remove().await;
@@ -416,22 +420,49 @@ pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan
         let visited = life.door.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();
             let horizon = |kind: &str| horizons.get(kind).copied().unwrap_or_default();
-            shard.timer_prints(horizon, &mut timers);
+            let is_all = shard.timer_prints(horizon, &mut timers);
             let (counts, commit) = shard.record_numbers(is_dry, &mut ledger.staging());
-            (counts, commit, timers)
+            (counts, commit, timers, is_all)
         });
         turn::wake_committer(&core.context);
-        let (counts, commit, timers) = visited.await.map_err(|error| backend(&error))?;
+        let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
         let at = Position {
             writer: life.ledger.writer,
             commit: CommitNo(commit),
         };
         plan.counts.insert(shard, (counts, at));
         plan.timers.extend(timers);
+        has_stored_timers |= !is_all;
+    }
+    // After the shards: a timer that leaves memory meanwhile was seen there.
+    if has_stored_timers {
+        stored_timers(core, life, plan).await?;
     }
     let last = life.ledger.last();
     turn::wake_committer(&core.context);
     life.ledger.wait(last).await.map_err(|_| backend(&recovering()))
+}
+
+/// Adds the timers that stand in the store.
+async fn stored_timers(core: &Core, life: &Arc<Life>, plan: &mut Plan) -> Result<(), Error> {
+    let mut after = Vec::new();
+    loop {
+        go_on(life)?;
+        let (mut rows, begin) = (0, std::mem::take(&mut after));
+        let mut visit = |row: &[u8], value: &[u8]| {
+            rows += 1;
+            plan.timers.extend(stored_timer_print(row, value));
+            row.clone_into(&mut after);
+        };
+        core.context
+            .store
+            .system_scan(TIMER_ROWS, &begin, TIMERS_MAX, &mut visit)
+            .await?;
+        if rows < TIMERS_MAX {
+            return Ok(());
+        }
+        yield_now().await;
+    }
 }
 
 pub(super) async fn dead(core: &Core) -> Result<std::collections::HashSet<Vec<u8>>, Error> {

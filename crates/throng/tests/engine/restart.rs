@@ -6,8 +6,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 use throng::{
-    Engine,
-    journal::{Address, Checkpoint, Covered, EntityHead, Error, Later, Loaded, Maybe, ShardSet, Store, StoredEvent},
+    Engine, Options,
+    journal::{
+        Address, Checkpoint, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, Position, ShardSet, Store,
+        StoredEvent,
+    },
     model,
 };
 
@@ -70,6 +73,10 @@ impl Store for Noting {
 }
 
 async fn start(world: &World, shown: &Arc<Mutex<BTreeMap<u8, usize>>>) -> Engine {
+    start_with(world, shown, Options::default()).await
+}
+
+async fn start_with(world: &World, shown: &Arc<Mutex<BTreeMap<u8, usize>>>, options: Options) -> Engine {
     let store = Noting {
         store: world.store.clone(),
         shown: Arc::clone(shown),
@@ -78,7 +85,9 @@ async fn start(world: &World, shown: &Arc<Mutex<BTreeMap<u8, usize>>>) -> Engine
         .with::<Account>()
         .on_outcome::<Account, Account>()
         .query::<Account, View>()
+        .query::<Account, Ticks>()
         .shards(2)
+        .options(options)
         .start_shared(Arc::new(world.journal.clone()), Arc::new(store))
         .await
         .unwrap()
@@ -180,6 +189,142 @@ async fn rows_that_are_lost_or_damaged_are_read_from_the_journal_again() {
             let engine = start(&world, &Arc::default()).await;
             assert_known(&engine).await;
             engine.stop().await;
+        }
+    }
+}
+
+/// Little memory: of each shard some twenty timers stay in it.
+fn small() -> Options {
+    Options {
+        memory_bytes_max: 256 << 10,
+        ..Options::default()
+    }
+}
+
+const TIMERS: usize = 200;
+
+/// Entities with a timer each.
+async fn set_timers(engine: &Engine, in_ms: u64) {
+    for n in 0..TIMERS {
+        let id = format!("a{n}");
+        let remind = Command::Remind {
+            in_ms,
+            every_ms: None,
+            count: 0,
+        };
+        for command in [Command::Open { balance: 0 }, remind] {
+            while matches!(
+                ask(engine, &id, command.clone()).await,
+                Err(model::Error::Overloaded { .. })
+            ) {
+                engine.checkpoint().await.unwrap();
+            }
+        }
+    }
+    engine.checkpoint().await.unwrap();
+}
+
+async fn timers_set(engine: &Engine) -> usize {
+    let mut timers = 0;
+    for n in 0..TIMERS {
+        timers += engine.timers_of(0, &format!("a{n}"), 9).await.unwrap().len();
+    }
+    timers
+}
+
+/// The number of rows of the store that begin with this.
+async fn rows(world: &World, prefix: &[u8]) -> usize {
+    let mut rows = 0;
+    let mut visit = |_: &[u8], _: &[u8]| rows += 1;
+    world
+        .store
+        .system_scan(prefix, b"", usize::MAX, &mut visit)
+        .await
+        .unwrap();
+    rows
+}
+
+fn shown_timers(shown: &Mutex<BTreeMap<u8, usize>>) -> usize {
+    let shown = shown.lock().unwrap();
+    [b't', b'T'].iter().filter_map(|kind| shown.get(kind)).sum()
+}
+
+const HOUR_MS: u64 = 3_600_000;
+
+#[tokio::test]
+async fn start_reads_only_timers_that_are_due_first() {
+    let (world, shown) = (World::new(), Arc::default());
+    let engine = start_with(&world, &Arc::default(), small()).await;
+    set_timers(&engine, HOUR_MS).await;
+    engine.stop().await;
+    let engine = start_with(&world, &shown, small()).await;
+    assert!(shown_timers(&shown) < TIMERS / 2, "{:?}", shown.lock().unwrap());
+    assert_eq!(timers_set(&engine).await, TIMERS);
+    // Those that are not in memory are cancelled, and set anew, as any other.
+    for n in 0..TIMERS / 2 {
+        ask(&engine, &format!("a{n}"), Command::Cancel).await.unwrap();
+    }
+    assert_eq!(timers_set(&engine).await, TIMERS / 2);
+    engine.stop().await;
+    assert_eq!([rows(&world, b"t").await, rows(&world, b"T").await], [TIMERS / 2; 2]);
+}
+
+#[tokio::test]
+async fn timers_beyond_memory_all_fire() {
+    let world = World::new();
+    let engine = start_with(&world, &Arc::default(), small()).await;
+    set_timers(&engine, HOUR_MS).await;
+    // Each is set anew while it stands in the store only, and the others before it are put away again.
+    set_timers(&engine, 1).await;
+    eventually(async || engine.statistics().timers_fired == TIMERS as u64).await;
+    for n in 0..TIMERS {
+        let id = format!("a{n}");
+        let ticks = engine.entity::<Account>(id.as_str()).read(Ticks {}).await;
+        assert_eq!(ticks.unwrap(), 1);
+    }
+    engine.stop().await;
+    assert_eq!([rows(&world, b"t").await, rows(&world, b"T").await], [0; 2]);
+}
+
+/// Leaves the store as a release does that knows no rows but those of the timers.
+async fn older_release_was_here(world: &World, has_begun_anew: bool) {
+    let prefixes: &[&[u8]] = if has_begun_anew { &[b"v", b"T"] } else { &[b"T"] };
+    for prefix in prefixes {
+        while world.store.remove_prefix(prefix, b"", 9).await.unwrap().is_some() {}
+    }
+}
+
+#[tokio::test]
+async fn timers_of_an_older_release_are_found() {
+    for has_begun_anew in [true, false] {
+        let world = World::new();
+        let engine = start_with(&world, &Arc::default(), small()).await;
+        set_timers(&engine, HOUR_MS).await;
+        engine.stop().await;
+        older_release_was_here(&world, has_begun_anew).await;
+        if !has_begun_anew {
+            // It has covered the shards by a writer of its own, and left the marks as they were.
+            let shards = ShardSet::first(2);
+            let covered = world.store.covers(&shards).await.unwrap().remove(0).upto.unwrap();
+            let opened = Journal::open(&world.journal, "node").await.unwrap();
+            assert!(opened.writer > covered.writer);
+            let older = Checkpoint {
+                upto: Position {
+                    writer: opened.writer,
+                    ..Position::default()
+                },
+                shards,
+                sealed: vec![covered],
+                ..Checkpoint::default()
+            };
+            world.store.advance(older).await.unwrap();
+        }
+        for _ in 0..2 {
+            let shown = Arc::default();
+            let engine = start_with(&world, &shown, small()).await;
+            assert_eq!(timers_set(&engine).await, TIMERS);
+            engine.stop().await;
+            assert_eq!(rows(&world, b"T").await, TIMERS);
         }
     }
 }

@@ -1,0 +1,518 @@
+//! Named durable timers.
+
+mod rows;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use rows::read_row;
+pub use rows::{DUE_ROWS, MARK_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows};
+pub use window::{TimersPage, TimersRead};
+
+use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};
+use crate::{credit::Credit, limits::TIMERS_CREDIT, model::Timestamp};
+use rows::{ChangedTimer, KeyParts, StoredTimer, TimerKey, hash_of, key_of, place_of};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
+use window::TimersWindow;
+
+/// A timer that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The entity that has set it.
+    pub address: Address,
+    /// The timer's name within the entity.
+    pub name: String,
+    /// When it was due.
+    pub at: Timestamp,
+    /// Then again after this many microseconds.
+    pub every_micros: Option<u64>,
+    /// The command's name.
+    pub command: String,
+    /// The command's content.
+    pub body: Vec<u8>,
+}
+
+/// A timer as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerView {
+    /// When it is due, again and again if so, and what it asks.
+    pub due: Due,
+    /// How often it could not be fired.
+    pub tries: u32,
+    /// When it is tried next.
+    pub next_at: Timestamp,
+}
+
+impl Due {
+    /// The beats after the one that is due which should have been by now, too.
+    #[must_use]
+    pub fn missed_beats(&self, now: Timestamp) -> u64 {
+        let late = now.micros.saturating_sub(self.at.micros).max(0).cast_unsigned();
+        self.every_micros.map_or(0, |every| late / every.max(1))
+    }
+}
+
+/// A timer's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Set {
+    pub(super) at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) every_micros: Option<u64>,
+    pub(super) command: String,
+    pub(super) body: String,
+}
+
+/// A timer that is set.
+#[derive(Debug)]
+struct Standing {
+    set: Set,
+    /// The commit of this life's stream with its record; 0: it was recorded before this life.
+    at: u64,
+    /// A pass over history may have left a record that sets it: while it is set, it is needed.
+    is_left: bool,
+}
+
+/// Not in a commit yet: in the open one, with whatever else its command records.
+const UNSTAGED: u64 = u64::MAX;
+/// The counters of a shard's [credit](Timers::credit): few, as each of many shards has its own.
+const CREDIT_BUCKETS: usize = 64;
+
+/// A shard's timers, as far as they are [in memory](window).
+#[derive(Debug)]
+pub(super) struct Timers {
+    set: BTreeMap<TimerKey, Standing>,
+    /// Set by the command at hand.
+    unstaged: Vec<TimerKey>,
+    /// By when they are tried: when they are due, or later, once they could not be fired.
+    order: BTreeSet<(i64, TimerKey)>,
+    /// Until when those wait that could not be fired, and how often that was.
+    deferred: HashMap<TimerKey, (i64, u32)>,
+    bytes: usize,
+    /// Changed since the last checkpoint, with what the store has of them.
+    changed: BTreeMap<TimerKey, StoredTimer>,
+    /// Changed before, and on the way to the store.
+    given: BTreeSet<TimerKey>,
+    /// Entities that ended since the last checkpoint while not all timers were in memory: the store may have some of theirs.
+    ended: BTreeSet<Vec<u8>>,
+    /// Ended before, and on the way to the store.
+    given_ended: BTreeSet<Vec<u8>>,
+    pending_bytes: usize,
+    window: TimersWindow,
+    /// Counts the timers of each entity that were set since the start, and are set still.
+    credit: Credit,
+    /// The quarantines that timers keep.
+    pub(super) quarantines: OperatorQuarantines,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            set: BTreeMap::new(),
+            unstaged: Vec::new(),
+            order: BTreeSet::new(),
+            deferred: HashMap::new(),
+            bytes: 0,
+            changed: BTreeMap::new(),
+            given: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            given_ended: BTreeSet::new(),
+            pending_bytes: 0,
+            window: TimersWindow::default(),
+            credit: Credit::with_buckets(TIMERS_CREDIT as u64, CREDIT_BUCKETS),
+            quarantines: OperatorQuarantines::default(),
+        }
+    }
+}
+
+/// The number of a shard's timers in memory before a command.
+#[derive(Clone, Copy, Debug)]
+pub struct TimersSet(usize);
+
+/// An entity's timers that may stand in the store only.
+#[derive(Clone, Debug)]
+pub struct TimersAway {
+    prefix: Vec<u8>,
+    /// The keys of timers whose rows do not count.
+    known: BTreeSet<Vec<u8>>,
+}
+
+impl TimersAway {
+    /// Returns the prefix of the rows of the entity's timers.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Counts the timers that were seen in memory.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The timer of a row, unless it was seen in memory.
+    #[must_use]
+    pub fn view(&self, row: &[u8], value: &[u8]) -> Option<TimerView> {
+        let key = row.strip_prefix(TIMER_ROWS)?;
+        let set = serde_json::from_slice(value).ok()?;
+        let due = due_of(key, &set).filter(|due| due.name != QUARANTINE && !self.known.contains(key))?;
+        Some(TimerView {
+            tries: 0,
+            next_at: due.at,
+            due,
+        })
+    }
+}
+
+impl super::Shard {
+    /// Remembers how many timers there are, for [`multiplies_timers`](Self::multiplies_timers).
+    #[must_use]
+    pub fn timers_set(&self) -> TimersSet {
+        TimersSet(self.common.timers.set.len())
+    }
+
+    /// Tells whether the command just executed left more timers than there were before, and its entity, by its hash, has more than its credit.
+    /// An entity goes on for at most a quarter of the credit beyond it.
+    #[must_use]
+    pub fn multiplies_timers(&self, before: TimersSet, of: u64) -> bool {
+        let timers = &self.common.timers;
+        timers.set.len() > before.0 && timers.credit.is_spent(of)
+    }
+
+    /// The number of messages sent and not [taken](Self::take_outbox).
+    #[must_use]
+    pub fn outbox_len(&self) -> usize {
+        self.common.outbox.len()
+    }
+}
+
+impl Timers {
+    /// Counts those that are set: at the last checkpoint, where not all are in memory.
+    pub(super) fn len(&self) -> usize {
+        let all = match self.window.upto {
+            None => self.set.len(),
+            Some(_) => usize::try_from(self.window.stored).unwrap_or(usize::MAX),
+        };
+        all.saturating_sub(self.quarantines.len())
+    }
+
+    /// Bytes they take in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the notes on what changed since the last checkpoint.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// By the command at hand.
+    pub(super) fn set(&mut self, address: &Address, name: &str, set: Set) {
+        let key = self.insert(address, name, set, (UNSTAGED, false));
+        self.unstaged.push(key);
+    }
+
+    /// As was recorded before this life.
+    pub(super) fn replay(&mut self, address: &Address, name: &str, set: Set) {
+        self.insert(address, name, set, (0, true));
+    }
+
+    fn insert(&mut self, address: &Address, name: &str, set: Set, (at, is_left): (u64, bool)) -> TimerKey {
+        let key = TimerKey::from(key_of(address, name));
+        let is_left = is_left || self.is_left_of(&key);
+        self.change(&key);
+        self.remove(&key);
+        self.credit.charge(hash_of(&key), 1);
+        self.put(TimerKey::clone(&key), Standing { set, at, is_left });
+        key
+    }
+
+    /// Notes that a timer is about to change, and what the store has of it.
+    fn change(&mut self, key: &TimerKey) {
+        if self.changed.contains_key(key) {
+            return;
+        }
+        let stored = match self.set.get(key) {
+            _ if self.given.contains(key) => StoredTimer::Unknown,
+            Some(standing) => StoredTimer::At(place_of(key, standing.set.at)),
+            None if self.is_all_in_memory() => StoredTimer::None,
+            None => StoredTimer::Unknown,
+        };
+        self.pending_bytes += weigh_change(key);
+        self.changed.insert(TimerKey::clone(key), stored);
+    }
+
+    fn put(&mut self, key: TimerKey, standing: Standing) {
+        if let Some(KeyParts { kind, id, name }) = KeyParts::of(&key).filter(|parts| parts.name == QUARANTINE) {
+            let of = Address::new(kind, id);
+            self.quarantines.timer_set(&of, name, &standing.set, standing.at);
+        }
+        self.bytes += weigh(&key, &standing.set);
+        self.order.insert((standing.set.at, TimerKey::clone(&key)));
+        self.set.insert(key, standing);
+    }
+
+    /// What the command at hand has set stands in this commit.
+    pub(super) fn staged(&mut self, commit: u64) {
+        for key in self.unstaged.drain(..) {
+            if let Some(standing) = self.set.get_mut(&key) {
+                standing.at = commit;
+                if let Some(parts) = KeyParts::of(&key).filter(|parts| parts.name == QUARANTINE) {
+                    self.quarantines.staged(&parts.address(), parts.name, commit);
+                }
+            }
+        }
+    }
+
+    /// Whether a pass may have left a record that sets a timer of this name.
+    pub(super) fn is_left(&self, address: &Address, name: &str) -> bool {
+        self.is_left_of(&key_of(address, name))
+    }
+
+    fn is_left_of(&self, key: &[u8]) -> bool {
+        match self.set.get(key) {
+            Some(standing) => standing.is_left,
+            None => self.may_be_stored(key),
+        }
+    }
+
+    pub(super) fn clear(&mut self, address: &Address, name: &str) {
+        let key = TimerKey::from(key_of(address, name));
+        if self.set.contains_key(&key) || self.may_be_stored(&key) {
+            self.change(&key);
+            self.remove(&key);
+        }
+    }
+
+    /// Adds one number for each that is set and in memory: with the place of its record, where that is known. What stands up to a kind's horizon
+    /// is left by a pass that goes by this. `false`: the store has others, which are to be left as well.
+    pub(super) fn prints(
+        &mut self,
+        writer: WriterId,
+        horizon: impl Fn(&str) -> Position,
+        into: &mut HashSet<u64>,
+    ) -> bool {
+        for (key, standing) in &mut self.set {
+            let Some(KeyParts { kind, id, name }) = KeyParts::of(key) else {
+                continue;
+            };
+            let at = (standing.at > 0).then_some(Position {
+                writer,
+                commit: CommitNo(standing.at),
+            });
+            standing.is_left |= at.is_none_or(|at| at <= horizon(kind));
+            let body = serde_json::to_vec(&standing.set).unwrap_or_default();
+            into.insert(super::timer_print((kind, id, name), &body, at));
+        }
+        self.window.upto.is_none()
+    }
+
+    /// Clears all timers of an entity.
+    pub(super) fn clear_all(&mut self, address: &Address) {
+        let entity = key_of(address, "");
+        let own: Vec<TimerKey> = self.keys_of(&entity).cloned().collect();
+        for key in own {
+            self.change(&key);
+            self.remove(&key);
+        }
+        if self.window.upto.is_some() {
+            let bytes = weigh_change(&entity);
+            if self.ended.insert(entity) {
+                self.pending_bytes += bytes;
+            }
+        }
+    }
+
+    /// The keys in memory of an entity, by what they begin with.
+    fn keys_of<'a>(&'a self, entity: &'a [u8]) -> impl Iterator<Item = &'a TimerKey> {
+        use std::ops::Bound::{Included, Unbounded};
+        let from = self.set.range::<[u8], _>((Included(entity), Unbounded));
+        from.map(|(key, _)| key).take_while(|key| key.starts_with(entity))
+    }
+
+    fn remove(&mut self, key: &TimerKey) -> Option<Standing> {
+        let old = self.take(key)?;
+        self.credit.give_back(hash_of(key), 1);
+        if let Some(parts) = KeyParts::of(key).filter(|parts| parts.name == QUARANTINE) {
+            self.quarantines.timer_gone(&parts.address(), parts.name);
+        }
+        Some(old)
+    }
+
+    /// Takes one out of memory.
+    fn take(&mut self, key: &TimerKey) -> Option<Standing> {
+        let old = self.set.remove(key)?;
+        self.bytes -= weigh(key, &old.set);
+        let at = self.deferred.remove(key).map_or(old.set.at, |(until, _)| until);
+        self.order.remove(&(at, TimerKey::clone(key)));
+        Some(old)
+    }
+
+    /// It could not be fired: it is tried again, after a second, and after twice as long each time that fails.
+    pub(super) fn defer(&mut self, due: &Due, now: Timestamp) {
+        let key = TimerKey::from(key_of(&due.address, &due.name));
+        if !self.is_set(&due.address, &due.name, due.at) {
+            return;
+        }
+        let (at, times) = self.deferred.get(&key).copied().unwrap_or((due.at.micros, 0));
+        let until = now.micros + (RETRY_MICROS << times.min(RETRY_DOUBLINGS_MAX));
+        self.order.remove(&(at, TimerKey::clone(&key)));
+        self.order.insert((until, TimerKey::clone(&key)));
+        self.deferred.insert(key, (until, times + 1));
+    }
+
+    /// Makes an entity's timers that could not be fired due again.
+    pub(super) fn end_deferral(&mut self, of: &Address) {
+        let entity = key_of(of, "");
+        let late = self.deferred.keys().filter(|key| key.starts_with(&entity));
+        let late: Vec<TimerKey> = late.cloned().collect();
+        for key in late {
+            if let (Some((until, _)), Some(standing)) = (self.deferred.remove(&key), self.set.get(&key)) {
+                self.order.remove(&(until, TimerKey::clone(&key)));
+                self.order.insert((standing.set.at, key));
+            }
+        }
+    }
+
+    /// An entity's own in memory, at most so many.
+    pub(super) fn views_of(&self, of: &Address, limit: usize) -> Vec<TimerView> {
+        let entity = key_of(of, "");
+        let own = self.keys_of(&entity).filter(|key| place_of(key, 0) == 0);
+        own.take(limit).filter_map(|key| self.view(key)).collect()
+    }
+
+    /// An entity's own that are not in memory, if there may be any.
+    pub(super) fn away(&self, of: &Address) -> Option<TimersAway> {
+        let entity = key_of(of, "");
+        let has_ended = self.ended.contains(&entity) || self.given_ended.contains(&entity);
+        (self.window.upto.is_some() && !has_ended).then(|| {
+            let changed = self.changed.keys().chain(&self.given);
+            let changed = changed.filter(|key| key.starts_with(&entity));
+            TimersAway {
+                known: self.keys_of(&entity).chain(changed).map(|key| key.to_vec()).collect(),
+                prefix: rows::timer_row(&entity),
+            }
+        })
+    }
+
+    /// Those that could not be fired, at most so many.
+    pub(super) fn late(&self, limit: usize) -> Vec<TimerView> {
+        let late = self.deferred.keys().take(limit);
+        late.filter_map(|key| self.view(key)).collect()
+    }
+
+    /// Whether there is one of this name that could not be fired.
+    pub(super) fn is_late(&self, of: &Address, name: &str) -> bool {
+        self.deferred.contains_key(&key_of(of, name)[..])
+    }
+
+    fn view(&self, key: &[u8]) -> Option<TimerView> {
+        let Standing { set, .. } = self.set.get(key)?;
+        let (next_at, tries) = self.deferred.get(key).copied().unwrap_or((set.at, 0));
+        Some(TimerView {
+            due: due_of(key, set)?,
+            tries,
+            next_at: Timestamp { micros: next_at },
+        })
+    }
+
+    pub(super) fn is_set(&self, address: &Address, name: &str, at: Timestamp) -> bool {
+        let standing = self.set.get(&key_of(address, name)[..]);
+        standing.is_some_and(|standing| standing.set.at == at.micros)
+    }
+
+    /// When the next one is due, or the next page of them is to be read.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        let first = self.order.first().map(|(micros, _)| *micros);
+        let refill = self.window.upto.as_ref().map(|_| self.window.refill_at);
+        let micros = first.into_iter().chain(refill).min()?;
+        Some(Timestamp { micros })
+    }
+
+    pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
+        let due = self.order.iter().take_while(|(at, _)| *at <= now.micros).take(limit);
+        due.filter_map(|(_, key)| due_of(key, &self.set.get(key)?.set))
+            .collect()
+    }
+
+    /// Gives a checkpoint those that changed.
+    pub(super) fn rows(&mut self, shard: ShardId, writer: WriterId) -> Option<TimerRows> {
+        let window = &mut self.window;
+        let is_same = self.changed.is_empty() && self.ended.is_empty() && window.stale.is_empty();
+        if is_same && window.is_marked {
+            return None;
+        }
+        let mut rows = TimerRows {
+            shard,
+            writer,
+            changed: Vec::with_capacity(self.changed.len()),
+            ended: self.ended.iter().cloned().collect(),
+            stale: std::mem::take(&mut window.stale),
+            timers: window.stored,
+        };
+        for (key, stored) in std::mem::take(&mut self.changed) {
+            let set = self.set.get(&key).map(|standing| &standing.set);
+            let now = set.and_then(|set| Some((place_of(&key, set.at), serde_json::to_vec(set).ok()?)));
+            self.given.insert(TimerKey::clone(&key));
+            rows.changed.push(ChangedTimer { key, stored, now });
+        }
+        self.given_ended.append(&mut self.ended);
+        Some(rows)
+    }
+
+    /// The checkpoint with the last rows has failed: they are changed still, and the store may have taken them.
+    pub(super) fn failed(&mut self) {
+        for key in std::mem::take(&mut self.given) {
+            let bytes = weigh_change(&key);
+            if self.changed.insert(key, StoredTimer::Unknown).is_some() {
+                self.pending_bytes -= bytes;
+            }
+        }
+        for entity in std::mem::take(&mut self.given_ended) {
+            let bytes = weigh_change(&entity);
+            if !self.ended.insert(entity) {
+                self.pending_bytes -= bytes;
+            }
+        }
+    }
+}
+
+fn due_of(key: &[u8], set: &Set) -> Option<Due> {
+    let parts = KeyParts::of(key)?;
+    Some(Due {
+        address: parts.address(),
+        name: parts.name.to_owned(),
+        at: Timestamp { micros: set.at },
+        every_micros: set.every_micros,
+        command: set.command.clone(),
+        body: set.body.clone().into_bytes(),
+    })
+}
+
+/// How long a timer waits that could not be fired, at first, and how often that doubles.
+const RETRY_MICROS: i64 = 1_000_000;
+const RETRY_DOUBLINGS_MAX: u32 = 6;
+
+/// The bytes of a timer in memory, about.
+fn weigh(key: &[u8], set: &Set) -> usize {
+    key.len() + set.command.len() + set.body.len() + 280
+}
+
+/// The bytes of the note that a timer changed, about.
+fn weigh_change(key: &[u8]) -> usize {
+    key.len() + 96
+}
+
+/// What a set of due timers looks like in the order they fire.
+pub(super) fn next_after(due: &Due, now: Timestamp) -> Option<Timestamp> {
+    let every = i64::try_from(due.every_micros?).ok()?.max(1);
+    let missed = i64::try_from(due.missed_beats(now)).ok()?;
+    Some(Timestamp {
+        micros: due
+            .at
+            .micros
+            .saturating_add(missed.saturating_add(1).saturating_mul(every)),
+    })
+}

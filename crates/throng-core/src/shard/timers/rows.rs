@@ -1,0 +1,260 @@
+//! Rows of timers in the store: one with each timer, one that finds it by when it is due, and a shard's mark that the latter are complete.
+
+use super::{QUARANTINE, Set};
+use crate::{limits, shard::SystemRow};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+use throng_journal::{Address, ShardId, WriterId};
+
+/// The prefix of rows that hold timers: a [key](key_of) follows.
+pub const TIMER_ROWS: &[u8] = b"t";
+/// The prefix of rows that find timers: the shard, when it is due, and its key follow. The value is empty.
+pub const DUE_ROWS: &[u8] = b"T";
+/// The prefix of marks: the shard follows. The value is the writer that found each timer of the shard a row, and how many timers there are.
+pub const MARK_ROWS: &[u8] = b"v";
+
+/// A timer's name among all: its entity's kind, 0, the length of the id, the id, and its own name.
+pub(super) type TimerKey = Arc<[u8]>;
+
+/// A key, or, with an empty name, what the keys of an entity begin with.
+pub(super) fn key_of(address: &Address, name: &str) -> Vec<u8> {
+    let (kind, id) = (address.kind.as_bytes(), address.id.as_bytes());
+    let mut key = Vec::with_capacity(kind.len() + 3 + id.len() + name.len());
+    key.extend_from_slice(kind);
+    key.push(0);
+    key.extend_from_slice(&(id.len() as u16).to_be_bytes());
+    key.extend_from_slice(id);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// A key taken apart: kind, id, name.
+pub(super) struct KeyParts<'a> {
+    pub(super) kind: &'a str,
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl<'a> KeyParts<'a> {
+    pub(super) fn of(key: &'a [u8]) -> Option<Self> {
+        let end = key.iter().position(|byte| *byte == 0)?;
+        let (length, rest) = key[end + 1..].split_first_chunk::<2>()?;
+        let (id, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        Some(Self {
+            kind: std::str::from_utf8(&key[..end]).ok()?,
+            id: std::str::from_utf8(id).ok()?,
+            name: std::str::from_utf8(name).ok()?,
+        })
+    }
+
+    pub(super) fn address(&self) -> Address {
+        Address::new(self.kind, self.id)
+    }
+
+    fn hash(&self) -> u64 {
+        limits::hash(self.kind, self.id)
+    }
+}
+
+/// The hash of a key's entity.
+pub(super) fn hash_of(key: &[u8]) -> u64 {
+    KeyParts::of(key).map_or(0, |parts| parts.hash())
+}
+
+/// The prefix of all keys of a key's entity.
+pub(super) fn entity_of(key: &[u8]) -> &[u8] {
+    let name = KeyParts::of(key).map_or(0, |parts| parts.name.len());
+    &key[..key.len() - name]
+}
+
+/// The place of a timer in the order of a shard's [`DUE_ROWS`]: when it is due. The timers that keep quarantines come first.
+pub(super) fn place_of(key: &[u8], at: i64) -> i64 {
+    match KeyParts::of(key) {
+        Some(parts) if parts.name == QUARANTINE => i64::MIN,
+        _ => at,
+    }
+}
+
+/// The row that holds a timer.
+pub(super) fn timer_row(key: &[u8]) -> Vec<u8> {
+    [TIMER_ROWS, key].concat()
+}
+
+/// The entity and the name of the timer of a row.
+pub(in crate::shard) fn read_row(row: &[u8]) -> Option<(Address, String)> {
+    let parts = KeyParts::of(row.strip_prefix(TIMER_ROWS)?)?;
+    Some((parts.address(), parts.name.to_owned()))
+}
+
+/// The prefix of a shard's [`DUE_ROWS`].
+#[must_use]
+pub fn due_rows(shard: ShardId) -> Vec<u8> {
+    [DUE_ROWS, &shard.0.to_be_bytes()].concat()
+}
+
+/// Flips the sign, so that bytes are in the order of numbers.
+const SIGN: u64 = 1 << 63;
+
+/// The row that finds a timer by when it is due.
+pub(super) fn due_row(shard: ShardId, place: i64, key: &[u8]) -> Vec<u8> {
+    let place = (place.cast_unsigned() ^ SIGN).to_be_bytes();
+    [DUE_ROWS, &shard.0.to_be_bytes(), &place, key].concat()
+}
+
+/// The place and the key of a row of [`DUE_ROWS`].
+pub(super) fn read_due_row(row: &[u8]) -> Option<(i64, &[u8])> {
+    let (_, rest) = row.strip_prefix(DUE_ROWS)?.split_first_chunk::<2>()?;
+    let (place, key) = rest.split_first_chunk::<8>()?;
+    Some(((u64::from_be_bytes(*place) ^ SIGN).cast_signed(), key))
+}
+
+/// A shard's mark in the store, with the value it is to have.
+fn mark_row(shard: ShardId, writer: WriterId, timers: u64) -> SystemRow {
+    let value = [writer.0, timers].map(u64::to_be_bytes).concat();
+    ([MARK_ROWS, &shard.0.to_be_bytes()].concat(), Some(value))
+}
+
+/// The mark of a shard: each of its timers has a row among [`DUE_ROWS`] as long as the shard is covered by commits of this writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimersMark {
+    /// The shard it is about.
+    pub shard: ShardId,
+    /// The writer that made the last checkpoint of a program that knows these rows. An older program does not change it, and covers the
+    /// shard by another writer.
+    pub writer: WriterId,
+    /// The number of the shard's timers in the store.
+    pub timers: u64,
+}
+
+impl TimersMark {
+    /// Reads a row that begins with [`MARK_ROWS`].
+    #[must_use]
+    pub fn read(row: &[u8], value: &[u8]) -> Option<Self> {
+        let shard: [u8; 2] = row.strip_prefix(MARK_ROWS)?.try_into().ok()?;
+        let (writer, timers) = value.split_first_chunk::<8>()?;
+        Some(Self {
+            shard: ShardId(u16::from_be_bytes(shard)),
+            writer: WriterId(u64::from_be_bytes(*writer)),
+            timers: u64::from_be_bytes(*timers.first_chunk::<8>()?),
+        })
+    }
+}
+
+/// The row of a timer in the store, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoredTimer {
+    /// There may be one. It is read before it is written.
+    Unknown,
+    /// There is none.
+    None,
+    /// There is one, and this is its [place](place_of).
+    At(i64),
+}
+
+/// A timer that changed.
+#[derive(Debug)]
+pub(super) struct ChangedTimer {
+    pub(super) key: TimerKey,
+    pub(super) stored: StoredTimer,
+    /// Its place and the value of its row; `None`: it is not set any more.
+    pub(super) now: Option<(i64, Vec<u8>)>,
+}
+
+/// A shard's timers for a checkpoint, until it is known which rows of them the store has.
+#[derive(Debug)]
+pub struct TimerRows {
+    pub(super) shard: ShardId,
+    pub(super) writer: WriterId,
+    pub(super) changed: Vec<ChangedTimer>,
+    /// The keys of entities that ended begin with these.
+    pub(super) ended: Vec<Vec<u8>>,
+    /// Rows that find no timer.
+    pub(super) stale: Vec<Vec<u8>>,
+    /// The number of timers in the store before.
+    pub(super) timers: u64,
+}
+
+/// A shard's timers after a checkpoint.
+#[derive(Debug, Default)]
+pub struct TimersStored {
+    pub(super) timers: u64,
+    /// The entities of timers that turned out to be in the store, by their hash, once for each.
+    pub(super) found: Vec<u64>,
+}
+
+impl TimerRows {
+    /// The shard whose timers they are.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The rows that have to be read before [`resolve`](Self::resolve).
+    #[must_use]
+    pub fn unknown(&self) -> Vec<Vec<u8>> {
+        let unknown = self.changed.iter().filter(|timer| timer.stored == StoredTimer::Unknown);
+        unknown.map(|timer| timer_row(&timer.key)).collect()
+    }
+
+    /// The prefixes of rows that all have to be read before [`resolve`](Self::resolve).
+    #[must_use]
+    pub fn of_ended(&self) -> Vec<Vec<u8>> {
+        self.ended.iter().map(|entity| timer_row(entity)).collect()
+    }
+
+    /// The rows to write, added to others, by what was read of the store.
+    pub fn resolve(self, read: &HashMap<Vec<u8>, Vec<u8>>, rows: &mut Vec<SystemRow>) -> TimersStored {
+        let (mut timers, mut found) = (self.timers, Vec::new());
+        let changed: BTreeMap<&[u8], &ChangedTimer> = self.changed.iter().map(|timer| (&*timer.key, timer)).collect();
+        let ended: HashSet<&[u8]> = self.ended.iter().map(|entity| &entity[..]).collect();
+        for (row, value) in read {
+            let key = &row[TIMER_ROWS.len()..];
+            if ended.contains(entity_of(key)) && !changed.contains_key(key) {
+                rows.push((row.clone(), None));
+                rows.extend(place_in(key, value).map(|place| (due_row(self.shard, place, key), None)));
+                timers = timers.saturating_sub(1);
+                found.push(hash_of(key));
+            }
+        }
+        for ChangedTimer { key, stored, now } in &self.changed {
+            let row = timer_row(key);
+            let before = match stored {
+                StoredTimer::None => None,
+                StoredTimer::At(place) => Some(*place),
+                StoredTimer::Unknown => read.get(&row).and_then(|value| place_in(key, value)),
+            };
+            if before.is_some() && *stored == StoredTimer::Unknown {
+                found.push(hash_of(key));
+            }
+            let after = now.as_ref().map(|(place, _)| *place);
+            if before.is_none() && after.is_none() && !read.contains_key(&row) {
+                continue;
+            }
+            rows.push((row, now.as_ref().map(|(_, value)| value.clone())));
+            if before != after {
+                rows.extend(before.map(|place| (due_row(self.shard, place, key), None)));
+                rows.extend(after.map(|place| (due_row(self.shard, place, key), Some(Vec::new()))));
+            }
+            timers = timers.saturating_sub(u64::from(before.is_some())) + u64::from(after.is_some());
+        }
+        for row in &self.stale {
+            let is_needed = read_due_row(row).is_some_and(|(place, key)| {
+                let now = changed.get(key).and_then(|timer| timer.now.as_ref());
+                now.is_some_and(|(now, _)| *now == place)
+            });
+            if !is_needed {
+                rows.push((row.clone(), None));
+            }
+        }
+        rows.push(mark_row(self.shard, self.writer, timers));
+        TimersStored { timers, found }
+    }
+}
+
+/// The place of a timer whose row has this value.
+pub(super) fn place_in(key: &[u8], value: &[u8]) -> Option<i64> {
+    let set: Set = serde_json::from_slice(value).ok()?;
+    Some(place_of(key, set.at))
+}

@@ -1,0 +1,263 @@
+//! The timers of a shard that are in memory: all that are due soon, and all that changed since the last checkpoint.
+//!
+//! The others stand in the store alone. They are read page by page, in the order they are due, before the last one in memory is due. After a
+//! checkpoint the last ones leave memory again, if there are more than so many.
+
+use super::{
+    Standing, TimerKey, Timers,
+    rows::{KeyParts, TIMER_ROWS, TimersStored, due_row, due_rows, entity_of, place_of, read_due_row, timer_row},
+};
+use crate::{model::Timestamp, shard::Shard};
+use std::ops::Bound;
+use throng_journal::ShardId;
+
+/// Rows that find no timer are removed at most so many at a time.
+const STALE_MAX: usize = 1_024;
+/// A page that could not be read is read again after this.
+const RETRY_MICROS: i64 = 1_000_000;
+
+/// Tells which of a shard's timers are in memory.
+#[derive(Debug)]
+pub(super) struct TimersWindow {
+    /// The last one read, by place and key. `None`: all are in memory.
+    pub(super) upto: Option<(i64, Vec<u8>)>,
+    /// When the next page is to be read, if not all are in memory.
+    pub(super) refill_at: i64,
+    /// Counts checkpoints. A page that was read before the last one does not count.
+    generation: u64,
+    /// The number of timers in the store.
+    pub(super) stored: u64,
+    /// The store has the shard's mark of this writer.
+    pub(super) is_marked: bool,
+    /// All timers are read from the journal, and the store may have rows of any of them.
+    pub(super) is_rebuilt: bool,
+    /// Rows of the store that find no timer, since the last checkpoint.
+    pub(super) stale: Vec<Vec<u8>>,
+}
+
+impl Default for TimersWindow {
+    fn default() -> Self {
+        Self {
+            upto: None,
+            refill_at: i64::MAX,
+            generation: 0,
+            stored: 0,
+            is_marked: false,
+            is_rebuilt: false,
+            stale: Vec::new(),
+        }
+    }
+}
+
+/// A page of timers to be read from the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimersPage {
+    shard: ShardId,
+    upto: (i64, Vec<u8>),
+    generation: u64,
+}
+
+impl TimersPage {
+    /// Returns the prefix of the rows that find these timers.
+    #[must_use]
+    pub fn prefix(&self) -> Vec<u8> {
+        due_rows(self.shard)
+    }
+
+    /// The row after which the page begins.
+    #[must_use]
+    pub fn after(&self) -> Vec<u8> {
+        let (place, key) = &self.upto;
+        due_row(self.shard, *place, key)
+    }
+
+    /// The row that holds the timer that one of the page's rows finds.
+    #[must_use]
+    pub fn timer_row(found: &[u8]) -> Option<Vec<u8>> {
+        read_due_row(found).map(|(_, key)| timer_row(key))
+    }
+}
+
+/// A page that was read.
+#[derive(Clone, Debug, Default)]
+pub struct TimersRead {
+    /// The rows that find timers, in order, each with the value of the timer's row.
+    pub found: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// There are no more after these.
+    pub is_last: bool,
+}
+
+impl Shard {
+    /// The page of timers that has to be read by now; none as long as those in memory last.
+    #[must_use]
+    pub fn timers_page(&self, now: Timestamp) -> Option<TimersPage> {
+        self.common.timers.page(self.common.id, now)
+    }
+
+    /// Takes a page of timers over. `false`: a checkpoint was made meanwhile, and it has to be read anew.
+    pub fn timers_read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
+        self.common.timers.read(page, read)
+    }
+
+    /// Notes that a page of timers could not be read: it is due again later.
+    pub fn timers_unread(&mut self, now: Timestamp) {
+        self.common.timers.window.refill_at = now.micros.saturating_add(RETRY_MICROS);
+    }
+
+    /// The timers of the shard stand in the store, this many, and each has a row that finds it. None is in memory.
+    pub fn timers_in_store(&mut self, timers: u64) {
+        self.common.timers.in_store(timers);
+    }
+
+    /// All timers of the shard come from the journal. Rows of the store do not count, and the next checkpoint replaces them.
+    pub fn timers_in_journal(&mut self) {
+        self.common.timers.window.is_rebuilt = true;
+    }
+
+    /// The checkpoint that took the timers of [`TimerRows`](super::TimerRows) is done. Timers that are due later leave memory if there are
+    /// more than twice as many as are to be kept.
+    pub fn timers_stored(&mut self, stored: &TimersStored, kept: usize) {
+        self.common.timers.stored(stored, kept);
+    }
+}
+
+impl Timers {
+    /// Tells whether the store may have a timer of this key that is not in memory.
+    pub(super) fn may_be_stored(&self, key: &[u8]) -> bool {
+        self.window.upto.is_some() && !self.is_changed(key) && !self.has_ended(key)
+    }
+
+    /// Tells whether the store has no timers but those in memory.
+    pub(super) fn is_all_in_memory(&self) -> bool {
+        let window = &self.window;
+        window.upto.is_none() && !window.is_rebuilt && self.ended.is_empty() && self.given_ended.is_empty()
+    }
+
+    /// Tells whether the row of this key in the store does not count.
+    fn is_changed(&self, key: &[u8]) -> bool {
+        self.changed.contains_key(key) || self.given.contains(key)
+    }
+
+    /// Tells whether the entity of a key has ended since the last checkpoint.
+    fn has_ended(&self, key: &[u8]) -> bool {
+        let is_any = !self.ended.is_empty() || !self.given_ended.is_empty();
+        is_any && {
+            let entity = entity_of(key);
+            self.ended.contains(entity) || self.given_ended.contains(entity)
+        }
+    }
+
+    pub(super) fn in_store(&mut self, timers: u64) {
+        let window = &mut self.window;
+        (window.upto, window.refill_at) = (Some((i64::MIN, Vec::new())), i64::MIN);
+        window.stored = timers;
+    }
+
+    pub(super) fn page(&self, shard: ShardId, now: Timestamp) -> Option<TimersPage> {
+        let window = &self.window;
+        let upto = window.upto.clone().filter(|_| window.refill_at <= now.micros)?;
+        Some(TimersPage {
+            shard,
+            upto,
+            generation: window.generation,
+        })
+    }
+
+    pub(super) fn read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
+        let window = &self.window;
+        let is_current = page.generation == window.generation && window.upto.as_ref() == Some(&page.upto);
+        if is_current {
+            self.take_over(read);
+        }
+        is_current
+    }
+
+    fn take_over(&mut self, read: TimersRead) {
+        let middle = read.found.get(read.found.len() / 2);
+        let middle = middle.and_then(|(row, _)| read_due_row(row));
+        self.window.refill_at = middle.map_or(i64::MIN, |(place, _)| place);
+        let last = read.found.iter().rev().find_map(|(row, _)| read_due_row(row));
+        self.window.upto = last.filter(|_| !read.is_last).map(|(place, key)| (place, key.to_vec()));
+        for (row, value) in read.found {
+            let Some((place, key)) = read_due_row(&row) else {
+                continue;
+            };
+            if self.is_changed(key) || self.has_ended(key) || self.set.contains_key(key) {
+                continue;
+            }
+            let set = value.and_then(|value| serde_json::from_slice::<super::Set>(&value).ok());
+            match set {
+                Some(set) if place_of(key, set.at) == place => {
+                    let standing = Standing {
+                        set,
+                        at: 0,
+                        is_left: true,
+                    };
+                    self.put(key.into(), standing);
+                }
+                _ if self.window.stale.len() < STALE_MAX => self.window.stale.push(row),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn stored(&mut self, stored: &TimersStored, kept: usize) {
+        for key in std::mem::take(&mut self.given) {
+            self.pending_bytes -= super::weigh_change(&key);
+        }
+        for entity in std::mem::take(&mut self.given_ended) {
+            self.pending_bytes -= super::weigh_change(&entity);
+        }
+        self.window.stored = stored.timers;
+        (self.window.is_marked, self.window.is_rebuilt) = (true, false);
+        self.window.generation += 1;
+        stored.found.iter().for_each(|of| self.credit.give_back(*of, 1));
+        self.put_away(kept);
+    }
+
+    /// Takes those out of memory that are due last, and stand in the store as they are.
+    fn put_away(&mut self, kept: usize) {
+        if self.set.len() > self.changed.len() + 2 * kept {
+            let soon = self.order.iter().filter(|(at, key)| self.is_in_order(*at, key));
+            let soon: Vec<&(i64, TimerKey)> = soon.take(kept.max(1)).collect();
+            if let (Some((middle, _)), Some((at, key))) = (soon.get(soon.len() / 2), soon.last()) {
+                let last = (*at, key.to_vec());
+                if self.window.upto.as_ref().is_none_or(|upto| last < *upto) {
+                    (self.window.upto, self.window.refill_at) = (Some(last), *middle);
+                }
+            }
+        }
+        let Some((at, key)) = &self.window.upto else {
+            return;
+        };
+        let beyond = (Bound::Excluded((*at, TimerKey::from(&key[..]))), Bound::Unbounded);
+        let beyond = self.order.range(beyond).filter(|(at, key)| self.is_in_order(*at, key));
+        let beyond: Vec<TimerKey> = beyond
+            .filter(|(_, key)| !self.changed.contains_key(key))
+            .map(|(_, key)| TimerKey::clone(key))
+            .collect();
+        beyond.iter().for_each(|key| _ = self.take(key));
+    }
+
+    /// Tells whether a timer of the order stands where the store has it: it is no quarantine, and has not failed to fire.
+    fn is_in_order(&self, at: i64, key: &[u8]) -> bool {
+        !self.deferred.contains_key(key) && place_of(key, at) == at
+    }
+
+    /// A row of a store in which no other row finds it, at recovery: the next checkpoint adds that.
+    /// `false`: it cannot be read.
+    pub(in crate::shard) fn restore(&mut self, row: &[u8], value: &[u8]) -> bool {
+        let key = row.strip_prefix(TIMER_ROWS).filter(|key| KeyParts::of(key).is_some());
+        let (Some(key), Ok(set)) = (key.map(TimerKey::from), serde_json::from_slice(value)) else {
+            return false;
+        };
+        self.change(&key);
+        let standing = Standing {
+            set,
+            at: 0,
+            is_left: true,
+        };
+        self.put(key, standing);
+        true
+    }
+}

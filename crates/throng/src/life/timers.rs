@@ -1,0 +1,157 @@
+//! Timers between the shards and the store: read at the start and page by page, and written by checkpoints.
+
+use super::{Lives, checkpoint::REMOVED_ROWS_MAX};
+use crate::context::Context;
+use std::collections::{BTreeMap, HashMap};
+use throng_core::{
+    model::Timestamp,
+    shard::{
+        DUE_ROWS, MARK_ROWS, Rows, Shard, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersStored, due_rows,
+        shard_of_row,
+    },
+};
+use throng_journal::{Covered, Error, ShardId, Store};
+
+/// Rows read by their names at a time.
+const NAMED_MAX: usize = 1_024;
+/// Timers in memory take this part of it, about; up to twice as much between two checkpoints.
+const MEMORY_PART: usize = 16;
+/// Bytes of a timer in memory, about.
+const TIMER_BYTES: usize = 320;
+/// Timers of a shard in memory, at most, that are not due soon and have not changed.
+const KEPT_MAX: usize = 4_096;
+
+/// The number of timers of each shard that stay in memory, and that are read at a time.
+pub(crate) fn kept(context: &Context) -> usize {
+    let shards = usize::from(context.registry.shards().max(1));
+    (context.options.memory_bytes_max / MEMORY_PART / shards / TIMER_BYTES).clamp(1, KEPT_MAX)
+}
+
+/// Reads a page of a shard's timers.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) async fn read_page(store: &dyn Store, page: &TimersPage, rows_max: usize) -> Result<TimersRead, Error> {
+    let mut due: Vec<Vec<u8>> = Vec::new();
+    let mut visit = |row: &[u8], _: &[u8]| due.push(row.to_vec());
+    store
+        .system_scan(&page.prefix(), &page.after(), rows_max, &mut visit)
+        .await?;
+    let rows: Vec<Vec<u8>> = due.iter().filter_map(|row| TimersPage::timer_row(row)).collect();
+    let mut values = HashMap::new();
+    read_named(store, &rows, &mut values).await?;
+    let is_last = due.len() < rows_max;
+    let found = due.into_iter().map(|due| {
+        let value = TimersPage::timer_row(&due).and_then(|row| values.remove(&row));
+        (due, value)
+    });
+    Ok(TimersRead {
+        found: found.collect(),
+        is_last,
+    })
+}
+
+/// Reads rows by their names.
+async fn read_named(store: &dyn Store, rows: &[Vec<u8>], into: &mut HashMap<Vec<u8>, Vec<u8>>) -> Result<(), Error> {
+    for some in rows.chunks(NAMED_MAX) {
+        let values = store.system_rows(some).await?;
+        let found = some.iter().cloned().zip(values);
+        into.extend(found.filter_map(|(row, value)| Some((row, value?))));
+    }
+    Ok(())
+}
+
+impl Lives {
+    /// Adds the rows of the timers that changed to the others of a checkpoint, by what the store has of them.
+    pub(super) async fn timer_rows(&self, rows: &mut Rows) -> Result<BTreeMap<ShardId, TimersStored>, Error> {
+        let (store, timers) = (&*self.context.store, std::mem::take(&mut rows.timers));
+        let mut unknown = Vec::new();
+        let mut read = HashMap::new();
+        for shard in &timers {
+            unknown.extend(shard.unknown());
+            for prefix in shard.of_ended() {
+                let mut visit = |row: &[u8], value: &[u8]| _ = read.insert(row.to_vec(), value.to_vec());
+                store.system_scan(&prefix, b"", usize::MAX, &mut visit).await?;
+            }
+        }
+        read_named(store, &unknown, &mut read).await?;
+        let of_shards = timers.into_iter().map(|timers| {
+            let shard = timers.shard();
+            (shard, timers.resolve(&read, &mut rows.system))
+        });
+        Ok(of_shards.collect())
+    }
+
+    /// Restores the timers of these shards: the first ones of a shard whose timers are found by when they are due, all of another one. `false`: a row
+    /// cannot be read.
+    pub(super) async fn restore_timers(&self, covered: &[Covered], shards: &mut [Shard]) -> Result<bool, Error> {
+        let store = &*self.context.store;
+        let mut marks = HashMap::new();
+        let mut visit = |row: &[u8], value: &[u8]| {
+            marks.extend(TimersMark::read(row, value).map(|mark| (mark.shard, mark)));
+        };
+        store.system_scan(MARK_ROWS, b"", usize::MAX, &mut visit).await?;
+        let mut has_timers = false;
+        let mut visit = |_: &[u8], _: &[u8]| has_timers = true;
+        store.system_scan(DUE_ROWS, b"", 1, &mut visit).await?;
+        let mut unmarked = Vec::new();
+        for covered in covered {
+            let writer = covered.upto.map(|upto| upto.writer);
+            for id in covered.shards.iter() {
+                let mark = marks.get(&id).filter(|mark| Some(mark.writer) == writer);
+                match (mark, shards.get_mut(usize::from(id.0))) {
+                    (Some(_), _) if !has_timers => {}
+                    (Some(mark), Some(shard)) => self.restore_first(shard, mark.timers).await?,
+                    _ => unmarked.push(id),
+                }
+            }
+        }
+        if unmarked.is_empty() {
+            return Ok(true);
+        }
+        if has_timers {
+            self.discard_due_rows(&unmarked).await?;
+        }
+        let mut is_complete = true;
+        let mut visit = |row: &[u8], value: &[u8]| {
+            let id = shard_of_row(row, &self.context.registry);
+            if id.is_some_and(|id| !unmarked.contains(&id)) {
+                return;
+            }
+            let shard = id.and_then(|id| shards.get_mut(usize::from(id.0)));
+            if !shard.is_some_and(|shard| shard.row(row, value)) {
+                tracing::error!("the row of a timer in the store cannot be read: {row:02x?}");
+                is_complete = false;
+            }
+        };
+        store.system_scan(TIMER_ROWS, b"", usize::MAX, &mut visit).await?;
+        Ok(is_complete)
+    }
+
+    /// Reads the first timers of a shard, with all that keep quarantines.
+    async fn restore_first(&self, shard: &mut Shard, timers: u64) -> Result<(), Error> {
+        shard.timers_in_store(timers);
+        let beginning = Timestamp { micros: i64::MIN };
+        while let Some(page) = shard.timers_page(beginning) {
+            let read = read_page(&*self.context.store, &page, kept(&self.context)).await?;
+            shard.timers_read(&page, read);
+        }
+        Ok(())
+    }
+
+    /// An older program has written timers of these shards: no row that finds one of theirs counts. The next checkpoint writes them anew.
+    async fn discard_due_rows(&self, shards: &[ShardId]) -> Result<(), Error> {
+        for shard in shards {
+            let (prefix, mut after) = (due_rows(*shard), Vec::new());
+            while let Some(last) = self
+                .context
+                .store
+                .remove_prefix(&prefix, &after, REMOVED_ROWS_MAX)
+                .await?
+            {
+                after = last;
+            }
+        }
+        Ok(())
+    }
+}
