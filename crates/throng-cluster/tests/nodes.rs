@@ -412,7 +412,7 @@ fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are
 }
 
 #[test]
-fn silent_strangers_give_way_to_those_who_come_later() {
+fn silent_strangers_give_way_to_newcomers() {
     let (directory, _journal, _one, _other) = pair(Duration::ZERO);
     let peer = &wait(directory.view()).unwrap().nodes[0].said.peer;
     let silent: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(peer).unwrap()).collect();

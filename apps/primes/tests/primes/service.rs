@@ -31,7 +31,7 @@ fn the_contract_is_kept() {
 }
 
 #[test]
-fn what_is_no_count_is_told_why() {
+fn bad_count_is_told_with_its_reason() {
     let gateway = start();
     for (n, part) in [
         ("-1", "no -1 primes"),

@@ -177,7 +177,7 @@ fn tools_read_directories_that_cannot_be_written() {
 }
 
 #[test]
-fn a_directory_in_use_is_told_also_to_those_who_only_read() {
+fn directory_in_use_is_told_to_readers_too() {
     let dir = tempfile::tempdir().unwrap();
     let files = ReadOnly {
         dir: dir.path().to_owned(),

@@ -67,7 +67,7 @@ async fn an_entity_that_has_ended_takes_no_command_and_shows_its_last_state_and_
 }
 
 #[tokio::test]
-async fn a_command_that_recreates_begins_with_nothing_of_what_it_was() {
+async fn command_that_recreates_begins_with_nothing() {
     in_each_way(async |engine| {
         let reopened = ask(engine, "a", Command::Reopen).await.unwrap();
         assert_eq!((reopened.balance, &*reopened.text), (1, ""));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_wait_have_a_bound_that_one_pico_does_not_use_up() {
+    fn waiting_requests_have_a_bound_shared_by_picos() {
         let places = Places::new(0, 8);
         let flood = enter(&places, pico(1), 4);
         assert_eq!(places.enter(pico(1)).err(), Some(Full { waiting: 4 }));
