@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import type { Browser } from 'playwright-core';
 import { accessible, fits, go, heading, launch, open, PHONE } from './browser';
 import { type Command, driver, send, surge } from './commands';
-import { Server, program, until } from './server';
+import { program, Server, until } from './server';
 
 /** Where pictures go: the book's own only when they are asked for, since no two runs make the same. */
 const IMAGES = process.env.CONSOLE_IMAGES ?? fileURLToPath(new URL('../images', import.meta.url));
@@ -29,7 +29,9 @@ interface Day {
 function day(): Day {
   const directory = mkdtempSync(join(tmpdir(), 'throng-day-'));
   const [capacities, requests] = [join(directory, 'capacities'), join(directory, 'requests')];
-  execFileSync(program('throng'), ['trace', 'generate', '--capacities', capacities, '--requests', requests], { stdio: 'ignore' });
+  execFileSync(program('throng'), ['trace', 'generate', '--capacities', capacities, '--requests', requests], {
+    stdio: 'ignore',
+  });
   const lines = (file: string) =>
     readFileSync(file, 'utf8')
       .split('\n')

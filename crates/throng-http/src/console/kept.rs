@@ -87,7 +87,7 @@ mod tests {
         block_on(async {
             let problem = async { Err(Problem::malformed("no").boxed()) };
             assert!(kept.get("a", problem).await.is_err());
-            let large = "x".repeat(BYTES_MAX);
+            let large = "x".repeat(BYTES_MAX + 1);
             assert!(kept.get("a", async { Ok(large.into()) }).await.is_ok());
             assert_eq!(kept.get("a", async { Ok("2".into()) }).await.ok().unwrap(), "2");
             for other in 0..100 {

@@ -1,8 +1,8 @@
 //! The store in memory, beside a journal in memory.
 
 use crate::{
-    Address, Checkpoint, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place,
-    Position, Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_rows,
+    Address, Checkpoint, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, MissingEvents,
+    Place, Position, Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_rows,
 };
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ impl MemoryStore {
     }
 
     /// Indexes what is not covered of these shards in a stream, up to here.
-    fn index(&self, rows: &mut Rows, shards: &ShardSet, upto: Position) {
+    fn index(&self, rows: &mut Rows, shards: &ShardSet, upto: Position, missing: &mut MissingEvents) {
         // What is covered of all of them need not be read again.
         let covered = shards.iter().map(|shard| match rows.covers.get(&shard) {
             Some(covered) if covered.writer == upto.writer => covered.commit,
@@ -86,7 +86,7 @@ impl MemoryStore {
                     if !shards.contains(record.shard) || covered.is_some_and(|covered| *covered >= from) {
                         continue;
                     }
-                    rows.index(&record, at_micros);
+                    rows.index(&record, from, at_micros, missing);
                 }
             }
             if commits.last().is_some_and(|commit| commit.stamp().number > upto) {
@@ -123,12 +123,15 @@ impl MemoryStore {
 }
 
 impl Rows {
-    fn index(&mut self, record: &Record<'_>, at_micros: i64) {
+    fn index(&mut self, record: &Record<'_>, at: Position, at_micros: i64, missing: &mut MissingEvents) {
         let address = || Address::new(record.kind, record.id);
         match record.record {
             RecordKind::Event => {
                 let entity = self.entities.entry(address()).or_default();
-                entity.seq = record.seq;
+                let before = std::mem::replace(&mut entity.seq, record.seq);
+                if before > 0 && record.seq != before + 1 {
+                    missing.note(address(), (record.seq, before), at);
+                }
                 entity.events.push(Indexed {
                     seq: record.seq,
                     place: record.place,
@@ -144,6 +147,15 @@ impl Rows {
                 if known < record.seq {
                     self.states.insert(address(), StoredState::of_record(record));
                 }
+                missing.founded(record);
+            }
+            RecordKind::Ended => {
+                let entity = self.entities.get_mut(&address());
+                if let Some(entity) = entity.filter(|entity| (1..record.seq).contains(&entity.seq)) {
+                    entity.seq = record.seq;
+                    missing.gone(record);
+                }
+                missing.founded(record);
             }
             _ => {}
         }
@@ -197,9 +209,13 @@ impl Store for MemoryStore {
         if let Err(refused) = self.journal.refuse_checkpoint(writer, &checkpoint.shards) {
             return Box::pin(std::future::ready(Err(refused)));
         }
+        let mut missing = MissingEvents::default();
         for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
-            self.index(&mut rows, &checkpoint.shards, *end);
+            self.index(&mut rows, &checkpoint.shards, *end, &mut missing);
         }
+        // Events that are lost are told by their number, when they are loaded.
+        let cuts = missing.check().unwrap_or_default();
+        cuts.iter().for_each(|cut| rows.cut(cut));
         let covered = checkpoint.shards.iter().map(|shard| (shard, checkpoint.upto));
         rows.covers.extend(covered);
         for state in checkpoint.states {

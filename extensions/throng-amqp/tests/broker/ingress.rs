@@ -180,7 +180,7 @@ async fn private_command_runs_only_where_the_intake_says_so() {
     while let Some(letter) = get(&connection, &dead).await {
         let reason = header(&letter, "x-throng-reason").unwrap();
         assert!(
-            reason.contains("no public command") && reason.contains("Hit, Refuse, Crash"),
+            reason.contains("no public command") && reason.contains("Hit, Begin, Close, Refuse, Crash"),
             "{reason}"
         );
     }

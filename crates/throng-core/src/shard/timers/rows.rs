@@ -8,7 +8,7 @@ use std::{
 };
 use throng_journal::{Address, ShardId, WriterId};
 
-/// The prefix of rows that hold timers: a [key](key_of) follows.
+/// The prefix of rows that hold timers: the key of the timer follows.
 pub const TIMER_ROWS: &[u8] = b"t";
 /// The prefix of rows that find timers: the shard, when it is due, and its key follow. The value is empty.
 pub const DUE_ROWS: &[u8] = b"T";

@@ -98,7 +98,11 @@ impl Entity for Account {
         matches!(command, Command::Open {})
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, AccountRejection> {
+    fn decide(
+        &self,
+        command: Command,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Answer<Self>, AccountRejection> {
         match command {
             Command::Open {} if turn.is_new() => turn.emit(AccountEvent::Opened {}),
             Command::Open {} => {}
@@ -129,7 +133,11 @@ impl Query<Account> for GetAccount {
     const NAME: &'static str = View::NAME;
     type Answer = Balance;
 
-    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, AccountRejection> {
+    fn answer(
+        self,
+        account: &Account,
+        _: &Moment<'_, Account>,
+    ) -> Result<Balance, AccountRejection> {
         Ok(account.balance())
     }
 }
@@ -145,7 +153,10 @@ mod tests {
 
     #[test]
     fn a_deposit_is_added_and_answered() {
-        let mut ann = ann([AccountEvent::Opened {}, AccountEvent::Deposited { cents: 200 }]);
+        let mut ann = ann([
+            AccountEvent::Opened {},
+            AccountEvent::Deposited { cents: 200 },
+        ]);
         let done = ann.when(Command::Deposit { cents: 50 }).unwrap();
         assert_eq!(done.effects.events, [AccountEvent::Deposited { cents: 50 }]);
         assert_eq!(done.reply, Some(Balance { cents: 250 }));
@@ -153,7 +164,10 @@ mod tests {
 
     #[test]
     fn more_than_there_is_cannot_be_withdrawn() {
-        let mut ann = ann([AccountEvent::Opened {}, AccountEvent::Deposited { cents: 200 }]);
+        let mut ann = ann([
+            AccountEvent::Opened {},
+            AccountEvent::Deposited { cents: 200 },
+        ]);
         let refused = ann.when(Command::Withdraw { cents: 201 }).err().unwrap();
         let Error::Rejected(refusal) = refused else {
             panic!("{refused}");
