@@ -20,7 +20,8 @@ fn every_deposit_counts_once_whatever_fails() {
             opened.await.unwrap();
             for number in 0..10 {
                 let key = format!("deposit {number}");
-                let deposited = sim.ask_until_known::<Account>("ann", &key, Command::Deposit { cents: 10 });
+                let deposited =
+                    sim.ask_until_known::<Account>("ann", &key, Command::Deposit { cents: 10 });
                 deposited.await.unwrap();
                 if sim.chance(0.3) {
                     sim.kill();
