@@ -149,6 +149,8 @@ pub(super) enum StoredTimer {
     Unknown,
     /// There is none.
     None,
+    /// There is one, and no row finds it by when it is due: an older program has written it.
+    Unfound,
     /// There is one, and this is its [place](place_of).
     At(i64),
 }
@@ -221,7 +223,7 @@ impl TimerRows {
         for ChangedTimer { key, stored, now } in &self.changed {
             let row = timer_row(key);
             let before = match stored {
-                StoredTimer::None => None,
+                StoredTimer::None | StoredTimer::Unfound => None,
                 StoredTimer::At(place) => Some(*place),
                 StoredTimer::Unknown => read.get(&row).and_then(|value| place_in(key, value)),
             };
@@ -229,12 +231,15 @@ impl TimerRows {
                 found.push(hash_of(key));
             }
             let after = now.as_ref().map(|(place, _)| *place);
-            if before.is_none() && after.is_none() && !read.contains_key(&row) {
+            let may_stand = *stored == StoredTimer::Unfound || read.contains_key(&row);
+            if before.is_none() && after.is_none() && !may_stand {
                 continue;
             }
             rows.push((row, now.as_ref().map(|(_, value)| value.clone())));
-            if before != after {
-                rows.extend(before.map(|place| (due_row(self.shard, place, key), None)));
+            // A row that was read may be an older program's, which no row finds.
+            if before != after || *stored == StoredTimer::Unknown {
+                let left = before.filter(|place| Some(*place) != after);
+                rows.extend(left.map(|place| (due_row(self.shard, place, key), None)));
                 rows.extend(after.map(|place| (due_row(self.shard, place, key), Some(Vec::new()))));
             }
             timers = timers.saturating_sub(u64::from(before.is_some())) + u64::from(after.is_some());

@@ -56,6 +56,17 @@ impl Store {
         }
     }
 
+    /// The timers of a start after an older program's checkpoint: no row that finds one counts.
+    fn left_by_older(&mut self) -> Timers {
+        self.0
+            .retain(|row, _| !row.starts_with(DUE_ROWS) && !row.starts_with(MARK_ROWS));
+        let mut timers = Timers::default();
+        for (row, value) in self.scan(TIMER_ROWS, b"", usize::MAX) {
+            assert!(timers.restore(&row, &value));
+        }
+        timers
+    }
+
     /// Each timer's row has one that finds it, and each of those finds a timer.
     fn check(&self) {
         let timers = self.scan(TIMER_ROWS, b"", usize::MAX);
@@ -342,15 +353,17 @@ impl Trial {
         }
     }
 
-    /// The process ends, and another one reads the store and then the log after the checkpoint. Now and then the store does not count, and all of
-    /// the log is read.
+    /// The process ends, and another one reads the store and then the log after the checkpoint. Now and then an older program has made the last
+    /// checkpoint, or the store does not count, and all of the log is read.
     fn restart(&mut self) {
-        if self.dice.u8(..4) == 0 {
-            self.timers = Timers::default();
-            self.timers.window.is_rebuilt = true;
-            self.tail.clone_from(&self.log);
-        } else {
-            self.timers = restarted(&self.store, self.kept);
+        match self.dice.u8(..6) {
+            0 => {
+                self.timers = Timers::default();
+                self.timers.window.is_rebuilt = true;
+                self.tail.clone_from(&self.log);
+            }
+            2.. if !self.store.scan(MARK_ROWS, b"", 1).is_empty() => self.timers = restarted(&self.store, self.kept),
+            _ => self.timers = self.store.left_by_older(),
         }
         self.tail.iter().for_each(|change| replay(&mut self.timers, *change));
         let quarantined = self.expected.keys().filter(|(_, name)| *name == 3).count();

@@ -5,7 +5,10 @@
 
 use super::{
     Standing, TimerKey, Timers,
-    rows::{KeyParts, TIMER_ROWS, TimersStored, due_row, due_rows, entity_of, place_of, read_due_row, timer_row},
+    rows::{
+        KeyParts, StoredTimer, TIMER_ROWS, TimersStored, due_row, due_rows, entity_of, place_of, read_due_row,
+        timer_row,
+    },
 };
 use crate::{model::Timestamp, shard::Shard};
 use std::ops::Bound;
@@ -252,6 +255,7 @@ impl Timers {
             return false;
         };
         self.change(&key);
+        self.changed.insert(TimerKey::clone(&key), StoredTimer::Unfound);
         let standing = Standing {
             set,
             at: 0,
