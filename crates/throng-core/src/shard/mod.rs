@@ -66,7 +66,7 @@ pub use retain::{
 pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::{
-    DUE_ROWS, Due, MARK_ROWS, TIMER_ROWS, TimerRows, TimerView, TimersAway, TimersMark, TimersPage, TimersRead,
+    DUE_ROWS, Due, MARKED_ROWS, TIMER_ROWS, TimerRows, TimerView, TimersAway, TimersMark, TimersPage, TimersRead,
     TimersSet, TimersStored, due_rows,
 };
 pub use unloadable::unloadable_row;

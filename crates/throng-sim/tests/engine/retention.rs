@@ -272,7 +272,7 @@ fn check_journal(sim: &Sim, models: &Models) {
     }
 }
 
-fn seed(seed: u64, store_error_max: f64, lie: Option<Lie>, keep_trace: bool) -> Result<throng_sim::Run, Box<Failure>> {
+fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<throng_sim::Run, Box<Failure>> {
     let options = Options {
         keep: keep().into(),
         prune_every: Some(Duration::from_millis([100, 700, 10_000_000][(seed % 3) as usize])),
@@ -286,7 +286,6 @@ fn seed(seed: u64, store_error_max: f64, lie: Option<Lie>, keep_trace: bool) -> 
         _ => Faults::random(seed),
     };
     faults.lie = lie;
-    faults.store_error = faults.store_error.min(store_error_max);
     let simulation = Simulation::new(seed)
         .with::<Diary<FOREVER>>()
         .query::<Diary<FOREVER>, Look>()
@@ -313,15 +312,15 @@ fn history_ends_as_it_is_kept_whatever_fails() {
         "store lost",
     ];
     for_each_seed_with(("throng-sim", test), 501, &happens, |number, keep_trace| {
-        seed(number, 1.0, None, keep_trace)
+        seed(number, None, keep_trace)
     });
 }
 
-/// A process that dies every three seconds over a journal and a store of which every sixth call fails: nine of ten starts come to nothing, and
+/// A process that dies every three seconds over a journal and a store of which every fifth call fails: nine of ten starts come to nothing, and
 /// those that serve add to the history.
 #[test]
 fn an_erasure_ends_though_each_process_dies_before_it_is_done() {
-    if let Err(failure) = seed(1_511, 0.16, None, false) {
+    if let Err(failure) = seed(1_511, None, false) {
         panic!("{failure}");
     }
 }
@@ -439,7 +438,7 @@ fn a_state_recorded_long_before_the_end_goes_with_it() {
 /// What is said of the first seed in which the lie is noticed.
 fn is_noticed(lie: Lie, words: &str) {
     let noticed = (0..100).find_map(|number| {
-        let failure = seed(number, 1.0, Some(lie), false).err()?;
+        let failure = seed(number, Some(lie), false).err()?;
         let wrong = failure.wrong.into_iter().find(|wrong| wrong.contains(words))?;
         Some((number, wrong))
     });

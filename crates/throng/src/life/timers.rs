@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use throng_core::{
     model::Timestamp,
     shard::{
-        DUE_ROWS, MARK_ROWS, Rows, Shard, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersStored, due_rows,
+        DUE_ROWS, MARKED_ROWS, Rows, Shard, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersStored, due_rows,
         shard_of_row,
     },
 };
@@ -86,14 +86,14 @@ impl Lives {
     /// cannot be read.
     pub(super) async fn restore_timers(&self, covered: &[Covered], shards: &mut [Shard]) -> Result<bool, Error> {
         let store = &*self.context.store;
-        let mut marks = HashMap::new();
-        let mut visit = |row: &[u8], value: &[u8]| {
-            marks.extend(TimersMark::read(row, value).map(|mark| (mark.shard, mark)));
+        let (mut marks, mut has_timers) = (HashMap::new(), false);
+        let mut visit = |row: &[u8], value: &[u8]| match TimersMark::read(row, value) {
+            Some(mark) => _ = marks.insert(mark.shard, mark),
+            None => has_timers |= row.starts_with(DUE_ROWS),
         };
-        store.system_scan(MARK_ROWS, b"", usize::MAX, &mut visit).await?;
-        let mut has_timers = false;
-        let mut visit = |_: &[u8], _: &[u8]| has_timers = true;
-        store.system_scan(DUE_ROWS, b"", 1, &mut visit).await?;
+        // The marks stand before the rows that find timers: one row more than there are marks tells whether there is any.
+        let rows_max = usize::from(self.context.registry.shards()) + 1;
+        store.system_scan(MARKED_ROWS, b"", rows_max, &mut visit).await?;
         let mut unmarked = Vec::new();
         for covered in covered {
             let writer = covered.upto.map(|upto| upto.writer);

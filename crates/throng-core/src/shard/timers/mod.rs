@@ -7,7 +7,7 @@ mod window;
 mod tests;
 
 pub(super) use rows::read_row;
-pub use rows::{DUE_ROWS, MARK_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows};
+pub use rows::{DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows};
 pub use window::{TimersPage, TimersRead};
 
 use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};

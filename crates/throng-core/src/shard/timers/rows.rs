@@ -11,9 +11,11 @@ use throng_journal::{Address, ShardId, WriterId};
 /// The prefix of rows that hold timers: the key of the timer follows.
 pub const TIMER_ROWS: &[u8] = b"t";
 /// The prefix of rows that find timers: the shard, when it is due, and its key follow. The value is empty.
-pub const DUE_ROWS: &[u8] = b"T";
+pub const DUE_ROWS: &[u8] = b"T\x01";
 /// The prefix of marks: the shard follows. The value is the writer that found each timer of the shard a row, and how many timers there are.
-pub const MARK_ROWS: &[u8] = b"v";
+pub(super) const MARK_ROWS: &[u8] = b"T\x00";
+/// The prefix of both, the marks first.
+pub const MARKED_ROWS: &[u8] = b"T";
 
 /// A timer's name among all: its entity's kind, 0, the length of the id, the id, and its own name.
 pub(super) type TimerKey = Arc<[u8]>;

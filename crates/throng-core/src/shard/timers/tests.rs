@@ -1,7 +1,7 @@
 //! Setting, clearing, firing, and what stays in memory.
 
 use super::*;
-use rows::due_row;
+use rows::{MARK_ROWS, due_row};
 use std::ops::Bound;
 
 const SHARD: ShardId = ShardId(3);
