@@ -161,6 +161,10 @@ async fn timers(lives: Weak<Lives>) {
             let may_fire = || strong.context.has_room() && !life.ledger.is_closing();
             if may_fire() && life.mail.until_due().is_zero() {
                 life.mail.fire().await;
+                if life.mail.until_due().is_zero() {
+                    // A timer that is due again already would keep this task running, and no other of its thread would run.
+                    crate::host::yield_now().await;
+                }
             }
             wait = match may_fire() {
                 true => life.mail.until_due().min(wait),

@@ -15,7 +15,7 @@ use std::{
 };
 use throng_core::{
     limits,
-    shard::{Due, Outcome},
+    shard::{Due, Outcome, TimersPage},
 };
 use throng_journal::{Address, ShardId};
 
@@ -60,22 +60,31 @@ impl Mail {
                 if self.door.ledger.is_over() {
                     return;
                 }
-                if !is_full && !self.read_page(shard).await {
-                    break;
+                if is_full {
+                    continue;
                 }
-            }
-            if let Ok(Some(next)) = self.door.visit(shard, |shard| shard.next_due()).await {
-                self.door.next_due.fetch_min(next.micros, Ordering::Relaxed);
+                let now = self.context.host.now();
+                let next = self
+                    .door
+                    .visit(shard, move |shard| (shard.timers_page(now), shard.next_due()));
+                let Ok((page, mut next)) = next.await else { break };
+                if let Some(page) = page {
+                    if self.read_page(shard, page).await {
+                        continue;
+                    }
+                    next = self.door.visit(shard, |shard| shard.next_due()).await.ok().flatten();
+                }
+                if let Some(next) = next {
+                    self.door.next_due.fetch_min(next.micros, Ordering::Relaxed);
+                }
+                break;
             }
         }
     }
 
-    /// Reads the shard's next timers from the store, if those in memory do not last; `false`: they do, or the store cannot be read now.
-    async fn read_page(self: &Arc<Self>, shard: ShardId) -> bool {
+    /// Reads a shard's next timers from the store; `false`: it cannot be read now.
+    async fn read_page(self: &Arc<Self>, shard: ShardId, page: TimersPage) -> bool {
         let now = self.context.host.now();
-        let Ok(Some(page)) = self.door.visit(shard, move |shard| shard.timers_page(now)).await else {
-            return false;
-        };
         match timers::read_page(&*self.context.store, &page, timers::kept(&self.context)).await {
             Ok(read) => {
                 // A page that does not count is read again.

@@ -369,6 +369,25 @@ async fn timers_fire_repeat_and_survive_a_restart() {
 }
 
 #[tokio::test]
+async fn timer_that_is_always_due_holds_nobody_up() {
+    let world = World::new();
+    // A look at so many shards takes longer than the timer waits.
+    let engine = world.start(World::builder().shards(4_096)).await.unwrap();
+    open(&engine, "a", 0).await;
+    let remind = Command::Remind {
+        in_ms: 1,
+        every_ms: Some(1),
+        count: 0,
+    };
+    ask(&engine, "a", remind).await.unwrap();
+    eventually(async || engine.statistics().timers_fired > 3).await;
+    for n in 0..50 {
+        open(&engine, &format!("b{n}"), 0).await;
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn parents_know_their_children_and_children_their_parent() {
     let world = World::new();
     let engine = world.engine().await;

@@ -301,7 +301,7 @@ impl World {
         started.unwrap()
     }
 
-    fn builder() -> throng::Builder {
+    pub fn builder() -> throng::Builder {
         Engine::builder()
             .with::<Account>()
             .query::<Account, View>()
@@ -309,7 +309,7 @@ impl World {
             .on_outcome::<Account, Account>()
     }
 
-    async fn start(&self, builder: throng::Builder) -> Result<Engine, throng::StartError> {
+    pub async fn start(&self, builder: throng::Builder) -> Result<Engine, throng::StartError> {
         builder
             .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()))
             .await
