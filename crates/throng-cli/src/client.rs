@@ -36,7 +36,7 @@ impl Client {
         Ok(Self { address, options })
     }
 
-    /// Where the service is.
+    /// Returns the address of the service.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -30,7 +30,7 @@ impl Sim {
     /// Reads from an entity, as [`ask_until_known`](Self::ask_until_known) asks it.
     ///
     /// # Errors
-    /// As [`ask_until_known`](Self::ask_until_known).
+    /// The entity's "no", or an error of the engine that is none of those a client tries again after.
     pub async fn read_until_known<E: Entity, Q: Query<E>>(
         &self,
         id: impl Into<E::Id>,

@@ -31,7 +31,7 @@ impl Response {
     /// The body as JSON.
     ///
     /// # Panics
-    /// It is no JSON.
+    /// The body is no JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))

@@ -30,12 +30,12 @@ pub enum Command {
 /// Events of a counter.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Happened {
-    /// It was hit.
+    /// The counter was hit.
     Hit {
-        /// How often.
+        /// The number of hits.
         by: u64,
     },
-    /// It has ended.
+    /// The counter has ended.
     Closed {},
 }
 impl Event for Happened {}

@@ -55,7 +55,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Waits until something holds, and tells what never came to hold.
 ///
 /// # Panics
-/// It does not hold within [`PATIENCE`].
+/// The condition does not hold within [`PATIENCE`].
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -69,7 +69,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits in an async test until something holds, as [`until`] does.
 ///
 /// # Panics
-/// It does not hold within [`PATIENCE`].
+/// The condition does not hold within [`PATIENCE`].
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !holds().await {

@@ -104,7 +104,7 @@ enum LabCommand {
     /// An app's own program, as a process that is measured or killed.
     #[command(hide = true)]
     App(apps::AppArguments),
-    /// What the measurements start as processes of their own.
+    /// Run a process that a measurement starts.
     #[command(hide = true, subcommand)]
     Yardstick(yardstick::Yardstick),
 }

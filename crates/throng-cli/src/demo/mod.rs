@@ -170,7 +170,7 @@ impl DemoArguments {
         }
     }
 
-    /// How the service is run, on this journal.
+    /// Returns the settings of the service on this journal.
     #[must_use]
     pub fn settings(&self, place: JournalLocation) -> Settings {
         Settings {

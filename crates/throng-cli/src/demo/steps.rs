@@ -28,7 +28,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// How many requests had which outcome.
+    /// Counts the requests by their outcome.
     #[must_use]
     pub fn counts(&self) -> OutcomeCounts {
         self.outcomes.iter().flatten().copied().collect()

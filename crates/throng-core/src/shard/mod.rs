@@ -129,7 +129,7 @@ pub struct Load {
     pub bytes: usize,
     /// Bytes of what is on its way to the store: states, idempotency keys, dead messages, notes on timers that changed.
     pub pending_bytes: usize,
-    /// How many timers are set; at the last checkpoint, where not all are in memory.
+    /// The number of timers that are set; at the last checkpoint, where not all are in memory.
     pub timers: usize,
 }
 

@@ -250,7 +250,7 @@ async fn kill(schema: &str, writer: WriterId) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_lease_of_a_killed_process_is_waited_for_but_that_of_a_silent_one() {
+async fn only_leases_of_silent_processes_are_waited_for() {
     let schema = kit::schema();
     let mut taker = Node::serving(&schema, "lease=4s", "taker", &[9]).await;
     // Waiting for such a lease would be noticed.

@@ -75,7 +75,7 @@ fn run(seed: u64, steps: &[Step], backend: Arc<dyn Backend>, keep_trace: bool) -
     simulation.try_run(live).map(|((), run)| run)
 }
 
-/// What is wrong, without the step and the numbers: fewer steps are to fail in the same way.
+/// The fault without its step and numbers: fewer steps are to fail in the same way.
 fn gist(failure: &Failure) -> String {
     let wrong = failure.wrong.last().map_or("", String::as_str);
     let (_, wrong) = wrong.rsplit_once(" }: ").unwrap_or(("", wrong));

@@ -42,7 +42,7 @@ pub(crate) struct Projector {
 /// What its runner was asked for.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// How many requests there were, of all sorts.
+    /// The number of requests so far, of all sorts.
     pub(super) asked: u64,
     /// How often it was asked to begin anew.
     pub(super) rebuilds: u64,
@@ -56,7 +56,7 @@ pub(super) struct Requests {
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) state: State,
-    /// How many requests it has followed, of all sorts, and how many to begin anew.
+    /// The number of requests it has followed, of all sorts, and of those to begin anew.
     pub(super) followed: u64,
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
@@ -240,7 +240,7 @@ impl Projector {
         }
     }
 
-    /// How many requests there were, of all sorts.
+    /// The number of requests so far, of all sorts.
     pub(super) fn asked(&self) -> u64 {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).asked
     }

@@ -1,4 +1,4 @@
-//! What messages ask of a counter.
+//! Commands of a counter, as messages ask them.
 
 use serde::{Deserialize, Serialize};
 use throng::model::Entity as _;

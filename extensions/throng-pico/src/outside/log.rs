@@ -55,7 +55,7 @@ pub struct LogQuery {
 pub struct LogPage {
     /// In the order in which they happened.
     pub events: Vec<Entry>,
-    /// Where the next page begins; nothing at the end. A page ends with a mebibyte of events, too.
+    /// The begin of the next page; nothing at the end. A page ends with a mebibyte of events, too.
     pub next: Option<u64>,
     /// Events up to this one are not kept any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]

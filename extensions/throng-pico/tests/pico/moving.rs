@@ -277,7 +277,7 @@ fn moved_pico_keeps_variables_schedules_channels_and_children() {
 }
 
 #[test]
-fn identical_import_elsewhere_keeps_variables_schedules_channels() {
+fn identical_import_keeps_variables_schedules_channels() {
     let (here, there) = (Tree::start(), Tree::start());
     let root = here.root();
     let furnished = Furnished::new(&here, &root);

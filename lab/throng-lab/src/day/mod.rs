@@ -8,13 +8,13 @@ use registration::reference::Expected;
 use std::process::ExitCode;
 use throng_cli::demo::DemoArguments;
 
-/// How the day is replayed.
+/// Tells how the day is replayed.
 #[derive(Debug, Args)]
 pub(crate) struct DayArguments {
-    /// Through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
+    /// Replay through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
     #[arg(long, required_unless_present = "nodes", conflicts_with_all = ["unordered", "journal", "html", "json"])]
     picos: bool,
-    /// On so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
+    /// Replay on so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
     /// random, while one is killed and begins again, and another one is drained.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "pace", "html", "json"])]
     nodes: Option<u16>,

@@ -12,7 +12,7 @@ use super::{Common, table::Table};
 use crate::units::count;
 pub(crate) use player::{begin, with_players};
 
-/// How to measure.
+/// Tells how to measure.
 #[derive(Debug, Args)]
 pub(super) struct InsideArguments {
     #[command(flatten)]

@@ -23,7 +23,7 @@ use crate::{
     pico_requests::{self, event},
 };
 
-/// How long others are measured before.
+/// The time for which others are measured before.
 const BEFORE: Duration = Duration::from_secs(5);
 /// An entity that is not stopped after this long never is.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,7 +40,7 @@ const RULESET: &str = r#"ruleset bench_multiply {
   }
 }"#;
 
-/// What multiplies.
+/// Names the thing that multiplies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sort {
     Messages,
@@ -71,7 +71,7 @@ impl Sort {
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     pub(super) sort: &'static str,
-    /// From its first command to its quarantine.
+    /// The time from its first command to its quarantine.
     pub(super) stopped_s: Option<f64>,
     pub(super) commits: u64,
     pub(super) journal_mb: f64,
@@ -149,7 +149,7 @@ fn start(app: App, scratch: &Path) -> anyhow::Result<Service> {
     Service::start(app, &settings)
 }
 
-/// What is asked of the one that multiplies and of the others.
+/// The requests to the one that multiplies and to the others.
 struct Asked {
     /// The channels of picos that multiply.
     channels: Vec<String>,

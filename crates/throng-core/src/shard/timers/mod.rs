@@ -40,7 +40,7 @@ pub struct Due {
 pub struct TimerView {
     /// When it is due, again and again if so, and what it asks.
     pub due: Due,
-    /// How often it could not be fired.
+    /// The number of times that it could not be fired.
     pub tries: u32,
     /// When it is tried next.
     pub next_at: Timestamp,
@@ -86,7 +86,7 @@ pub(super) struct Timers {
     set: BTreeMap<TimerKey, Standing>,
     /// Set by the command at hand.
     unstaged: Vec<TimerKey>,
-    /// By when they are tried: when they are due, or later, once they could not be fired.
+    /// The timers by when they are tried: when they are due, or later, once they could not be fired.
     order: BTreeSet<(i64, TimerKey)>,
     /// Until when those wait that could not be fired, and how often that was.
     deferred: HashMap<TimerKey, (i64, u32)>,
@@ -208,13 +208,13 @@ impl Timers {
         self.pending_bytes
     }
 
-    /// By the command at hand.
+    /// Sets a timer for the command at hand.
     pub(super) fn set(&mut self, address: &Address, name: &str, set: Set) {
         let key = self.insert(address, name, set, (UNSTAGED, false));
         self.unstaged.push(key);
     }
 
-    /// As was recorded before this life.
+    /// Sets a timer as was recorded before this life.
     pub(super) fn replay(&mut self, address: &Address, name: &str, set: Set) {
         self.insert(address, name, set, (0, true));
     }
@@ -254,7 +254,7 @@ impl Timers {
         self.set.insert(key, standing);
     }
 
-    /// What the command at hand has set stands in this commit.
+    /// Notes that the timers of the command at hand stand in this commit.
     pub(super) fn staged(&mut self, commit: u64) {
         for key in self.unstaged.drain(..) {
             if let Some(standing) = self.set.get_mut(&key) {
@@ -266,7 +266,7 @@ impl Timers {
         }
     }
 
-    /// Whether a pass may have left a record that sets a timer of this name.
+    /// Tells whether a pass may have left a record that sets a timer of this name.
     pub(super) fn is_left(&self, address: &Address, name: &str) -> bool {
         self.is_left_of(&key_of(address, name))
     }
@@ -350,7 +350,7 @@ impl Timers {
         Some(old)
     }
 
-    /// It could not be fired: it is tried again, after a second, and after twice as long each time that fails.
+    /// Has a timer that could not be fired tried again: after a second, and after twice as long each time that fails.
     pub(super) fn defer(&mut self, due: &Due, now: Timestamp) {
         let key = TimerKey::from(key_of(&due.address, &due.name));
         if !self.is_set(&due.address, &due.name, due.at) {
@@ -397,13 +397,13 @@ impl Timers {
         })
     }
 
-    /// Those that could not be fired, at most so many.
+    /// Returns timers that could not be fired, at most so many.
     pub(super) fn late(&self, limit: usize) -> Vec<TimerView> {
         let late = self.deferred.keys().take(limit);
         late.filter_map(|key| self.view(key)).collect()
     }
 
-    /// Whether there is one of this name that could not be fired.
+    /// Tells whether there is one of this name that could not be fired.
     pub(super) fn is_late(&self, of: &Address, name: &str) -> bool {
         self.deferred.contains_key(&key_of(of, name)[..])
     }
@@ -491,7 +491,7 @@ fn due_of(key: &[u8], set: &Set) -> Option<Due> {
     })
 }
 
-/// How long a timer waits that could not be fired, at first, and how often that doubles.
+/// The first wait of a timer that could not be fired, and the number of times it doubles.
 const RETRY_MICROS: i64 = 1_000_000;
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 

@@ -175,7 +175,7 @@ fn it_is_known_whether_a_pass_has_left_what_sets_a_timer() {
 }
 
 #[test]
-fn a_timer_s_print_is_that_of_its_own_record_and_of_no_other_that_says_the_same() {
+fn print_of_a_timer_is_that_of_its_own_record() {
     let (mut timers, address) = (Timers::default(), Address::new("k", "i"));
     let body = serde_json::to_vec(&set(10)).unwrap();
     let print = |at| super::super::timer_print(("k", "i", "a"), &body, at);

@@ -332,7 +332,7 @@ pub async fn text(engine: &Engine, id: &str) -> String {
     engine.entity::<Account>(id).read(View {}).await.unwrap().text
 }
 
-/// What hangs for so long is a failed test, not a hung one.
+/// A test that hangs for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for a condition; fails when it does not come true.
