@@ -1,6 +1,6 @@
 //! How much of the disk the journal may take, where that is said.
 
-use crate::{StartError, engine::Core};
+use crate::{StartError, context::Signal, engine::Core, life::tasks::signalled_within};
 use std::{
     sync::{
         Arc, Weak,
@@ -20,6 +20,8 @@ const HIGH_ENDS: u64 = 75;
 const FULL: u64 = 100;
 /// … until it is below this again.
 const FULL_ENDS: u64 = 95;
+/// A look comes early once this part of the budget has been appended.
+const LOOK_PART: u64 = 64;
 
 /// How much of its budget the journal takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +49,10 @@ pub(crate) struct DiskBudget {
     bytes_max: Option<u64>,
     used: AtomicU64,
     level: AtomicU8,
+    /// Bytes appended since the last look.
+    appended: AtomicU64,
+    /// A look is wanted before its time.
+    look_early: Signal,
     /// The budget has been used up, and the segment being written has not been finished since. Set by each look at the disk, reset by a pass.
     is_to_finish: AtomicBool,
 }
@@ -57,6 +63,8 @@ impl DiskBudget {
             bytes_max,
             used: AtomicU64::new(0),
             level: AtomicU8::new(Level::Low as u8),
+            appended: AtomicU64::new(0),
+            look_early: Signal::default(),
             is_to_finish: AtomicBool::new(false),
         }
     }
@@ -94,6 +102,15 @@ impl DiskBudget {
         self.level() < Level::Full
     }
 
+    /// Counts what the journal was given, so that a quick writer does not run past the budget between two looks.
+    pub(crate) fn has_appended(&self, bytes: u64) {
+        let Some(bytes_max) = self.bytes_max else { return };
+        let before = self.appended.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes >= bytes_max / LOOK_PART {
+            self.look_early.wake();
+        }
+    }
+
     /// What is wrong with it, for people who ask the service.
     pub(crate) fn trouble(&self) -> Option<String> {
         let bytes_max = self.bytes_max?;
@@ -114,10 +131,11 @@ impl DiskBudget {
         self.used.store(used, Ordering::Relaxed);
         let before = self.level();
         let level = before.after(percent(used, bytes_max));
-        self.level.store(level as u8, Ordering::Release);
         if before < level && level == Level::Full {
+            // Before anybody is refused: a pass that a refusal calls for is to finish the segment.
             self.is_to_finish.store(true, Ordering::Release);
         }
+        self.level.store(level as u8, Ordering::Release);
         match (self.trouble(), before < level) {
             (Some(trouble), true) => tracing::warn!("{trouble}"),
             (None, _) if before > level => tracing::info!("the journal is well within its disk budget again"),
@@ -142,6 +160,10 @@ async fn task(core: Weak<Core>, bytes_max: u64) {
     loop {
         let Some(strong) = core.upgrade() else { return };
         let context = &strong.context;
+        if context.is_stopping() {
+            return;
+        }
+        context.disk.appended.store(0, Ordering::Relaxed);
         if let Some(used) = context.journal.disk_bytes() {
             context.disk.look(bytes_max, used);
             let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -152,9 +174,9 @@ async fn task(core: Weak<Core>, bytes_max: u64) {
             Level::Low => LOOK_EVERY,
             Level::High | Level::Full => LOOK_EVERY_HIGH,
         };
-        let sleep = context.host.sleep(every);
+        let (lives, sleep) = (Arc::downgrade(&strong.lives), context.host.sleep(every));
         drop(strong);
-        sleep.await;
+        signalled_within(&lives, sleep, |context| &context.disk.look_early).await;
     }
 }
 

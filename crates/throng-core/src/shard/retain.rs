@@ -94,7 +94,8 @@ impl Erasures {
     pub(super) fn noted(&mut self, record: &Record<'_>) {
         let address = Address::new(record.kind, record.id);
         match record.name == ErasureNote::Begun.name() {
-            true => _ = self.0.entry(address).or_default(),
+            // Asked for again, it ends what was begun anew since.
+            true => _ = self.0.insert(address, None),
             false => _ = self.0.remove(&address),
         }
     }
@@ -115,6 +116,10 @@ impl Shard {
     pub fn note_erasure(&mut self, of: &Address, note: ErasureNote, stage: &mut dyn Stage) -> u64 {
         let (common, kind) = (&mut self.common, RecordKind::Erasure);
         common.records.push(kind, common.id, of, 0, note.name(), 0, &[]);
+        if note == ErasureNote::Done {
+            // Begun anew since, the entity is another one.
+            common.erasures.0.remove(of);
+        }
         common.stage(stage).commit
     }
 

@@ -444,6 +444,7 @@ impl Ledger {
         let bytes = commit.bytes().len() as u64;
         self.context.metrics.commit_bytes.inc_by(bytes);
         self.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.context.disk.has_appended(bytes);
         match self.context.journal.append(commit) {
             Append::Done(appended) => self.landed(number, begun_micros, appended),
             Append::Later(append) => {

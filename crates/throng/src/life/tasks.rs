@@ -50,7 +50,7 @@ pub(crate) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &
 }
 
 /// Waits for a signal, at most until a time.
-pub(super) async fn signalled_within(
+pub(crate) async fn signalled_within(
     lives: &Weak<Lives>,
     mut sleep: crate::host::Task,
     which: impl Fn(&Context) -> &Signal,

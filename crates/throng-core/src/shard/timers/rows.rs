@@ -131,7 +131,7 @@ pub struct TimersMark {
 }
 
 impl TimersMark {
-    /// Reads a row that begins with [`MARK_ROWS`].
+    /// Reads a row of the marks.
     #[must_use]
     pub fn read(row: &[u8], value: &[u8]) -> Option<Self> {
         let shard: [u8; 2] = row.strip_prefix(MARK_ROWS)?.try_into().ok()?;
