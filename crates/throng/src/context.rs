@@ -8,7 +8,7 @@ use crate::{
     disk::DiskBudget,
     door::SeenNewer,
     driver::peers::Peers,
-    host::{Host, SteadyHost},
+    host::{Host, Signal, SteadyHost},
     operator::unresolved::LastCount,
 };
 use std::{
@@ -72,39 +72,6 @@ pub(crate) struct Signals {
     /// Those who wait for a commit, on a loop that another one wakes.
     pub(crate) relay: Arc<Relay>,
     watchers: Mutex<Vec<Waker>>,
-}
-
-/// Wakes one task. A signal that comes while the task is busy is kept for its next look.
-#[derive(Default)]
-pub(crate) struct Signal {
-    state: Mutex<(bool, Option<Waker>)>,
-}
-
-impl Signal {
-    pub(crate) fn wake(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = true;
-        if let Some(waker) = state.1.take() {
-            drop(state);
-            waker.wake();
-        }
-    }
-
-    /// Takes the signal if there was one since the last look; otherwise the next one wakes this waker.
-    pub(crate) fn poll(&self, waker: &Waker) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut state.0) {
-            return true;
-        }
-        state.1 = Some(waker.clone());
-        false
-    }
-
-    /// Has the next signal wake this waker, whatever came before: for a task that looks by itself whether there is something to do, and looks only
-    /// then, so that nothing comes unseen between the two.
-    pub(crate) fn watch(&self, waker: &Waker) {
-        while self.poll(waker) {}
-    }
 }
 
 impl Signals {

@@ -1,6 +1,6 @@
 //! How much of the disk the journal may take, where that is said.
 
-use crate::{StartError, context::Signal, engine::Core, life::tasks::signalled_within};
+use crate::{StartError, engine::Core, host::Signal};
 use std::{
     sync::{
         Arc, Weak,
@@ -52,7 +52,7 @@ pub(crate) struct DiskBudget {
     /// Bytes appended since the last look.
     appended: AtomicU64,
     /// A look is wanted before its time.
-    look_early: Signal,
+    look_early: Arc<Signal>,
     /// The budget has been used up, and the segment being written has not been finished since. Set by each look at the disk, reset by a pass.
     is_to_finish: AtomicBool,
 }
@@ -64,7 +64,7 @@ impl DiskBudget {
             used: AtomicU64::new(0),
             level: AtomicU8::new(Level::Low as u8),
             appended: AtomicU64::new(0),
-            look_early: Signal::default(),
+            look_early: Arc::default(),
             is_to_finish: AtomicBool::new(false),
         }
     }
@@ -174,9 +174,9 @@ async fn task(core: Weak<Core>, bytes_max: u64) {
             Level::Low => LOOK_EVERY,
             Level::High | Level::Full => LOOK_EVERY_HIGH,
         };
-        let (lives, sleep) = (Arc::downgrade(&strong.lives), context.host.sleep(every));
+        let (look_early, sleep) = (Arc::clone(&context.disk.look_early), context.host.sleep(every));
         drop(strong);
-        signalled_within(&lives, sleep, |context| &context.disk.look_early).await;
+        look_early.within(sleep).await;
     }
 }
 

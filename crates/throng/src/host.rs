@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
-    task::{self, Poll},
+    task::{self, Poll, Waker},
     time::Duration,
 };
 
@@ -127,6 +127,48 @@ impl Host for SteadyHost {
 
     fn close(&self) {
         self.host.close();
+    }
+}
+
+/// Wakes one task. A signal that comes while the task is busy is kept for its next look.
+#[derive(Default)]
+pub(crate) struct Signal {
+    state: Mutex<(bool, Option<Waker>)>,
+}
+
+impl Signal {
+    pub(crate) fn wake(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = true;
+        if let Some(waker) = state.1.take() {
+            drop(state);
+            waker.wake();
+        }
+    }
+
+    /// Takes the signal if there was one since the last look; otherwise the next one wakes this waker.
+    pub(crate) fn poll(&self, waker: &Waker) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.0) {
+            return true;
+        }
+        state.1 = Some(waker.clone());
+        false
+    }
+
+    /// Has the next signal wake this waker, whatever came before: for a task that looks by itself whether there is something to do, and looks only
+    /// then, so that nothing comes unseen between the two.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        while self.poll(waker) {}
+    }
+
+    /// Waits for the next signal, at most until the end of a sleep.
+    pub(crate) async fn within(&self, mut sleep: Task) {
+        std::future::poll_fn(|context| match self.poll(context.waker()) {
+            true => Poll::Ready(()),
+            false => sleep.as_mut().poll(context),
+        })
+        .await;
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::{Life, Lives};
 use crate::{
-    context::{Context, Signal},
+    context::Context,
     door::{ROOM_RETRY, watchdog},
+    host::Signal,
     mail::Within,
     operator::unresolved,
 };
@@ -50,7 +51,7 @@ pub(crate) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &
 }
 
 /// Waits for a signal, at most until a time.
-pub(crate) async fn signalled_within(
+pub(super) async fn signalled_within(
     lives: &Weak<Lives>,
     mut sleep: crate::host::Task,
     which: impl Fn(&Context) -> &Signal,

@@ -8,7 +8,13 @@ use super::{
     runner,
     skip::Skip,
 };
-use crate::{Builder, ByHand, Engine, context::Signal, engine::Core, host::Host, life::Status, tail::Ends};
+use crate::{
+    Builder, ByHand, Engine,
+    engine::Core,
+    host::{Host, Signal},
+    life::Status,
+    tail::Ends,
+};
 use std::{
     future::Future,
     pin::Pin,

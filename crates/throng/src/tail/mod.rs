@@ -24,9 +24,10 @@ pub(crate) use pump::task;
 pub(crate) use window::PageLimit;
 
 use crate::{
-    context::{Context, Signal},
+    context::Context,
     feed::{Cursor, Feed, FeedError},
     host::Host,
+    host::Signal,
     ledger::unreadable,
     life::Life,
 };

@@ -8,7 +8,7 @@ mod stuck;
 pub(crate) use lines::{Line, Next};
 
 use super::{Answer, ForwardedReply};
-use crate::context::Signal;
+use crate::host::Signal;
 use credit::Slow;
 use inboxes::Inboxes;
 use lines::Waiting;
