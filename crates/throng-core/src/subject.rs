@@ -38,8 +38,8 @@ pub struct Subject<E: Entity> {
     pub now: Timestamp,
     /// Who asks: what [`Turn::from`] says. A client that nobody knows, unless set.
     pub from: Asker<'static>,
-    /// What [`Turn::missed_beats`] says.
-    pub missed_beats: u64,
+    /// What [`Turn::missed_ticks`] says.
+    pub missed_ticks: u64,
 }
 
 /// What came of a command.
@@ -62,7 +62,7 @@ impl<E: Entity> Subject<E> {
             has_ended: false,
             now: Timestamp::default(),
             from: Asker::Client(None),
-            missed_beats: 0,
+            missed_ticks: 0,
         };
         for event in events {
             subject.state.evolve(&event);
@@ -90,7 +90,7 @@ impl<E: Entity> Subject<E> {
         }
         let mut effects = Effects::<E> {
             entropy: u128::from(self.seq) + 1,
-            missed_beats: self.missed_beats,
+            missed_ticks: self.missed_ticks,
             ..Effects::default()
         };
         let nothing = E::default();

@@ -241,14 +241,14 @@ fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<T
     (provenance, taken)
 }
 
-/// A command from a message, or of a client that keeps them, ends otherwise than a timer's beat.
+/// A command from a message, or of a client that keeps them, ends otherwise than a timer's tick.
 fn has_other_end(rest: &[&Record<'_>]) -> bool {
     let ends =
         |record: &&Record<'_>| matches!(record.record, RecordKind::Taken | RecordKind::Command | RecordKind::Key);
     rest.iter().any(ends)
 }
 
-/// A beat ends with its timer cleared, or set to the next beat after now; who only cancels a timer, or sets one that repeats, writes the same.
+/// A tick ends with its timer cleared, or set to the next tick after now; who only cancels a timer, or sets one that repeats, writes the same.
 fn may_end_beat(record: &Record<'_>, now_micros: i64) -> bool {
     if record.record == RecordKind::TimerCleared {
         return true;

@@ -108,7 +108,7 @@ impl Default for Metrics {
             dead: count(
                 r,
                 "messages_dead",
-                "Messages between entities that nobody could take, and beats of timers that could not be executed",
+                "Messages between entities that nobody could take, and ticks of timers that could not be executed",
             ),
             timers_fired: count(r, "timers_fired", "Timers fired"),
             checkpoints: count(r, "checkpoints", "Checkpoints done"),

@@ -249,7 +249,7 @@ impl Engine {
             body,
             now: context.host.now(),
             entropy: context.host.entropy(),
-            missed_beats: 0,
+            missed_ticks: 0,
             from: Asker::Client(caller),
             is_asked: true,
         };

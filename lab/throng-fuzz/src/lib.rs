@@ -1,6 +1,6 @@
 //! What holds for all bytes that may come from outside: each function takes any bytes, and panics where something does not hold.
 //!
-//! The same functions are driven twice: by property tests, in `./test`, and by libFuzzer, for as long as one likes:
+//! The same functions are driven twice: by property tests, in `./test extensions`, and by libFuzzer, for as long as one likes:
 //!
 //! ```text
 //! cargo install cargo-fuzz

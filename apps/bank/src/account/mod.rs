@@ -112,7 +112,7 @@ impl Entity for Account {
                 cents: self.take(cents)?,
             }),
             Command::PayInterest {} => {
-                let days = 1 + turn.missed_beats();
+                let days = 1 + turn.missed_ticks();
                 let cents = (self.cents / INTEREST_ONE_IN).saturating_mul(days);
                 if let Ok(cents @ 1..) = self.take(cents) {
                     turn.emit(AccountEvent::InterestPaid { cents });

@@ -63,7 +63,7 @@ fn interest_is_paid_for_each_day_also_for_those_that_were_missed() {
     let mut ann = ann([]);
     let done = ann.when(Command::PayInterest {}).unwrap();
     assert_eq!(done.effects.events, [AccountEvent::InterestPaid { cents: 5 }]);
-    ann.missed_beats = 2;
+    ann.missed_ticks = 2;
     let done = ann.when(Command::PayInterest {}).unwrap();
     assert_eq!(done.effects.events, [AccountEvent::InterestPaid { cents: 15 }]);
 }

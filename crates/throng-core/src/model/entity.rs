@@ -97,7 +97,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// in a field. Not asked for what comes from outside. Where renaming a variant is all, `#[serde(alias = "old_name")]` does it, too.
     ///
     /// # Errors
-    /// There is no step up: the timer's beat or the message is dead, with this reason, and can be retried.
+    /// There is no step up: the timer's tick or the message is dead, with this reason, and can be retried.
     fn upcast_command(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from the command {}",

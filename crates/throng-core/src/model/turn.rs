@@ -77,7 +77,7 @@ pub struct Effects<E: Entity> {
     /// The entity ends with this.
     pub ends: bool,
     pub(crate) entropy: u128,
-    pub(crate) missed_beats: u64,
+    pub(crate) missed_ticks: u64,
 }
 
 impl<E: Entity> Default for Effects<E> {
@@ -89,7 +89,7 @@ impl<E: Entity> Default for Effects<E> {
             published: Vec::new(),
             ends: false,
             entropy: 0,
-            missed_beats: 0,
+            missed_ticks: 0,
         }
     }
 }
@@ -255,11 +255,11 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.moment.seq == 0
     }
 
-    /// The beats of a repeating timer that were missed before the one that asks now; 0 for everything else. Interest for
-    /// `1 + turn.missed_beats()` days is due to who was down for some.
+    /// The ticks of a repeating timer that were missed before the one that asks now; 0 for everything else. Interest for
+    /// `1 + turn.missed_ticks()` days is due to who was down for some.
     #[must_use]
-    pub fn missed_beats(&self) -> u64 {
-        self.out.missed_beats
+    pub fn missed_ticks(&self) -> u64 {
+        self.out.missed_ticks
     }
 
     /// A number nobody can guess, fresh for each command: capabilities, tokens.
@@ -330,9 +330,9 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// Sets a named durable timer, replacing one of the same name: at that time, and then again after each `every`, the
     /// entity gets this command.
     ///
-    /// A repeating timer keeps its beat: due at `at`, `at + every`, `at + 2 * every` and so on, however late one of them is executed.
-    /// Beats that were missed, because the service was down or the entity could not be loaded, are not made up for one by one: the entity is
-    /// asked once, and [`missed_beats`](Self::missed_beats) says how many it should do besides.
+    /// A repeating timer keeps its rhythm: due at `at`, `at + every`, `at + 2 * every` and so on, however late one of them is executed.
+    /// Ticks that were missed, because the service was down or the entity could not be loaded, are not made up for one by one: the entity is
+    /// asked once, and [`missed_ticks`](Self::missed_ticks) says how many it should do besides.
     pub fn remind(
         &mut self,
         name: impl Into<Cow<'static, str>>,

@@ -24,8 +24,8 @@ pub struct Again<'a> {
     pub now: Timestamp,
     /// What [`Turn::unguessable`] says.
     pub entropy: u128,
-    /// What [`Turn::missed_beats`] says.
-    pub missed_beats: u64,
+    /// What [`Turn::missed_ticks`] says.
+    pub missed_ticks: u64,
     /// Who asked then; of a client only the name that was recorded.
     pub from: Asker<'a>,
     /// It was no message and no timer: a forwarded command is then recorded only beside something else.
@@ -128,7 +128,7 @@ pub(super) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command:
     }
     let mut effects = Effects::<E> {
         entropy: again.entropy,
-        missed_beats: again.missed_beats,
+        missed_ticks: again.missed_ticks,
         ..Effects::default()
     };
     let moment = Moment {

@@ -12,7 +12,7 @@ use super::{
         CommandKey, Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many,
         unwritable,
     },
-    records::{close_cause, write_dead_beat, write_key, write_outcome, write_taken},
+    records::{close_cause, write_dead_tick, write_key, write_outcome, write_taken},
     registry::Registry,
     slot::{Body, panic_text},
 };
@@ -241,8 +241,8 @@ impl<E: Entity> Entities<E> {
             return Err(Error::OutcomeUnknown);
         };
         effects.entropy = call.entropy;
-        effects.missed_beats = match call.cause {
-            Cause::Timer(due) => due.missed_beats(call.now),
+        effects.missed_ticks = match call.cause {
+            Cause::Timer(due) => due.missed_ticks(call.now),
             _ => 0,
         };
         let mut evolving = false;
@@ -374,8 +374,8 @@ impl<E: Entity> Entities<E> {
             if word == "dead" {
                 match call.cause {
                     Cause::Timer(due) => {
-                        tracing::warn!("a beat of the timer {:?} of {own} is dead: {reason}", due.name);
-                        write_dead_beat(common, registry, due, &reason);
+                        tracing::warn!("a tick of the timer {:?} of {own} is dead: {reason}", due.name);
+                        write_dead_tick(common, registry, due, &reason);
                     }
                     _ => tracing::warn!("a message to {own} is dead: {reason}"),
                 }

@@ -152,13 +152,13 @@ pub(super) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking,
     );
 }
 
-/// The beat of a timer that cannot be executed, as a message of its entity to itself that nobody could take: it is listed, counted and
+/// Records the tick of a timer that cannot be executed, as a message of its entity to itself that nobody could take: it is listed, counted and
 /// retried like the others.
-pub(super) fn write_dead_beat(common: &mut Common, registry: &Registry, due: &Due, reason: &str) {
+pub(super) fn write_dead_tick(common: &mut Common, registry: &Registry, due: &Due, reason: &str) {
     let own = &due.address;
     let body = String::from_utf8_lossy(&due.body).into_owned();
     let Ok(command) = RawValue::from_string(body) else {
-        tracing::error!("the beat of the timer {:?} of {own} is no JSON and is lost", due.name);
+        tracing::error!("the tick of the timer {:?} of {own} is no JSON and is lost", due.name);
         return;
     };
     let taking = Taking {
@@ -179,7 +179,7 @@ pub(super) fn write_dead_beat(common: &mut Common, registry: &Registry, due: &Du
         Ok(()) => write_taken(common, own, &taking, "dead", reason),
         Err(why) => {
             common.messages.give_back();
-            tracing::error!("the beat of the timer {:?} of {own} is lost: {why}", due.name);
+            tracing::error!("the tick of the timer {:?} of {own} is lost: {why}", due.name);
         }
     }
 }

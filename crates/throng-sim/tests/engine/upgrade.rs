@@ -64,7 +64,7 @@ macro_rules! bank {
                     $command::Open => turn.emit(Happened::Opened),
                     $command::$charge { cents } => turn.emit(Happened::Charged { cents }),
                     $command::$beat => turn.emit(Happened::Charged {
-                        cents: 1 + turn.missed_beats(),
+                        cents: 1 + turn.missed_ticks(),
                     }),
                     $command::Remind => {
                         let first = turn.now().after(DAY);

@@ -26,7 +26,7 @@ pub(super) struct Segment {
     pub(super) now: Timestamp,
     /// Else the time is that of the commit.
     pub(super) is_exact: bool,
-    pub(super) missed_beats: u64,
+    pub(super) missed_ticks: u64,
     pub(super) from: From,
     pub(super) is_asked: bool,
     pub(super) was: Was,
@@ -93,7 +93,7 @@ pub(super) fn segments(
             body: Vec::new(),
             now: Timestamp { micros: commit_micros },
             is_exact: false,
-            missed_beats: 0,
+            missed_ticks: 0,
             from: From::Client(None),
             is_asked: false,
             was: Was::Done,
@@ -145,7 +145,7 @@ pub(super) fn segments(
                 };
                 begin = end + 1;
                 let late = u64::try_from(commit_micros - set.at).unwrap_or(0);
-                segment.missed_beats = set.every_micros.map_or(0, |every| late / every.max(1));
+                segment.missed_ticks = set.every_micros.map_or(0, |every| late / every.max(1));
                 segment.what = format!("timer {:?} of {}: {}", record.name, own.kind, set.command);
                 (segment.name, segment.body) = (set.command, set.body.into_bytes());
                 segment.timer = Some(record.name.to_owned());
@@ -172,7 +172,7 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
     record.kind == &*own.kind && record.id == &*own.id
 }
 
-/// A timer's record ends a beat of it where nothing of the same command follows: a new command that is accepted begins with an event.
+/// A timer's record ends a tick of it where nothing of the same command follows: a new command that is accepted begins with an event.
 fn ends(records: &[Record<'_>], at: usize, own: &Address) -> bool {
     let next = records.get(at + 1).filter(|next| is_of(next, own));
     next.is_none_or(|next| next.record == RecordKind::Event || is_refused_key(next))

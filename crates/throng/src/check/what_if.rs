@@ -128,7 +128,7 @@ impl Segment {
                 micros: self.now.micros - if self.is_exact { 0 } else { earlier },
             },
             entropy,
-            missed_beats: self.missed_beats,
+            missed_ticks: self.missed_ticks,
             from: self.asker(),
             is_asked: self.is_asked,
         };

@@ -105,7 +105,7 @@ impl LastCount {
 impl Collector for LastCount {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let all = self.get();
-        let help = "Messages between entities, and beats of timers, that are dead now";
+        let help = "Messages between entities, and ticks of timers, that are dead now";
         let mut family = encoder.encode_descriptor("dead_messages", help, None, MetricType::Gauge)?;
         for dead in all.iter().filter(|one| one.work == UnresolvedWork::DeadMessage) {
             let labels = [("kind", &*dead.kind), ("reason", &*dead.reason)];

@@ -47,9 +47,9 @@ pub struct TimerView {
 }
 
 impl Due {
-    /// The beats after the one that is due which should have been by now, too.
+    /// Counts the ticks after the one that is due that should have been by now, too.
     #[must_use]
-    pub fn missed_beats(&self, now: Timestamp) -> u64 {
+    pub fn missed_ticks(&self, now: Timestamp) -> u64 {
         let late = now.micros.saturating_sub(self.at.micros).max(0).cast_unsigned();
         self.every_micros.map_or(0, |every| late / every.max(1))
     }
@@ -508,7 +508,7 @@ fn weigh_change(key: &[u8]) -> usize {
 /// What a set of due timers looks like in the order they fire.
 pub(super) fn next_after(due: &Due, now: Timestamp) -> Option<Timestamp> {
     let every = i64::try_from(due.every_micros?).ok()?.max(1);
-    let missed = i64::try_from(due.missed_beats(now)).ok()?;
+    let missed = i64::try_from(due.missed_ticks(now)).ok()?;
     Some(Timestamp {
         micros: due
             .at

@@ -232,8 +232,8 @@ fn a_repeating_timer_skips_what_it_missed() {
     };
     assert_eq!(next_after(&due, at(100)), Some(at(110)));
     assert_eq!(next_after(&due, at(135)), Some(at(140)));
-    let missed = [100, 109, 110, 135].map(|now| due.missed_beats(at(now)));
-    assert_eq!(missed, [0, 0, 1, 3], "the beats at 110, 120 and 130, by 135");
+    let missed = [100, 109, 110, 135].map(|now| due.missed_ticks(at(now)));
+    assert_eq!(missed, [0, 0, 1, 3], "the ticks at 110, 120 and 130, by 135");
     assert_eq!(
         next_after(
             &Due {
