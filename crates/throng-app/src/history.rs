@@ -3,9 +3,10 @@
 
 use crate::{
     App,
+    durability::{Durability, OnLoss},
     place::{Acting, JournalLocation, Opened, Opening},
     serve,
-    service::{Durability, OnLoss, close_journal},
+    service::close_journal,
 };
 use anyhow::{Context as _, bail};
 use clap::Args;

@@ -68,6 +68,7 @@ mod check;
 pub mod cli;
 #[cfg(feature = "postgres")]
 mod cluster;
+mod durability;
 mod exit;
 mod history;
 mod journal;
@@ -81,6 +82,7 @@ mod security;
 mod serve;
 mod service;
 mod token;
+mod values;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
@@ -88,6 +90,7 @@ pub use app::{App, Defaults, End};
 pub use clap;
 #[cfg(feature = "postgres")]
 pub use cluster::{ClusterArguments, ClusterSettings};
+pub use durability::{Durability, OnLoss};
 pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.
@@ -95,7 +98,7 @@ pub use limits::LimitArguments;
 pub use mimalloc::MiMalloc as Allocator;
 pub use place::JournalLocation;
 pub use security::SecurityArguments;
-pub use service::{Durability, OnLoss, Service, Settings};
+pub use service::{Service, Settings};
 #[doc(no_inline)]
 pub use throng::{Builder, Done, Engine, Handle, Options, Subject, model, projection as projections, services};
 #[doc(no_inline)]

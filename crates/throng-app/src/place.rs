@@ -14,8 +14,8 @@ use throng::journal::{self, Directory, Journal, MemoryJournal, MemoryStore, Memo
 use throng_postgres::{PostgresOptions, open_postgres};
 
 use crate::{
+    durability::{Durability, OnLoss},
     open_files::{Guarded, warn_if_open},
-    service::{Durability, OnLoss},
 };
 
 /// Where a journal stands. Shown without a password.
@@ -313,16 +313,6 @@ impl JournalLocation {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(options) => Ok(open_postgres((**options).clone())?.views),
-        }
-    }
-}
-
-impl From<Durability> for journal::Durability {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Fsync => Self::Fsync,
-            Durability::Os => Self::Os,
-            Durability::Memory => Self::Memory,
         }
     }
 }

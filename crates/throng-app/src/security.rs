@@ -16,7 +16,7 @@ const ADMIN_PORT_OFFSET: u16 = 1_000;
 #[command(next_help_heading = "Security")]
 pub struct SecurityArguments {
     /// Where /admin/ and /metrics are served; on loopback, with the service's port and 1000, unless said.
-    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = crate::serve::address)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = crate::values::address)]
     pub admin_listen: Option<SocketAddr>,
     /// The token that lets its holder administrate; better in the environment than on the command line, which every user of the machine sees.
     #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]

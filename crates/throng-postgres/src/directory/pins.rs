@@ -4,7 +4,7 @@ use super::{
     changes::{Change, LIVING, Sql},
     view::view,
 };
-use crate::store::coverage::numbers;
+use crate::columns::numbers;
 use deadpool_postgres::Transaction;
 use throng_journal::{ERASES, Error, ShardSet};
 
