@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use throng_journal::{Address, Position, Record};
 
 /// The name of the record that says that an entity was erased.
-pub const ERASED: &str = "Erased";
+pub(super) const ERASED: &str = "Erased";
 
 /// How it is recorded what an entity is.
 #[derive(Clone, Copy, Debug, Default)]

@@ -52,34 +52,57 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
-pub use common::{Change, Common, Load};
-pub use dead::{DeadMessage, KnownDead, dead_command, dead_row, dead_rows, taken_reason};
-pub use decide_again::{Again, Decision, Effect};
-pub use decision::{ByHand, is_by_hand};
-pub use entities::Entities;
-pub use erasures::{BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording};
-pub use hot::HotEntity;
-pub use key::{KeyLife, is_key_over};
-pub use keys::KeyRows;
-pub use kind_check::{KindCheck, Supposed};
-pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
-pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
-pub use records::is_refused_key;
-pub use registry::{Kind, QueryKind, Registry};
-pub use replay::{RESTORED, shard_of_row};
-pub use retain::undoes_what_was_left;
-pub use rows::Rows;
-pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
-pub use system_row::{SystemRow, base_row, ended_row, family_row};
-pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
-pub use timers::{
-    DUE_ROWS, Due, MARKED_ROWS, QUARANTINE, TIMER_ROWS, TimerRows, TimerView, TimersAway, TimersMark, TimersPage,
-    TimersRead, TimersSet, TimersStored, due_rows, stored_timer_print, timer_print,
+/// What a driver puts in and takes out: the engine in the crate `throng`, and what checks its journals.
+#[doc(hidden)]
+pub use self::{
+    call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged},
+    dead::{KnownDead, dead_command, dead_row, dead_rows, taken_reason},
+    decide_again::Again,
+    decision::is_by_hand,
+    erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
+    key::is_key_over,
+    kind_check::KindCheck,
+    messages::{Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking},
+    outcome::{JsonReply, Outcome},
+    records::is_refused_key,
+    replay::{RESTORED, shard_of_row},
+    retain::undoes_what_was_left,
+    rows::Rows,
+    slot::{TailEvent, decode_event, ended_by_state, state_json},
+    system_row::{SystemRow, base_row, ended_row, family_row},
+    table::{LoadOutcome, Recalled},
+    timers::{
+        DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersSet, TimersStored, due_rows,
+        stored_timer_print, timer_print,
+    },
+    unloadable::unloadable_row,
+    views::Unloadable,
 };
-pub use unloadable::unloadable_row;
-pub use views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, QuarantinedEntities, Unloadable, Whereabouts};
+pub use self::{
+    common::Load,
+    dead::DeadMessage,
+    decide_again::{Decision, Effect},
+    decision::ByHand,
+    hot::HotEntity,
+    key::KeyLife,
+    kind_check::Supposed,
+    outcome::JsonRejection,
+    registry::{Kind, QueryKind, Registry},
+    timers::{Due, TimerView},
+    views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, Whereabouts},
+};
 
+use self::{
+    common::{Change, Common},
+    entities::Entities,
+    erasures::ERASED,
+    keys::KeyRows,
+    messages::Asks,
+    outcome::Answered,
+    table::{LoadRequest, Table},
+    timers::{QUARANTINE, TimerRows, TimersAway},
+    views::QuarantinedEntities,
+};
 use crate::model::{Published, Timestamp};
 use std::{any::Any, sync::Arc};
 use throng_journal::{ShardId, WriterId};
@@ -169,8 +192,8 @@ impl Shard {
     }
 
     /// The typed table of a kind.
-    #[must_use]
-    pub fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
+    #[cfg(test)]
+    fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
         let table: &mut dyn Any = self.tables.get_mut(kind)?.as_mut();
         Some((table.downcast_mut()?, &mut self.common))
     }

@@ -53,7 +53,7 @@ impl<E: Rejection> From<E> for JsonRejection {
 }
 
 /// What an entity's typed asker waits for.
-pub type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
+pub(super) type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
 
 pub(super) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
     reply.body.clear();

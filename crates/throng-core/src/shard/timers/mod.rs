@@ -13,8 +13,8 @@ pub(super) use rows::read_row;
 pub use rows::{
     DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
 };
-pub(super) use timer::Set;
-pub use timer::{Due, QUARANTINE, TimerView};
+pub use timer::{Due, TimerView};
+pub(super) use timer::{QUARANTINE, Set};
 pub use window::{TimersPage, TimersRead};
 
 use crate::{credit::Credit, limits::TIMERS_CREDIT, model::Timestamp};

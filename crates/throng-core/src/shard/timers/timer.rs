@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use throng_journal::Address;
 
 /// The name of the timer that keeps a quarantine, and of its command.
-pub const QUARANTINE: &str = "~quarantine";
+pub(in crate::shard) const QUARANTINE: &str = "~quarantine";
 
 /// A timer that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
