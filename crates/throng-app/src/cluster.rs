@@ -23,9 +23,9 @@ use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secre
 use throng_http::Running;
 
 use crate::{
+    limits,
     open_files::{Guarded, warn_if_open},
     place::JournalLocation,
-    values,
 };
 
 /// How long a node that starts waits until it serves something, or knows that others do.
@@ -67,7 +67,7 @@ pub struct ClusterArguments {
     #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
     peer_tls_ca: Option<PathBuf>,
     /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
-    #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = limits::duration)]
     cluster_lease: Duration,
     /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release.
     #[arg(long, value_name = "NUMBER", requires = "cluster", default_value_t = 0)]

@@ -3,8 +3,7 @@
 
 use crate::{
     App,
-    durability::{Durability, OnLoss},
-    place::{Acting, JournalLocation, Opened, Opening},
+    place::{Acting, Durability, JournalLocation, OnLoss, Opened, Opening},
     serve,
     service::close_journal,
 };

@@ -68,7 +68,6 @@ mod check;
 pub mod cli;
 #[cfg(feature = "postgres")]
 mod cluster;
-mod durability;
 mod exit;
 mod history;
 mod journal;
@@ -82,7 +81,6 @@ mod security;
 mod serve;
 mod service;
 mod token;
-mod values;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
@@ -90,13 +88,12 @@ pub use app::{App, Defaults, End};
 pub use clap;
 #[cfg(feature = "postgres")]
 pub use cluster::{ClusterArguments, ClusterSettings};
-pub use durability::{Durability, OnLoss};
 pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc as Allocator;
-pub use place::JournalLocation;
+pub use place::{Durability, JournalLocation, OnLoss};
 pub use security::SecurityArguments;
 pub use service::{Service, Settings};
 #[doc(no_inline)]

@@ -4,9 +4,19 @@ use clap::Args;
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 use throng_http::Limits;
 
-use crate::values::duration;
+/// `300ms` or `2s`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let read = |number: &str, unit: fn(u64) -> Duration| number.parse().map(unit).ok();
+    let found = match text.strip_suffix("ms") {
+        Some(number) => read(number, Duration::from_millis),
+        None => text
+            .strip_suffix('s')
+            .and_then(|number| read(number, Duration::from_secs)),
+    };
+    found.ok_or_else(|| "write for example 300ms or 2s".into())
+}
 
-/// A time, and more than nothing.
+/// The same, and more than nothing.
 fn wait(text: &str) -> Result<Duration, String> {
     let wait = duration(text)?;
     (!wait.is_zero())

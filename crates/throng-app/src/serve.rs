@@ -25,12 +25,11 @@ use throng_http::StopSignal;
 use crate::cluster::ClusterArguments;
 use crate::{
     AccessLogArguments, App, SecurityArguments,
-    durability::{Durability, OnLoss},
-    limits::LimitArguments,
+    limits::{self, LimitArguments},
     logging,
-    place::LocationArguments,
+    place::{Durability, LocationArguments, OnLoss},
+    security::address,
     service::{Service, Settings},
-    values,
 };
 
 const ENVIRONMENT: &str = "\
@@ -57,7 +56,7 @@ enum WhenTakenOver {
 #[command(after_help = ENVIRONMENT)]
 pub struct ServeArguments {
     /// Where to listen; port 0 takes any free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = values::address)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     /// Which part of the service this process is, where the service has several: its documentation says which.
     #[arg(long, value_name = "NAME")]
@@ -120,7 +119,7 @@ pub struct ServeArguments {
     #[command(flatten)]
     access_log: AccessLogArguments,
     /// Added to every sync: a slow disk, for tests.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = values::duration, hide = true)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration, hide = true)]
     sync_delay: Duration,
     #[command(flatten)]
     limits: LimitArguments,

@@ -20,9 +20,8 @@ use tokio::sync::watch;
 use crate::cluster::{ClusterSettings, not_shared, report};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
-    durability::{Durability, OnLoss},
     limits::LimitArguments,
-    place::{Acting, JournalLocation, Opened, Opening},
+    place::{Acting, Durability, JournalLocation, OnLoss, Opened, Opening},
 };
 
 /// How a service is run.

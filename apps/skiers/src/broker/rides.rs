@@ -47,7 +47,7 @@ impl Rides {
         Ok(Self { publisher, frames })
     }
 
-    /// What is published with.
+    /// The connection that publishes.
     pub(super) fn publisher(&self) -> &Publisher {
         &self.publisher
     }

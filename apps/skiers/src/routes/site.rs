@@ -1,4 +1,4 @@
-//! What the handlers of the routes share.
+//! The service, as the handlers of the routes share it.
 
 use axum::{
     Json,
@@ -14,7 +14,7 @@ use crate::{
     statistics::{Endpoint, Statistics},
 };
 
-/// What the handlers share.
+/// The parts that all handlers use.
 pub(super) struct Service {
     pub(super) engine: Engine,
     pub(super) recorder: Recorder,

@@ -121,8 +121,6 @@ pub(super) fn put<E: Entity>(output: &mut Output<'_>, answer: Result<E::Reply, E
             let slot: &mut dyn Any = *slot;
             if let Some(slot) = slot.downcast_mut::<Answered<E>>() {
                 *slot = Some(answer);
-            } else if let Some(slot) = slot.downcast_mut::<Option<Result<E::Reply, Error<E::Rejection>>>>() {
-                *slot = Some(answer);
             }
         }
         Output::Json(reply) => match answer {

@@ -1,4 +1,4 @@
-//! What a person decides of work that is left over, as it is recorded.
+//! A person's decision about work that is left over, as it is recorded.
 
 use super::QUARANTINE;
 use crate::limits;

@@ -52,7 +52,7 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-/// What a driver puts in and takes out: the engine in the crate `throng`, and what checks its journals.
+/// For the driver of a shard, the engine in the crate `throng`, and for what checks its journals.
 #[doc(hidden)]
 pub use self::{
     call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged},

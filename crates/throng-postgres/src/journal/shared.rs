@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize},
 };
 
-/// Whatever a journal and its tasks use together.
+/// The parts that a journal and its tasks use together.
 pub(super) struct Shared {
     pub(super) database: Arc<Database>,
     /// Where appends and the lease live.

@@ -177,7 +177,7 @@ impl Timers {
         }
     }
 
-    /// How many are in memory, for [`multiplies`](Self::multiplies).
+    /// Counts those in memory, for [`multiplies`](Self::multiplies).
     pub(super) fn mark(&self) -> TimersSet {
         TimersSet(self.set.len())
     }
