@@ -103,9 +103,9 @@ pub(super) enum KeptAnswer {
 }
 
 /// Commands a key remembers as refused at most: who asks under one key for so many different things is not protected from the first.
-const REFUSED_MAX: usize = 16;
+pub(super) const REFUSED_MAX: usize = 16;
 /// For how long a refusal is remembered.
-const REFUSED_MICROS: i64 = 600_000_000;
+pub(super) const REFUSED_MICROS: i64 = 600_000_000;
 
 impl Kept {
     fn new(print: u64, until: i64, answer: KeptAnswer) -> Self {
@@ -148,7 +148,7 @@ impl Kept {
 /// Kind, id, the command's name, its content.
 pub(super) type Forwarded = (String, String, String, String);
 
-fn until(now: Timestamp, life: KeyLife) -> i64 {
+pub(super) fn until(now: Timestamp, life: KeyLife) -> i64 {
     let hours = i64::from(life.hours.get());
     let until = now.micros.saturating_add(hours * KEY_MICROS);
     if life == KeyLife::default() {
