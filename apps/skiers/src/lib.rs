@@ -34,6 +34,7 @@
 pub mod broker;
 pub mod message;
 mod models;
+mod no_answer;
 pub mod number;
 mod recorder;
 pub mod resort;
@@ -88,7 +89,7 @@ mod roles {
     }
 
     pub(super) fn consumer() -> anyhow::Result<App> {
-        consumer::app(of_process()?)
+        consumer::app(super::app(), of_process()?)
     }
 
     fn of_process() -> Result<Environment, Unreadable> {

@@ -4,26 +4,15 @@ use throng::{
     Engine,
     model::{Entity, Error, Query},
 };
-use throng_http::Problem;
 
 use crate::{
+    no_answer::NoAnswer,
     number::Number,
-    resort::{GetResort, Resort, ResortView},
+    resort::{GetResort, RESORTS_MAX, Resort, ResortView},
     resort_day::{GetResortDay, ResortDay, ResortDayView},
     ride::{Refused, ResortDayId},
     skier::{GetDay, GetSeason, GetSkier, SkiDay, SkiSeason, Skier, SkierView},
 };
-
-/// Most resorts that are listed.
-pub(crate) const RESORTS_MAX: usize = 10_000;
-
-/// Why a query has no answer.
-pub(crate) enum NoAnswer {
-    /// There is nothing of the kind.
-    NotFound,
-    /// It cannot be told now.
-    Failed(Box<Problem>),
-}
 
 /// Where the answers are.
 pub(crate) enum Models {

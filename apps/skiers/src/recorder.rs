@@ -15,7 +15,7 @@ pub(crate) enum Recorder {
     /// The skier, in this process.
     Skier(Engine),
     /// A broker, whose consumer hands the ride to the skier.
-    Broker(crate::broker::server::Rides),
+    Broker(crate::broker::rides::Rides),
 }
 
 impl Recorder {

@@ -10,6 +10,9 @@ use crate::{
     ride::{Done, Refused},
 };
 
+/// Most resorts that are listed.
+pub(crate) const RESORTS_MAX: usize = 10_000;
+
 /// A resort, by number. There is one from its first season on: one that was added, or the first one with a ride.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -7,8 +7,7 @@ use throng::model::{Answer, Entity, Event, Moment, Query, Turn, View};
 use crate::{
     number::Number,
     resort::{Resort, ResortCommand},
-    ride::{Done, HOURS, Refused, ResortDayId, hour},
-    skier::LiftRides,
+    ride::{Done, HOURS, LiftRides, Refused, ResortDayId, hour},
     skier_set::SkierSet,
     tally::Tally,
 };

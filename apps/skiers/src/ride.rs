@@ -70,6 +70,15 @@ fn check(parameter: &str, value: u32, range: RangeInclusive<u32>) -> Result<(), 
     Err(Refused::invalid(parameter, value))
 }
 
+/// Rides on a lift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LiftRides {
+    /// The lift's number.
+    pub lift: u32,
+    /// How often it was ridden.
+    pub rides: u64,
+}
+
 /// The vertical of so many rides on a lift.
 #[must_use]
 pub fn vertical(lift: u32, rides: u64) -> u64 {

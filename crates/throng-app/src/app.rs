@@ -1,10 +1,8 @@
 //! A service as a value: its kinds, its routes, its settings.
 
 use std::{
-    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
 };
 use throng::{
     Builder, Engine,
@@ -12,8 +10,6 @@ use throng::{
     projection::{Projection, Sink},
 };
 use throng_http::{Described, Gateway};
-
-use crate::cli;
 
 type Routes = Box<dyn FnOnce(Engine) -> axum::Router + Send>;
 type Setting<T> = Box<dyn FnOnce(T) -> T + Send>;
@@ -193,28 +189,6 @@ impl App {
     #[must_use]
     pub fn into_builder(self) -> Builder {
         self.builder
-    }
-
-    /// Does what the process's arguments ask for, and says how that ended. It may be called anywhere, also in an async `main`.
-    #[must_use]
-    pub fn run(self) -> ExitCode {
-        self.run_with(std::env::args_os())
-    }
-
-    /// Does what these arguments ask for; the first is the program's own name.
-    #[must_use]
-    pub fn run_with(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
-        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-        // On a thread of its own: a runtime cannot be entered where another one is at work.
-        let main = thread::Builder::new().name("throng-main".into());
-        match main.spawn(|| cli::run(self, arguments)).map(thread::JoinHandle::join) {
-            Ok(Ok(code)) => code,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(error) => {
-                eprintln!("cannot start a thread: {error}");
-                ExitCode::FAILURE
-            }
-        }
     }
 
     pub(crate) fn name(&self) -> &'static str {

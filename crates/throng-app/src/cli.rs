@@ -16,7 +16,7 @@ pub use crate::{
 
 use crate::App;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode, thread};
 
 /// A service, and the tools for what it keeps.
 #[derive(Debug, Parser)]
@@ -73,8 +73,32 @@ fn command(app: &App) -> clap::Command {
         .subcommands(app.tools().iter().map(|(tool, _)| tool.clone()))
 }
 
+impl App {
+    /// Does what the process's arguments ask for, and says how that ended. It may be called anywhere, also in an async `main`.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        self.run_with(std::env::args_os())
+    }
+
+    /// Does what these arguments ask for; the first is the program's own name.
+    #[must_use]
+    pub fn run_with(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        // On a thread of its own: a runtime cannot be entered where another one is at work.
+        let main = thread::Builder::new().name("throng-main".into());
+        match main.spawn(|| run(self, arguments)).map(thread::JoinHandle::join) {
+            Ok(Ok(code)) => code,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(error) => {
+                eprintln!("cannot start a thread: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
 /// Runs the command that these arguments name; the first is the program's own name.
-pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn run(app: App, arguments: Vec<OsString>) -> ExitCode {
     let matches = command(&app).get_matches_from(arguments);
     let (name, asked) = (app.name(), matches.subcommand());
     let tool = |(asked, arguments)| {

@@ -3,9 +3,9 @@
 
 use crate::{
     App,
-    place::{Acting, JournalLocation, Opened, Opening},
+    place::{Acting, Durability, JournalLocation, OnLoss, Opened, Opening},
     serve,
-    service::{Durability, OnLoss, close_journal},
+    service::close_journal,
 };
 use anyhow::{Context as _, bail};
 use clap::Args;

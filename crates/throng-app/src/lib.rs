@@ -93,9 +93,9 @@ pub use limits::LimitArguments;
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc as Allocator;
-pub use place::JournalLocation;
+pub use place::{Durability, JournalLocation, OnLoss};
 pub use security::SecurityArguments;
-pub use service::{Durability, OnLoss, Service, Settings};
+pub use service::{Service, Settings};
 #[doc(no_inline)]
 pub use throng::{Builder, Done, Engine, Handle, Options, Subject, model, projection as projections, services};
 #[doc(no_inline)]

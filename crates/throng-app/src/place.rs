@@ -1,7 +1,7 @@
 //! Where a journal stands: a directory, a PostgreSQL database, or memory.
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -13,10 +13,7 @@ use throng::journal::{self, Directory, Journal, MemoryJournal, MemoryStore, Memo
 #[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
-use crate::{
-    open_files::{Guarded, warn_if_open},
-    service::{Durability, OnLoss},
-};
+use crate::open_files::{Guarded, warn_if_open};
 
 /// Where a journal stands. Shown without a password.
 #[derive(Clone, Debug)]
@@ -176,6 +173,37 @@ fn warn_of_unknown_place(error: &journal::Error) {
     tracing::warn!("where the journal is served could not be noted, so a copy of it will not be known as one: {error}");
 }
 
+/// What an acknowledged command survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    /// Power loss: every commit is synced to the disk before it is answered.
+    Fsync,
+    /// The end of the process, not power loss: commits are handed to the operating system.
+    Os,
+    /// Nothing: all is lost with the process.
+    Memory,
+}
+
+/// The answer of a service that finds acknowledged commits lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnLoss {
+    /// The service answers 503, and so does every other service on the journal, until a person has accepted the loss.
+    #[default]
+    Stop,
+    /// The engine goes on with what is left. The loss is recorded in the journal.
+    Continue,
+}
+
+impl From<Durability> for journal::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Fsync => Self::Fsync,
+            Durability::Os => Self::Os,
+            Durability::Memory => Self::Memory,
+        }
+    }
+}
+
 /// How an engine's journal is opened.
 pub(crate) struct Opening {
     pub(crate) durability: Durability,
@@ -313,16 +341,6 @@ impl JournalLocation {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(options) => Ok(open_postgres((**options).clone())?.views),
-        }
-    }
-}
-
-impl From<Durability> for journal::Durability {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Fsync => Self::Fsync,
-            Durability::Os => Self::Os,
-            Durability::Memory => Self::Memory,
         }
     }
 }

@@ -16,7 +16,7 @@ const ADMIN_PORT_OFFSET: u16 = 1_000;
 #[command(next_help_heading = "Security")]
 pub struct SecurityArguments {
     /// Where /admin/ and /metrics are served; on loopback, with the service's port and 1000, unless said.
-    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = crate::serve::address)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
     /// The token that lets its holder administrate; better in the environment than on the command line, which every user of the machine sees.
     #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]
@@ -74,6 +74,17 @@ pub struct SecurityArguments {
         requires = "client_header"
     )]
     pub trusted_proxy: Vec<IpAddr>,
+}
+
+/// An address and a port; what is nearly one is answered with what was meant.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| match text.rsplit_once(':') {
+        Some(("" | "localhost" | "*", port)) if port.parse::<u16>().is_ok() => format!(
+            "write an address and a port: 127.0.0.1:{port} for this machine's programs, 0.0.0.0:{port} for everybody"
+        ),
+        None if text.parse::<u16>().is_ok() => format!("write an address before the port: 127.0.0.1:{text}"),
+        _ => "write an address and a port, as 127.0.0.1:8080 or [::1]:8080; names are not looked up".into(),
+    })
 }
 
 /// An origin: a scheme and a host, and nothing behind them.
@@ -153,6 +164,21 @@ impl SecurityArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_that_is_none_is_answered_with_an_example() {
+        assert_eq!(address("[::1]:80"), Ok("[::1]:80".parse().unwrap()));
+        for (wrong, right) in [
+            ("localhost:8081", "127.0.0.1:8081"),
+            (":8081", "127.0.0.1:8081"),
+            ("8081", "127.0.0.1:8081"),
+            ("shop.test:80", "names are not looked up"),
+            ("127.0.0.1", "as 127.0.0.1:8080"),
+        ] {
+            let told = address(wrong).unwrap_err();
+            assert!(told.contains(right), "{wrong}: {told}");
+        }
+    }
 
     #[test]
     fn origin_of_administration_is_one_host_and_not_any() {

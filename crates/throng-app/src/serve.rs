@@ -27,8 +27,9 @@ use crate::{
     AccessLogArguments, App, SecurityArguments,
     limits::{self, LimitArguments},
     logging,
-    place::LocationArguments,
-    service::{Durability, OnLoss, Service, Settings},
+    place::{Durability, LocationArguments, OnLoss},
+    security::address,
+    service::{Service, Settings},
 };
 
 const ENVIRONMENT: &str = "\
@@ -122,17 +123,6 @@ pub struct ServeArguments {
     sync_delay: Duration,
     #[command(flatten)]
     limits: LimitArguments,
-}
-
-/// An address and a port; what is nearly one is answered with what was meant.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| match text.rsplit_once(':') {
-        Some(("" | "localhost" | "*", port)) if port.parse::<u16>().is_ok() => format!(
-            "write an address and a port: 127.0.0.1:{port} for this machine's programs, 0.0.0.0:{port} for everybody"
-        ),
-        None if text.parse::<u16>().is_ok() => format!("write an address before the port: 127.0.0.1:{text}"),
-        _ => "write an address and a port, as 127.0.0.1:8080 or [::1]:8080; names are not looked up".into(),
-    })
 }
 
 /// `20G`, in thousands of 1,024.
@@ -287,21 +277,6 @@ fn announce(name: &str, settings: &Settings, service: &Service) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn address_that_is_none_is_answered_with_an_example() {
-        assert_eq!(address("[::1]:80"), Ok("[::1]:80".parse().unwrap()));
-        for (wrong, right) in [
-            ("localhost:8081", "127.0.0.1:8081"),
-            (":8081", "127.0.0.1:8081"),
-            ("8081", "127.0.0.1:8081"),
-            ("shop.test:80", "names are not looked up"),
-            ("127.0.0.1", "as 127.0.0.1:8080"),
-        ] {
-            let told = address(wrong).unwrap_err();
-            assert!(told.contains(right), "{wrong}: {told}");
-        }
-    }
 
     #[test]
     fn budgets_and_patience_are_written_with_units() {

@@ -1,7 +1,6 @@
 //! An app on its journal, behind a gateway on a port.
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -22,29 +21,8 @@ use crate::cluster::{ClusterSettings, not_shared, report};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
-    place::{Acting, JournalLocation, Opened, Opening},
+    place::{Acting, Durability, JournalLocation, OnLoss, Opened, Opening},
 };
-
-/// What an acknowledged command survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Durability {
-    /// Power loss: every commit is synced to the disk before it is answered.
-    Fsync,
-    /// The end of the process, not power loss: commits are handed to the operating system.
-    Os,
-    /// Nothing: all is lost with the process.
-    Memory,
-}
-
-/// The answer of a service that finds acknowledged commits lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnLoss {
-    /// The service answers 503, and so does every other service on the journal, until a person has accepted the loss.
-    #[default]
-    Stop,
-    /// The engine goes on with what is left. The loss is recorded in the journal.
-    Continue,
-}
 
 /// How a service is run.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use std::{
 use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
 use throng_cluster::{Host, Links, Node, NodeError, NodeOptions, Timing, Trust, frame::Secret};
 use throng_journal::{
-    Directory, ERASES, Error, FEATURES, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet,
+    Directory, Error, FEATURES, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet, features,
 };
 use tokio::runtime::{Handle, Runtime};
 
@@ -431,7 +431,7 @@ fn silent_strangers_give_way_to_newcomers() {
 #[test]
 fn a_node_of_an_older_program_is_known_by_its_name_for_as_long_as_it_lives() {
     let (directory, _journal, one, other) = pair(Duration::ZERO);
-    let older = |started: &Started| started.links.without_feature(ERASES);
+    let older = |started: &Started| started.links.without_feature(features::ERASES);
     let join = Join {
         name: "old".into(),
         shards: SHARDS,

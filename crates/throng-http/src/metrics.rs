@@ -12,7 +12,11 @@ use prometheus_client::{
     },
 };
 use std::time::Duration;
-use throng::{Counts, Engine, Histogram, driver::Share};
+use throng::{
+    Engine,
+    driver::Share,
+    histogram::{Counts, Histogram},
+};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

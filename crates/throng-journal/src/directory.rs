@@ -7,7 +7,7 @@
 //!
 //! Everything here is one conditional change of rows; no node decides for another one that lives.
 
-use crate::{Error, Later, ShardId, ShardSet};
+use crate::{Error, Later, ShardId, ShardSet, features};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// One life of one process of a cluster; never given again.
@@ -20,16 +20,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The [feature](Join::features) of nodes that erase in a cluster, and that give shards to where they are [pinned](Directory::pin).
-pub const ERASES: u32 = 1;
-/// That of nodes that remove history in a cluster, and read streams from which others remove it.
-pub const PRUNES: u32 = 2;
-/// That of nodes that keep a message which a node of an older release of the service does not understand.
-pub const WAITS: u32 = 3;
-/// The feature of nodes that go by an operator's quarantine of an entity.
-pub const QUARANTINES: u32 = 4;
 /// The newest feature that this program knows.
-pub const FEATURES: u32 = QUARANTINES;
+pub const FEATURES: u32 = features::QUARANTINES;
 
 /// What a node says of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -219,7 +211,7 @@ impl View {
                 "the node {name:?} gives away its shards: have it own some again with `cluster undrain {name}` first"
             ));
         }
-        match self.without_feature(ERASES) {
+        match self.without_feature(features::ERASES) {
             None => Ok(()),
             Some(old) => refuse(format!(
                 "the node {:?} runs an older program ({}), which knows of no shards that are moved by hand: upgrade it first",

@@ -27,6 +27,7 @@ pub mod commit;
 pub mod conformance;
 mod directory;
 mod error;
+pub mod features;
 mod ids;
 mod inventory;
 mod journal;
@@ -46,9 +47,7 @@ mod views;
 pub use commit::{
     COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Removal, Rest, Stamp,
 };
-pub use directory::{
-    Directory, ERASES, FEATURES, Floor, Join, Node, NodeId, NodeState, PRUNES, QUARANTINES, View, WAITS,
-};
+pub use directory::{Directory, FEATURES, Floor, Join, Node, NodeId, NodeState, View};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use inventory::{Inventory, PartEntry, WriterEntry};

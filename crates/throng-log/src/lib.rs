@@ -111,6 +111,7 @@
 //! opens the segment by itself, because Linux reports a failed write-back once for each open file. After a failed write or
 //! sync the writer is over and its segment left for good; what was in doubt is decided by the seal: not landed.
 
+mod directory;
 pub mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -127,6 +128,7 @@ mod rewrite;
 mod scan;
 mod store;
 pub mod tools;
+mod unfinished;
 mod views;
 mod worker;
 

@@ -1,8 +1,8 @@
 //! Connections, and the threads they live on.
 
 use crate::{
-    dial::{Connected, Dialer, PoolConnect},
-    error::{failed, no_connection},
+    dial::{Connected, Dialer, PoolConnect, no_connection},
+    error::failed,
     migrations,
     options::PostgresOptions,
     rollback::Acknowledged,

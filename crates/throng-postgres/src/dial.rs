@@ -171,6 +171,28 @@ impl Dialer {
     }
 }
 
+/// Says why no connection came out of the pool.
+pub(crate) fn no_connection(
+    doing: &str,
+    (options, dialer): (&PostgresOptions, &Dialer),
+) -> impl FnOnce(deadpool_postgres::PoolError) -> Error {
+    use deadpool_postgres::{HookError, PoolError};
+    move |error| {
+        let why = match &error {
+            PoolError::Backend(_) => dialer.failure(),
+            PoolError::PostCreateHook(HookError::Backend(error)) => explain(error, options),
+            PoolError::Timeout(_) => {
+                "no connection became free in time; the server is slow, or the option pool is too small".into()
+            }
+            other => other.to_string(),
+        };
+        Error::Backend {
+            doing: format!("{doing} ({})", options.place()),
+            why,
+        }
+    }
+}
+
 fn is_unreplicated(notice: &DbError) -> bool {
     notice.parsed_severity() == Some(Severity::Warning) && notice.routine() == Some(WAIT_FOR_STANDBY)
 }

@@ -8,14 +8,15 @@ mod floor;
 mod pins;
 mod view;
 
-pub(crate) use changes::{Change, end_all, living, owns, refuse_open, sessions};
+pub(crate) use changes::{Change, close, end_all, living, owns, refuse_open, sessions};
 
 use crate::{
+    columns::{numbers, shard},
     database::Database,
-    journal::{PATIENCE, close, end_sessions, refuse_recorded},
+    locks::{PATIENCE, TRIES, end_sessions, has_met_another},
+    losses::refuse_recorded,
     options::PostgresOptions,
     rollback::Contradiction,
-    store::coverage::{numbers, shard},
     typed,
 };
 use changes::{CHANNEL_CHARS, IS_GONE, LIVING, Sql, end, tell};
@@ -37,8 +38,6 @@ use view::view;
 const CHANGE_MAX: Duration = Duration::from_secs(30);
 /// Between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
-/// So often a change that met another one is tried.
-pub(crate) const TRIES: u32 = 5;
 
 /// The directory on PostgreSQL, beside the journal in the same schema.
 pub struct PostgresDirectory {
@@ -53,11 +52,6 @@ impl std::fmt::Debug for PostgresDirectory {
             .field("at", &self.database.options.place())
             .finish_non_exhaustive()
     }
-}
-
-/// It has met another one, each of which waited for the other: nothing of it was done.
-pub(crate) fn has_met_another(error: &tokio_postgres::Error) -> bool {
-    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }
 
 fn word(state: NodeState) -> &'static str {

@@ -1,6 +1,6 @@
 //! What the server or the network said, in a sentence that says what to do.
 
-use crate::{dial::Dialer, options::PostgresOptions};
+use crate::options::PostgresOptions;
 use std::{error::Error as _, io};
 use throng_journal::Error;
 use tokio_postgres::error::SqlState;
@@ -10,28 +10,6 @@ pub(crate) fn failed(doing: &str, options: &PostgresOptions) -> impl FnOnce(toki
     move |error| Error::Backend {
         doing: format!("{doing} ({})", options.place()),
         why: explain(&error, options),
-    }
-}
-
-/// The same for a connection out of the pool.
-pub(crate) fn no_connection(
-    doing: &str,
-    (options, dialer): (&PostgresOptions, &Dialer),
-) -> impl FnOnce(deadpool_postgres::PoolError) -> Error {
-    use deadpool_postgres::{HookError, PoolError};
-    move |error| {
-        let why = match &error {
-            PoolError::Backend(_) => dialer.failure(),
-            PoolError::PostCreateHook(HookError::Backend(error)) => explain(error, options),
-            PoolError::Timeout(_) => {
-                "no connection became free in time; the server is slow, or the option pool is too small".into()
-            }
-            other => other.to_string(),
-        };
-        Error::Backend {
-            doing: format!("{doing} ({})", options.place()),
-            why,
-        }
     }
 }
 

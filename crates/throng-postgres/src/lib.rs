@@ -111,12 +111,15 @@
 //! Each says what was tried and where (never with the password), what the server or the network said, and what to do: see
 //! [`throng_journal::Error`].
 
+mod columns;
 mod copy;
 mod database;
 mod dial;
 mod directory;
 mod error;
 mod journal;
+mod locks;
+mod losses;
 mod migrations;
 mod options;
 mod place;

@@ -1,6 +1,6 @@
 //! The tables, and how they come to be: numbered steps, each applied once.
 
-use crate::{directory::has_met_another, error::failed, options::PostgresOptions};
+use crate::{error::failed, locks::has_met_another, options::PostgresOptions};
 use std::time::Duration;
 use throng_journal::Error;
 use tokio_postgres::{Client, error::SqlState};

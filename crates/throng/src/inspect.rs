@@ -1,7 +1,10 @@
 //! What a person looks at: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
 
+pub use crate::door::Pending;
+pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected, Load, TimerView, Whereabouts};
+
 use crate::{
-    door::{Answer, Look, NOTHING, Pending, Target, Typed, Work},
+    door::{Answer, Look, NOTHING, Target, Typed, Work},
     driver::widen,
     engine::Engine,
     ledger::unreadable,
@@ -9,7 +12,7 @@ use crate::{
 use std::{any::Any, collections::BTreeMap};
 use throng_core::{
     model::Error,
-    shard::{Glance, HotEntity, Inspect, Inspected, JsonRejection, Load, Outcome, Ran, Shard, TimerView},
+    shard::{JsonRejection, Outcome, Ran, Shard},
 };
 use throng_journal::{Address, ShardId};
 

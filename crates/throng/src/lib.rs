@@ -60,8 +60,8 @@
 mod actors;
 mod budget;
 mod builder;
-mod causes;
-mod check;
+pub mod causes;
+pub mod check;
 mod context;
 mod disk;
 mod door;
@@ -69,10 +69,10 @@ pub mod driver;
 mod engine;
 mod feed;
 mod handle;
-mod histogram;
+pub mod histogram;
 mod history;
 pub mod host;
-mod inspect;
+pub mod inspect;
 mod ledger;
 mod life;
 mod listing;
@@ -90,15 +90,11 @@ mod travel;
 #[cfg(feature = "services")]
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
-pub use causes::{ChangedTimer, EventCause, Named, Provenance, SentMessage};
-pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
-pub use door::{Pending, SAMPLED_ONE_IN};
+pub use door::SAMPLED_ONE_IN;
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError};
 pub use handle::Handle;
-pub use histogram::{Counts, Histogram};
 pub use history::History;
-pub use inspect::{Population, ShardNow};
 pub use life::LastCheckpoint;
 pub use metrics::Metrics;
 pub use operator::{
@@ -113,8 +109,7 @@ pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,
     shard::{
-        ByHand, ChildrenPage, DeadMessage, Decision, Due, Effect, Glance, HotEntity, Inspect, Inspected, JsonRejection,
-        Kind, Load, Quarantined, QueryKind, Registry, Supposed, TimerView, Whereabouts,
+        ByHand, DeadMessage, Decision, Due, Effect, JsonRejection, Kind, Quarantined, QueryKind, Registry, Supposed,
     },
     subject::{Done, Subject},
 };

@@ -1,6 +1,6 @@
 //! What the engine counts. A gateway shows it as `/metrics`.
 
-use crate::Histogram;
+use crate::histogram::Histogram;
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, gauge::Gauge},

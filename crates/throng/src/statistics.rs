@@ -1,6 +1,6 @@
 //! What the engine has counted, and how much it holds, as numbers: for who watches it.
 
-use crate::{Counts, engine::Engine, life::LastCheckpoint};
+use crate::{engine::Engine, histogram::Counts, life::LastCheckpoint};
 use std::sync::atomic::Ordering;
 
 /// What an engine has counted since its start, and what it holds now.

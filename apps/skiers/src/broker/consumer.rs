@@ -12,13 +12,12 @@ use throng_app::App;
 use throng_breaker::{Breakers, Settings};
 use throng_redis::RedisSink;
 
-/// The service as a consumer.
+/// The service with a queue that it consumes.
 ///
 /// # Errors
 /// What the variables say cannot be.
-pub fn app(environment: Environment) -> anyhow::Result<App> {
+pub fn app(mut app: App, environment: Environment) -> anyhow::Result<App> {
     let breakers = Breakers::default();
-    let mut app = crate::app();
     if let Some(redis) = &environment.redis {
         let breaker = breakers.breaker("redis", Settings::default());
         app = app

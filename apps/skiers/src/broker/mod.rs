@@ -5,6 +5,7 @@ pub mod consumer;
 pub(crate) mod dead_letters;
 pub(crate) mod forward;
 pub mod read_models;
+pub(crate) mod rides;
 pub mod server;
 pub mod sets;
 

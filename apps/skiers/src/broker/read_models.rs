@@ -21,11 +21,11 @@ use throng_redis::{
 };
 
 use crate::{
-    models::{NoAnswer, RESORTS_MAX},
-    resort::{Resort, ResortEvent, ResortView},
+    no_answer::NoAnswer,
+    resort::{RESORTS_MAX, Resort, ResortEvent, ResortView},
     resort_day::ResortDayView,
-    ride::{HOURS, Refused, ResortDayId, hour},
-    skier::{LiftRides, Skier, SkierEvent},
+    ride::{HOURS, LiftRides, Refused, ResortDayId, hour},
+    skier::{Skier, SkierEvent},
 };
 
 const RESORTS: &str = "resorts";

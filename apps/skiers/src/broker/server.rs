@@ -1,21 +1,10 @@
 //! A server in front of the broker: publishes rides, and answers once the broker has confirmed them.
 
-use super::{EXCHANGE, Environment, forward::Consumer, read_models::ReadModels};
-use crate::{
-    describe,
-    message::RideMessage,
-    ride::{Refused, Ride},
-    routes::{answers::Failure, front},
-};
-use std::time::Duration;
-use throng::model::Error;
-use throng_amqp::{FrameOptions, Frames, Message, Metrics, PublishError, Publisher, PublisherOptions};
+use super::{Environment, forward::Consumer, read_models::ReadModels, rides::Rides};
+use crate::{describe, routes::front};
+use throng_amqp::Metrics;
 use throng_app::App;
 use throng_breaker::{Breakers, Settings};
-use throng_http::Problem;
-
-/// When a client should come back whose ride finds no room.
-const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The service as a server.
 ///
@@ -36,7 +25,7 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
         .transpose()?;
     let watched = redis.clone();
     let behind = front::Behind { redis, consumer };
-    let publisher = rides.publisher.clone();
+    let publisher = rides.publisher().clone();
     Ok(App::new("skiers")
         .version(env!("CARGO_PKG_VERSION"))
         .routes(|engine| front::routes(engine, rides, behind))
@@ -50,107 +39,4 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
             let watch = watched.map(|redis| redis.watch(engine.checks())).transpose()?;
             Ok(Box::new(move || drop(watch)))
         }))
-}
-
-/// Where rides are published.
-#[derive(Clone, Debug)]
-pub struct Rides {
-    publisher: Publisher,
-    /// Those that come together leave in one message.
-    frames: Option<Frames>,
-}
-
-impl Rides {
-    /// Connects to the broker; one that is down is tried again behind.
-    ///
-    /// # Errors
-    /// The exchange or the queue is there as another one.
-    pub fn start(environment: &Environment, breakers: &Breakers, metrics: Metrics) -> anyhow::Result<Self> {
-        let publisher = Publisher::start(PublisherOptions {
-            topology: environment.topology(),
-            persistent: environment.layout.is_durable(),
-            mandatory: true,
-            breaker: breakers.breaker("broker", Settings::default()),
-            metrics,
-            ..PublisherOptions::new(environment.broker.clone(), EXCHANGE)
-        })?;
-        let frames = (environment.frame > 1).then(|| {
-            let options = FrameOptions {
-                messages_max: environment.frame,
-                ..FrameOptions::default()
-            };
-            Frames::start(publisher.clone(), String::new(), options)
-        });
-        Ok(Self { publisher, frames })
-    }
-
-    /// Publishes a ride and waits for the broker's confirm; under a key, twice is once.
-    pub(crate) async fn publish(&self, skier: u32, ride: Ride, key: Option<&str>) -> Result<(), Failure> {
-        ride.check().map_err(Error::Rejected)?;
-        let body = serde_json::to_vec(&RideMessage::new(skier, &ride));
-        let body = body.map_err(|error| Error::<Refused>::Malformed(error.to_string()))?;
-        let published = match &self.frames {
-            // What has a key of its own has a message of its own.
-            Some(frames) if key.is_none() => frames.publish(body).await,
-            _ => {
-                let message = Message {
-                    body,
-                    content_type: "application/json",
-                    id: key.map(str::to_owned),
-                    ..Message::default()
-                };
-                self.publisher.publish(message).await
-            }
-        };
-        published.map_err(refused)
-    }
-}
-
-/// A client should come back when the breaker lets the next call through.
-fn refused(error: PublishError) -> Failure {
-    let unavailable = |reason| Error::Unavailable { reason };
-    let (error, retry_after) = match error {
-        PublishError::Full(_) => (
-            Error::Overloaded {
-                retry_after: FULL_PAUSE,
-            },
-            None,
-        ),
-        PublishError::Unavailable { retry_after } => {
-            (unavailable("the broker cannot be reached".into()), Some(retry_after))
-        }
-        PublishError::NotTaken => (
-            unavailable("the queue is full, or the broker cannot keep the ride; nothing was done".into()),
-            Some(FULL_PAUSE),
-        ),
-        PublishError::Refused(why) => (unavailable(format!("the broker takes no rides: {why}")), None),
-        PublishError::Unknown(_) | PublishError::Violation(_) => (Error::OutcomeUnknown, None),
-    };
-    let problem = Problem::from(error as Error<Refused>);
-    Failure::Problem(Box::new(match retry_after {
-        Some(pause) => problem.retry_after(pause),
-        None => problem,
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::response::IntoResponse as _;
-
-    #[test]
-    fn while_the_broker_is_left_alone_a_client_is_told_how_long_that_will_be() {
-        let retry_after = Duration::from_millis(16_200);
-        let Failure::Problem(problem) = refused(PublishError::Unavailable { retry_after }) else {
-            panic!("a problem of the broker's");
-        };
-        let response = problem.into_response();
-        assert_eq!(
-            (
-                response.status().as_u16(),
-                response.headers()["retry-after"].to_str().unwrap()
-            ),
-            (503, "17")
-        );
-    }
 }

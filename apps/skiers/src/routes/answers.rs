@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use throng::model::Error;
 
 use super::{body::BodyError, path::PathError};
-use crate::{models::NoAnswer, ride::Refused};
+use crate::{no_answer::NoAnswer, ride::Refused};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -9,15 +9,17 @@ use axum::{
 use throng::Engine;
 
 use super::{
-    Service, Site, mounted,
+    mounted,
     path::{ResortsPath, SkiersPath},
-    resorts, rides, skiers,
+    resorts, rides,
+    site::{Service, Site},
+    skiers,
 };
 use crate::{
     broker::{
         forward::{self, Consumer},
         read_models::ReadModels,
-        server::Rides,
+        rides::Rides,
     },
     models::Models,
     recorder::Recorder,

@@ -24,6 +24,7 @@ mod describe;
 pub(crate) mod front;
 mod path;
 mod resorts;
+mod site;
 mod skiers;
 
 pub use describe::describe;
@@ -31,18 +32,18 @@ pub use describe::describe;
 use axum::{
     Json, Router,
     extract::State,
-    response::{IntoResponse, Response},
     routing::{get, post},
 };
-use std::{future::Future, sync::Arc, time::Instant};
+use std::sync::Arc;
 use throng::Engine;
 
 use crate::{
     models::Models,
     recorder::Recorder,
-    statistics::{ApiStatistics, Endpoint, Statistics},
+    statistics::{ApiStatistics, Statistics},
 };
-use answers::{Dialect, Failure};
+use answers::Dialect;
+use site::{Service, Site};
 
 /// Where the original's clients ask.
 const WAR: &str = "/Server_war";
@@ -87,41 +88,6 @@ fn mounted(service: Service, routes: impl Fn(&'static str) -> Router<Site>) -> R
     below("", Dialect::Definition).merge(below(WAR, Dialect::Original))
 }
 
-/// What the handlers share.
-struct Service {
-    engine: Engine,
-    recorder: Recorder,
-    models: Models,
-    statistics: Statistics,
-}
-
-/// The service as it stands below a prefix.
-#[derive(Clone)]
-struct Site {
-    service: Arc<Service>,
-    prefix: &'static str,
-    dialect: Dialect,
-}
-
-impl Site {
-    /// What is left of a path behind the prefix and `/skiers/` or `/resorts/`.
-    fn below<'a>(&self, collection: &str, path: &'a str) -> &'a str {
-        path.get(self.prefix.len() + collection.len()..).unwrap_or_default()
-    }
-
-    /// Has something answered, and measures it.
-    async fn answer(&self, endpoint: Endpoint, answer: impl Future<Output = Result<Response, Failure>>) -> Response {
-        let begun = Instant::now();
-        let answered = answer.await;
-        self.service.statistics.record(endpoint, begun.elapsed());
-        answered.unwrap_or_else(|failure| self.dialect.failed(failure))
-    }
-}
-
 async fn statistics(State(site): State<Site>) -> Json<ApiStatistics> {
     Json(site.service.statistics.read())
-}
-
-fn json(value: impl serde::Serialize) -> Result<Response, Failure> {
-    Ok(Json(value).into_response())
 }

@@ -6,19 +6,17 @@ use serde::Serialize;
 use throng_http::Once;
 
 use super::{
-    Site,
     answers::Failure,
     body::{self, Body},
-    json,
     path::{PathError, ResortsPath},
+    site::{Site, json},
     skiers::{Lift, Lifts},
 };
 use crate::{
-    models::NoAnswer,
+    no_answer::NoAnswer,
     number::Number,
     resort::{Resort, ResortCommand},
-    ride::HOURS,
-    skier::LiftRides,
+    ride::{HOURS, LiftRides},
     statistics::Endpoint,
 };
 

@@ -6,16 +6,15 @@ use serde::Serialize;
 use throng_http::Once;
 
 use super::{
-    Site,
     answers::Failure,
     body::{self, Body},
-    json,
     path::SkiersPath,
+    site::{Site, json},
 };
 use crate::{
     number::NUMBER_MAX,
-    ride::Refused,
-    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason},
+    ride::{LiftRides, Refused},
+    skier::{SeasonTotals, SkiDay, SkiSeason},
     statistics::Endpoint,
 };
 

@@ -2,7 +2,7 @@
 
 mod queries;
 
-pub use queries::{GetDay, GetSeason, GetSkier, LiftRides, SeasonTotals, SkiDay, SkiSeason, SkierView};
+pub use queries::{GetDay, GetSeason, GetSkier, SeasonTotals, SkiDay, SkiSeason, SkierView};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,16 +5,7 @@ use serde::{Deserialize, Serialize};
 use throng::model::{Moment, Query, View};
 
 use super::{DayLift, Skier};
-use crate::ride::{Refused, ResortDayId, vertical};
-
-/// Rides on a lift.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LiftRides {
-    /// The lift's number.
-    pub lift: u32,
-    /// How often it was ridden.
-    pub rides: u64,
-}
+use crate::ride::{LiftRides, Refused, ResortDayId, vertical};
 
 /// A day on the lifts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

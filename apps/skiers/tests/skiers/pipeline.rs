@@ -208,7 +208,7 @@ fn counted(server: SocketAddr, model: &Model) -> u64 {
 
 /// Every query, asked of the server in front.
 fn compare(server: SocketAddr, model: &Model) {
-    let lifts = |lifts: &[skiers::skier::LiftRides]| -> Value {
+    let lifts = |lifts: &[skiers::ride::LiftRides]| -> Value {
         lifts
             .iter()
             .map(|lift| json!({"liftID": lift.lift, "rides": lift.rides}))

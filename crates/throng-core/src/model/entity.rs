@@ -1,21 +1,8 @@
 //! The entity: a small single-threaded, event-sourced thing with an id.
 
-use super::{Answer, Event, Keep, Recorded, Turn, UpcastError};
+use super::{Answer, Event, Keep, Message, Recorded, Turn, UpcastError};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
-
-/// What can be said: a command, an event, a reply. JSON on the outside, its schema documents the routes.
-#[cfg(feature = "schemas")]
-pub trait Message: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {}
-#[cfg(feature = "schemas")]
-impl<T: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static> Message for T {}
-
-/// What can be said: a command, an event, a reply. JSON on the outside. With the feature `schemas` it has a schema, too
-/// (`schemars::JsonSchema`): a library of entities derives one, so that it also works beside what needs them.
-#[cfg(not(feature = "schemas"))]
-pub trait Message: Serialize + DeserializeOwned + Send + 'static {}
-#[cfg(not(feature = "schemas"))]
-impl<T: Serialize + DeserializeOwned + Send + 'static> Message for T {}
 
 /// `u64`, `String`, a service's own `resort:season:day`. Its text (1 to 256 bytes) is the address, so two different ids
 /// must have different texts.

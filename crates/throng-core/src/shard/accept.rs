@@ -2,14 +2,14 @@
 
 use super::{
     Asks, Call, Cause, Common, Delivery, Forward, Outcome, Output, Ran, Stage, Taking,
+    call::put,
     entities::Entities,
-    keys::{Kept, KeptAnswer},
+    key::{CommandKey, Kept, KeptAnswer},
     messages::Parcel,
-    outcome::put,
-    read::{CommandKey, crashed, too_many, unwritable},
+    read::{crashed, too_many, unwritable},
     records::{close_cause, known_kind, write_command, write_key, write_message, write_outcome, write_timer},
     registry::Registry,
-    slot::{Body, TailEvent, panic_text},
+    slot::{Body, EventShape, TailEvent, panic_text},
     timers::Set,
 };
 use crate::{
@@ -28,13 +28,6 @@ pub(super) struct Accepted<E: Entity> {
     pub(super) key: Option<CommandKey>,
     /// The command's name and content, of a kind that keeps them.
     pub(super) kept: Option<(&'static str, Vec<u8>)>,
-}
-
-/// An event as it stands in the records.
-pub(super) struct EventShape {
-    pub(super) name: &'static str,
-    pub(super) version: u16,
-    pub(super) length: u32,
 }
 
 pub(super) enum Reply<E: Entity> {

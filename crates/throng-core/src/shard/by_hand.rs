@@ -5,80 +5,14 @@
 //! by the record that clears it, which has a body then.
 
 use super::{
-    Common, Delivery, Shard, Stage, dead,
+    ByHand, Common, Delivery, Due, KnownDead, Shard, Stage,
+    decision::DROPPED,
     messages::RecordedOutcome,
-    operator_quarantine::QUARANTINE,
     records::{write_outcome, write_taken_as},
-    retain::version_of_clearing,
-    timers::Due,
 };
-use crate::{
-    limits,
-    model::{Error, Timestamp},
-};
-use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, convert::Infallible};
-use throng_journal::{Address, Record, RecordKind};
-
-/// The name of the record that drops a message.
-pub(super) const DROPPED: &str = "dropped";
-
-/// Who decided it, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ByHand<'a> {
-    /// The caller's name, or what stands for it.
-    pub by: Cow<'a, str>,
-    /// Why, in a person's words.
-    pub reason: Cow<'a, str>,
-}
-
-/// The body of the record of a message that was dropped before anybody took it: no dead message ends with it.
-#[derive(Serialize, Deserialize)]
-struct DroppedUntaken<'a> {
-    #[serde(flatten)]
-    by: ByHand<'a>,
-    untaken: bool,
-}
-
-impl ByHand<'_> {
-    /// With both no longer than a record's reason may be.
-    pub(super) fn shortened(&self) -> ByHand<'_> {
-        let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
-        ByHand {
-            by: short(&self.by).into(),
-            reason: short(&self.reason).into(),
-        }
-    }
-
-    pub(super) fn record(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.shortened()).unwrap_or_default()
-    }
-
-    fn record_untaken(&self) -> Vec<u8> {
-        let record = DroppedUntaken {
-            by: self.shortened(),
-            untaken: true,
-        };
-        serde_json::to_vec(&record).unwrap_or_default()
-    }
-}
-
-/// Tells whether a record [by hand](is_by_hand) drops a message that was not dead.
-pub(super) fn drops_untaken(record: &Record<'_>) -> bool {
-    record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
-}
-
-/// Whether a record says what a person decided: no command of the entity has led to it.
-#[must_use]
-pub fn is_by_hand(record: &Record<'_>) -> bool {
-    match record.record {
-        RecordKind::Taken => record.name == DROPPED,
-        RecordKind::TimerSet => record.name == QUARANTINE,
-        RecordKind::TimerCleared => !record.body.is_empty(),
-        RecordKind::Erasure => true,
-        _ => false,
-    }
-}
+use crate::model::{Error, Timestamp};
+use std::convert::Infallible;
+use throng_journal::{Address, RecordKind};
 
 impl Shard {
     /// Drops a message that is dead, or that waits for an entity which an operator has quarantined; whoever asked for its outcome hears so.
@@ -116,7 +50,7 @@ impl Shard {
         let record = if was_dead { by.record() } else { by.record_untaken() };
         write_taken_as(common, to, taking, DROPPED, &record);
         if was_dead {
-            dead::over(common, to, taking);
+            common.dead.over(to, taking);
         }
         let commit = common.stage(stage).commit;
         let report = report.map(|delivery| Delivery { commit, ..delivery });
@@ -142,11 +76,24 @@ impl Shard {
     pub fn clear_timer(&mut self, due: &Due, stage: &mut dyn Stage) -> u64 {
         self.common.clear_timer(&due.address, &due.name, &[], stage)
     }
+
+    /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
+    /// not dead any more. At most so many that are dead.
+    #[must_use]
+    pub fn fresh_dead(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        self.common.dead.changed(begin, after, limit)
+    }
+
+    /// What is known of a dead message.
+    #[must_use]
+    pub fn known_dead(&self, row: &[u8]) -> KnownDead {
+        self.common.dead.known(row)
+    }
 }
 
 impl Common {
     pub(super) fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
-        let version = version_of_clearing(self, of, name);
+        let version = self.timers.version_of_clearing(of, name);
         self.timers.clear(of, name);
         let (shard, kind) = (self.id, RecordKind::TimerCleared);
         self.records.push(kind, shard, of, 0, name, version, body);

@@ -1,7 +1,10 @@
 //! What goes into a shard and what comes out.
 
-use super::{KeyLife, Outcome, Taking, outcome::JsonReply};
-use crate::model::{Asker, Sent, Timestamp};
+use super::{
+    Answered, Delivery, Due, JsonRejection, JsonReply, KeyLife, Outcome, Parcel, RequestOutcome, Taking,
+    outcome::put_json,
+};
+use crate::model::{Asker, Entity, Error, Sent, Timestamp};
 use std::any::Any;
 use throng_journal::CommitBuilder;
 
@@ -32,7 +35,7 @@ pub enum Input<'a> {
         body: &'a [u8],
     },
     /// The outcome of a request.
-    Outcome(&'a super::messages::RequestOutcome),
+    Outcome(&'a RequestOutcome),
 }
 
 /// Where the answer goes.
@@ -62,7 +65,7 @@ pub enum Cause<'a> {
     /// A message from another entity.
     Message(&'a Taking),
     /// One of its timers is due.
-    Timer(&'a super::timers::Due),
+    Timer(&'a Due),
 }
 
 /// The entity that has forwarded a client's command without recording anything, or does so again.
@@ -92,6 +95,43 @@ impl Call<'_> {
             kind: &sender.kind,
             id: &sender.id,
         }
+    }
+}
+
+impl Delivery {
+    /// What a call with this message is given, and why it is called.
+    pub fn parts(&mut self) -> (Input<'_>, &Taking) {
+        let taking = &self.taking;
+        let input = match &mut self.parcel {
+            Parcel::Typed(command) => Input::Typed(command.as_mut()),
+            Parcel::Recorded => Input::Json {
+                name: &taking.name,
+                body: taking.command.get().as_bytes(),
+            },
+            Parcel::Outcome(heard) => Input::Outcome(heard),
+        };
+        (input, taking)
+    }
+}
+
+pub(super) fn put<E: Entity>(output: &mut Output<'_>, answer: Result<E::Reply, Error<E::Rejection>>) {
+    match output {
+        Output::Nobody => {}
+        Output::Typed(slot) => {
+            let slot: &mut dyn Any = *slot;
+            if let Some(slot) = slot.downcast_mut::<Answered<E>>() {
+                *slot = Some(answer);
+            }
+        }
+        Output::Json(reply) => match answer {
+            Ok(value) => put_json(reply, &value),
+            Err(error) => {
+                reply.error = Some(Box::new(match error.engine::<JsonRejection>() {
+                    Ok(error) => error,
+                    Err(rejection) => Error::Rejected(rejection.into()),
+                }));
+            }
+        },
     }
 }
 

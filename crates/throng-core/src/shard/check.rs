@@ -1,20 +1,19 @@
 //! Whether a program understands what was recorded: every event upcast and applied, every command read. Nothing is changed.
 
 use super::{
-    Input,
-    decide_again::{Again, Decision, decide},
+    Again, Decision, Input, KindCheck, Supposed,
+    decide_again::{Checked, decide, parsed},
     messages::{OUTCOME_NAME, RequestOutcome},
     read::{Origin, read_command},
     registry::Kind,
     slot::{apply, decode_event, encode_state, panic_text, parts_of},
 };
 use crate::{
-    model::{Answer, Entity, Family},
+    model::{Answer, Entity},
     tagged,
 };
 use serde_json::Value;
 use std::{
-    any::Any,
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -23,100 +22,10 @@ use throng_journal::{Record, StoredEvent};
 /// States that are kept of a kind at most; of entities beyond that the events are read, but not applied.
 const ENTITIES_MAX: usize = 4_000_000;
 
-/// The entities of one kind, as their events make them.
-pub trait KindCheck: Any + Send {
-    /// The next event of an entity. After one that cannot be applied, its others are not looked at.
-    ///
-    /// # Errors
-    /// It cannot be read or applied: why.
-    fn event(&mut self, record: &Record<'_>) -> Result<(), String>;
-
-    /// What an entity is by now, where the events before it are gone.
-    ///
-    /// # Errors
-    /// It cannot be read: why.
-    fn state(&mut self, record: &Record<'_>) -> Result<(), String>;
-
-    /// The entity has ended: what happens to it next begins with nothing, also where its events are gone.
-    fn ended(&mut self, record: &Record<'_>);
-
-    /// A parent, or children, that an entity has got.
-    fn family(&mut self, record: &Record<'_>);
-
-    /// A command in a timer or in a message, as this program writes it: `{"Deposit":{"cents":5}}`, its variant around its content.
-    ///
-    /// # Errors
-    /// It cannot be read: why.
-    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<Value, String>;
-
-    /// An event, as this program writes it: its name, and its content. `None` if it cannot be read.
-    fn present(&self, record: &Record<'_>) -> Option<(&'static str, Value)>;
-
-    /// Has an entity decide a recorded command again, after the events so far, at two moments; `None` if it is not known how it was
-    /// then. Nothing is applied.
-    fn decide(&mut self, kind: &Kind, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]>;
-
-    /// What the last decisions reply, read from the entity as it is now; `None` for one without a reply of its own.
-    fn replies(&mut self, id: &str) -> [Option<Value>; 2];
-
-    /// Has an entity decide a command, and applies what comes of it; `None` if it is not known how it was then.
-    fn suppose(&mut self, kind: &Kind, again: &Again<'_>) -> Option<Supposed>;
-
-    /// What an entity is now, as it would be [recorded](throng_journal::RecordKind::State); `None` if it is not known.
-    ///
-    /// # Errors
-    /// It cannot be written, or is too large.
-    fn recorded(&self, id: &str) -> Option<Result<Vec<u8>, String>>;
-
-    /// The version of what [`recorded`](Self::recorded) gives.
-    fn state_version(&self) -> u16;
-
-    /// Entities that were met.
-    fn entities(&self) -> usize;
-}
-
-/// What would come of a command.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Supposed {
-    /// What it would do, or why not.
-    pub decision: Decision,
-    /// The reply, of one that is not answered by another entity.
-    pub reply: Option<Value>,
-    /// The state then, as JSON.
-    pub state: Option<String>,
-}
-
 pub(super) struct EntityCheck<E: Entity> {
     entities: HashMap<Box<str>, Checked<E>>,
     /// Of the last decisions.
     answers: [Option<Answer<E>>; 2],
-}
-
-pub(super) struct Checked<E> {
-    /// `None`: an event could not be applied, or the events before are gone and nothing has said yet what it was.
-    pub(super) state: Option<E>,
-    /// The number of its last event.
-    last: u64,
-    /// Events are gone, and nothing has said yet what it was after them.
-    is_unfounded: bool,
-    /// Events so far, since it was created anew if it had ended.
-    pub(super) seq: u64,
-    /// It has ended, and was not created anew; its state is that of a new one.
-    pub(super) has_ended: bool,
-    pub(super) family: Option<Box<Family>>,
-}
-
-impl<E: Entity> Default for Checked<E> {
-    fn default() -> Self {
-        Self {
-            state: Some(E::default()),
-            last: 0,
-            is_unfounded: false,
-            seq: 0,
-            has_ended: false,
-            family: None,
-        }
-    }
 }
 
 impl<E: Entity> Default for EntityCheck<E> {
@@ -302,11 +211,6 @@ fn read<E: Entity>(kind: &Kind, name: &str, body: &[u8]) -> Result<E::Command, S
         input = Input::Outcome(&outcome);
     }
     read_command::<E>(&mut input, kind, Origin::Recorded).map_err(|why| why.to_string())
-}
-
-/// What was written a moment ago.
-pub(super) fn parsed(written: &[u8]) -> Value {
-    serde_json::from_slice(written).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,22 +1,8 @@
 //! What a checkpoint takes from a shard.
 
-use super::{Shard, TimerRows, replay::NumbersRow};
+use super::{Rows, Shard, replay::NumbersRow};
 use crate::model::Timestamp;
-use throng_journal::{Address, Position, StoredState};
-
-/// What checkpoints take from shards.
-#[derive(Default)]
-pub struct Rows {
-    /// States to store.
-    pub states: Vec<StoredState>,
-    /// System rows: key and value, or key and `None` to remove it.
-    pub system: Vec<SystemRow>,
-    /// Timers that changed, whose rows follow from what the store has of them.
-    pub timers: Vec<TimerRows>,
-}
-
-/// A system row of the store: key and value, or key and `None` to remove it.
-pub type SystemRow = (Vec<u8>, Option<Vec<u8>>);
+use throng_journal::Position;
 
 impl Shard {
     /// Entities, as kind, hash and id, that have to be brought back before [`checkpoint`](Self::checkpoint).
@@ -88,16 +74,4 @@ impl Shard {
         self.common.dead.failed();
         self.common.unloadables.failed();
     }
-}
-
-/// The system row of an entity that has ended: the number of its last event then, eight bytes, most significant first.
-#[must_use]
-pub fn ended_row(address: &Address) -> Vec<u8> {
-    [b"e", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
-}
-
-/// The system row of an entity's family.
-#[must_use]
-pub fn family_row(address: &Address) -> Vec<u8> {
-    [b"f", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }

@@ -5,7 +5,11 @@
 //! store at the next checkpoint; until then, and until its end is stored, what is true of it stands resident. Of several
 //! records of one message the last one counts.
 
-use super::{Asks, Common, Delivery, KeyLife, Parcel, Shard, Taking, messages::OUTCOME_NAME};
+use super::{
+    Asks, Delivery, KeyLife, Parcel, Taking,
+    decision::{drops_untaken, is_by_hand},
+    messages::OUTCOME_NAME,
+};
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -128,61 +132,89 @@ impl DeadMessages {
     pub(super) fn failed(&mut self) {
         self.fresh.values_mut().for_each(|fresh| fresh.given = false);
     }
-}
 
-/// A message nobody can take: the body of its record, and from now on its row.
-pub(super) fn dead_letter(common: &mut Common, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
-    let dead = Dead {
-        reason: reason.into(),
-        at: common.now.micros,
-        sender: (taking.sender.kind.as_ref().into(), taking.sender.id.as_ref().into()),
-        name: taking.name.as_ref().into(),
-        asks: taking.asks.clone(),
-        key: taking.key.clone(),
-        life: taking.life,
-        child: taking.child,
-        command: &taking.command,
-    };
-    let body = serde_json::to_vec(&dead).unwrap_or_default();
-    common.dead.set(row(to, taking.from, taking.number), Some(body.clone()));
-    body
-}
+    /// A message nobody can take: the body of its record, and from now on its row.
+    pub(super) fn letter(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+        let dead = Dead {
+            reason: reason.into(),
+            at: now.micros,
+            sender: (taking.sender.kind.as_ref().into(), taking.sender.id.as_ref().into()),
+            name: taking.name.as_ref().into(),
+            asks: taking.asks.clone(),
+            key: taking.key.clone(),
+            life: taking.life,
+            child: taking.child,
+            command: &taking.command,
+        };
+        let body = serde_json::to_vec(&dead).unwrap_or_default();
+        self.set(row(to, taking.from, taking.number), Some(body.clone()));
+        body
+    }
 
-/// A dead message was taken after all: the body of its record, and its row is to go.
-pub(super) fn retried(common: &mut Common, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
-    over(common, to, taking);
-    let retried = Retried {
-        retried: true,
-        reason: reason.into(),
-    };
-    serde_json::to_vec(&retried).unwrap_or_default()
-}
+    /// A dead message was taken after all: the body of its record, and its row is to go.
+    pub(super) fn retried(&mut self, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+        self.over(to, taking);
+        let retried = Retried {
+            retried: true,
+            reason: reason.into(),
+        };
+        serde_json::to_vec(&retried).unwrap_or_default()
+    }
 
-/// A message is not dead any more: its row is to go.
-pub(super) fn over(common: &mut Common, to: &Address, taking: &Taking) {
-    common.dead.set(row(to, taking.from, taking.number), None);
-}
+    /// A message is not dead any more: its row is to go.
+    pub(super) fn over(&mut self, to: &Address, taking: &Taking) {
+        self.set(row(to, taking.from, taking.number), None);
+    }
 
-/// The record of a message that was taken, read back.
-pub(super) fn replay(common: &mut Common, record: &throng_journal::Record<'_>) {
-    let row = || {
-        row(
-            &Address::new(record.kind, record.id),
-            ShardId(record.version),
-            record.seq,
-        )
-    };
-    if record.name == "dead" {
-        common.dead.set(row(), Some(record.body.to_vec()));
-    } else if ends_one(record) {
-        common.dead.set(row(), None);
+    /// The record of a message that was taken, read back.
+    pub(super) fn replay(&mut self, record: &throng_journal::Record<'_>) {
+        let row = || {
+            row(
+                &Address::new(record.kind, record.id),
+                ShardId(record.version),
+                record.seq,
+            )
+        };
+        if record.name == "dead" {
+            self.set(row(), Some(record.body.to_vec()));
+        } else if ends_one(record) {
+            self.set(row(), None);
+        }
+    }
+
+    /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
+    /// not dead any more. At most so many that are dead.
+    pub(super) fn changed(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let from = match after {
+            [] => Bound::Included(begin),
+            after => Bound::Excluded(after),
+        };
+        let rows = self.fresh.range::<[u8], _>((from, Bound::Unbounded));
+        let (mut found, mut dead) = (Vec::new(), 0);
+        for (row, fresh) in rows.take_while(|(row, _)| row.starts_with(begin)) {
+            found.push((row.clone(), fresh.value.clone()));
+            dead += usize::from(fresh.value.is_some());
+            if dead >= limit {
+                break;
+            }
+        }
+        found
+    }
+
+    /// What is known of a dead message.
+    pub(super) fn known(&self, row: &[u8]) -> KnownDead {
+        match self.fresh.get(row) {
+            Some(Fresh { value: Some(value), .. }) => KnownDead::Dead(value.clone()),
+            Some(Fresh { value: None, .. }) => KnownDead::NotDead,
+            None => KnownDead::Stored(self.stored),
+        }
     }
 }
 
 /// Whether the record of a message that was taken says that it was dead before.
 pub(super) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
-    if super::is_by_hand(record) {
-        return !super::by_hand::drops_untaken(record);
+    if is_by_hand(record) {
+        return !drops_untaken(record);
     }
     record.name != "dead" && serde_json::from_slice::<Retried<'_>>(record.body).is_ok()
 }
@@ -306,38 +338,6 @@ fn quoted_bytes(text: &str) -> Option<usize> {
         }
     }
     None
-}
-
-impl Shard {
-    /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
-    /// not dead any more. At most so many that are dead.
-    #[must_use]
-    pub fn fresh_dead(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let from = match after {
-            [] => Bound::Included(begin),
-            after => Bound::Excluded(after),
-        };
-        let rows = self.common.dead.fresh.range::<[u8], _>((from, Bound::Unbounded));
-        let (mut found, mut dead) = (Vec::new(), 0);
-        for (row, fresh) in rows.take_while(|(row, _)| row.starts_with(begin)) {
-            found.push((row.clone(), fresh.value.clone()));
-            dead += usize::from(fresh.value.is_some());
-            if dead >= limit {
-                break;
-            }
-        }
-        found
-    }
-
-    /// What is known of a dead message.
-    #[must_use]
-    pub fn known_dead(&self, row: &[u8]) -> KnownDead {
-        match self.common.dead.fresh.get(row) {
-            Some(Fresh { value: Some(value), .. }) => KnownDead::Dead(value.clone()),
-            Some(Fresh { value: None, .. }) => KnownDead::NotDead,
-            None => KnownDead::Stored(self.common.dead.stored),
-        }
-    }
 }
 
 impl Delivery {

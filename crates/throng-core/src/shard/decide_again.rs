@@ -1,11 +1,8 @@
 //! A recorded command, decided again by the program of today: what it would come to, as JSON that can be compared.
 
-use super::{
-    check::{Checked, parsed},
-    slot::{panic_text, parse_id},
-};
+use super::slot::{panic_text, parse_id};
 use crate::{
-    model::{Answer, Asker, Effects, Entity, Moment, Sent, Timer, Timestamp, Turn},
+    model::{Answer, Asker, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
     tagged,
 };
 use serde_json::{Value, json};
@@ -94,6 +91,34 @@ impl Effect {
         Self {
             what: format!("timer {name:?} cancelled"),
             content: Value::Null,
+        }
+    }
+}
+
+/// An entity, as its events make it.
+pub(super) struct Checked<E> {
+    /// `None`: an event could not be applied, or the events before are gone and nothing has said yet what it was.
+    pub(super) state: Option<E>,
+    /// The number of its last event.
+    pub(super) last: u64,
+    /// Events are gone, and nothing has said yet what it was after them.
+    pub(super) is_unfounded: bool,
+    /// Events so far, since it was created anew if it had ended.
+    pub(super) seq: u64,
+    /// It has ended, and was not created anew; its state is that of a new one.
+    pub(super) has_ended: bool,
+    pub(super) family: Option<Box<Family>>,
+}
+
+impl<E: Entity> Default for Checked<E> {
+    fn default() -> Self {
+        Self {
+            state: Some(E::default()),
+            last: 0,
+            is_unfounded: false,
+            seq: 0,
+            has_ended: false,
+            family: None,
         }
     }
 }
@@ -205,4 +230,9 @@ fn message(sent: &Sent) -> serde_json::Result<Effect> {
     let command = sent.encoded(&mut content)?;
     let command = Value::from_iter([(command, parsed(&content))]);
     Ok(Effect::message(sent.kind, &sent.id, command))
+}
+
+/// What was written a moment ago.
+pub(super) fn parsed(written: &[u8]) -> Value {
+    serde_json::from_slice(written).unwrap_or_default()
 }

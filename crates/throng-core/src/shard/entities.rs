@@ -1,21 +1,19 @@
 //! The entities of one kind in one shard.
 
 use super::{
-    Common,
-    checkpoint::{Rows, ended_row, family_row},
+    Common, Rows, ended_row, family_row,
     known::Known,
-    listing::Listing,
     notes::{Noted, row_of},
     recency::{Linked, Links, Recency},
-    slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, encode_state, parse_id, parts_of},
+    slot::{Body, Broken, EventShape, Pending, Resident, SetAside, Slot, Trace, encode_state, parse_id, parts_of},
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
-pub struct Entities<E: Entity> {
+pub(crate) struct Entities<E: Entity> {
     slots: Slots<E>,
     index: HashTable<u32>,
     known: Known,
@@ -32,7 +30,16 @@ pub struct Entities<E: Entity> {
     given: u64,
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
-    pub(super) shapes: Vec<super::accept::EventShape>,
+    pub(super) shapes: Vec<EventShape>,
+}
+
+/// The ids of a table's traces, sorted, as far as somebody has asked.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// Id and hash.
+    pub(super) ids: BTreeMap<Box<str>, u64>,
+    /// How many of the table's traces are in it.
+    pub(super) traces: usize,
 }
 
 /// Where an entity is.

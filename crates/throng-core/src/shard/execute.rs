@@ -2,19 +2,16 @@
 
 use super::{
     Asks, Call, Cause, Common, Delivery, ForwardAgain, Outcome, Output, Ran, Shard, Stage, Taking,
-    accept::{Accepted, EventShape, Reply},
-    call::QueryCall,
+    accept::{Accepted, Reply},
+    call::{QueryCall, put},
     entities::{Entities, Lookup},
-    keys::{Found, Kept, KeptAnswer},
+    key::{CommandKey, Kept, KeptAnswer},
+    keys::Found,
     messages::RecordedOutcome,
-    outcome::put,
-    read::{
-        CommandKey, Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many,
-        unwritable,
-    },
+    read::{Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many, unwritable},
     records::{close_cause, write_dead_tick, write_key, write_outcome, write_taken},
     registry::Registry,
-    slot::{Body, panic_text},
+    slot::{Body, EventShape, panic_text},
 };
 use crate::{
     limits,

@@ -1,7 +1,6 @@
 //! Which entities of a shard are asked most, as far as a sample tells: space-saving counters (Metwally, Agrawal, El Abbadi:
 //! "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), over the last two windows of time.
 
-use super::Shard;
 use crate::model::Timestamp;
 
 /// Entities that are counted in a window.
@@ -26,7 +25,7 @@ pub(super) struct Hot {
     before: Vec<Counter>,
     /// When the current window began.
     begun: i64,
-    done: u64,
+    pub(super) done: u64,
 }
 
 #[derive(Debug)]
@@ -58,7 +57,7 @@ impl Hot {
         self.begun = now.micros;
     }
 
-    fn see(&mut self, (kind, hash, id): (usize, u64, &str), now: Timestamp) {
+    pub(super) fn see(&mut self, (kind, hash, id): (usize, u64, &str), now: Timestamp) {
         self.roll(now);
         if let Some(own) = self.current.iter_mut().find(|counter| counter.is_of(kind, hash, id)) {
             own.count += 1;
@@ -79,7 +78,7 @@ impl Hot {
         });
     }
 
-    fn list(&mut self, now: Timestamp) -> Vec<HotEntity> {
+    pub(super) fn list(&mut self, now: Timestamp) -> Vec<HotEntity> {
         self.roll(now);
         let current = now.micros.saturating_sub(self.begun).max(0);
         // Without a window before this one it began with the first that was seen.
@@ -101,27 +100,6 @@ impl Hot {
             seen_per_second: count as f64 / seconds,
         });
         found.collect()
-    }
-}
-
-impl Shard {
-    /// Something was done by an entity; `is_sampled`: it is one of those that are looked at.
-    pub fn seen(&mut self, entity: (usize, u64, &str), now: Timestamp, is_sampled: bool) {
-        self.common.hot.done += 1;
-        if is_sampled {
-            self.common.hot.see(entity, now);
-        }
-    }
-
-    /// The entities that were seen most lately, in no order; at most some sixteen.
-    pub fn hot(&mut self, now: Timestamp) -> Vec<HotEntity> {
-        self.common.hot.list(now)
-    }
-
-    /// What was done by all of its entities, since it is in memory.
-    #[must_use]
-    pub fn done(&self) -> u64 {
-        self.common.hot.done
     }
 }
 

@@ -1,83 +1,14 @@
 //! What a person looks at: an entity as it is, its children, its timers. Nothing is changed.
 
 use super::{
-    Common, Quarantined, Shard,
+    ChildrenPage, Common, Glance, HotEntity, Inspect, Inspected, Quarantined, Shard, Whereabouts,
     entities::{Entities, Lookup},
     slot::Body,
     timers::{TimerView, TimersAway},
 };
-use crate::model::{Entity, Family};
+use crate::model::{Entity, Family, Timestamp};
 use std::ops::Bound;
 use throng_journal::Address;
-
-/// Whether an entity can be looked at now, or what has to happen first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
-    /// Its state is in memory.
-    Resident,
-    /// Only in the store, and in the log.
-    Passivated,
-    /// It takes no messages until it is released by hand.
-    Quarantined,
-    /// It has ended, or its id was never used.
-    Gone,
-}
-
-/// What is known of an entity without bringing it back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glance {
-    /// The place.
-    pub whereabouts: Whereabouts,
-    /// Its last event; 0 where that is not known here.
-    pub seq: u64,
-    /// Who created it, if it is in memory.
-    pub parent: Option<(String, String)>,
-    /// Whom it created; `None` if it is not in memory.
-    pub children: Option<usize>,
-}
-
-/// Which parts of an entity to read; all of them cost time under its shard's lock.
-#[derive(Clone, Debug, Default)]
-pub struct Inspect {
-    /// The state, written as JSON.
-    pub state: bool,
-    /// Addresses of children; `None` for their number only.
-    pub children: Option<ChildrenPage>,
-}
-
-/// A page of children in the order of their addresses.
-#[derive(Clone, Debug, Default)]
-pub struct ChildrenPage {
-    /// Those whose ids begin with this.
-    pub prefix: String,
-    /// Kind and id of the last child of the page before; `None` for the first page.
-    pub after: Option<(String, String)>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// What was asked for of an entity, and what costs nothing to add.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inspected {
-    /// The place.
-    pub whereabouts: Whereabouts,
-    /// The sequence number of its last event; 0 without any.
-    pub seq: u64,
-    /// The event it ended with last; 0: it never did.
-    pub ended: u64,
-    /// The state as JSON, if that was asked for and there is one.
-    pub state: Option<String>,
-    /// Why it is quarantined, if it is.
-    pub quarantine: Option<Quarantined>,
-    /// Kind and id of the entity that created it, if one did.
-    pub parent: Option<(String, String)>,
-    /// How many entities it has created that still are its children.
-    pub children: usize,
-    /// The children that were asked for.
-    pub children_page: Vec<(String, String)>,
-    /// The number of the commit that this rests on.
-    pub rests_on: u64,
-}
 
 impl<E: Entity> Entities<E> {
     pub(super) fn glance(&self, hash: u64, id: &str) -> Option<Glance> {
@@ -200,5 +131,24 @@ impl Shard {
     #[must_use]
     pub fn late_timers(&self, limit: usize) -> Vec<TimerView> {
         self.common.timers.late(limit)
+    }
+
+    /// Something was done by an entity; `is_sampled`: it is one of those that are looked at.
+    pub fn seen(&mut self, entity: (usize, u64, &str), now: Timestamp, is_sampled: bool) {
+        self.common.hot.done += 1;
+        if is_sampled {
+            self.common.hot.see(entity, now);
+        }
+    }
+
+    /// The entities that were seen most lately, in no order; at most some sixteen.
+    pub fn hot(&mut self, now: Timestamp) -> Vec<HotEntity> {
+        self.common.hot.list(now)
+    }
+
+    /// What was done by all of its entities, since it is in memory.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.common.hot.done
     }
 }

@@ -12,11 +12,12 @@
 //!
 //! A bucket whose hour is over goes in this order, so that its tags are there for as long as there may be a key.
 
-use super::{SystemRow, keys::Kept};
+use super::{
+    SystemRow,
+    key::{BUCKET_MICROS, Kept},
+};
 use throng_journal::ShardId;
 
-/// Keys are dealt to buckets by the ten minutes in which they expire.
-pub(super) const BUCKET_MICROS: i64 = 600_000_000;
 /// A slice holds about so many bytes.
 const SLICE_BYTES: usize = 4 << 10;
 const SLICE_BITS_MAX: u8 = 16;

@@ -8,15 +8,6 @@ use crate::model::Entity;
 use std::{collections::BTreeMap, ops::Bound};
 use throng_journal::Position;
 
-/// The ids of a table's traces, sorted, as far as somebody has asked.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    /// Id and hash.
-    ids: BTreeMap<Box<str>, u64>,
-    /// How many of the table's traces are in it.
-    traces: usize,
-}
-
 impl<E: Entity> Entities<E> {
     /// Adds ids after this one to those found, each with the number of its last durable event, as long as they are among the
     /// first `limit`.

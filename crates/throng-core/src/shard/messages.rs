@@ -310,20 +310,6 @@ impl Parcel {
 }
 
 impl Delivery {
-    /// What a call with this message is given, and why it is called.
-    pub fn parts(&mut self) -> (super::Input<'_>, &Taking) {
-        let taking = &self.taking;
-        let input = match &mut self.parcel {
-            Parcel::Typed(command) => super::Input::Typed(command.as_mut()),
-            Parcel::Recorded => super::Input::Json {
-                name: &taking.name,
-                body: taking.command.get().as_bytes(),
-            },
-            Parcel::Outcome(heard) => super::Input::Outcome(heard),
-        };
-        (input, taking)
-    }
-
     /// Reads a message back from its record.
     ///
     /// # Errors

@@ -9,15 +9,21 @@ mod by_hand;
 mod call;
 mod check;
 mod checkpoint;
+mod common;
 mod dead;
 mod decide_again;
+mod decision;
 mod entities;
+mod erasures;
 mod execute;
 mod filter;
 mod hot;
 mod inspect;
+mod key;
 mod key_rows;
 mod keys;
+mod kind_check;
+mod kinds;
 mod known;
 mod listing;
 mod load;
@@ -34,49 +40,72 @@ mod records;
 mod registry;
 mod replay;
 mod retain;
+mod rows;
 mod slot;
+mod system_row;
 mod table;
+mod timekeeping;
 mod timers;
 mod unloadable;
+mod views;
 
 #[cfg(test)]
 mod tests;
 
-pub use by_hand::{ByHand, is_by_hand};
-pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
-pub use check::{KindCheck, Supposed};
-pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
-pub use dead::{DeadMessage, KnownDead, dead_command, dead_row, dead_rows, taken_reason};
-pub use decide_again::{Again, Decision, Effect};
-pub use entities::Entities;
-pub use hot::HotEntity;
-pub use inspect::{ChildrenPage, Glance, Inspect, Inspected, Whereabouts};
-pub use keys::{KeyLife, KeyRows, is_key_over};
-pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
-pub use operator_quarantine::QUARANTINE;
-pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
-pub use quarantine::{Quarantined, QuarantinedEntities, Unloadable};
-pub use records::is_refused_key;
-pub use registry::{Kind, QueryKind, Registry};
-pub use replay::{RESTORED, shard_of_row};
-pub use retain::{
-    BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording, base_row, stored_timer_print, timer_print,
-    undoes_what_was_left,
+/// For the driver of a shard, the engine in the crate `throng`, and for what checks its journals.
+#[doc(hidden)]
+pub use self::{
+    call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged},
+    dead::{KnownDead, dead_command, dead_row, dead_rows, taken_reason},
+    decide_again::Again,
+    decision::is_by_hand,
+    erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
+    key::is_key_over,
+    kind_check::KindCheck,
+    messages::{Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking},
+    outcome::{JsonReply, Outcome},
+    records::is_refused_key,
+    replay::{RESTORED, shard_of_row},
+    retain::undoes_what_was_left,
+    rows::Rows,
+    slot::{TailEvent, decode_event, ended_by_state, state_json},
+    system_row::{SystemRow, base_row, ended_row, family_row},
+    table::{LoadOutcome, Recalled},
+    timers::{
+        DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersSet, TimersStored, due_rows,
+        stored_timer_print, timer_print,
+    },
+    unloadable::unloadable_row,
+    views::Unloadable,
 };
-pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
-pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
-pub use timers::{
-    DUE_ROWS, Due, MARKED_ROWS, TIMER_ROWS, TimerRows, TimerView, TimersAway, TimersMark, TimersPage, TimersRead,
-    TimersSet, TimersStored, due_rows,
+pub use self::{
+    common::Load,
+    dead::DeadMessage,
+    decide_again::{Decision, Effect},
+    decision::ByHand,
+    hot::HotEntity,
+    key::KeyLife,
+    kind_check::Supposed,
+    outcome::JsonRejection,
+    registry::{Kind, QueryKind, Registry},
+    timers::{Due, TimerView},
+    views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, Whereabouts},
 };
-pub use unloadable::unloadable_row;
 
-use crate::{
-    limits,
-    model::{Published, Timestamp},
+use self::{
+    common::{Change, Common},
+    entities::Entities,
+    erasures::ERASED,
+    keys::KeyRows,
+    messages::Asks,
+    outcome::Answered,
+    table::{LoadRequest, Table},
+    timers::{QUARANTINE, TimerRows, TimersAway},
+    views::QuarantinedEntities,
 };
+use crate::model::{Published, Timestamp};
 use std::{any::Any, sync::Arc};
-use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
+use throng_journal::{ShardId, WriterId};
 
 /// One shard of the key space, with everything that lives in it.
 pub struct Shard {
@@ -84,86 +113,6 @@ pub struct Shard {
     tables: Vec<Box<dyn Table>>,
     others: others::Others,
     common: Common,
-}
-
-/// What all kinds of a shard share.
-pub struct Common {
-    id: ShardId,
-    writer: WriterId,
-    /// The records of the command at hand, until they are staged.
-    records: CommitBuilder,
-    /// Scratch for one payload.
-    payload: Vec<u8>,
-    /// The latest time seen: a shard's clock never goes back.
-    now: Timestamp,
-    messages: messages::Numbers,
-    keys: keys::Keys,
-    timers: timers::Timers,
-    dead: dead::DeadMessages,
-    unloadables: unloadable::Unloadables,
-    erasures: retain::Erasures,
-    /// Messages the last command sent, for the driver to deliver.
-    outbox: Vec<Delivery>,
-    /// What the last command published, and what that rests on.
-    published: Vec<(u64, Published)>,
-    /// Bytes of all resident entities of this shard.
-    resident_bytes: usize,
-    resident: usize,
-    /// Bytes of what is known of ids that are not in memory.
-    known_bytes: usize,
-    /// Bytes of states on their way to the store.
-    pending_bytes: usize,
-    /// What the driver has counted of it.
-    booked: Load,
-    hot: hot::Hot,
-    /// An entity was set aside, or is no more, since the last look.
-    has_set_aside: bool,
-}
-
-/// Counts and sizes of a shard, for metrics and for the memory budget.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Entities in memory.
-    pub entities: usize,
-    /// Bytes of them, of timers in memory, and of what finds ids and idempotency keys in the store.
-    pub bytes: usize,
-    /// Bytes of what is on its way to the store: states, idempotency keys, dead messages, notes on timers that changed.
-    pub pending_bytes: usize,
-    /// The number of timers that are set; at the last checkpoint, where not all are in memory.
-    pub timers: usize,
-}
-
-/// By how much a [`Load`] has changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// Entities in memory.
-    pub entities: i64,
-    /// Bytes, as in [`Load::bytes`].
-    pub bytes: i64,
-    /// Bytes of states on their way to the store.
-    pub pending_bytes: i64,
-}
-
-impl Common {
-    /// Hands the records of the command at hand over, all of them.
-    fn stage(&mut self, stage: &mut dyn Stage) -> Staged {
-        let bytes = self.records.bytes();
-        assert!(
-            bytes <= limits::STAGED_BYTES_MAX,
-            "a call stages {bytes} bytes, of {} at most",
-            limits::STAGED_BYTES_MAX
-        );
-        let staged = stage.stage(&mut self.records);
-        self.discard();
-        self.timers.staged(staged.commit);
-        staged
-    }
-
-    /// Drops the records of the command at hand. Large buffers give their memory back: each of the many shards has its own.
-    fn discard(&mut self) {
-        self.records.clear();
-        scratch::empty(&mut self.payload);
-    }
 }
 
 impl Shard {
@@ -176,28 +125,7 @@ impl Shard {
             registry,
             tables,
             others: others::Others::default(),
-            common: Common {
-                id,
-                writer,
-                records: CommitBuilder::default(),
-                payload: Vec::new(),
-                now,
-                messages: messages::Numbers::default(),
-                keys: keys::Keys::default(),
-                timers: timers::Timers::default(),
-                dead: dead::DeadMessages::default(),
-                unloadables: unloadable::Unloadables::default(),
-                erasures: retain::Erasures::default(),
-                outbox: Vec::new(),
-                published: Vec::new(),
-                resident_bytes: 0,
-                resident: 0,
-                known_bytes: 0,
-                pending_bytes: 0,
-                booked: Load::default(),
-                hot: hot::Hot::default(),
-                has_set_aside: false,
-            },
+            common: Common::new(id, writer, now),
         }
     }
 
@@ -264,8 +192,8 @@ impl Shard {
     }
 
     /// The typed table of a kind.
-    #[must_use]
-    pub fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
+    #[cfg(test)]
+    fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
         let table: &mut dyn Any = self.tables.get_mut(kind)?.as_mut();
         Some((table.downcast_mut()?, &mut self.common))
     }

@@ -4,132 +4,15 @@
 //! over history, a hand-off and an erasure therefore treat it as any other timer. A program that does not know it keeps the timer, and does
 //! nothing with it.
 
-use super::{ByHand, Common, Glance, Inspected, Quarantined, Shard, Stage, Whereabouts, timers::Set};
+use super::{
+    ByHand, Common, Glance, Inspected, QUARANTINE, Quarantined, Shard, Stage, Whereabouts,
+    timers::{Set, Written},
+};
 use crate::model::{Error, Timestamp};
-use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, cell::Cell, collections::BTreeMap};
 use throng_journal::{Address, RecordKind};
 
-/// The name of the timer that keeps a quarantine, and of its command.
-pub const QUARANTINE: &str = "~quarantine";
 /// 9999-01-01T00:00:00Z: later than every clock, and still a date that programs can show.
 const NEVER_MICROS: i64 = 253_370_764_800_000_000;
-
-/// The command of the timer.
-#[derive(Serialize, Deserialize)]
-struct Written<'a> {
-    by: Cow<'a, str>,
-    reason: Cow<'a, str>,
-    since_micros: i64,
-}
-
-/// An entity that an operator has quarantined.
-#[derive(Debug)]
-struct OperatorQuarantine {
-    by: String,
-    reason: String,
-    since: Timestamp,
-    /// The commit of this life's stream with its record; 0: it was recorded before this life.
-    commit: u64,
-    /// Commands that were refused for it.
-    refused: Cell<u64>,
-}
-
-/// The quarantines of one shard, by the hash of their entities.
-#[derive(Debug, Default)]
-pub(super) struct OperatorQuarantines {
-    all: BTreeMap<(u64, Address), OperatorQuarantine>,
-    /// A quarantine was set or ended since the last look.
-    has_changed: bool,
-}
-
-fn key(address: &Address) -> (u64, Address) {
-    (crate::limits::hash(&address.kind, &address.id), address.clone())
-}
-
-impl OperatorQuarantines {
-    /// A timer of this name was set.
-    pub(super) fn timer_set(&mut self, address: &Address, name: &str, set: &Set, commit: u64) {
-        if name != QUARANTINE {
-            return;
-        }
-        let written: Option<Written<'_>> = serde_json::from_str(&set.body).ok();
-        let (by, reason, since_micros) = written.map_or_else(Default::default, |written| {
-            (
-                written.by.into_owned(),
-                written.reason.into_owned(),
-                written.since_micros,
-            )
-        });
-        let quarantine = OperatorQuarantine {
-            by,
-            reason,
-            since: Timestamp { micros: since_micros },
-            commit,
-            refused: Cell::new(0),
-        };
-        self.all.insert(key(address), quarantine);
-        self.has_changed = true;
-    }
-
-    /// Notes the commit that holds what the command at hand has set.
-    pub(super) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
-        if name == QUARANTINE
-            && let Some(quarantine) = self.all.get_mut(&key(address))
-        {
-            quarantine.commit = commit;
-        }
-    }
-
-    /// A timer of this name is gone.
-    pub(super) fn timer_gone(&mut self, address: &Address, name: &str) {
-        if name == QUARANTINE {
-            self.all.remove(&key(address));
-            self.has_changed = true;
-        }
-    }
-
-    pub(super) fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.has_changed)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub(super) fn contains(&self, address: &Address) -> bool {
-        !self.all.is_empty() && self.all.contains_key(&key(address))
-    }
-
-    fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
-        // Nearly always there are none, and then this is all that a command pays.
-        if self.all.is_empty() {
-            return None;
-        }
-        let alike = self.all.range((hash, Address::new("", ""))..);
-        let alike = alike.take_while(|((of, _), _)| *of == hash);
-        let mut named = alike.map(|((_, address), quarantine)| (address, quarantine));
-        named.find(|(address, _)| &*address.kind == kind && &*address.id == id)
-    }
-
-    fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Quarantined> + 'a {
-        let of_kind = self.all.iter().filter(move |((_, address), _)| &*address.kind == kind);
-        of_kind.map(|((_, address), quarantine)| quarantine.view(address))
-    }
-}
-
-impl OperatorQuarantine {
-    fn view(&self, address: &Address) -> Quarantined {
-        Quarantined {
-            address: address.clone(),
-            seq: 0,
-            reason: self.reason.clone(),
-            since: self.since,
-            refused: self.refused.get(),
-            by: Some(self.by.clone()),
-        }
-    }
-}
 
 impl Common {
     /// The answer for an entity that an operator has quarantined, and the commit it rests on.
@@ -200,8 +83,7 @@ impl Shard {
     /// The entities of all kinds that an operator has quarantined.
     #[must_use]
     pub fn quarantined_by_hand(&self) -> Vec<Quarantined> {
-        let all = self.common.timers.quarantines.all.iter();
-        all.map(|((_, address), quarantine)| quarantine.view(address)).collect()
+        self.common.timers.quarantines.views().collect()
     }
 
     /// Tells whether an entity of this id may have been given an event or a relative; never `false` for one that was.
@@ -218,9 +100,9 @@ impl Shard {
 
     pub(super) fn quarantined_number(&self, kind: usize) -> usize {
         let quarantines = &self.common.timers.quarantines;
-        match quarantines.all.is_empty() {
-            true => 0,
-            false => quarantines.of_kind(self.registry.kinds()[kind].name).count(),
+        match quarantines.len() {
+            0 => 0,
+            _ => quarantines.of_kind(self.registry.kinds()[kind].name).count(),
         }
     }
 

@@ -4,11 +4,10 @@
 //! relatives, and that it has ended, are [noted](super::notes).
 
 use super::{
-    SystemRow,
+    ERASED, SystemRow,
     known::Known,
     load::merged,
     notes::{Noted, row_of},
-    retain::ERASED,
 };
 use crate::model::Family;
 use std::collections::BTreeMap;

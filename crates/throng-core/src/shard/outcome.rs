@@ -2,7 +2,6 @@
 
 use crate::model::{Entity, Error, Rejection};
 use serde::{Deserialize, Serialize};
-use std::any::Any;
 
 /// What came of a command, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,30 +53,7 @@ impl<E: Rejection> From<E> for JsonRejection {
 }
 
 /// What an entity's typed asker waits for.
-pub type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
-
-pub(super) fn put<E: Entity>(output: &mut super::Output<'_>, answer: Result<E::Reply, Error<E::Rejection>>) {
-    match output {
-        super::Output::Nobody => {}
-        super::Output::Typed(slot) => {
-            let slot: &mut dyn Any = *slot;
-            if let Some(slot) = slot.downcast_mut::<Answered<E>>() {
-                *slot = Some(answer);
-            } else if let Some(slot) = slot.downcast_mut::<Option<Result<E::Reply, Error<E::Rejection>>>>() {
-                *slot = Some(answer);
-            }
-        }
-        super::Output::Json(reply) => match answer {
-            Ok(value) => put_json(reply, &value),
-            Err(error) => {
-                reply.error = Some(Box::new(match error.engine::<JsonRejection>() {
-                    Ok(error) => error,
-                    Err(rejection) => Error::Rejected(rejection.into()),
-                }));
-            }
-        },
-    }
-}
+pub(super) type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
 
 pub(super) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
     reply.body.clear();

@@ -8,51 +8,12 @@
 //! An [operator](super::operator_quarantine) quarantines an entity that could go on.
 
 use super::{
-    Common, Shard,
+    Common, Quarantined, QuarantinedEntities, Shard, Unloadable,
     entities::Entities,
     slot::{Body, Broken, Slot},
 };
-use crate::model::{Entity, Family, Timestamp};
+use crate::model::{Entity, Family};
 use throng_journal::Address;
-
-/// Why an entity cannot be brought back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unloadable<'a> {
-    /// What cannot be read, in a sentence.
-    pub reason: &'a str,
-    /// The row of its family ([`super::family_row`]), so that a checkpoint can store what the log adds to it.
-    pub family: Option<&'a [u8]>,
-}
-
-/// A quarantined entity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantined {
-    /// The entity that is set aside.
-    pub address: Address,
-    /// The event that cannot be applied; 0 where its rows cannot be read.
-    pub seq: u64,
-    /// Why it is quarantined.
-    pub reason: String,
-    /// When this engine found that out (again, once it was passivated), or an operator quarantined it.
-    pub since: Timestamp,
-    /// Commands and messages it has refused since, in this life of the engine.
-    pub refused: u64,
-    /// The operator who has quarantined it; `None`: it cannot be brought back.
-    pub by: Option<String>,
-}
-
-/// The quarantined entities of one kind in a shard: those that an operator has quarantined, or those that cannot be brought back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuarantinedEntities {
-    /// The kind of all of them.
-    pub kind: &'static str,
-    /// An operator has quarantined them.
-    pub by_operator: bool,
-    /// The number of them.
-    pub entities: usize,
-    /// The id and the reason of some of them: `ann: event 7 is missing`.
-    pub named: Vec<String>,
-}
 
 /// Entities that [`Shard::count_quarantined`] names at most.
 const NAMED_MAX: usize = 3;
@@ -125,6 +86,14 @@ impl Shard {
             [by_operator, set_aside]
         });
         counted.filter(|counted| counted.entities > 0).collect()
+    }
+
+    /// The noted entities that this life has not tried to bring back, as kind and address: loading one keeps its note or forgets it.
+    #[must_use]
+    pub fn noted_untried(&self) -> Vec<(usize, Address)> {
+        let untried = self.common.unloadables.untried();
+        let known = untried.filter_map(|address| Some((self.registry.find(&address.kind)?, address.clone())));
+        known.collect()
     }
 }
 

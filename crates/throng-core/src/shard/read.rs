@@ -1,6 +1,6 @@
 //! Reading a command, and the errors of reading and writing.
 
-use super::{Call, Cause, Input, KeyLife, Kind, keys, slot::panic_text};
+use super::{Call, Cause, Input, Kind, key::CommandKey, keys, slot::panic_text};
 use crate::{
     limits,
     model::{Entity, Error, Recorded},
@@ -32,25 +32,6 @@ pub(super) fn body_length<R>(bytes: usize, body: usize) -> Result<u32, Error<R>>
     let found = bytes.saturating_add(body);
     too_many("what one command records", found, limits::RECORD_BYTES_MAX)?;
     Ok(u32::try_from(body).expect("a few megabytes"))
-}
-
-/// The idempotency key of a command.
-pub(super) struct CommandKey {
-    /// With its entity, in one number.
-    pub(super) number: u128,
-    /// As it was given.
-    pub(super) name: String,
-    /// Of the command, so that another one under the same key is noticed; 0 before it was read.
-    pub(super) fingerprint: u64,
-    /// How long it is kept.
-    pub(super) life: KeyLife,
-}
-
-impl CommandKey {
-    /// The key under which another entity goes on with a command that this one has forwarded.
-    pub(super) fn derived(&self, kind: &str, id: &str) -> String {
-        format!("{kind}/{id}/{}", self.name)
-    }
 }
 
 /// The idempotency key of a call.

@@ -1,13 +1,11 @@
 //! The records of what a command wants done: messages, timers, keys, and what ends the message or timer it came with.
 
 use super::{
-    Asks, Call, Cause, Common, Delivery, KeyLife, Taking, dead,
-    keys::Kept,
+    Asks, Call, Cause, Common, Delivery, KeyLife, QUARANTINE, Taking,
+    key::{CommandKey, Kept},
     messages::{OUTCOME_NAME, Parcel, RequestOutcome},
-    operator_quarantine::QUARANTINE,
-    read::{CommandKey, body_length, crashed, too_many, unwritable},
+    read::{body_length, crashed, too_many, unwritable},
     registry::Registry,
-    retain::version_of_clearing,
     timers::{self, Due, Set},
 };
 use crate::{
@@ -130,8 +128,8 @@ pub(super) fn write_outcome<R>(
 pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
     let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
-        ("dead", reason) => dead::dead_letter(common, to, taking, reason),
-        (_, reason) if taking.again => dead::retried(common, to, taking, reason),
+        ("dead", reason) => common.dead.letter(common.now, to, taking, reason),
+        (_, reason) if taking.again => common.dead.retried(to, taking, reason),
         (_, "") => Vec::new(),
         (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),
     };
@@ -224,7 +222,7 @@ fn record_timer(common: &mut Common, own: &Address, name: &str, set: Option<&Set
         RecordKind::TimerCleared
     };
     let body = set.and_then(|set| serde_json::to_vec(set).ok()).unwrap_or_default();
-    let version = set.map_or_else(|| version_of_clearing(common, own, name), |_| 0);
+    let version = set.map_or_else(|| common.timers.version_of_clearing(own, name), |_| 0);
     common.records.push(kind, common.id, own, 0, name, version, &body);
 }
 

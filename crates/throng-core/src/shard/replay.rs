@@ -1,15 +1,14 @@
 //! What was recorded and stored before this engine started.
 
 use super::{
-    Common, KeyRows, LoadOutcome, LoadRequest, Recalled, Shard, TailEvent, dead,
+    Common, ERASED, KeyRows, LoadOutcome, LoadRequest, Recalled, Shard, TailEvent,
     entities::Entities,
     keys::{self, Kept},
     known,
     messages::{MessageCounts, Watermark},
     notes,
-    retain::ERASED,
     slot::Body,
-    timers::{self, Due, Set},
+    timers::{self, Set},
     unloadable,
 };
 use crate::{
@@ -48,7 +47,7 @@ impl Shard {
             }
             RecordKind::Taken => {
                 common.messages.taken(ShardId(record.version), record.seq);
-                dead::replay(common, record);
+                common.dead.replay(record);
             }
             RecordKind::Key => {
                 if let Some((number, body)) = record.body.split_first_chunk::<16>()
@@ -121,30 +120,6 @@ impl Shard {
     /// meanwhile: then it is asked for again.
     pub fn key_looked(&mut self, asked: &KeyRows, found: Option<&[u8]>) {
         self.common.keys.looked(asked, found);
-    }
-
-    /// When the next timer is due, or a page of timers to be [read](Self::timers_page).
-    #[must_use]
-    pub fn next_due(&self) -> Option<Timestamp> {
-        self.common.timers.next()
-    }
-
-    /// Timers due now, in the order they are due. Each has to be run as a command ([`super::Cause::Timer`]).
-    #[must_use]
-    pub fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
-        self.common.timers.due(now, limit)
-    }
-
-    /// Is this timer still set for that time?
-    #[must_use]
-    pub fn is_due(&self, due: &Due) -> bool {
-        self.common.timers.is_set(&due.address, &due.name, due.at)
-    }
-
-    /// A timer that is due could not be fired, because its entity cannot be loaded: it is tried again later, and later each
-    /// time.
-    pub fn defer_timer(&mut self, due: &Due, now: Timestamp) {
-        self.common.timers.defer(due, now);
     }
 
     /// Passivates entities until this many bytes are gone or nobody is left. Returns the bytes freed.

@@ -20,6 +20,13 @@ pub struct TailEvent {
     pub is_state: bool,
 }
 
+/// An event as it stands in the records.
+pub(super) struct EventShape {
+    pub(super) name: &'static str,
+    pub(super) version: u16,
+    pub(super) length: u32,
+}
+
 /// What the store does not have yet.
 #[derive(Debug, Default)]
 pub(super) struct Trace {

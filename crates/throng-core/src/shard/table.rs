@@ -43,7 +43,7 @@ pub enum LoadOutcome {
 }
 
 /// The entities of one kind in one shard.
-pub trait Table: Any + Send {
+pub(crate) trait Table: Any + Send {
     /// Runs a command.
     fn execute(&mut self, common: &mut Common, registry: &Registry, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran;
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_journal::{Loaded, RecordKind, scratch::SCRATCH_BYTES_MAX};
+use throng_journal::{CommitBuilder, Loaded, RecordKind, scratch::SCRATCH_BYTES_MAX};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Account {

@@ -7,7 +7,7 @@
 //! q, kind, 0, id   → the reason, as text
 //! ```
 
-use super::{Shard, SystemRow};
+use super::SystemRow;
 use crate::limits;
 use std::collections::BTreeMap;
 use throng_journal::Address;
@@ -107,15 +107,11 @@ impl Unloadables {
         let of_kind = self.noted.iter().filter(move |(address, _)| &*address.kind == kind);
         of_kind.map(|(address, note)| (address, &*note.reason))
     }
-}
 
-impl Shard {
-    /// The noted entities that this life has not tried to bring back, as kind and address: loading one keeps its note or forgets it.
-    #[must_use]
-    pub fn noted_untried(&self) -> Vec<(usize, Address)> {
-        let untried = self.common.unloadables.noted.iter().filter(|(_, note)| !note.is_tried);
-        let known = untried.filter_map(|(address, _)| Some((self.registry.find(&address.kind)?, address.clone())));
-        known.collect()
+    /// The noted entities that this life has not tried to bring back.
+    pub(super) fn untried(&self) -> impl Iterator<Item = &Address> {
+        let untried = self.noted.iter().filter(|(_, note)| !note.is_tried);
+        untried.map(|(address, _)| address)
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use throng::{
-    Decision, FeedError, History, Inspect, Pending, TimerView, TravelError, Whereabouts,
+    Decision, FeedError, History, TravelError,
+    inspect::{Inspect, Pending, TimerView, Whereabouts},
     journal::{Address, StoredEvent, byte_order_mark},
 };
 
@@ -239,7 +240,7 @@ pub(super) async fn history(shared: &Shared, subject: &Subject, asked: HistoryQu
     Ok(json!({ "events": events.collect::<Vec<_>>(), "next": next, "removed": page.removed }))
 }
 
-fn shown(event: &StoredEvent, provenance: Option<throng::Provenance>) -> Value {
+fn shown(event: &StoredEvent, provenance: Option<throng::causes::Provenance>) -> Value {
     let mut shown = serde_json::to_value(Shown::new(event)).unwrap_or_default();
     match provenance {
         Some(provenance) => {

@@ -16,7 +16,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
-use throng::{Follow, Inspect};
+use throng::{Follow, inspect::Inspect};
 use tokio::{
     sync::{broadcast, mpsc},
     task::AbortHandle,

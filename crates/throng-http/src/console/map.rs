@@ -9,7 +9,10 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
-use throng::{ChildrenPage, Glance, HotEntity, Inspect, Whereabouts, journal::Address};
+use throng::{
+    inspect::{ChildrenPage, Glance, HotEntity, Inspect, Whereabouts},
+    journal::Address,
+};
 
 /// Hot entities that are looked at, so that each is marked where it is listed.
 const HOT_MAX: usize = 1_000;

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use throng::{Counts, HotEntity, Statistics};
+use throng::{Statistics, histogram::Counts, inspect::HotEntity};
 
 const POINTS_MAX: usize = 900;
 /// What limits is told from the numbers of so many seconds.

@@ -1,11 +1,6 @@
 //! Appending: one buffer, one write, one sync.
 
-use super::{
-    Active, Log, Writing,
-    begin::{FIRST_BYTES, segment_full},
-    keeper::Want,
-    state::Answers,
-};
+use super::{Active, FIRST_BYTES, Log, Writing, begin::segment_full, keeper::Want, state::Answers};
 use crate::{
     files::{BLOCK_BYTES, LARGE_BYTES},
     header::{SECTOR_BYTES, align, seed},

@@ -1,6 +1,6 @@
 //! Beginning a segment: for a new writer, which seals the one before, or for the same writer when the last one is full.
 
-use super::{Active, Log, Writing, keeper::Want, now_micros, state::Live};
+use super::{Active, FIRST_BYTES, Log, Writing, keeper::Want, now_micros, state::Live};
 use crate::{
     header::{DATA_AT, Header, NODE_BYTES_MAX, align},
     recovery::{self, segment_path},
@@ -8,8 +8,6 @@ use crate::{
 use std::sync::Arc;
 use throng_journal::{ACCEPTED_LOSS_NODE, Append, CommitNo, Durability, Error, Loss, Position, WriterId};
 
-/// The first segment of a writer, so that a start is quick.
-pub(super) const FIRST_BYTES: u64 = 4 << 20;
 /// Finished segments left unsynced, at most, where the durability asks for no syncs.
 const BEHIND_MAX: usize = 4;
 /// Rewritten at once when a recovered end is synced.

@@ -5,6 +5,7 @@ mod begin;
 mod keeper;
 mod prune;
 mod read;
+mod readers;
 mod state;
 mod syncers;
 
@@ -12,13 +13,15 @@ pub(crate) use read::Located;
 
 use crate::{
     Options,
+    directory::{self, Lock},
     files::File,
     recovery::{self, Cut, Recovered},
     reserve::Reserve,
+    unfinished,
     worker::Worker,
 };
 use keeper::Keeper;
-use read::Readers;
+use readers::Readers;
 use state::Shared;
 use std::{
     path::{Path, PathBuf},
@@ -31,13 +34,10 @@ use throng_journal::{
     Pruned, ShardId, Taken, WriterId,
 };
 
-/// A directory is this process's alone while it lives.
-pub(crate) type Lock = Box<dyn Send + Sync>;
-
+/// The first segment of a writer, so that a start is quick.
+const FIRST_BYTES: u64 = 4 << 20;
 /// Bytes of the store's file with few rows in it, and of the read models'.
 const DATABASE_BYTES: u64 = 4 << 20;
-/// The file whose lock is the directory's.
-const LOCK_NAME: &str = "lock";
 
 /// The embedded journal: a directory of segments, one writer at a time.
 ///
@@ -106,9 +106,9 @@ impl Log {
         let dir = dir.into();
         let creating = Error::io(format!("creating the directory {}", dir.display()));
         options.files.create_dir(&dir).map_err(creating)?;
-        let lock = lock(&options, &dir)?;
-        crate::tools::refuse_unfinished(&*options.files, &dir)?;
-        crate::tools::settle(&*options.files, &dir)?;
+        let lock = directory::lock(&options, &dir)?;
+        unfinished::refuse_unfinished(&*options.files, &dir)?;
+        unfinished::settle(&*options.files, &dir)?;
         if options.durability != Durability::Fsync {
             tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
         }
@@ -145,7 +145,7 @@ impl Log {
                 segment: None,
                 next_segment,
                 next_writer,
-                room_bytes: options.segment_bytes.min(begin::FIRST_BYTES),
+                room_bytes: options.segment_bytes.min(FIRST_BYTES),
                 unsynced,
                 recovered_end: end,
                 behind: Vec::new(),
@@ -209,25 +209,6 @@ impl Log {
         }
         Ok(())
     }
-}
-
-/// Takes the directory for this process.
-pub(crate) fn lock(options: &Options, dir: &Path) -> Result<Lock, Error> {
-    let path = dir.join(LOCK_NAME);
-    let locking = Error::io(format!("locking {}", path.display()));
-    options.files.lock(&path).map_err(locking)?.ok_or_else(|| {
-        let holder = holder(options, &path).map_or(String::new(), |process| format!(" (process {process})"));
-        Error::InUse {
-            what: format!("the data directory {}{holder}", dir.display()),
-        }
-    })
-}
-
-/// Who holds the lock, as far as the file says: for the message alone.
-fn holder(options: &Options, path: &Path) -> Option<u32> {
-    let mut bytes = [0; 16];
-    let read = options.files.open(path, false).ok()?.read_at(&mut bytes, 0).ok()?;
-    std::str::from_utf8(&bytes[..read]).ok()?.trim().parse().ok()
 }
 
 fn warn_of_cut(dir: &Path, cut: &Cut) {

@@ -15,8 +15,6 @@ use std::{
 };
 use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position, Witness};
 
-/// Files kept open for reading, at most.
-const OPEN_MAX: usize = 32;
 /// Bytes read at once while reading in order.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -35,44 +33,6 @@ pub(crate) struct Pieces {
     pub segments: Vec<(u64, Option<u64>)>,
     /// The last commit in them.
     pub upto: Position,
-}
-
-/// Segments open for reading.
-#[derive(Debug)]
-pub(super) struct Readers {
-    files: Arc<dyn Files>,
-    dir: PathBuf,
-    open: Mutex<HashMap<u64, Arc<dyn File>>>,
-}
-
-impl Readers {
-    pub(super) fn new(files: Arc<dyn Files>, dir: PathBuf) -> Self {
-        Self {
-            files,
-            dir,
-            open: Mutex::default(),
-        }
-    }
-
-    fn get(&self, segment: u64) -> io::Result<Arc<dyn File>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = open.get(&segment) {
-            return Ok(Arc::clone(file));
-        }
-        if open.len() >= OPEN_MAX {
-            open.clear();
-        }
-        let file = self.files.open(&segment_path(&self.dir, segment), false)?;
-        open.insert(segment, Arc::clone(&file));
-        Ok(file)
-    }
-
-    pub(super) fn forget(&self, segment: u64) {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&segment);
-    }
 }
 
 impl Log {

@@ -2,12 +2,12 @@
 //! one transaction.
 
 use super::{
-    Inner,
     chunk::{self, PackedEvent, Packer},
     cut::cut,
-    database::{self, Database, backend_error, failed, head_key},
+    database::{self, BYTES, Database, backend_error, failed, head_key},
+    inner::Inner,
     read::{encode_state, seq_of_state},
-    rows::{BYTES, Changes, Tables},
+    rows::{Changes, Tables},
 };
 use crate::log::Located;
 use redb::ReadableTable as _;

@@ -3,13 +3,13 @@
 use super::{
     EmbeddedStore,
     chunk::Unpacker,
+    copy::{copy_rows, write_numbers},
     database::{Database, Snapshot, backend_error, failed, guarded},
     loss, lost,
     read::check_state,
-    rows::{BYTES, Changes, Rows, Tables},
+    rows::{Changes, Tables},
 };
 use crate::Log;
-use redb::ReadOnlyTable;
 use std::path::Path;
 use throng_journal::{Compacted, Error, Position};
 
@@ -100,47 +100,4 @@ impl EmbeddedStore {
             transaction.commit().map_err(failed(doing))
         })
     }
-}
-
-/// Copies all rows; `copied` is told of the bytes of each.
-pub(super) fn copy_rows(
-    from: &Snapshot,
-    to: &mut Tables<'_>,
-    copied: &mut dyn FnMut(usize) -> Result<(), Error>,
-) -> Result<(), Error> {
-    copy_table(&from.heads, &mut to.heads, copied)?;
-    copy_table(&from.chunks, &mut to.chunks, copied)?;
-    copy_table(&from.states, &mut to.states, copied)?;
-    copy_table(&from.system, &mut to.system, copied)
-}
-
-/// Writes what is known of a copy's rows.
-pub(super) fn write_numbers(of: &Snapshot, to: &mut Tables<'_>, bytes: u64) -> Result<(), Error> {
-    let mut numbers = vec![("entities", of.entities), ("advances", of.advances), (BYTES, bytes)];
-    if let Some(covers) = of.covers {
-        numbers.push(("writer", covers.position.writer.0));
-        numbers.push(("commit", covers.position.commit.0));
-        numbers.push(("fingerprint", u64::from(covers.fingerprint)));
-    }
-    for (key, number) in numbers {
-        to.meta.insert(key, number).map_err(failed("copying the store"))?;
-    }
-    Ok(())
-}
-
-fn copy_table<K: redb::Key + 'static, V: redb::Value + 'static>(
-    from: &ReadOnlyTable<K, V>,
-    to: &mut Rows<'_, K, V>,
-    copied: &mut dyn FnMut(usize) -> Result<(), Error>,
-) -> Result<(), Error> {
-    use redb::ReadableTable as _;
-    let doing = "copying the store";
-    for row in from.iter().map_err(failed(doing))? {
-        let (key, value) = row.map_err(failed(doing))?;
-        let (key, value) = (key.value(), value.value());
-        let bytes = K::as_bytes(&key).as_ref().len() + V::as_bytes(&value).as_ref().len();
-        to.insert(key, value)?;
-        copied(bytes)?;
-    }
-    Ok(())
 }

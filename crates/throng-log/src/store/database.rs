@@ -12,8 +12,6 @@ use std::{
 };
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
-/// The store's file.
-pub(crate) const STORE_NAME: &str = "store.redb";
 /// The version of the tables below; a store of another one is rebuilt.
 const TABLES_VERSION: u64 = 1;
 
@@ -27,6 +25,18 @@ pub(super) const STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new(
 pub(super) const SYSTEM: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("system");
 /// One number each: `version`, `entities`, `advances`, `bytes` (of all other tables' keys and values), and what the store covers: `writer`, `commit`, `fingerprint`.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// The row of [`META`] with the bytes of all other tables' keys and values.
+pub(super) const BYTES: &str = "bytes";
+
+/// One of the tables that hold more than single numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Of {
+    Heads,
+    Chunks,
+    States,
+    System,
+}
 
 /// What the store covers, and how that commit is told from any other with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +233,7 @@ impl Database {
                 covers,
                 entities: number("entities")?.unwrap_or(0),
                 advances: number("advances")?.unwrap_or(0),
-                bytes: number(super::rows::BYTES)?,
+                bytes: number(BYTES)?,
                 heads: transaction.open_table(HEADS).map_err(failed(doing))?,
                 chunks: transaction.open_table(CHUNKS).map_err(failed(doing))?,
                 states: transaction.open_table(STATES).map_err(failed(doing))?,

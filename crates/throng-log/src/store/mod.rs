@@ -8,23 +8,24 @@ mod backend;
 mod care;
 mod chunk;
 mod compact;
+mod copy;
 mod cut;
 pub(crate) mod database;
+mod inner;
 mod read;
 mod remove;
 mod reopen;
 mod rows;
 
 pub(crate) use care::{check, compact};
-pub(crate) use database::STORE_NAME;
 
-use crate::{Log, Options, worker::Worker};
+use crate::{Log, Options, directory::STORE_NAME, worker::Worker};
 use compact::Compactions;
 use database::{Covers, Database, Snapshot, backend_error};
-use reopen::Reopening;
+use inner::{Inner, Reopening};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, RwLock},
 };
 use throng_journal::{
     Address, Checkpoint, Compacted, Covered, EntityHead, Error, Later, Loaded, Loss, Maybe, ShardSet, Store,
@@ -39,18 +40,6 @@ pub struct EmbeddedStore {
     worker: Worker,
     /// Compacts; started by whoever needs it first.
     compactor: OnceLock<Worker>,
-}
-
-pub(crate) struct Inner {
-    path: PathBuf,
-    /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
-    database: Mutex<Option<Database>>,
-    /// What readers see: the last completed advance.
-    snapshot: RwLock<Arc<Snapshot>>,
-    reopening: Reopening,
-    compactions: Compactions,
-    /// The last to go: a database that is closed writes, and the log's lock keeps others away until then.
-    log: Arc<Log>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -168,20 +157,6 @@ impl EmbeddedStore {
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.inner.close_compactions();
-    }
-}
-
-impl Inner {
-    fn database(&self) -> MutexGuard<'_, Option<Database>> {
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn show(&self, snapshot: Snapshot) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 }
 

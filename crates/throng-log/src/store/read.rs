@@ -1,9 +1,9 @@
 //! Reading: states, events, heads, system rows.
 
 use super::{
-    Inner,
     chunk::{Entry, Unpacker},
     database::{Snapshot, failed, head_key, head_of},
+    inner::Inner,
 };
 use std::{io::ErrorKind, ops::Bound};
 use throng_journal::{

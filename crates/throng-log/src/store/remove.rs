@@ -1,8 +1,8 @@
 //! Removing system rows, a bounded number at a time.
 
 use super::{
-    Inner,
     database::{self, Database, META, SYSTEM, failed},
+    inner::Inner,
     rows::{BYTES, Changes, Of, Rows},
 };
 use redb::ReadableTable as _;

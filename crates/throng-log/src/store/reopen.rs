@@ -1,48 +1,11 @@
 //! A database that failed once answers nothing more until it is opened again: whoever needs it next does that.
 
 use super::{
-    Inner,
     database::{self, Database, Snapshot, backend_error},
+    inner::Inner,
 };
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, TryLockError};
 use throng_journal::Error;
-
-/// Between two attempts, so that a disk that is gone costs readers little.
-const RETRY: Duration = Duration::from_millis(250);
-
-/// Whether the database has to be opened again.
-#[derive(Default)]
-pub(super) struct Reopening {
-    /// What readers see belongs to a database that failed.
-    is_due: AtomicBool,
-    tried: Mutex<Option<Instant>>,
-}
-
-impl Reopening {
-    pub(super) fn set_due(&self, is_due: bool) {
-        self.is_due.store(is_due, Ordering::Release);
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.is_due.load(Ordering::Acquire)
-    }
-
-    /// Not tried just now.
-    fn may_try(&self) -> bool {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = tried.is_none_or(|at| at.elapsed() >= RETRY);
-        if may {
-            *tried = Some(Instant::now());
-        }
-        may
-    }
-}
 
 impl Inner {
     /// Reads what the last completed advance left. The database is opened again first if it failed before, and next time if this

@@ -2,7 +2,7 @@
 
 use super::{
     compact::Compaction,
-    database::{CHUNKS, HEADS, META, STATES, SYSTEM, failed},
+    database::{BYTES, CHUNKS, HEADS, META, Of, STATES, SYSTEM, failed},
 };
 use redb::{AccessGuard, Key, ReadableTable as _, Table, TableDefinition, Value, WriteTransaction};
 use std::{
@@ -14,8 +14,6 @@ use std::{
 use throng_journal::Error;
 
 const DOING: &str = "writing the store's rows";
-/// The row of [`META`] with the bytes of all other tables' keys and values.
-pub(super) const BYTES: &str = "bytes";
 
 /// What one transaction changes.
 #[derive(Default)]
@@ -46,15 +44,6 @@ impl Changes {
     pub(super) fn applied_to(&self, before: u64) -> u64 {
         before.saturating_add_signed(self.bytes.get())
     }
-}
-
-/// One of the tables that hold more than single numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Of {
-    Heads,
-    Chunks,
-    States,
-    System,
 }
 
 /// A table that is read as it is, and changed only in ways that are counted.

@@ -1,16 +1,13 @@
 //! Copying a log and its store into another directory, and checking the copy.
 
-use super::{
-    LiveBackup, Verification,
-    unfinished::{Unfinished, refuse_swap},
-    verify,
-};
+use super::{LiveBackup, Verification, verify};
 use crate::{
     EmbeddedStore, Log, Options,
+    directory::STORE_NAME,
     files::{File, Files},
     place,
     recovery::segment_path,
-    store,
+    unfinished::{Unfinished, refuse_swap, refuse_unfinished, require_no_log},
 };
 use std::{fmt, path::Path, sync::Arc};
 use throng_journal::Error;
@@ -56,7 +53,7 @@ pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Erro
     let options = &options.to_read(dir);
     refuse_swap(&*options.files, dir, to)?;
     super::require_log(options, dir)?;
-    if super::require_no_log(options, to).is_err() && super::refuse_unfinished(&*options.files, to).is_ok() {
+    if require_no_log(options, to).is_err() && refuse_unfinished(&*options.files, to).is_ok() {
         return add(options, dir, to);
     }
     let log = match Log::open(dir, options.clone()) {
@@ -65,7 +62,7 @@ pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Erro
         Err(error) => return Err(error),
     };
     let names = options.files.list(dir).unwrap_or_default();
-    let store = match names.iter().any(|name| name == store::STORE_NAME) {
+    let store = match names.iter().any(|name| name == STORE_NAME) {
         true => Some(EmbeddedStore::open(Arc::clone(&log))?),
         false => None,
     };
@@ -96,7 +93,7 @@ pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Resul
     let (unfinished, lock) = Unfinished::begin(options, to)?;
     place::mark_copy(&**files, to, "backed up from", log.dir())?;
     if let Some(store) = store {
-        store.copy_to(&to.join(store::STORE_NAME))?;
+        store.copy_to(&to.join(STORE_NAME))?;
     }
     let pieces = log.durable_pieces()?;
     let mut bytes = 0;

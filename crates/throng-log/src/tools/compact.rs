@@ -2,6 +2,7 @@
 
 use crate::{
     Log, Options,
+    directory::STORE_NAME,
     header::Fault,
     recovery::{self, segment_path},
     store,
@@ -52,8 +53,8 @@ pub fn compact(options: &Options, dir: &Path) -> Result<Compacted, Error> {
         compacted.segments_removed += 1;
     }
     let names = options.files.list(dir).unwrap_or_default();
-    if names.iter().any(|name| name == store::STORE_NAME) {
-        compacted.store = store::compact(&log, &dir.join(store::STORE_NAME))?;
+    if names.iter().any(|name| name == STORE_NAME) {
+        compacted.store = store::compact(&log, &dir.join(STORE_NAME))?;
     }
     options
         .files

@@ -1,10 +1,7 @@
 //! Reading an export into an empty directory.
 
-use super::{
-    line::{EXPORT_VERSION, EXPORT_VERSION_UNCHECKED, End, Line, Sum, kind_of},
-    unfinished::Unfinished,
-};
-use crate::{Log, Options};
+use super::line::{EXPORT_VERSION, EXPORT_VERSION_UNCHECKED, End, Line, Sum, kind_of};
+use crate::{Log, Options, unfinished::Unfinished};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
 use throng_journal::{

@@ -7,16 +7,16 @@
 //! a history only together with the later commits that [replace](throng_journal::Removal) what went. So it is staged beside the copy until
 //! these are there, too; then all of it is added at once.
 
-use super::unfinished::{self, Unfinished};
 use crate::{
     Options,
+    directory::{self, Lock},
     files::File,
     header::{self, DATA_AT, Fault, Header, align, seed},
-    log::{self, Lock},
     place,
     recovery::{self, Begun, segment_path},
     rewrite,
     scan::{self, Window},
+    unfinished::{self, Unfinished},
 };
 use std::{
     fmt,
@@ -98,7 +98,7 @@ impl LiveBackup {
         let has_copy =
             !unfinished::is_unfinished(files, to)? && !recovery::list(files, to).unwrap_or_default().is_empty();
         let lock = match has_copy {
-            true => log::lock(options, to)?,
+            true => directory::lock(options, to)?,
             false => Unfinished::begin(options, to)?.1,
         };
         place::mark_copy(files, to, "backed up from", from)?;

@@ -15,7 +15,6 @@ mod inspect;
 mod line;
 mod live;
 mod restore;
-mod unfinished;
 mod verify;
 mod walk;
 
@@ -30,11 +29,10 @@ pub use restore::{Until, restore};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;
 
-pub(crate) use unfinished::{refuse_unfinished, settle};
-
 use crate::{
-    log::{self, Lock},
+    directory::{self, Lock},
     recovery,
+    unfinished::{refuse_unfinished, settle_unused},
 };
 use std::path::Path;
 use throng_journal::Error;
@@ -46,13 +44,13 @@ use throng_journal::Error;
 pub fn hold(options: &crate::Options, dir: &Path) -> Result<Lock, Error> {
     let options = options.to_read(dir);
     require_log(&options, dir)?;
-    log::lock(&options, dir)
+    directory::lock(&options, dir)
 }
 
 /// The directory holds a log; else a sentence that says so.
 fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> {
     refuse_unfinished(&*options.files, dir)?;
-    unfinished::settle_unused(options, dir)?;
+    settle_unused(options, dir)?;
     let segments = recovery::list(&*options.files, dir)?;
     if segments.is_empty() {
         return Err(Error::Backend {
@@ -61,15 +59,4 @@ fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> 
         });
     }
     Ok(segments)
-}
-
-/// The directory holds no log yet, or does not exist; else a sentence that says so.
-fn require_no_log(options: &crate::Options, dir: &Path) -> Result<(), Error> {
-    match recovery::list(&*options.files, dir) {
-        Ok(segments) if !segments.is_empty() => Err(Error::Backend {
-            doing: format!("writing to {}", dir.display()),
-            why: "there is a log in this directory already; choose an empty one".into(),
-        }),
-        _ => Ok(()),
-    }
 }

@@ -2,10 +2,9 @@
 
 use super::{
     import::{ImportTarget as _, Imported},
-    unfinished::Unfinished,
     walk::{Seen, walk_archived},
 };
-use crate::{Log, Options, place};
+use crate::{Log, Options, place, unfinished::Unfinished};
 use std::path::Path;
 use throng_journal::{
     Commit, CommitBuilder, CommitNo, Durability, Error, Position, Record, RecordKind, Removal, Stamp, WriterId,

@@ -1,7 +1,11 @@
 //! Checking everything a directory holds.
 
 use super::walk::{Seen, walk};
-use crate::{Log, Options, log, store};
+use crate::{
+    Log, Options,
+    directory::{self, STORE_NAME},
+    store,
+};
 use std::{path::Path, sync::Arc};
 use throng_journal::{
     CommitNo, Error, Position, WriterId,
@@ -55,7 +59,7 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
             why: format!("history was removed that commit {by} replaces, and the log ends at commit {end}"),
         };
         // Whoever writes to it may have removed something since its segments were listed.
-        match log::lock(options, dir) {
+        match directory::lock(options, dir) {
             Ok(_) => found.damages.push(finding),
             Err(_) => found.notes.push(finding),
         }
@@ -67,9 +71,9 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
 
 /// The store's own checksums, and that it fits the log.
 fn verify_store(options: &Options, dir: &Path, damages: &mut Vec<Finding>) -> String {
-    let path = dir.join(store::STORE_NAME);
+    let path = dir.join(STORE_NAME);
     let names = options.files.list(dir).unwrap_or_default();
-    if !names.iter().any(|name| name == store::STORE_NAME) {
+    if !names.iter().any(|name| name == STORE_NAME) {
         return "there is none; it is rebuilt from the journal".into();
     }
     let log = match Log::open(dir, options.clone()) {

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use throng::{
-    ChildrenPage, Engine, Inspect, Options,
+    Engine, Options,
+    inspect::{ChildrenPage, Inspect},
     journal::{MemoryJournal, MemoryStore, Store},
     model::*,
 };

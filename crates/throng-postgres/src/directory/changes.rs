@@ -1,10 +1,10 @@
 //! The steps that changes are made of, each within a transaction of whoever takes it.
 
 use crate::{
-    journal::close,
-    store::coverage::{numbers, set_of, shard},
+    columns::{numbers, set_of, shard},
     typed,
 };
+use futures_util::future::try_join;
 use std::collections::BTreeSet;
 use throng_journal::{Error, NodeId, ShardSet};
 use tokio_postgres::{Client, Row, Transaction};
@@ -109,6 +109,29 @@ pub(super) async fn end(transaction: &Transaction<'_>, node: i64, state: &str) -
         tell(transaction).await?;
     }
     Ok(is_ended)
+}
+
+/// Notes where sealed streams end, and that their leases are not renewed any more. A statement of its own, so that it sees
+/// what the seal has waited for.
+pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
+    if writers.is_empty() {
+        return Ok(());
+    }
+    let these = [typed::numbers(&writers)];
+    try_join(
+        transaction.execute_typed(
+            "UPDATE writers w SET last = coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0) \
+             WHERE w.writer = ANY($1) AND w.last IS NULL AND w.sealed_at IS NOT NULL",
+            &these,
+        ),
+        transaction.execute_typed(
+            "UPDATE leases l SET over = true FROM writers w WHERE l.writer = ANY($1) AND NOT l.over AND w.writer = l.writer AND \
+             w.sealed_at IS NOT NULL",
+            &these,
+        ),
+    )
+    .await
+    .map(drop)
 }
 
 /// Raises the version, and tells those who listen once the transaction is done.

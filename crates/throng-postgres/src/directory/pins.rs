@@ -4,9 +4,9 @@ use super::{
     changes::{Change, LIVING, Sql},
     view::view,
 };
-use crate::store::coverage::numbers;
+use crate::columns::numbers;
 use deadpool_postgres::Transaction;
-use throng_journal::{ERASES, Error, ShardSet};
+use throng_journal::{Error, ShardSet, features::ERASES};
 
 /// One statement, which changes all or nothing: whatever stands against it is looked for afterwards.
 pub(super) async fn pin(transaction: &Transaction<'_>, shards: &ShardSet, to: Option<&str>) -> Sql<Change<()>> {

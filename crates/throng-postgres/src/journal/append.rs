@@ -300,16 +300,3 @@ async fn is_sealed(database: &Database, client: &Client, writer: WriterId) -> Re
         .map_err(database.failed("looking at a writer"))?;
     Ok(!row.is_some_and(|row| row.get(0)))
 }
-
-/// The shards of a commit's records, as bits: `get_bit(shards, n)`.
-pub(crate) fn shards(commit: &Commit) -> Vec<u8> {
-    let mut bits = Vec::new();
-    for record in commit.records().flatten() {
-        let (byte, bit) = (usize::from(record.shard.0 / 8), record.shard.0 % 8);
-        if byte >= bits.len() {
-            bits.resize(byte + 1, 0u8);
-        }
-        bits[byte] |= 1 << bit;
-    }
-    bits
-}

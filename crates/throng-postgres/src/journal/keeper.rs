@@ -3,7 +3,7 @@
 //! A server that hangs keeps its connections and answers nothing, for ever. So whoever waits for it waits for this task, which has a limit: it
 //! cuts all connections then, and each host of the URL is tried anew.
 
-use super::{Shared, lease::boot_micros};
+use super::{lease::boot_micros, shared::Shared};
 use crate::rollback;
 use std::{
     pin::pin,

@@ -3,10 +3,12 @@
 mod append;
 mod keeper;
 mod lease;
+mod leases;
 mod loss;
 mod process;
 mod prune;
 mod read;
+mod shared;
 mod size;
 mod writers;
 
@@ -16,6 +18,7 @@ use crate::{
 };
 use append::Appender;
 use lease::Lease;
+use shared::Shared;
 use std::{
     sync::{
         Arc,
@@ -28,10 +31,8 @@ use throng_journal::{
     Place, Position, Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
 };
 
-pub(crate) use append::shards;
-pub(crate) use loss::{accept_recorded, refuse_recorded};
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
-pub(crate) use writers::{LOCK_CLUSTER, PATIENCE, TABLES, close, end_sessions};
+pub(crate) use writers::TABLES;
 
 /// How long a journal that is dropped waits until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -41,26 +42,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Appends go over one connection, one after the other; everything else over a pool. Dropped, it seals its writer.
 pub struct PostgresJournal {
     shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) database: Arc<Database>,
-    /// Where appends and the lease live.
-    threads: Threads,
-    appender: Appender,
-    lease: Lease,
-    /// The newest writer this journal has opened; 0: none.
-    own: AtomicU64,
-    depth: AtomicUsize,
-    /// What the commits of all streams take, by the last look, and what this engine has committed since.
-    bytes: AtomicU64,
-    /// The server is [looked at](keeper) again and again.
-    is_kept: AtomicBool,
-    /// When it last answered a write of that, on the clock of a lease.
-    heard: Arc<AtomicU64>,
-    /// Whether it is looked now and then.
-    is_looking: AtomicBool,
-    looking: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for PostgresJournal {

@@ -8,8 +8,8 @@
 //! Of commits of which nothing is left the last one's row stays, without records, and stands for them all. A row of which a part is left
 //! keeps its length, so that no index changes: zeros stand where what is over stood, and the room is given back when the rest goes.
 
-use super::{append::shards, read::read_commits, size};
-use crate::database::Database;
+use super::{read::read_commits, size};
+use crate::{columns::shards, database::Database, locks::ONE_AT_A_TIME};
 use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned, Rest};
 
 const DOING: &str = "removing history";
@@ -17,9 +17,6 @@ const DOING: &str = "removing history";
 const PAGE_BYTES: usize = 4 << 20;
 const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
 const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
-
-/// Two nodes that take something out of one row would each write back what the other one took. Nor is [counted](size) meanwhile what is left.
-pub(super) const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('throng history', 0))";
 
 /// What went leaves room for what comes: otherwise the tables would grow by all that is removed until the server's own vacuum comes by.
 /// The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.

@@ -4,8 +4,11 @@
 //! after it was made, whichever node looks first; whoever removes history takes it off in the same transaction. Rows that are gone do not count,
 //! although the table's files keep their room: what comes takes that.
 
-use super::{PATIENCE, Shared, prune::ONE_AT_A_TIME};
-use crate::database::Database;
+use super::shared::Shared;
+use crate::{
+    database::Database,
+    locks::{ONE_AT_A_TIME, PATIENCE},
+};
 use deadpool_postgres::Transaction;
 use std::{
     sync::{Arc, Weak, atomic::Ordering},

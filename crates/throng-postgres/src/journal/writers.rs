@@ -1,15 +1,17 @@
 //! Writers: opened, sealed, taken.
 
 use super::{
-    Shared,
-    lease::{Before, Begun, boot_micros},
-    loss::next_writer,
+    lease::boot_micros,
+    leases::{Before, Begun},
     process::Process,
+    shared::Shared,
 };
 use crate::{
-    directory::{self, Change},
+    columns::set_of,
+    directory::{self, Change, close},
+    locks::{LOCK_CLUSTER, PATIENCE, TRIES, end_sessions, has_met_another},
+    losses::next_writer,
     rollback::{Found, Known, find},
-    store::coverage::set_of,
     typed,
 };
 use futures_util::future::{try_join, try_join3, try_join4, try_join5};
@@ -23,12 +25,8 @@ use throng_journal::{
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
-/// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
-pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
 /// With something to be written, also where the writer was sealed before: so it waits until a standby has all before it.
 const SEAL: &str = "SET LOCAL lock_timeout TO '3s'; SELECT pg_logical_emit_message(true, 'throng', '')";
-/// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
-pub(crate) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
 /// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
 pub(crate) const TABLES: &str = "SELECT relname::text, pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE relkind = 'r' AND \
      relnamespace = current_schema::regnamespace ORDER BY 2 DESC, 1";
@@ -49,11 +47,11 @@ impl Shared {
         let mut tries = 1;
         let begun = loop {
             match self.begin(&mut client, node).await {
-                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) && tries < directory::TRIES => {
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) && tries < TRIES => {
                     self.end_sessions_of(&client, node).await.map_err(failed())?;
                     tries += 1;
                 }
-                Err(error) if directory::has_met_another(&error) && tries < directory::TRIES => tries += 1,
+                Err(error) if has_met_another(&error) && tries < TRIES => tries += 1,
                 begun => break begun,
             }
         };
@@ -76,7 +74,7 @@ impl Shared {
         let mut tries = 1;
         let begun = loop {
             match self.begin_shards(&mut client, node, shards).await {
-                Err(error) if directory::has_met_another(&error) && tries < directory::TRIES => tries += 1,
+                Err(error) if has_met_another(&error) && tries < TRIES => tries += 1,
                 begun => break begun,
             }
         };
@@ -460,41 +458,6 @@ impl Shared {
         let last = row.map(|row| CommitNo(row.get::<_, i64>(0).cast_unsigned()));
         Ok((last, found))
     }
-}
-
-/// Notes where sealed streams end, and that their leases are not renewed any more. A statement of its own, so that it sees
-/// what the seal has waited for.
-pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
-    if writers.is_empty() {
-        return Ok(());
-    }
-    let these = [typed::numbers(&writers)];
-    try_join(
-        transaction.execute_typed(
-            "UPDATE writers w SET last = coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0) \
-             WHERE w.writer = ANY($1) AND w.last IS NULL AND w.sealed_at IS NOT NULL",
-            &these,
-        ),
-        transaction.execute_typed(
-            "UPDATE leases l SET over = true FROM writers w WHERE l.writer = ANY($1) AND NOT l.over AND w.writer = l.writer AND \
-             w.sealed_at IS NOT NULL",
-            &these,
-        ),
-    )
-    .await
-    .map(drop)
-}
-
-/// Ends an engine's sessions, as far as this user may.
-pub(crate) async fn end_sessions(client: &Client, session: &str) -> Result<(), tokio_postgres::Error> {
-    client
-        .query(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND usename = current_user \
-             AND datname = current_database()",
-            &[&session],
-        )
-        .await
-        .map(drop)
 }
 
 async fn round_trip(client: &Client) -> Result<Duration, tokio_postgres::Error> {

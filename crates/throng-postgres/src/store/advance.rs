@@ -1,13 +1,19 @@
 //! Making a checkpoint true: one transaction.
 
 use super::{
-    coverage::{Coverage, Maker, set_of},
+    coverage::{Coverage, Maker},
     cut::cut,
     events::{self, Filling},
     index::Index,
     pacer::Pacer,
 };
-use crate::{database::Database, journal::read_commits, rollback::Contradiction, typed};
+use crate::{
+    columns::{position_of, set_of},
+    database::Database,
+    journal::read_commits,
+    rollback::Contradiction,
+    typed,
+};
 use deadpool_postgres::{Object, Transaction};
 use std::collections::HashMap;
 use throng_journal::{Checkpoint, Error, Position, ShardSet, WriterId};
@@ -133,7 +139,7 @@ async fn ended(
         .map_err(database.failed(DOING))?;
     let may_hold = |row: &&Row| set_of(row, 2).is_none_or(|set| set.overlaps(shards));
     let ended = rows.iter().filter(may_hold);
-    Ok(ended.filter_map(|row| super::position_of(row, 0, 1)).collect())
+    Ok(ended.filter_map(|row| position_of(row, 0, 1)).collect())
 }
 
 /// The shards whose records each of these streams may hold, where that is not all.

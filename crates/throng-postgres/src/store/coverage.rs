@@ -1,9 +1,13 @@
 //! How far each shard is covered, and how far its events stand in the table for people.
 
-use crate::{database::Database, typed};
+use crate::{
+    columns::{numbers, position_of},
+    database::Database,
+    typed,
+};
 use deadpool_postgres::Transaction;
 use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet, WriterId};
-use tokio_postgres::{GenericClient, Row};
+use tokio_postgres::GenericClient;
 
 /// What is covered of a shard: by its own row, else by that of all.
 const COVERS: &str = "SELECT s.shard, CASE WHEN v.shard IS NULL THEN c.writer ELSE v.writer END, CASE WHEN v.shard IS NULL THEN c.commit \
@@ -61,8 +65,8 @@ impl Coverage {
                 of.resize(shard + 1, Reach::default());
             }
             of[shard] = Reach {
-                covers: super::position_of(row, 1, 2),
-                events: super::position_of(row, 3, 4),
+                covers: position_of(row, 1, 2),
+                events: position_of(row, 3, 4),
             };
         }
         let shards = shards.clone();
@@ -179,19 +183,4 @@ impl Coverage {
             .map(drop)
             .map_err(failed())
     }
-}
-
-/// As a parameter, in order: locks are taken in that of the shards.
-pub(crate) fn numbers(shards: &ShardSet) -> Vec<i32> {
-    shards.iter().map(|shard| i32::from(shard.0)).collect()
-}
-
-/// The set in a column of `writers`; all, where there is none.
-pub(crate) fn set_of(row: &Row, index: usize) -> Option<ShardSet> {
-    row.get::<_, Option<&[u8]>>(index).map(ShardSet::from_bytes)
-}
-
-/// The shard in a column.
-pub(crate) fn shard(row: &Row, index: usize) -> ShardId {
-    ShardId(u16::try_from(row.get::<_, i32>(index)).unwrap_or_default())
 }

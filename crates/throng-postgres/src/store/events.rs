@@ -2,6 +2,7 @@
 
 use super::{coverage::Coverage, pacer::Pacer};
 use crate::{
+    columns::position_of,
     copy::{self, CopyRows},
     database::Database,
     journal::read_commits,
@@ -245,7 +246,7 @@ pub(super) async fn catch_up(database: &Database, client: &mut Object) -> Result
             .map_err(failed())?;
         // Nodes of a cluster fill it shard by shard.
         let Some(row) = row else { return Ok(()) };
-        let (covers, filled) = (super::position_of(&row, 0, 1), super::position_of(&row, 2, 3));
+        let (covers, filled) = (position_of(&row, 0, 1), position_of(&row, 2, 3));
         let Some(covers) = covers.filter(|covers| filled.is_none_or(|filled| filled < *covers)) else {
             return Ok(());
         };

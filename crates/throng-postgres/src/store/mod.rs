@@ -1,7 +1,7 @@
 //! The store: what can be rebuilt from the journal, written at checkpoints.
 
 mod advance;
-pub(crate) mod coverage;
+mod coverage;
 mod cut;
 mod events;
 mod index;
@@ -98,15 +98,6 @@ async fn give_rows(
         }
     }
     Ok(())
-}
-
-/// The position in two columns, both null before the first.
-pub(crate) fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Position> {
-    let number = |index| row.get::<_, Option<i64>>(index).map(i64::cast_unsigned);
-    Some(Position {
-        writer: WriterId(number(writer)?),
-        commit: CommitNo(number(commit)?),
-    })
 }
 
 /// The key at which the rows begin that come after one and begin with a prefix.

@@ -3,8 +3,8 @@
 use super::walk::PATIENCE;
 use crate::{
     PostgresOptions,
+    columns::{position_of, shard},
     database::Database,
-    store::{coverage::shard, position_of},
 };
 use std::{fmt, sync::Arc};
 use throng_journal::{Error, Position, ShardId, ShardSet};

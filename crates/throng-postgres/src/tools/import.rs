@@ -3,9 +3,9 @@
 use super::walk::PATIENCE;
 use crate::{
     PostgresOptions,
+    columns::shards,
     copy::{self, CopyRows},
     database::Database,
-    journal::shards,
 };
 use std::sync::Arc;
 use throng_journal::{Commit, Durability, Error, WriterId, commit::Buffer};

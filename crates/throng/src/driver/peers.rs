@@ -62,7 +62,7 @@ pub enum Request {
         /// It is only to say what would go.
         is_dry: bool,
     },
-    /// A decision of an operator about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::QUARANTINES), like those below.
+    /// A decision of an operator about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::features::QUARANTINES), like those below.
     Operate(OperatorAction),
     /// To drop what that node's shards have sent to an entity which an operator has quarantined, and what waits there.
     DropSent(OperatorAction),
@@ -252,7 +252,7 @@ pub enum TakenAs {
     /// Nobody could take it: it is a dead message at its receiver's shard.
     Dead,
     /// It was not taken, and what follows it from the same entity to the same one was not, for the reason that comes as its answer: the
-    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes know [`WAITS`](throng_journal::WAITS).
+    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes know [`WAITS`](throng_journal::features::WAITS).
     Waits,
 }
 

@@ -22,7 +22,7 @@ use throng_core::{
     limits,
     shard::{ByHand, Delivery, JsonReply},
 };
-use throng_journal::{Address, Position, ShardId, WAITS};
+use throng_journal::{Address, Position, ShardId, features::WAITS};
 
 /// Messages of one line sent at a time.
 const LETTERS_MAX: usize = 256;

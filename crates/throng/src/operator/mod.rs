@@ -30,7 +30,7 @@ use throng_core::{
     model::Error,
     shard::{ByHand, JsonRejection, Outcome},
 };
-use throng_journal::{Address, QUARANTINES, ShardSet};
+use throng_journal::{Address, ShardSet, features::QUARANTINES};
 
 /// Another node is waited for so long: it may have to drop many messages.
 const PATIENCE: Duration = Duration::from_mins(1);

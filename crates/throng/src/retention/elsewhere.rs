@@ -20,7 +20,10 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
-use throng_journal::{Address, CommitNo, ERASES, Error, PRUNES, Position, ShardId, ShardSet};
+use throng_journal::{
+    Address, CommitNo, Error, Position, ShardId, ShardSet,
+    features::{ERASES, PRUNES},
+};
 
 /// What nodes have to know for an entity to be erased, and what that is called.
 pub(super) const ERASING: (u32, &str) = (ERASES, "erase");

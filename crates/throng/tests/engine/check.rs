@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng::{
-    Builder, CheckReport, Engine,
+    Builder, Engine,
+    check::CheckReport,
     journal::{CommitNo, Journal as _, MemoryJournal, MemoryStore, Position, WriterId},
     model::*,
     projection::{Interrupt, Projection, Rows, Seen},
@@ -150,7 +151,7 @@ async fn a_kind_that_is_gone_and_a_read_model_that_cannot_be_rebuilt_are_named()
     let journal = history().await;
     let report = check(Engine::builder(), &journal).await;
     assert!(!report.is_sound());
-    let gone = |one: &throng::Misunderstood| one.reason == "the program was not given this kind";
+    let gone = |one: &throng::check::Misunderstood| one.reason == "the program was not given this kind";
     assert!(report.misunderstood.iter().all(gone), "{report}");
 
     let report = check(Engine::builder().with::<Jar>().projection(Picky), &journal).await;

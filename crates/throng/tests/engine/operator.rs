@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use throng::{
-    ByHand, Engine, Inspect, Options, Retried, Whereabouts,
+    ByHand, Engine, Options, Retried,
+    inspect::{Inspect, Whereabouts},
     journal::{CommitNo, Journal, Position, RecordKind, WriterId},
     model::*,
 };

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng::{
-    Builder, CheckReport, Engine,
+    Builder, Engine,
+    check::CheckReport,
     journal::{CommitNo, Journal as _, MemoryJournal, MemoryStore, Position, WriterId},
     model::*,
 };

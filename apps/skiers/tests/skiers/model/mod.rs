@@ -2,8 +2,8 @@
 
 use skiers::{
     resort_day::ResortDayView,
-    ride::{ResortDayId, Ride},
-    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason},
+    ride::{LiftRides, ResortDayId, Ride},
+    skier::{SeasonTotals, SkiDay, SkiSeason},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,9 @@
-use super::*;
+use super::{
+    super::key::{BUCKET_MICROS, CommandKey, KeyLife, REFUSED_MAX, REFUSED_MICROS, until},
+    *,
+};
+use crate::limits::KEY_MICROS;
+use std::time::Duration;
 
 const SHARD: ShardId = ShardId(3);
 
@@ -46,7 +51,7 @@ fn a_key_is_found_fresh_stored_and_never_after_its_hour() {
     look(&mut keys, 1, now, &stored);
     assert!(matches!(keys.find(1, now), Found::Kept(found) if found == kept(7, until)));
     assert!(matches!(keys.find(1, at(until)), Found::Fresh));
-    let over = at(until + key_rows::BUCKET_MICROS);
+    let over = at(until + BUCKET_MICROS);
     assert!(keys.expired(now).is_empty());
     let expired = keys.expired(over);
     let names: Vec<_> = stored.iter().map(|(name, _)| name).collect();

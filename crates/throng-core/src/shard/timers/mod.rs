@@ -1,69 +1,27 @@
 //! Named durable timers.
 
+mod quarantines;
 mod rows;
+mod timer;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use quarantines::Written;
 pub(super) use rows::read_row;
-pub use rows::{DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows};
+pub use rows::{
+    DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
+};
+pub use timer::{Due, TimerView};
+pub(super) use timer::{QUARANTINE, Set};
 pub use window::{TimersPage, TimersRead};
 
-use super::operator_quarantine::{OperatorQuarantines, QUARANTINE};
 use crate::{credit::Credit, limits::TIMERS_CREDIT, model::Timestamp};
+use quarantines::OperatorQuarantines;
 use rows::{ChangedTimer, KeyParts, StoredTimer, TimerKey, hash_of, key_of, place_of};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
-use window::TimersWindow;
-
-/// A timer that is due.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
-    /// The entity that has set it.
-    pub address: Address,
-    /// The timer's name within the entity.
-    pub name: String,
-    /// When it was due.
-    pub at: Timestamp,
-    /// Then again after this many microseconds.
-    pub every_micros: Option<u64>,
-    /// The command's name.
-    pub command: String,
-    /// The command's content.
-    pub body: Vec<u8>,
-}
-
-/// A timer as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimerView {
-    /// When it is due, again and again if so, and what it asks.
-    pub due: Due,
-    /// The number of times that it could not be fired.
-    pub tries: u32,
-    /// When it is tried next.
-    pub next_at: Timestamp,
-}
-
-impl Due {
-    /// Counts the ticks after the one that is due that should have been by now, too.
-    #[must_use]
-    pub fn missed_ticks(&self, now: Timestamp) -> u64 {
-        let late = now.micros.saturating_sub(self.at.micros).max(0).cast_unsigned();
-        self.every_micros.map_or(0, |every| late / every.max(1))
-    }
-}
-
-/// A timer's record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Set {
-    pub(super) at: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) every_micros: Option<u64>,
-    pub(super) command: String,
-    pub(super) body: String,
-}
 
 /// A timer that is set.
 #[derive(Debug)]
@@ -75,6 +33,41 @@ struct Standing {
     is_left: bool,
 }
 
+/// Tells which of a shard's timers are in memory.
+#[derive(Debug)]
+pub(super) struct TimersWindow {
+    /// The last one read, by place and key. `None`: all are in memory.
+    pub(super) upto: Option<(i64, Vec<u8>)>,
+    /// When the next page is to be read, if not all are in memory.
+    pub(super) refill_at: i64,
+    /// Counts checkpoints. A page that was read before the last one does not count.
+    generation: u64,
+    /// The number of timers in the store.
+    pub(super) stored: u64,
+    /// The store has the shard's mark of this writer.
+    pub(super) is_marked: bool,
+    /// All timers are read from the journal, and the store may have rows of any of them.
+    pub(super) is_rebuilt: bool,
+    /// Rows of the store that find no timer, since the last checkpoint.
+    pub(super) stale: Vec<Vec<u8>>,
+}
+
+impl Default for TimersWindow {
+    fn default() -> Self {
+        Self {
+            upto: None,
+            refill_at: i64::MAX,
+            generation: 0,
+            stored: 0,
+            is_marked: false,
+            is_rebuilt: false,
+            stale: Vec::new(),
+        }
+    }
+}
+
+/// The version of the record that clears a timer of which passes have left nothing.
+pub(super) const LEFT_NONE: u16 = 1;
 /// Not in a commit yet: in the open one, with whatever else its command records.
 const UNSTAGED: u64 = u64::MAX;
 /// The counters of a shard's [credit](Timers::credit): few, as each of many shards has its own.
@@ -166,28 +159,6 @@ impl TimersAway {
     }
 }
 
-impl super::Shard {
-    /// Remembers how many timers there are, for [`multiplies_timers`](Self::multiplies_timers).
-    #[must_use]
-    pub fn timers_set(&self) -> TimersSet {
-        TimersSet(self.common.timers.set.len())
-    }
-
-    /// Tells whether the command just executed left more timers than there were before, and its entity, by its hash, has more than its credit.
-    /// An entity goes on for at most a quarter of the credit beyond it.
-    #[must_use]
-    pub fn multiplies_timers(&self, before: TimersSet, of: u64) -> bool {
-        let timers = &self.common.timers;
-        timers.set.len() > before.0 && timers.credit.is_spent(of)
-    }
-
-    /// The number of messages sent and not [taken](Self::take_outbox).
-    #[must_use]
-    pub fn outbox_len(&self) -> usize {
-        self.common.outbox.len()
-    }
-}
-
 impl Timers {
     /// Counts those that are set: at the last checkpoint, where not all are in memory.
     pub(super) fn len(&self) -> usize {
@@ -196,6 +167,24 @@ impl Timers {
             Some(_) => usize::try_from(self.window.stored).unwrap_or(usize::MAX),
         };
         all.saturating_sub(self.quarantines.len())
+    }
+
+    /// The version of the record that clears a timer.
+    pub(super) fn version_of_clearing(&self, of: &Address, name: &str) -> u16 {
+        match self.is_left(of, name) {
+            true => 0,
+            false => LEFT_NONE,
+        }
+    }
+
+    /// Counts those in memory, for [`multiplies`](Self::multiplies).
+    pub(super) fn mark(&self) -> TimersSet {
+        TimersSet(self.set.len())
+    }
+
+    /// There are more than at the mark, and the entity of this hash has more than its credit.
+    pub(super) fn multiplies(&self, before: TimersSet, of: u64) -> bool {
+        self.set.len() > before.0 && self.credit.is_spent(of)
     }
 
     /// Bytes they take in memory.
@@ -304,7 +293,7 @@ impl Timers {
             });
             standing.is_left |= at.is_none_or(|at| at <= horizon(kind));
             let body = serde_json::to_vec(&standing.set).unwrap_or_default();
-            into.insert(super::timer_print((kind, id, name), &body, at));
+            into.insert(timer_print((kind, id, name), &body, at));
         }
         self.window.upto.is_none()
     }

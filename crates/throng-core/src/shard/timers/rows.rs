@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
-use throng_journal::{Address, ShardId, WriterId};
+use throng_journal::{Address, Position, ShardId, WriterId};
 
 /// The prefix of rows that hold timers: the key of the timer follows.
 pub const TIMER_ROWS: &[u8] = b"t";
@@ -264,4 +264,32 @@ impl TimerRows {
 pub(super) fn place_in(key: &[u8], value: &[u8]) -> Option<i64> {
     let set: Set = serde_json::from_slice(value).ok()?;
     Some(place_of(key, set.at))
+}
+
+/// A timer in one number: its entity's kind and id, its name, what its record says, and where that stands, if that is known.
+#[must_use]
+pub fn timer_print((kind, id, name): (&str, &str, &str), body: &[u8], at: Option<Position>) -> u64 {
+    let place = at
+        .map_or([0; 2], |at| [at.writer.0, at.commit.0])
+        .map(u64::to_le_bytes)
+        .concat();
+    let all = [
+        kind.as_bytes(),
+        &[0],
+        id.as_bytes(),
+        &[0],
+        name.as_bytes(),
+        &[0],
+        body,
+        &place,
+    ]
+    .concat();
+    xxhash_rust::xxh3::xxh3_64(&all)
+}
+
+/// The [print](timer_print) of a timer by its row of the store, whose record may stand anywhere.
+#[must_use]
+pub fn stored_timer_print(row: &[u8], value: &[u8]) -> Option<u64> {
+    let (of, name) = read_row(row)?;
+    Some(timer_print((&of.kind, &of.id, &name), value, None))
 }

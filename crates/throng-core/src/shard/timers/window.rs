@@ -10,7 +10,7 @@ use super::{
         timer_row,
     },
 };
-use crate::{model::Timestamp, shard::Shard};
+use crate::model::Timestamp;
 use std::ops::Bound;
 use throng_journal::ShardId;
 
@@ -18,39 +18,6 @@ use throng_journal::ShardId;
 const STALE_MAX: usize = 1_024;
 /// A page that could not be read is read again after this.
 const RETRY_MICROS: i64 = 1_000_000;
-
-/// Tells which of a shard's timers are in memory.
-#[derive(Debug)]
-pub(super) struct TimersWindow {
-    /// The last one read, by place and key. `None`: all are in memory.
-    pub(super) upto: Option<(i64, Vec<u8>)>,
-    /// When the next page is to be read, if not all are in memory.
-    pub(super) refill_at: i64,
-    /// Counts checkpoints. A page that was read before the last one does not count.
-    generation: u64,
-    /// The number of timers in the store.
-    pub(super) stored: u64,
-    /// The store has the shard's mark of this writer.
-    pub(super) is_marked: bool,
-    /// All timers are read from the journal, and the store may have rows of any of them.
-    pub(super) is_rebuilt: bool,
-    /// Rows of the store that find no timer, since the last checkpoint.
-    pub(super) stale: Vec<Vec<u8>>,
-}
-
-impl Default for TimersWindow {
-    fn default() -> Self {
-        Self {
-            upto: None,
-            refill_at: i64::MAX,
-            generation: 0,
-            stored: 0,
-            is_marked: false,
-            is_rebuilt: false,
-            stale: Vec::new(),
-        }
-    }
-}
 
 /// A page of timers to be read from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,40 +57,6 @@ pub struct TimersRead {
     pub is_last: bool,
 }
 
-impl Shard {
-    /// The page of timers that has to be read by now; none as long as those in memory last.
-    #[must_use]
-    pub fn timers_page(&self, now: Timestamp) -> Option<TimersPage> {
-        self.common.timers.page(self.common.id, now)
-    }
-
-    /// Takes a page of timers over. `false`: a checkpoint was made meanwhile, and it has to be read anew.
-    pub fn timers_read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
-        self.common.timers.read(page, read)
-    }
-
-    /// Notes that a page of timers could not be read: it is due again later.
-    pub fn timers_unread(&mut self, now: Timestamp) {
-        self.common.timers.window.refill_at = now.micros.saturating_add(RETRY_MICROS);
-    }
-
-    /// The timers of the shard stand in the store, this many, and each has a row that finds it. None is in memory.
-    pub fn timers_in_store(&mut self, timers: u64) {
-        self.common.timers.in_store(timers);
-    }
-
-    /// All timers of the shard come from the journal. Rows of the store do not count, and the next checkpoint replaces them.
-    pub fn timers_in_journal(&mut self) {
-        self.common.timers.window.is_rebuilt = true;
-    }
-
-    /// The checkpoint that took the timers of [`TimerRows`](super::TimerRows) is done. Timers that are due later leave memory if there are
-    /// more than twice as many as are to be kept.
-    pub fn timers_stored(&mut self, stored: &TimersStored, kept: usize) {
-        self.common.timers.stored(stored, kept);
-    }
-}
-
 impl Timers {
     /// Tells whether the store may have a timer of this key that is not in memory.
     pub(super) fn may_be_stored(&self, key: &[u8]) -> bool {
@@ -150,13 +83,23 @@ impl Timers {
         }
     }
 
-    pub(super) fn in_store(&mut self, timers: u64) {
+    /// Notes that a page could not be read: it is due again later.
+    pub(in crate::shard) fn unread(&mut self, now: Timestamp) {
+        self.window.refill_at = now.micros.saturating_add(RETRY_MICROS);
+    }
+
+    /// Rows of the store do not count, and the next checkpoint replaces them.
+    pub(in crate::shard) fn in_journal(&mut self) {
+        self.window.is_rebuilt = true;
+    }
+
+    pub(in crate::shard) fn in_store(&mut self, timers: u64) {
         let window = &mut self.window;
         (window.upto, window.refill_at) = (Some((i64::MIN, Vec::new())), i64::MIN);
         window.stored = timers;
     }
 
-    pub(super) fn page(&self, shard: ShardId, now: Timestamp) -> Option<TimersPage> {
+    pub(in crate::shard) fn page(&self, shard: ShardId, now: Timestamp) -> Option<TimersPage> {
         let window = &self.window;
         let upto = window.upto.clone().filter(|_| window.refill_at <= now.micros)?;
         Some(TimersPage {
@@ -166,7 +109,7 @@ impl Timers {
         })
     }
 
-    pub(super) fn read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
+    pub(in crate::shard) fn read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
         let window = &self.window;
         let is_current = page.generation == window.generation && window.upto.as_ref() == Some(&page.upto);
         if is_current {
@@ -204,7 +147,7 @@ impl Timers {
         }
     }
 
-    pub(super) fn stored(&mut self, stored: &TimersStored, kept: usize) {
+    pub(in crate::shard) fn stored(&mut self, stored: &TimersStored, kept: usize) {
         for key in std::mem::take(&mut self.given) {
             self.pending_bytes -= super::weigh_change(&key);
         }

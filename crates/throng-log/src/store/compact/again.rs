@@ -1,9 +1,9 @@
 //! Copying what has changed meanwhile, and checking that nothing is missing.
 
-use super::{DOING, given_up, noted::Keys};
+use super::noted::{DOING, Keys, given_up};
 use crate::store::{
-    database::{Snapshot, failed},
-    rows::{Of, Rows, Tables},
+    database::{Of, Snapshot, failed},
+    rows::{Rows, Tables},
 };
 use redb::{Key, ReadOnlyTable, ReadableTableMetadata as _, Value};
 use throng_journal::Error;

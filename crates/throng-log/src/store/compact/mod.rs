@@ -6,13 +6,15 @@
 
 mod again;
 mod noted;
+mod state;
 
 pub(super) use noted::Compaction;
+pub(super) use state::Compactions;
 
 use super::{
-    Inner,
-    care::{copy_rows, write_numbers},
+    copy::{copy_rows, write_numbers},
     database::{self, Database, Snapshot, backend_error, failed},
+    inner::Inner,
     rows::{Changes, Tables},
 };
 use crate::{
@@ -20,20 +22,17 @@ use crate::{
     files::{File, Files},
 };
 use again::{check_complete, copy_again};
-use noted::NOTED_BYTES_MAX;
+use noted::{DOING, NOTED_BYTES_MAX, given_up};
+use state::{Before, ROOM};
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 use throng_journal::{Compacted, Error};
 
-const DOING: &str = "compacting the store";
 /// Added to the store's name until the new file is the store.
 const NEW_SUFFIX: &str = ".new";
 /// So many keys may be left for the end, which checkpoints wait for.
@@ -45,50 +44,11 @@ const SLICE_BYTES: usize = 1 << 20;
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Memory for the new file's pages while it is written.
 const CACHE_BYTES: usize = 8 << 20;
-/// A new file takes so many times the bytes of its rows at most, about: one to one and a half times was seen.
-const ROOM: u64 = 2;
-/// Compacted by itself once it takes so many times its rows.
-const WORTH: u64 = 2 * ROOM;
 /// Advances between two looks at whether that is so, and after a compaction that failed.
 const LOOK_EVERY: u64 = 8;
 const RETRY_AFTER: u64 = 64;
 /// How long the old file is kept for its readers; a read that takes longer fails.
 const LET_GO: Duration = Duration::from_mins(10);
-
-/// What a store knows of its compactions.
-#[derive(Default)]
-pub(super) struct Compactions {
-    under_way: Mutex<Option<Arc<Compaction>>>,
-    before: Mutex<Before>,
-    /// The new file has the name, and the directory may not say so after a power loss.
-    is_name_unsynced: AtomicBool,
-    /// None is begun any more.
-    is_closing: AtomicBool,
-}
-
-/// What the last compaction came to.
-#[derive(Clone, Copy, Default)]
-struct Before {
-    /// Nobody looks whether it is time again before this advance.
-    look_at: u64,
-    /// The file and its rows after it; zeros before the first.
-    file_bytes: u64,
-    row_bytes: u64,
-}
-
-impl Before {
-    /// Whether much would be given back of a file with so many bytes of rows.
-    fn is_due(&self, file_bytes: u64, row_bytes: u64) -> bool {
-        let is_large = file_bytes / WORTH >= row_bytes;
-        // What it did not give back then it would not now.
-        let is_changed = file_bytes / 2 >= self.file_bytes || row_bytes <= self.row_bytes / 2;
-        is_large && is_changed
-    }
-}
-
-fn given_up(why: &str) -> Error {
-    backend_error(DOING, format!("{why}; it was given up, and the store is as it was"))
-}
 
 pub(super) fn new_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

@@ -1,7 +1,6 @@
 //! What checkpoints change while a compaction copies.
 
-use super::given_up;
-use crate::store::rows::Of;
+use crate::store::database::{Of, backend_error};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -11,9 +10,14 @@ use std::{
 };
 use throng_journal::Error;
 
+pub(super) const DOING: &str = "compacting the store";
 /// Keys that checkpoints may touch meanwhile, in bytes with [`NOTED_KEY_BYTES`] each.
 pub(super) const NOTED_BYTES_MAX: usize = 32 << 20;
 pub(super) const NOTED_KEY_BYTES: usize = 64;
+
+pub(super) fn given_up(why: &str) -> Error {
+    backend_error(DOING, format!("{why}; it was given up, and the store is as it was"))
+}
 
 /// A compaction under way, as those know it who change rows meanwhile.
 pub(in super::super) struct Compaction {

@@ -4,7 +4,8 @@ use super::service::{Account, Balances, Clock, Command, DAY, Former, Never, Shor
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use throng::{
-    ByHand, Engine, Inspect, Retried,
+    ByHand, Engine, Retried,
+    inspect::Inspect,
     journal::{RecordKind, Store, ViewRange},
     model::{Entity, Error},
 };

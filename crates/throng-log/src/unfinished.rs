@@ -1,8 +1,9 @@
 //! A directory that an import or a backup is filling: no journal before that has ended.
 
 use crate::{
+    Options,
+    directory::{self, Lock, STORE_NAME},
     files::Files,
-    log::{self, Lock},
     place::is_marked_copy,
     recovery, rewrite,
 };
@@ -18,7 +19,7 @@ const UNFINISHED_NAME: &str = "unfinished";
 const ADDING_NAME: &str = "adding";
 
 /// A directory being filled. Dropped before it is [finished](Self::finish), the directory stays refused.
-pub(super) struct Unfinished<'a> {
+pub(crate) struct Unfinished<'a> {
     files: &'a dyn Files,
     dir: &'a Path,
 }
@@ -26,14 +27,14 @@ pub(super) struct Unfinished<'a> {
 impl<'a> Unfinished<'a> {
     /// Marks a directory that holds no log, or only what an earlier attempt has left: that is removed. The lock is for whoever
     /// fills it.
-    pub(super) fn begin(options: &'a crate::Options, dir: &'a Path) -> Result<(Self, Lock), Error> {
+    pub(crate) fn begin(options: &'a Options, dir: &'a Path) -> Result<(Self, Lock), Error> {
         let files = &*options.files;
         let creating = || Error::io(format!("creating the directory {}", dir.display()));
         files.create_dir(dir).map_err(creating())?;
-        let (begun, lock) = (Self { files, dir }, log::lock(options, dir)?);
+        let (begun, lock) = (Self { files, dir }, directory::lock(options, dir)?);
         match is_unfinished(files, dir)? {
             true => begun.remove_leftovers()?,
-            false => super::require_no_log(options, dir)?,
+            false => require_no_log(options, dir)?,
         }
         files.open(&begun.path(), true).map_err(creating())?;
         files.sync_dir(dir).map_err(creating())?;
@@ -41,7 +42,7 @@ impl<'a> Unfinished<'a> {
     }
 
     /// All is there, and durable.
-    pub(super) fn finish(self) -> Result<(), Error> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         finish(self.files, self.dir)
     }
 
@@ -51,7 +52,7 @@ impl<'a> Unfinished<'a> {
 
     fn remove_leftovers(&self) -> Result<(), Error> {
         let names = self.files.list(self.dir).unwrap_or_default();
-        let is_ours = |name: &&String| crate::header::number_of(name).is_some() || **name == crate::store::STORE_NAME;
+        let is_ours = |name: &&String| crate::header::number_of(name).is_some() || **name == STORE_NAME;
         for name in names.iter().filter(is_ours) {
             let path = self.dir.join(name);
             self.files
@@ -63,14 +64,14 @@ impl<'a> Unfinished<'a> {
 }
 
 /// All is there, and durable.
-pub(super) fn finish(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+pub(crate) fn finish(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     let finishing = || Error::io(format!("finishing the directory {}", dir.display()));
     files.sync_dir(dir).map_err(finishing())?;
     files.remove(&dir.join(UNFINISHED_NAME)).map_err(finishing())?;
     files.sync_dir(dir).map_err(finishing())
 }
 
-pub(super) fn is_unfinished(files: &dyn Files, dir: &Path) -> Result<bool, Error> {
+pub(crate) fn is_unfinished(files: &dyn Files, dir: &Path) -> Result<bool, Error> {
     has(files, dir, UNFINISHED_NAME)
 }
 
@@ -83,7 +84,7 @@ fn has(files: &dyn Files, dir: &Path, name: &str) -> Result<bool, Error> {
 }
 
 /// Refuses a backup in the wrong direction: from a copy, or from where there is no log, to a log that is no copy.
-pub(super) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
+pub(crate) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
     let has_log = |dir| !recovery::list(files, dir).unwrap_or_default().is_empty();
     let is_copy = |dir| is_marked_copy(files, dir);
     let is_backup = is_copy(from);
@@ -101,7 +102,7 @@ pub(super) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(
 }
 
 /// Has the segments that are staged beside a copy, durably, be a part of it: all of them, also if this is cut off.
-pub(super) fn add_staged(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+pub(crate) fn add_staged(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     let adding = || Error::io(format!("adding to the copy in {}", dir.display()));
     files.open(&dir.join(ADDING_NAME), true).map_err(adding())?;
     files.sync_dir(dir).map_err(adding())?;
@@ -125,11 +126,11 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
 }
 
 /// Works like [`settle`], unless somebody else has the directory's lock, who does it.
-pub(super) fn settle_unused(options: &crate::Options, dir: &Path) -> Result<(), Error> {
+pub(crate) fn settle_unused(options: &Options, dir: &Path) -> Result<(), Error> {
     if !has(&*options.files, dir, ADDING_NAME)? {
         return Ok(());
     }
-    match log::lock(options, dir) {
+    match directory::lock(options, dir) {
         Ok(_lock) => settle(&*options.files, dir),
         Err(Error::InUse { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -147,4 +148,15 @@ pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Err
               directory"
             .into(),
     })
+}
+
+/// The directory holds no log yet, or does not exist; else a sentence that says so.
+pub(crate) fn require_no_log(options: &Options, dir: &Path) -> Result<(), Error> {
+    match recovery::list(&*options.files, dir) {
+        Ok(segments) if !segments.is_empty() => Err(Error::Backend {
+            doing: format!("writing to {}", dir.display()),
+            why: "there is a log in this directory already; choose an empty one".into(),
+        }),
+        _ => Ok(()),
+    }
 }

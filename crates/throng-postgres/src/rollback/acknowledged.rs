@@ -1,17 +1,6 @@
-//! Finds out that the server does not hold any more what it has acknowledged.
-//!
-//! A standby that is promoted, a backup or a snapshot that is put in the server's place may lack the last commits; writers, owners, leases
-//! and beats are rolled back with them. The server itself cannot tell, and its system identifier is the same. So each renewal, beat,
-//! checkpoint and seal asks how far the own stream reaches there, and holds that against what was durable when it was sent.
+//! The commits that the server has acknowledged, and its own answer about them.
 
-use crate::{
-    database::Database,
-    journal::{LOCK_CLUSTER, PATIENCE, accept_recorded},
-    options::OnLoss,
-    recent::Recent,
-    typed,
-};
-use futures_util::future::try_join3;
+use crate::{recent::Recent, typed};
 use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -19,27 +8,13 @@ use std::{
     },
     time::Instant,
 };
-use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Loss, NodeId, Position, Witness, WriterId};
-use tokio_postgres::{Client, GenericClient, Transaction};
-
-const DOING: &str = "recording what the database has lost";
-/// Losses that are told of at most.
-const LOSSES_MAX: usize = 16;
+use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Loss, NodeId, Position, WriterId};
+use tokio_postgres::GenericClient;
 
 /// The state of the own stream: its owner, its end, and the header of the commit that was acknowledged last.
 const FOUND: &str = "SELECT w.session, coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0), (SELECT \
     substring(body FOR 56) FROM commits c WHERE c.writer = $1 AND c.number = $2), c.version, (SELECT coalesce(max(loss), 0) FROM losses) \
     FROM cluster c LEFT JOIN writers w ON w.writer = $1";
-/// Ends of streams that are not reached.
-const LOST: &str = "SELECT k.writer, k.commit, coalesce((SELECT max(c.number) FROM commits c WHERE c.writer = k.writer), 0) FROM \
-    unnest($1::bigint[], $2::bigint[]) k(writer, commit) WHERE NOT EXISTS (SELECT FROM commits c WHERE c.writer = k.writer AND \
-    c.number >= k.commit)";
-const RECORD: &str =
-    "INSERT INTO losses (writer, commit, held, timeline, session) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
-const RECORD_COMMIT: &str = "INSERT INTO lost_commits (writer, number, at, entities, keys) VALUES ($1, $2, to_timestamp($3::float8 / 1000000), \
-    $4, $5) ON CONFLICT DO NOTHING";
-/// The first eight digits of a name of a file of the write-ahead log. Some hosted servers do not say.
-const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
 /// The commits known to be durable when a statement was sent.
 #[derive(Clone, Copy, Debug)]
@@ -65,31 +40,31 @@ pub(crate) struct Found {
 /// The commits that the server had acknowledged and lacks, in a sentence.
 #[derive(Debug)]
 pub(crate) struct Contradiction {
-    why: String,
+    pub(super) why: String,
     /// The own stream ends at this commit, before the last one that was acknowledged. That one itself: there is another in its place.
-    held: Option<u64>,
+    pub(super) held: Option<u64>,
 }
 
 /// The commits this engine knows to be durable. Written by each task that hears so from the server.
 pub(crate) struct Acknowledged {
     state: Mutex<State>,
     /// The newest own writer, once something has ended it that no append says.
-    over: AtomicU64,
+    pub(super) over: AtomicU64,
 }
 
-struct State {
-    known: Known,
+pub(super) struct State {
+    pub(super) known: Known,
     /// Ends of other streams that this engine has read.
-    ended: Vec<Position>,
+    pub(super) ended: Vec<Position>,
     /// The timeline the writer was first seen on.
-    timeline: Option<String>,
+    pub(super) timeline: Option<String>,
     /// The node that this process is, and its last beat.
     node: Option<(NodeId, u64)>,
-    rolled_back: Option<String>,
+    pub(super) rolled_back: Option<String>,
     /// The knowledge of other engines may have changed.
     changed: Option<String>,
-    losses: Vec<Loss>,
-    recent: Recent,
+    pub(super) losses: Vec<Loss>,
+    pub(super) recent: Recent,
 }
 
 impl Contradiction {
@@ -126,7 +101,7 @@ impl Default for Acknowledged {
 }
 
 impl Acknowledged {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,140 +290,4 @@ impl Known {
 /// Writer, number, what was synced, and when.
 fn stamp(header: &[u8]) -> Option<&[u8]> {
     header.get(8..40)
-}
-
-impl Database {
-    /// Holds what the server says now against what it has acknowledged.
-    pub(crate) async fn compare(
-        &self,
-        client: &impl GenericClient,
-        sent: &Known,
-    ) -> Result<Result<(), Contradiction>, tokio_postgres::Error> {
-        let found = find(client, sent).await?;
-        Ok(sent.refuse(&found, &self.session))
-    }
-
-    /// Records what is lost, and ends the writer. What to answer to whoever has found it.
-    pub(crate) async fn rolled_back(&self, client: &mut Client, found: Contradiction) -> Error {
-        let timeline = timeline(client).await;
-        let (known, ended, before) = {
-            let state = self.acknowledged.state();
-            (state.known, state.ended.clone(), state.timeline.clone())
-        };
-        let lost = self.record(client, &known, &ended, &timeline).await;
-        let lost = match lost {
-            Ok(lost) => lost,
-            // Found again by the next statement.
-            Err(error) => return self.failed(DOING)(error),
-        };
-        let before = before.filter(|before| *before != timeline);
-        let before = before.map(|before| format!(", before {before}")).unwrap_or_default();
-        let why = format!("{}; timeline {timeline}{before}", found.why);
-        for loss in &lost {
-            tracing::error!(
-                "acknowledged commits are lost in {}: {loss}; `throng journal loss` lists what was in them ({why})",
-                self.options.place()
-            );
-        }
-        let state = &mut *self.acknowledged.state();
-        let room = LOSSES_MAX.saturating_sub(state.losses.len());
-        state.losses.extend(lost.into_iter().take(room));
-        state.rolled_back = Some(why.clone());
-        self.acknowledged.over.store(known.own.writer.0, Ordering::Release);
-        Error::RolledBack(why)
-    }
-
-    /// The losses that were not recorded before.
-    async fn record(
-        &self,
-        client: &mut Client,
-        known: &Known,
-        ended: &[Position],
-        timeline: &str,
-    ) -> Result<Vec<Loss>, tokio_postgres::Error> {
-        let transaction = client.transaction().await?;
-        let writers: Vec<i64> = ended.iter().map(|end| end.writer.0.cast_signed()).collect();
-        let commits: Vec<i64> = ended.iter().map(|end| end.commit.0.cast_signed()).collect();
-        let (_, _, rows) = try_join3(
-            transaction.batch_execute(PATIENCE),
-            transaction.execute_typed(LOCK_CLUSTER, &[]),
-            transaction.query_typed(LOST, &[typed::numbers(&writers), typed::numbers(&commits)]),
-        )
-        .await?;
-        let position = |writer: WriterId, commit: u64| Position {
-            writer,
-            commit: CommitNo(commit),
-        };
-        let loss = |covered: Position, held: u64| Loss {
-            covered,
-            held: position(covered.writer, held),
-            witness: Witness::Engine,
-        };
-        let mut losses: Vec<Loss> = rows
-            .iter()
-            .map(|row| {
-                let number = |index| row.get::<_, i64>(index).cast_unsigned();
-                loss(position(WriterId(number(0)), number(1)), number(2))
-            })
-            .collect();
-        let own = self.compare(&transaction, known).await?;
-        if let Err(Contradiction { held: Some(held), .. }) = own {
-            losses.push(loss(known.own, held));
-        }
-        let mut new = Vec::new();
-        for loss in losses {
-            if self.record_one(&transaction, &loss, timeline).await? {
-                new.push(loss);
-            }
-        }
-        if self.options.on_loss() == OnLoss::Continue {
-            accept_recorded(self, &transaction, |_| true).await?;
-        }
-        transaction.commit().await?;
-        Ok(new)
-    }
-
-    async fn record_one(
-        &self,
-        transaction: &Transaction<'_>,
-        loss: &Loss,
-        timeline: &str,
-    ) -> Result<bool, tokio_postgres::Error> {
-        let Loss { covered, held, .. } = *loss;
-        let number = |number: u64| number.cast_signed();
-        let (writer, commit, held_commit) = (
-            number(covered.writer.0),
-            number(covered.commit.0),
-            number(held.commit.0),
-        );
-        let new = transaction
-            .execute(RECORD, &[&writer, &commit, &held_commit, &timeline, &self.session])
-            .await?;
-        let lost = self.acknowledged.state().recent.between(held, covered);
-        let statement = transaction.prepare(RECORD_COMMIT).await?;
-        for lost in lost {
-            let at = lost.at_micros as f64;
-            transaction
-                .execute(
-                    &statement,
-                    &[
-                        &writer,
-                        &number(lost.position.commit.0),
-                        &at,
-                        &lost.entities,
-                        &lost.keys,
-                    ],
-                )
-                .await?;
-        }
-        Ok(new == 1)
-    }
-}
-
-/// The timeline of the server; nothing where it does not say.
-pub(crate) async fn timeline(client: &Client) -> String {
-    let row = client.query_typed_opt(TIMELINE, &[]).await;
-    row.ok()
-        .flatten()
-        .map_or_else(String::new, |row| row.get::<_, Option<String>>(0).unwrap_or_default())
 }

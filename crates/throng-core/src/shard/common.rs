@@ -1,0 +1,116 @@
+//! The parts of a shard that all its kinds share.
+
+use super::{
+    Delivery, Stage, Staged, dead::DeadMessages, erasures::Erasures, hot::Hot, keys::Keys, messages::Numbers,
+    timers::Timers, unloadable::Unloadables,
+};
+use crate::{
+    limits,
+    model::{Published, Timestamp},
+};
+use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
+
+/// What all kinds of a shard share.
+pub(crate) struct Common {
+    pub(super) id: ShardId,
+    pub(super) writer: WriterId,
+    /// The records of the command at hand, until they are staged.
+    pub(super) records: CommitBuilder,
+    /// Scratch for one payload.
+    pub(super) payload: Vec<u8>,
+    /// The latest time seen: a shard's clock never goes back.
+    pub(super) now: Timestamp,
+    pub(super) messages: Numbers,
+    pub(super) keys: Keys,
+    pub(super) timers: Timers,
+    pub(super) dead: DeadMessages,
+    pub(super) unloadables: Unloadables,
+    pub(super) erasures: Erasures,
+    /// Messages the last command sent, for the driver to deliver.
+    pub(super) outbox: Vec<Delivery>,
+    /// What the last command published, and what that rests on.
+    pub(super) published: Vec<(u64, Published)>,
+    /// Bytes of all resident entities of this shard.
+    pub(super) resident_bytes: usize,
+    pub(super) resident: usize,
+    /// Bytes of what is known of ids that are not in memory.
+    pub(super) known_bytes: usize,
+    /// Bytes of states on their way to the store.
+    pub(super) pending_bytes: usize,
+    /// What the driver has counted of it.
+    pub(super) booked: Load,
+    pub(super) hot: Hot,
+    /// An entity was set aside, or is no more, since the last look.
+    pub(super) has_set_aside: bool,
+}
+
+/// Counts and sizes of a shard, for metrics and for the memory budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Entities in memory.
+    pub entities: usize,
+    /// Bytes of them, of timers in memory, and of what finds ids and idempotency keys in the store.
+    pub bytes: usize,
+    /// Bytes of what is on its way to the store: states, idempotency keys, dead messages, notes on timers that changed.
+    pub pending_bytes: usize,
+    /// The number of timers that are set; at the last checkpoint, where not all are in memory.
+    pub timers: usize,
+}
+
+/// By how much a [`Load`] has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Entities in memory.
+    pub entities: i64,
+    /// Bytes, as in [`Load::bytes`].
+    pub bytes: i64,
+    /// Bytes of states on their way to the store.
+    pub pending_bytes: i64,
+}
+
+impl Common {
+    pub(super) fn new(id: ShardId, writer: WriterId, now: Timestamp) -> Self {
+        Self {
+            id,
+            writer,
+            records: CommitBuilder::default(),
+            payload: Vec::new(),
+            now,
+            messages: Numbers::default(),
+            keys: Keys::default(),
+            timers: Timers::default(),
+            dead: DeadMessages::default(),
+            unloadables: Unloadables::default(),
+            erasures: Erasures::default(),
+            outbox: Vec::new(),
+            published: Vec::new(),
+            resident_bytes: 0,
+            resident: 0,
+            known_bytes: 0,
+            pending_bytes: 0,
+            booked: Load::default(),
+            hot: Hot::default(),
+            has_set_aside: false,
+        }
+    }
+
+    /// Hands the records of the command at hand over, all of them.
+    pub(super) fn stage(&mut self, stage: &mut dyn Stage) -> Staged {
+        let bytes = self.records.bytes();
+        assert!(
+            bytes <= limits::STAGED_BYTES_MAX,
+            "a call stages {bytes} bytes, of {} at most",
+            limits::STAGED_BYTES_MAX
+        );
+        let staged = stage.stage(&mut self.records);
+        self.discard();
+        self.timers.staged(staged.commit);
+        staged
+    }
+
+    /// Drops the records of the command at hand. Large buffers give their memory back: each of the many shards has its own.
+    pub(super) fn discard(&mut self) {
+        self.records.clear();
+        scratch::empty(&mut self.payload);
+    }
+}

@@ -1,0 +1,113 @@
+//! Kinds, as an engine is given them.
+
+use super::{
+    Kind, QueryKind, Registry,
+    check::EntityCheck,
+    entities::Entities,
+    messages::RecordedOutcome,
+    outcome::put_json,
+    registry::{HearFn, QueryFn},
+};
+use crate::{
+    limits,
+    model::{Entity, Error, OnOutcome, Query, encode},
+};
+
+/// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
+fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
+    if arguments.starts_with('{') || arguments == "null" {
+        return serde_json::from_slice(arguments.as_bytes()).map_err(|why| why.to_string());
+    }
+    let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(arguments.as_bytes()));
+    let mut unknown = None;
+    let read = serde_ignored::deserialize(fields, |path| {
+        unknown.get_or_insert_with(|| path.to_string());
+    });
+    match (read, unknown) {
+        (Ok(_), Some(field)) if !E::IGNORES_UNKNOWN_FIELDS => Err(format!("unknown field `{field}`")),
+        (read, _) => read.map_err(|why: serde_urlencoded::de::Error| why.to_string()),
+    }
+}
+
+impl Registry {
+    /// Adds a kind.
+    ///
+    /// # Panics
+    /// When the kind's name is not one, or taken: both are mistakes of the program.
+    pub fn add<E: Entity>(&mut self) {
+        assert!(
+            limits::is_kind(E::KIND),
+            "{:?} is not a kind: 1 to 64 of [a-z0-9-]",
+            E::KIND
+        );
+        assert!(self.find(E::KIND).is_none(), "the kind {:?} is given twice", E::KIND);
+        self.kinds.push(Kind {
+            name: E::KIND,
+            public: E::PUBLIC,
+            state_version: E::STATE_VERSION,
+            keep: E::KEEP,
+            queries: Vec::new(),
+            #[cfg(feature = "schemas")]
+            command_schema: |generator| generator.subschema_for::<E::Command>(),
+            #[cfg(feature = "schemas")]
+            event_schema: |generator| generator.subschema_for::<E::Event>(),
+            #[cfg(feature = "schemas")]
+            reply_schema: |generator| generator.subschema_for::<E::Reply>(),
+            #[cfg(feature = "schemas")]
+            rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
+            encode: encode::<E>,
+            table: || Box::new(Entities::<E>::default()),
+            check: || Box::new(EntityCheck::<E>::default()),
+            requests: E::REQUESTS,
+            hears: Vec::new(),
+        });
+    }
+
+    /// Adds a query to a kind.
+    ///
+    /// # Panics
+    /// When the kind was not given before, or has a query of this name.
+    pub fn add_query<E: Entity, Q: Query<E>>(&mut self) {
+        let run: QueryFn<E> = |entity, moment, arguments, reply| match read_query::<E, Q>(arguments) {
+            Err(why) => {
+                let why = format!("the query {:?} cannot be read: {why}", Q::NAME);
+                reply.error = Some(Box::new(Error::Malformed(why)));
+            }
+            Ok(query) => match query.answer(entity, moment) {
+                Ok(answer) => put_json(reply, &answer),
+                Err(rejection) => reply.error = Some(Box::new(Error::Rejected(rejection.into()))),
+            },
+        };
+        let kind = self.kind_mut(E::KIND);
+        assert!(
+            kind.query(Q::NAME).is_none(),
+            "{} has two queries {:?}",
+            E::KIND,
+            Q::NAME
+        );
+        kind.queries.push(QueryKind {
+            name: Q::NAME,
+            #[cfg(feature = "schemas")]
+            arguments_schema: |generator| generator.subschema_for::<Q>(),
+            #[cfg(feature = "schemas")]
+            answer_schema: |generator| generator.subschema_for::<Q::Answer>(),
+            run: Box::new(run),
+        });
+    }
+
+    /// Lets a kind hear the outcome of its requests to another.
+    ///
+    /// # Panics
+    /// When the kind was not given before.
+    pub fn add_hears<E: OnOutcome<T>, T: Entity>(&mut self) {
+        let hear: HearFn<E> = |from, note, outcome| {
+            let from = from
+                .parse()
+                .map_err(|why: <T::Id as std::str::FromStr>::Err| why.to_string())?;
+            let outcome: RecordedOutcome<T::Reply, T::Rejection> =
+                serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
+            Ok(E::on_outcome(from, note, outcome.into()))
+        };
+        self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
+    }
+}

@@ -1,0 +1,130 @@
+//! Quarantines that timers keep, in memory.
+
+use super::{QUARANTINE, Set};
+use crate::{model::Timestamp, shard::Quarantined};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, cell::Cell, collections::BTreeMap};
+use throng_journal::Address;
+
+/// The command of the timer.
+#[derive(Serialize, Deserialize)]
+pub(in crate::shard) struct Written<'a> {
+    pub(in crate::shard) by: Cow<'a, str>,
+    pub(in crate::shard) reason: Cow<'a, str>,
+    pub(in crate::shard) since_micros: i64,
+}
+
+/// An entity that an operator has quarantined.
+#[derive(Debug)]
+pub(in crate::shard) struct OperatorQuarantine {
+    by: String,
+    pub(in crate::shard) reason: String,
+    since: Timestamp,
+    /// The commit of this life's stream with its record; 0: it was recorded before this life.
+    pub(in crate::shard) commit: u64,
+    /// Commands that were refused for it.
+    pub(in crate::shard) refused: Cell<u64>,
+}
+
+/// The quarantines of one shard, by the hash of their entities.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct OperatorQuarantines {
+    all: BTreeMap<(u64, Address), OperatorQuarantine>,
+    /// A quarantine was set or ended since the last look.
+    has_changed: bool,
+}
+
+fn key(address: &Address) -> (u64, Address) {
+    (crate::limits::hash(&address.kind, &address.id), address.clone())
+}
+
+impl OperatorQuarantines {
+    /// A timer of this name was set.
+    pub(in crate::shard) fn timer_set(&mut self, address: &Address, name: &str, set: &Set, commit: u64) {
+        if name != QUARANTINE {
+            return;
+        }
+        let written: Option<Written<'_>> = serde_json::from_str(&set.body).ok();
+        let (by, reason, since_micros) = written.map_or_else(Default::default, |written| {
+            (
+                written.by.into_owned(),
+                written.reason.into_owned(),
+                written.since_micros,
+            )
+        });
+        let quarantine = OperatorQuarantine {
+            by,
+            reason,
+            since: Timestamp { micros: since_micros },
+            commit,
+            refused: Cell::new(0),
+        };
+        self.all.insert(key(address), quarantine);
+        self.has_changed = true;
+    }
+
+    /// Notes the commit that holds what the command at hand has set.
+    pub(in crate::shard) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
+        if name == QUARANTINE
+            && let Some(quarantine) = self.all.get_mut(&key(address))
+        {
+            quarantine.commit = commit;
+        }
+    }
+
+    /// A timer of this name is gone.
+    pub(in crate::shard) fn timer_gone(&mut self, address: &Address, name: &str) {
+        if name == QUARANTINE {
+            self.all.remove(&key(address));
+            self.has_changed = true;
+        }
+    }
+
+    pub(in crate::shard) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    pub(in crate::shard) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(in crate::shard) fn contains(&self, address: &Address) -> bool {
+        !self.all.is_empty() && self.all.contains_key(&key(address))
+    }
+
+    pub(in crate::shard) fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
+        // Nearly always there are none, and then this is all that a command pays.
+        if self.all.is_empty() {
+            return None;
+        }
+        let alike = self.all.range((hash, Address::new("", ""))..);
+        let alike = alike.take_while(|((of, _), _)| *of == hash);
+        let mut named = alike.map(|((_, address), quarantine)| (address, quarantine));
+        named.find(|(address, _)| &*address.kind == kind && &*address.id == id)
+    }
+
+    /// All of them, as an operator sees them.
+    pub(in crate::shard) fn views(&self) -> impl Iterator<Item = Quarantined> {
+        self.all
+            .iter()
+            .map(|((_, address), quarantine)| quarantine.view(address))
+    }
+
+    pub(in crate::shard) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Quarantined> + 'a {
+        let of_kind = self.all.iter().filter(move |((_, address), _)| &*address.kind == kind);
+        of_kind.map(|((_, address), quarantine)| quarantine.view(address))
+    }
+}
+
+impl OperatorQuarantine {
+    pub(in crate::shard) fn view(&self, address: &Address) -> Quarantined {
+        Quarantined {
+            address: address.clone(),
+            seq: 0,
+            reason: self.reason.clone(),
+            since: self.since,
+            refused: self.refused.get(),
+            by: Some(self.by.clone()),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A timer, as it is recorded and as it is shown.
+
+use crate::model::Timestamp;
+use serde::{Deserialize, Serialize};
+use throng_journal::Address;
+
+/// The name of the timer that keeps a quarantine, and of its command.
+pub(in crate::shard) const QUARANTINE: &str = "~quarantine";
+
+/// A timer that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The entity that has set it.
+    pub address: Address,
+    /// The timer's name within the entity.
+    pub name: String,
+    /// When it was due.
+    pub at: Timestamp,
+    /// Then again after this many microseconds.
+    pub every_micros: Option<u64>,
+    /// The command's name.
+    pub command: String,
+    /// The command's content.
+    pub body: Vec<u8>,
+}
+
+/// A timer as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerView {
+    /// When it is due, again and again if so, and what it asks.
+    pub due: Due,
+    /// The number of times that it could not be fired.
+    pub tries: u32,
+    /// When it is tried next.
+    pub next_at: Timestamp,
+}
+
+impl Due {
+    /// Counts the ticks after the one that is due that should have been by now, too.
+    #[must_use]
+    pub fn missed_ticks(&self, now: Timestamp) -> u64 {
+        let late = now.micros.saturating_sub(self.at.micros).max(0).cast_unsigned();
+        self.every_micros.map_or(0, |every| late / every.max(1))
+    }
+}
+
+/// A timer's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::shard) struct Set {
+    pub(in crate::shard) at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::shard) every_micros: Option<u64>,
+    pub(in crate::shard) command: String,
+    pub(in crate::shard) body: String,
+}
