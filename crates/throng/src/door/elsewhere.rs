@@ -1,12 +1,10 @@
 //! What another node does: an attempt on an entity whose shard that one owns.
 
-use super::{Answer, Attempt, Carried, ClientCommand, Door, Payload, Work, attempt::Answered};
+use super::{Answer, Answered, Attempt, Carried, ClientCommand, Door, Payload, Work};
 use crate::{
     context::Context,
-    driver::peers::{Ask, Asked, Reply, Request},
-    engine::Core,
     ledger::{Refusal, recovering},
-    life::HOLD,
+    remote::{Ask, Asked, Reply, Request},
 };
 use std::{sync::Arc, time::Duration};
 use throng_core::{
@@ -15,6 +13,8 @@ use throng_core::{
 };
 use throng_journal::{Later, ShardId, ShardSet};
 
+/// Whoever asks waits so long for the next life, and for the owner of a shard to be known.
+pub(crate) const HOLD: Duration = Duration::from_secs(2);
 /// Between two looks for a shard's owner, when nobody could be asked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -27,8 +27,7 @@ pub(crate) struct OwnerOf<'a> {
 }
 
 impl<'a> OwnerOf<'a> {
-    pub(crate) fn new(core: &'a Core, shard: ShardId) -> Self {
-        let context = &*core.context;
+    pub(crate) fn new(context: &'a Context, shard: ShardId) -> Self {
         Self {
             context,
             shard,

@@ -12,22 +12,24 @@ mod elsewhere;
 mod load;
 mod newer;
 mod outbox;
+mod request;
 mod share;
 pub(crate) mod turn;
 pub(crate) mod watchdog;
 
 pub use attempt::Attempt;
 pub(crate) use attempt::{
-    Answer, Asking, ClientCommand, ForwardedReply, Look, NOTHING, Payload, Progress, Retry, Target, Typed, Work,
+    Answer, Answered, Asking, ClientCommand, ForwardedReply, Look, NOTHING, Payload, Progress, Retry, Target, Typed,
+    Work,
 };
-pub(crate) use elsewhere::{OwnerOf, command_of};
+pub(crate) use elsewhere::{HOLD, OwnerOf, command_of};
 pub(crate) use load::now_or_later;
-pub(crate) use newer::{SeenNewer, unknown_kind};
-pub use outbox::Pending;
 pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
+pub use outbox::{Pending, StuckEntity};
+pub(crate) use request::check_key;
 
 use crate::{
-    context::Context,
+    context::{Context, unknown_kind},
     ledger::{Ledger, Refusal, Staging, recovering},
 };
 use attempt::Moment;

@@ -2,8 +2,7 @@
 //! and those of one entity to another one whose program does not understand the first of them. Of a line whose first message nobody takes
 //! most is left to the log: it takes nobody else's room.
 
-use super::{Behind, Outbox, Outgoing, Window};
-use crate::operator::StuckEntity;
+use super::{Behind, Outbox, Outgoing, Window, stuck::StuckEntity};
 use std::collections::VecDeque;
 use throng_core::{credit::Credit, model::Timestamp};
 use throng_journal::{Address, Position, ShardId};

@@ -6,6 +6,7 @@ mod lines;
 mod stuck;
 
 pub(crate) use lines::{Line, Next};
+pub use stuck::StuckEntity;
 
 use super::{Answer, ForwardedReply};
 use crate::host::Signal;

@@ -2,10 +2,23 @@
 //! holds up nobody else's.
 
 use super::{Behind, Outbox, Outgoing, Window, credit::hash_of};
-use crate::operator::StuckEntity;
 use std::collections::{BTreeMap, HashMap};
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position};
+
+/// An entity that takes no messages now, because it cannot be loaded, or some not, because only a newer release of the service understands
+/// them. It is tried again by itself; its messages wait in the log and hold up no other entity's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckEntity {
+    /// The entity that cannot be brought back.
+    pub address: Address,
+    /// Why it could not be loaded the last time, or what is not understood.
+    pub reason: String,
+    /// Since when that is so.
+    pub since: Timestamp,
+    /// So many messages to it have waited since.
+    pub messages: u64,
+}
 
 /// A receiver that takes no messages now.
 pub(super) struct Stuck {
