@@ -194,25 +194,6 @@ impl Door {
     }
 }
 
-impl Answer {
-    /// What another node has answered.
-    pub(crate) fn put(&mut self, answer: Answered) {
-        match self {
-            Self::Typed(typed) => (typed.read)(typed.slot.as_mut(), answer),
-            Self::Json(reply) => {
-                *reply = match answer {
-                    Ok(body) => JsonReply { body, error: None },
-                    Err(error) => JsonReply {
-                        body: Vec::new(),
-                        error: Some(Box::new(error)),
-                    },
-                }
-            }
-            Self::Nobody | Self::Elsewhere(_) => {}
-        }
-    }
-}
-
 /// An attempt of what another node asks.
 pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, throng_core::shard::KeyLife) {
     match ask {

@@ -33,11 +33,13 @@ use crate::{
 };
 use checkpoints::Checkpoints;
 use due::Due;
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
 };
-use std::task::Poll;
 use throng_core::{limits, model::Error};
 use throng_journal::{Address, NodeId, Position, ShardId, ShardSet};
 

@@ -141,7 +141,7 @@ async fn note(retention: &Retention, life: &Arc<Life>, address: &Address, note: 
         shard.note_erasure(&of, note, &mut door.ledger.staging())
     });
     let commit = noted.await.map_err(|error| backend(&error))?;
-    turn::wake_committer(&retention.context());
+    turn::wake_committer(retention.context());
     let durable = life.ledger.wait_until(commit, u64::MAX).await;
     durable.map_err(|error| backend(&error))
 }
@@ -320,7 +320,7 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
             None => life.door.load(&target).await.map_err(|error| backend(&error))?,
         }
     };
-    turn::wake_committer(&retention.context());
+    turn::wake_committer(retention.context());
     if seq == 0 {
         return Ok(None);
     }

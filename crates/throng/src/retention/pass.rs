@@ -291,7 +291,7 @@ impl Passing<'_> {
             let recorded = life.door.visit(shard, move |shard| {
                 shard.record_state(kind, hash, &id, how, &mut ledger.staging())
             });
-            turn::wake_committer(&retention.context());
+            turn::wake_committer(retention.context());
             match recorded.await.map_err(|error| backend(&error))? {
                 Recorded::Load => {}
                 recorded => return Ok(recorded),
@@ -352,7 +352,7 @@ pub(super) async fn stand_in(
             let (counts, commit) = shard.record_numbers(is_dry, &mut ledger.staging());
             (counts, commit, timers, is_all)
         });
-        turn::wake_committer(&retention.context());
+        turn::wake_committer(retention.context());
         let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
         let at = Position {
             writer: life.ledger.writer,
@@ -367,7 +367,7 @@ pub(super) async fn stand_in(
         stored_timers(retention, life, plan).await?;
     }
     let last = life.ledger.last();
-    turn::wake_committer(&retention.context());
+    turn::wake_committer(retention.context());
     life.ledger.wait(last).await.map_err(|_| backend(&recovering()))
 }
 
