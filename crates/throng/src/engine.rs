@@ -286,9 +286,10 @@ impl Engine {
         self.core.projections.resume(name)
     }
 
-    /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names ([`State::Stopped`](crate::projection::State::Stopped)): the
-    /// others of its commit are applied. The rows' offset moves past it in the batch that says who decided it and why, so that it
-    /// counts as skipped only then ([`Progress::skipped`]). A rebuild comes to the event again.
+    /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names
+    /// ([`Stopped`](crate::projection::State::Stopped)): the others of its commit are applied. The rows' offset moves past it in the
+    /// batch that says who decided it and why, so that it counts as skipped only then ([`Progress::skipped`]). A rebuild comes to the
+    /// event again.
     ///
     /// The decision is durable when this returns; the event is gone past behind. If the projection begins anew meanwhile, nothing is skipped.
     ///

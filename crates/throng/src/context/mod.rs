@@ -167,7 +167,7 @@ impl Context {
         self.newer()
     }
 
-    /// Says so if a node lives that knows none of the requests which this makes of all nodes.
+    /// Refuses what a node that lives does not know: an older program runs there.
     pub(crate) fn refuse_older_nodes(&self, (feature, doing): (u32, &str)) -> Result<(), String> {
         let peers = self.peers.as_ref();
         match peers.and_then(|peers| peers.without_feature(feature)) {

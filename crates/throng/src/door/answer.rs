@@ -1,4 +1,4 @@
-//! Where the answer of an attempt goes.
+//! The answer of an attempt, and the place it goes to.
 
 use std::any::Any;
 use throng_core::{
@@ -10,7 +10,7 @@ use throng_journal::Position;
 /// What another node answers: its answer as JSON, or its "no".
 pub(crate) type Answered = Result<Vec<u8>, Error<JsonRejection>>;
 
-/// Where the answer goes, and the answer once it is there.
+/// The place that an answer goes to, and the answer once it is there.
 pub(crate) enum Answer {
     /// An `Answered<E>`, or what a [`Look`](super::Look) knows.
     Typed(Typed),
@@ -20,7 +20,7 @@ pub(crate) enum Answer {
     Elsewhere(tokio::sync::oneshot::Receiver<ForwardedReply>),
 }
 
-/// Where a typed answer goes, whoever gives it.
+/// The slot for a typed answer, whoever gives it.
 pub(crate) struct Typed {
     pub(crate) slot: Box<dyn Any + Send>,
     /// Puts what another node has answered into the slot.

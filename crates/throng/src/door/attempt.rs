@@ -1,7 +1,7 @@
 //! An execution as a value: what is asked of which entity, by whatever brought it, and where the answer goes.
 
 use super::{
-    answer::{Answer, ForwardedReply},
+    answer::Answer,
     outbox::{Outgoing, Waiter},
     share,
 };
@@ -9,10 +9,10 @@ use crate::ledger::{Origin, Refusal};
 use std::{any::Any, borrow::Cow};
 use throng_core::{
     limits,
-    model::{Error, Timestamp},
+    model::Timestamp,
     shard::{
-        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife,
-        Outcome, Output, Parcel, QueryCall, Ran, Registry, Shard,
+        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, KeyLife, Outcome, Output, Parcel,
+        QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};

@@ -1,6 +1,6 @@
 //! What another node does: an attempt on an entity whose shard that one owns.
 
-use super::{Answer, Answered, Attempt, Carried, ClientCommand, Door, Payload, Work};
+use super::{Attempt, Carried, ClientCommand, Door, Payload, Work};
 use crate::{
     context::Context,
     ledger::{Refusal, recovering},
@@ -9,7 +9,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
-    shard::{JsonRejection, JsonReply, Outcome},
+    shard::{JsonRejection, Outcome},
 };
 use throng_journal::{Later, ShardId, ShardSet};
 

@@ -63,9 +63,9 @@ impl Driver {
                 None => Reply::NotHere,
             },
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
-            Request::Erase { kind, id } => self.core.answer_erase(&kind, &id).await,
-            Request::Record { kind, id } => self.core.answer_record(&kind, &id).await,
-            Request::Prune { is_dry } => self.core.answer_prune(is_dry).await,
+            Request::Erase { kind, id } => self.core.retention.answer_erase(&kind, &id).await,
+            Request::Record { kind, id } => self.core.retention.answer_record(&kind, &id).await,
+            Request::Prune { is_dry } => self.core.retention.answer_prune(is_dry).await,
             Request::Operate(action) => self.engine().answer_operate(&action).await,
             Request::DropSent(action) => self.core.answer_drop_sent(&action).await,
             Request::DropLetters { letters, by, reason } => match self.core.lives.running() {

@@ -1,4 +1,4 @@
-//! What the checkpoints of all lives share.
+//! The state that the checkpoints of all lives share.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 use throng_core::model::Timestamp;
 use throng_journal::Position;
 
-/// What checkpoints of all lives share.
+/// The state that the checkpoints of all lives share.
 pub(super) struct Checkpoints {
     /// One at a time, and none while an engine recovers.
     pub(super) lock: tokio::sync::Mutex<()>,

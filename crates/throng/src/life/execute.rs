@@ -14,9 +14,9 @@ use throng_core::{limits, model::Error, shard::JsonRejection};
     reason = "few commands wait, and a box would cost all of them an allocation"
 )]
 pub enum Tried<'a> {
-    /// It was executed; its answer waits for its commit.
+    /// The attempt was executed; its answer waits for its commit.
     Executed(Executed),
-    /// It has to wait; [`Driver::execute`](crate::driver::Driver::execute) goes on with it.
+    /// The attempt has to wait; [`Driver::execute`](crate::driver::Driver::execute) goes on with it.
     Waits(Waiting<'a>),
     /// Nothing was done, and nothing will be.
     Refused(Error<JsonRejection>),

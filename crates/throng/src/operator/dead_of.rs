@@ -10,10 +10,7 @@ use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
-use throng_core::{
-    model::Error,
-    shard::{ByHand, DeadMessage},
-};
+use throng_core::{model::Error, shard::ByHand};
 use throng_journal::{Address, ShardId};
 
 /// Messages looked at before others have the store.

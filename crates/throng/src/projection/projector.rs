@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 /// All projections and sinks of an engine.
 pub(crate) struct Projections {
-    /// The reader of a read model keeps it open, too.
+    /// Keeps the host open for readers of read models, too.
     _open: Arc<OpenHost>,
     pub(super) lives: Arc<Lives>,
     pub(super) all: Vec<Arc<Projector>>,
@@ -74,7 +74,7 @@ impl Projections {
         }
     }
 
-    /// One of them, by its name.
+    /// Finds a projection or sink by its name.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Projector>> {
         self.all.iter().find(|projector| projector.consumer.name() == name)
     }

@@ -1,9 +1,9 @@
-//! What a runner says of its projection or sink.
+//! The state of a projection or sink, as its runner tells it.
 
 use super::{Skipped, State};
 use throng_journal::{Position, Positions};
 
-/// What its runner says.
+/// The state of a projection or sink.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) state: State,
@@ -34,7 +34,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Of one that has not run yet.
+    /// Says that a projection or sink has not run yet.
     pub(super) fn new() -> Self {
         Self {
             state: State::Running,

@@ -1,4 +1,4 @@
-//! What nodes of a cluster ask each other, and how an engine reaches the others.
+//! Requests and replies between the nodes of a cluster, and how an engine reaches the others.
 
 mod error;
 mod report;

@@ -1,4 +1,4 @@
-//! How far the passes over a life's shards have come.
+//! The places that the passes over a life's shards have come to.
 
 use super::Retention;
 use crate::life::{

@@ -1,4 +1,4 @@
-//! What other nodes do of it: passes are made by each node over the shards it owns, and an erasure needs all of them.
+//! Passes and erasures in a cluster: each node makes passes over the shards it owns, and an erasure needs all nodes.
 //!
 //! What the other nodes' streams hold of an entity that is erased are messages that were sent to it.
 //! An entity's own records stand in the streams of its shard, all of which have ended but its owner's. Messages to it were recorded by
@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
 use throng_journal::{Address, Error, PRUNES, ShardId, ShardSet};
 
-/// What nodes have to know for history to be removed, and what that is called.
+/// The feature that all nodes need for history to be removed, and its name.
 pub(super) const PRUNING: (u32, &str) = (PRUNES, "remove history");
 /// Another node's pass is waited for so long: it looks at all of the history of its shards.
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -1,4 +1,4 @@
-//! How long projections of a cluster are behind, as passes find them.
+//! The time that projections of a cluster are behind, as passes find them.
 
 use std::{
     collections::BTreeMap,

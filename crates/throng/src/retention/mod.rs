@@ -33,7 +33,7 @@ use judge::CutOff;
 use remembered::Remembered;
 use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
-/// What looks after the history of an engine.
+/// Looks after the history of an engine.
 pub(crate) struct Retention {
     lives: Arc<Lives>,
     #[cfg(feature = "projections")]

@@ -24,7 +24,7 @@ use throng_core::{
     model::Keep,
     shard::{Recorded, TIMER_ROWS, base_row, dead_rows, family_row, stored_timer_print},
 };
-use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, ShardId, WriterId};
+use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, WriterId};
 
 pub(super) use throng_journal::PruneHow as How;
 

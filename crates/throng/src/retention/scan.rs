@@ -2,10 +2,7 @@
 
 use super::Retention;
 use crate::life::{Ends, Life};
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 use throng_core::{model::Keep, shard::ended_by_state};
 use throng_journal::{Address, Commit, Error, Position, RecordKind, ShardSet};
 

@@ -10,7 +10,7 @@ use crate::{
 use throng_core::{model::Error as Refused, shard::JsonRejection};
 use throng_journal::{Address, CommitNo, ERASES, Error, Position, ShardId, ShardSet};
 
-/// What nodes have to know for an entity to be erased, and what that is called.
+/// The feature that all nodes need for an entity to be erased, and its name.
 pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
 
 /// Up to where the messages of each shard were taken, and are covered, once all nodes have said so.
