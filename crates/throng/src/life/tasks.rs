@@ -10,7 +10,6 @@ use crate::{
     mail::Within,
 };
 use std::{
-    future::Future,
     sync::{Arc, Weak},
     task::{self, Poll},
     time::Duration,

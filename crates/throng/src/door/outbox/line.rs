@@ -3,7 +3,7 @@
 use super::message::{Behind, Outgoing};
 use std::collections::VecDeque;
 use throng_core::{credit::Credit, model::Timestamp};
-use throng_journal::{Address, Position, ShardId};
+use throng_journal::{Address, ShardId};
 
 /// Messages that have to be sent in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
