@@ -3,9 +3,8 @@
 
 use crate::{
     Metrics,
-    door::{Attempt, ClientCommand, Payload, Work},
-    engine::{Core, Engine},
-    handle::unknown_kind,
+    context::{Context, unknown_kind},
+    door::{Answered, Attempt, ClientCommand, Payload, Work},
     host::Host,
 };
 #[cfg(feature = "schemas")]
@@ -13,9 +12,6 @@ use schemars::{Schema, SchemaGenerator};
 use std::{
     any::Any,
     collections::HashMap,
-    future::Future,
-    marker::PhantomData,
-    pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -25,8 +21,9 @@ use throng_core::{
     shard::JsonRejection,
     tagged,
 };
+use throng_journal::Later;
 use throng_services::{
-    AskError, Context, Pending, Reply, Running, Service, SharedAddress,
+    AskError, Pending, Reply, Running, Service, SharedAddress,
     health::Health,
     service,
     stats::{PrometheusCollector, Stats},
@@ -148,7 +145,7 @@ impl<A: Actor> Part<A> {
 impl<A: Actor> Service for Part<A> {
     type Message = Asked<A>;
 
-    fn receive(&mut self, asked: Asked<A>, _: &mut Context<Asked<A>>) {
+    fn receive(&mut self, asked: Asked<A>, _: &mut throng_services::Context<Asked<A>>) {
         let Asked {
             id,
             command,
@@ -250,7 +247,7 @@ async fn answered<A: Actor>(pending: Pending<Answer<A>>, left: Duration) -> Answ
 }
 
 /// An answer to come, as JSON.
-pub(crate) type JsonAnswer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error<JsonRejection>>> + Send>>;
+type JsonAnswer = Later<'static, Answered>;
 
 /// A kind, whatever its type.
 trait Actors: Any + Send + Sync {
@@ -293,70 +290,43 @@ fn in_json<R: throng_core::model::Rejection>(error: Error<R>) -> Error<JsonRejec
         .unwrap_or_else(|rejection| Error::Rejected(rejection.into()))
 }
 
-/// An actor, to be asked.
-pub struct ActorHandle<A: Actor> {
-    engine: Engine,
-    id: String,
-    deadline: Option<Duration>,
-    of: PhantomData<fn() -> A>,
-}
-
-impl<A: Actor> ActorHandle<A> {
-    /// How long to wait at most.
-    #[must_use]
-    pub fn within(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
+impl Services {
+    fn actors<A: Actor>(&self, context: &Context) -> Result<&Typed<A>, Error<A::Rejection>> {
+        serves_actors(context)?;
+        let kind = self.kinds.iter().find(|kind| kind.name == A::KIND);
+        let typed = kind.and_then(|kind| (&*kind.actors as &dyn Any).downcast_ref());
+        typed.ok_or_else(|| Error::Malformed(unknown_kind(A::KIND)))
     }
 
-    /// Asks it to do something. One in place does it when this is polled first.
-    ///
-    /// # Errors
-    /// The actor's "no", or the engine's.
-    ///
-    /// # Panics
-    /// One on workers: outside of a tokio runtime with its timer enabled.
-    pub async fn ask(self, command: A::Command) -> Result<A::Reply, Error<A::Rejection>> {
-        let core = &self.engine.core;
-        let left = self.deadline.unwrap_or(core.context.options.deadline);
-        let pending = core
-            .actors::<A>()?
-            .send(self.id, command, core.context.until(Some(left)))?;
+    /// Asks an actor to do something. One in place does it when this is polled first.
+    pub(crate) async fn ask<A: Actor>(
+        &self,
+        context: &Context,
+        id: String,
+        command: A::Command,
+        deadline: Option<Duration>,
+    ) -> Answer<A> {
+        let left = deadline.unwrap_or(context.options.deadline);
+        let pending = self.tell::<A>(context, id, command, Some(left))?;
         answered::<A>(pending, left).await
     }
 
-    /// Has it do something, without waiting for it. What comes of it nobody hears.
-    ///
-    /// # Errors
-    /// It was not sent.
-    pub fn tell(self, command: A::Command) -> Result<(), Error<A::Rejection>> {
-        let core = &self.engine.core;
-        let until = core.context.until(self.deadline);
-        core.actors::<A>()?.send(self.id, command, until).map(drop)
-    }
-}
-
-impl Core {
-    fn actors<A: Actor>(&self) -> Result<&Typed<A>, Error<A::Rejection>> {
-        self.serves_actors()?;
-        let kind = self.services.kinds.iter().find(|kind| kind.name == A::KIND);
-        let typed = kind.and_then(|kind| (&*kind.actors as &dyn Any).downcast_ref());
-        typed.ok_or_else(|| unknown_kind(A::KIND))
-    }
-
-    fn serves_actors<R>(&self) -> Result<(), Error<R>> {
-        if self.context.is_stopping() {
-            let reason = "the engine is stopping".into();
-            return Err(Error::Unavailable { reason });
-        }
-        Ok(())
+    /// Has an actor do something, whose answer need not be waited for.
+    pub(crate) fn tell<A: Actor>(
+        &self,
+        context: &Context,
+        id: String,
+        command: A::Command,
+        deadline: Option<Duration>,
+    ) -> Result<Pending<Answer<A>>, Error<A::Rejection>> {
+        self.actors::<A>(context)?.send(id, command, context.until(deadline))
     }
 
     /// Sends a command in JSON to an actor; its kind has a number after those of entities.
-    pub(crate) fn ask_actor(&self, attempt: Attempt<'_>) -> Result<JsonAnswer, Error<JsonRejection>> {
-        self.serves_actors()?;
-        let number = attempt.target.kind - self.context.registry.kinds().len();
-        let Some(kind) = self.services.kinds.get(number) else {
+    pub(crate) fn ask_json(&self, context: &Context, attempt: Attempt<'_>) -> Result<JsonAnswer, Error<JsonRejection>> {
+        serves_actors(context)?;
+        let number = attempt.target.kind - context.registry.kinds().len();
+        let Some(kind) = self.kinds.get(number) else {
             return Err(Error::Malformed("the engine has no kind of this number".into()));
         };
         let Work::Command(ClientCommand {
@@ -373,41 +343,17 @@ impl Core {
                 "a {name} keeps nothing, so it cannot know an idempotency key again; ask without one"
             )));
         }
-        let left = attempt.until.saturating_sub(self.context.host.elapsed_micros());
+        let left = attempt.until.saturating_sub(context.host.elapsed_micros());
         let id = attempt.target.id.into_owned();
         kind.actors
             .send_json(id, (&name, &body), attempt.until, Duration::from_micros(left))
     }
 }
 
-impl Engine {
-    /// An actor, to ask it.
-    pub fn actor<A: Actor>(&self, id: impl Into<A::Id>) -> ActorHandle<A> {
-        ActorHandle {
-            engine: self.clone(),
-            id: id.into().to_string(),
-            deadline: None,
-            of: PhantomData,
-        }
+fn serves_actors<R>(context: &Context) -> Result<(), Error<R>> {
+    if context.is_stopping() {
+        let reason = "the engine is stopping".into();
+        return Err(Error::Unavailable { reason });
     }
-
-    /// The kinds of actors it knows. A [driver](crate::driver::Driver::command) numbers them after those of entities.
-    #[must_use]
-    pub fn actor_kinds(&self) -> &[ActorKind] {
-        &self.core.services.kinds
-    }
-
-    /// What its actors record of themselves, and an app's own services, told so
-    /// ([`Setup::stats`](throng_services::Setup::stats)). Part of [`metrics`](Self::metrics).
-    #[must_use]
-    pub fn stats(&self) -> &Stats {
-        &self.core.services.stats
-    }
-
-    /// How an app's own services are that [registered](Health::register) here. A gateway shows them, and is not ready while one
-    /// fails.
-    #[must_use]
-    pub fn checks(&self) -> &Health {
-        &self.core.services.health
-    }
+    Ok(())
 }

@@ -1,28 +1,27 @@
 //! Setting an engine up.
 
 #[cfg(feature = "projections")]
-use crate::projection::{self, Projections};
+use crate::projection::{self, Projection, ProjectionConsumer, Projections, Sink, SinkConsumer};
 use crate::{
     Metrics, Options,
     budget::Budget,
-    context::{Context, Signals},
-    disk::{self, DiskBudget},
-    door::SeenNewer,
-    driver::peers::Peers,
+    context::{Context, LastCount, SeenNewer, Signals},
+    disk::DiskBudget,
     engine::{Core, Engine},
-    host::{Host, SteadyHost, TokioHost},
-    life::{Lives, tasks},
-    operator::unresolved::LastCount,
-    retention,
+    error::StartError,
+    host::{Host, OpenHost, SteadyHost, TokioHost},
+    life::{Lives, disk, tasks},
+    operator::unresolved,
+    remote::Peers,
+    retention::{self, Retention},
     tail::{self, Tail},
-    travel::Remembered,
 };
 #[cfg(feature = "services")]
 use crate::{
     actors::{Services, Starting},
-    ledger::Topics,
+    context::Topics,
 };
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 #[cfg(feature = "services")]
 use throng_core::model::Actor;
 use throng_core::{
@@ -48,38 +47,12 @@ pub struct Builder {
     views: Option<Arc<dyn Views>>,
 }
 
-/// An engine could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The journal or the store.
-    #[error(transparent)]
-    Journal(#[from] throng_journal::Error),
-    /// The journal was begun with another number of shards.
-    #[error(transparent)]
-    Layout(#[from] throng_core::layout::LayoutError),
-    /// A kind that requests something of another was not given what it hears.
-    #[error(
-        "the kind {asker:?} requests something of {asked:?} and could not hear the outcome: give the engine both kinds, and `on_outcome` for them"
-    )]
-    Unheard {
-        /// The kind that asks.
-        asker: &'static str,
-        /// The kind it asks.
-        asked: &'static str,
-    },
-    /// The journal takes nearly all of the disk budget, whatever is removed.
-    #[error(
-        "a disk budget of {bytes_max} bytes cannot work: the journal takes {needed} of them whatever is removed; give it twice as much"
-    )]
-    DiskBudget {
-        /// The budget.
-        bytes_max: u64,
-        /// Bytes the journal takes.
-        needed: u64,
-    },
-    /// The system gives no threads.
-    #[error("the engine's threads cannot be started: {0}")]
-    Threads(std::io::Error),
+impl Engine {
+    /// Begins an engine: give it kinds, then a journal and a store.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Builder {
@@ -152,7 +125,7 @@ impl Builder {
     }
 
     #[cfg(feature = "projections")]
-    pub(crate) fn consumer(mut self, consumer: Box<dyn projection::Consumer>) -> Self {
+    fn consumer(mut self, consumer: Box<dyn projection::Consumer>) -> Self {
         let (name, kind) = (consumer.name(), consumer.kind());
         assert!(
             throng_core::limits::is_kind(name),
@@ -168,6 +141,26 @@ impl Builder {
         );
         self.consumers.push(consumer);
         self
+    }
+
+    #[cfg(feature = "projections")]
+    /// Gives it a projection. Its kind comes first.
+    ///
+    /// # Panics
+    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
+    #[must_use]
+    pub fn projection<P: Projection>(self, projection: P) -> Self {
+        self.consumer(Box::new(ProjectionConsumer(projection)))
+    }
+
+    #[cfg(feature = "projections")]
+    /// Gives it a sink. Its kind comes first.
+    ///
+    /// # Panics
+    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
+    #[must_use]
+    pub fn sink<S: Sink>(self, sink: S) -> Self {
+        self.consumer(Box::new(SinkConsumer(sink)))
     }
 
     /// The number of shards it will have.
@@ -254,15 +247,16 @@ impl Builder {
         let clock = Arc::new(SteadyHost::new(host));
         let host: Arc<dyn Host> = clock.clone();
         let metrics = Metrics::default();
-        let unresolved = Arc::new(LastCount::default());
-        metrics.register(|registry| registry.register_collector(Box::new(unresolved.clone())));
+        let last_count = Arc::new(LastCount::default());
+        metrics.register(|registry| registry.register_collector(Box::new(last_count.clone())));
         #[cfg(feature = "services")]
         let services = Services::start(self.actors, &host, &metrics).map_err(StartError::Threads)?;
         #[cfg(feature = "projections")]
         let (consumers, idle): (Vec<_>, Vec<_>) = self
             .consumers
             .into_iter()
-            .partition(|consumer| self.options.runs(&**consumer));
+            // A sink acts on the world outside, which a quiet engine does not; a projection changes its own rows.
+            .partition(|consumer| self.options.projections && (consumer.is_projection() || !self.options.quiet));
         #[cfg(feature = "projections")]
         let idle = idle.iter().map(|consumer| consumer.name()).collect();
         let budget = Budget::new(self.options.memory_bytes_max);
@@ -283,7 +277,7 @@ impl Builder {
             #[cfg(feature = "services")]
             topics: Topics::default(),
             signals: Signals::default(),
-            unresolved,
+            unresolved: last_count,
             stopping: AtomicBool::new(false),
             budget,
         });
@@ -292,32 +286,35 @@ impl Builder {
             lives.begin(lives.recover().await?);
         }
         tasks::start(&lives);
+        unresolved::start(&lives);
+        let open = Arc::new(OpenHost(context.host.clone()));
+        #[cfg(feature = "projections")]
+        let projections = Arc::new(Projections::new(open.clone(), lives.clone(), consumers, self.views));
+        let retention = Retention::new(
+            lives.clone(),
+            #[cfg(feature = "projections")]
+            projections.clone(),
+            #[cfg(feature = "projections")]
+            idle,
+        );
         let core = Arc::new(Core {
-            tail: Arc::new(Tail::new(
-                context.journal.clone(),
-                context.host.clone(),
-                &context.registry,
-            )),
+            tail: Arc::new(Tail::new(lives.clone())),
             #[cfg(feature = "projections")]
-            projections: Projections::new(consumers, self.views),
-            #[cfg(feature = "projections")]
-            idle_projections: idle,
-            held_by: Mutex::default(),
-            #[cfg(feature = "projections")]
-            goals: retention::Goals::default(),
-            pruning: tokio::sync::Mutex::default(),
-            is_erasing: AtomicBool::new(true),
-            remembered: Remembered::default(),
+            projections,
+            retention: Arc::new(retention),
             context,
             lives,
             #[cfg(feature = "services")]
             services,
+            _open: open,
         });
-        core.context.host.spawn(Box::pin(tail::task(Arc::downgrade(&core))));
+        core.context
+            .host
+            .spawn(Box::pin(tail::task(Arc::downgrade(&core.tail))));
         #[cfg(feature = "projections")]
-        projection::start(&core);
-        retention::start(&core);
-        disk::start(&core);
+        projection::start(&core.projections);
+        retention::start(&core.retention);
+        disk::start(&core.lives);
         Ok(Engine { core })
     }
 }

@@ -1,9 +1,9 @@
 //! How much of the disk the journal may take, where that is said.
 
-use crate::{StartError, engine::Core, host::Signal};
+use crate::{Metrics, error::StartError, host::Signal};
 use std::{
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
@@ -52,7 +52,7 @@ pub(crate) struct DiskBudget {
     /// Bytes appended since the last look.
     appended: AtomicU64,
     /// A look is wanted before its time.
-    look_early: Arc<Signal>,
+    pub(crate) look_early: Arc<Signal>,
     /// The budget has been used up, and the segment being written has not been finished since. Set by each look at the disk, reset by a pass.
     is_to_finish: AtomicBool,
 }
@@ -126,8 +126,24 @@ impl DiskBudget {
         ))
     }
 
+    /// Looks at the bytes that the journal takes, and returns the time until the next look; `None`: they have no bound.
+    pub(crate) fn look(&self, journal_bytes: Option<u64>, metrics: &Metrics) -> Option<Duration> {
+        let bytes_max = self.bytes_max?;
+        self.appended.store(0, Ordering::Relaxed);
+        if let Some(used) = journal_bytes {
+            self.set(bytes_max, used);
+            let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+            metrics.disk_bytes.set(gauge(used));
+            metrics.disk_budget_bytes.set(gauge(bytes_max));
+        }
+        Some(match self.level() {
+            Level::Low => LOOK_EVERY,
+            Level::High | Level::Full => LOOK_EVERY_HIGH,
+        })
+    }
+
     /// It takes so much now.
-    fn look(&self, bytes_max: u64, used: u64) {
+    fn set(&self, bytes_max: u64, used: u64) {
         self.used.store(used, Ordering::Relaxed);
         let before = self.level();
         let level = before.after(percent(used, bytes_max));
@@ -146,38 +162,6 @@ impl DiskBudget {
 
 fn percent(used: u64, bytes_max: u64) -> u64 {
     used.saturating_mul(100) / bytes_max.max(1)
-}
-
-/// Begins to look at what the journal takes, if that has a bound.
-pub(crate) fn start(core: &Arc<Core>) {
-    if let Some(bytes_max) = core.context.disk.bytes_max {
-        let core_in = Arc::downgrade(core);
-        core.context.host.spawn(Box::pin(task(core_in, bytes_max)));
-    }
-}
-
-async fn task(core: Weak<Core>, bytes_max: u64) {
-    loop {
-        let Some(strong) = core.upgrade() else { return };
-        let context = &strong.context;
-        if context.is_stopping() {
-            return;
-        }
-        context.disk.appended.store(0, Ordering::Relaxed);
-        if let Some(used) = context.journal.disk_bytes() {
-            context.disk.look(bytes_max, used);
-            let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-            context.metrics.disk_bytes.set(gauge(used));
-            context.metrics.disk_budget_bytes.set(gauge(bytes_max));
-        }
-        let every = match context.disk.level() {
-            Level::Low => LOOK_EVERY,
-            Level::High | Level::Full => LOOK_EVERY_HIGH,
-        };
-        let (look_early, sleep) = (Arc::clone(&context.disk.look_early), context.host.sleep(every));
-        drop(strong);
-        look_early.within(sleep).await;
-    }
 }
 
 #[cfg(test)]

@@ -3,32 +3,30 @@
 #[cfg(feature = "services")]
 use crate::actors::Services;
 #[cfg(feature = "projections")]
-use crate::projection::Projections;
 use crate::{
-    Metrics, Options, Unresolved,
-    builder::Builder,
+    ByHand,
+    projection::{EventOffset, Progress, Projection, Projections, ReadModel, SkipError},
+};
+use crate::{
+    Erased, Metrics, Options, PruneReport, Unresolved,
     context::{Context, QUIET},
-    door::{Attempt, Work},
-    handle::Handle,
+    host::OpenHost,
     life::{Down, Lives, Status},
+    retention::Retention,
     tail::Tail,
-    travel::Remembered,
 };
 use std::{
     future::Future,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, atomic::Ordering},
     task::Poll,
 };
 #[cfg(feature = "services")]
 use throng_core::model::Topic;
 use throng_core::{
-    model::Entity,
-    shard::{Outcome, Registry},
+    model::Error,
+    shard::{JsonRejection, Registry},
 };
-use throng_journal::{Durability, Position};
+use throng_journal::{Compacted, Durability, Position};
 #[cfg(feature = "services")]
 use throng_services::bus::{self, AnotherType};
 
@@ -45,23 +43,11 @@ pub(crate) struct Core {
     #[cfg(feature = "services")]
     pub(crate) services: Services,
     #[cfg(feature = "projections")]
-    pub(crate) projections: Projections,
-    /// One removal of history at a time.
-    pub(crate) pruning: tokio::sync::Mutex<crate::retention::CutOff>,
-    /// Those that do not run here, and so do not say how far they have come.
-    #[cfg(feature = "projections")]
-    pub(crate) idle_projections: Vec<&'static str>,
-    /// The projections that kept the last removal of history from going further.
-    pub(crate) held_by: Mutex<Vec<String>>,
-    /// How far projections of a cluster are to come.
-    #[cfg(feature = "projections")]
-    pub(crate) goals: crate::retention::Goals,
-    /// Erasures may have been begun that are not done.
-    pub(crate) is_erasing: AtomicBool,
-    /// States that were met on the way to earlier ones.
-    pub(crate) remembered: Remembered,
+    pub(crate) projections: Arc<Projections>,
+    pub(crate) retention: Arc<Retention>,
     /// The end of the log, decoded once for all who follow it.
     pub(crate) tail: Arc<Tail>,
+    pub(crate) _open: Arc<OpenHost>,
 }
 
 /// How an engine is.
@@ -94,17 +80,6 @@ pub struct Health {
 }
 
 impl Engine {
-    /// Begins an engine: give it kinds, then a journal and a store.
-    #[must_use]
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// An entity, to ask it.
-    pub fn entity<E: Entity>(&self, id: impl Into<E::Id>) -> Handle<E> {
-        Handle::new(self.clone(), &id.into())
-    }
-
     /// The kinds it knows.
     #[must_use]
     pub fn registry(&self) -> &Registry {
@@ -174,7 +149,12 @@ impl Engine {
                 .map(|loss| format!("acknowledged commits are lost: {loss}")),
         );
         troubles.extend(self.core.context.disk.trouble());
-        let held_by = self.core.held_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let held_by = self
+            .core
+            .retention
+            .held_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let holds = |name: &String| format!("history that is over stays, as the projection {name} has not read it");
         troubles.extend(held_by.iter().map(holds));
         #[cfg(feature = "projections")]
@@ -215,7 +195,7 @@ impl Engine {
     pub async fn stop(&self) {
         let core = &self.core;
         #[cfg(feature = "projections")]
-        let ended = async |until| core.projections.ended(&*core.context.host, until).await;
+        let ended = async |until| core.projections.ended(until).await;
         #[cfg(not(feature = "projections"))]
         let ended = async |_| ();
         core.lives.stop(ended).await;
@@ -250,32 +230,80 @@ impl Engine {
             })
         })
     }
+
+    /// Removes the history that is kept no longer, now; with `is_dry`, only says what would go. In a cluster all nodes do, each of what it owns,
+    /// and the report is of them all.
+    ///
+    /// # Errors
+    /// The journal's or the store's, or a node cannot be reached; what was removed by then is gone all the same, and the next pass goes on.
+    pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, throng_journal::Error> {
+        self.core.retention.prune(is_dry).await
+    }
+
+    /// Gives back the room of the store's file that no row needs any more, while everything goes on; a store does so by itself, too, once
+    /// there is much. `None`: this store needs it never.
+    ///
+    /// # Errors
+    /// There is no room for a second file, one is under way already, or the store failed: it is as it was.
+    pub async fn compact(&self) -> Result<Option<Compacted>, throng_journal::Error> {
+        self.core.context.store.compact().await
+    }
+
+    /// Ends an entity and overwrites all that is recorded and stored of it: its events, state, timers, idempotency keys, the messages it
+    /// sent and was sent. What is left is that an entity of this id was erased, and when. Once begun, it is carried to its end by
+    /// itself, also where the journal or the store failed meanwhile, and after a crash.
+    ///
+    /// # Errors
+    /// `Unknown` for an entity to which nothing has ever happened, or the engine's: the text says whether it has begun.
+    pub async fn erase(&self, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
+        self.core.retention.erase(kind, id).await
+    }
+}
+
+#[cfg(feature = "projections")]
+impl Engine {
+    /// How far its projections and sinks have come, in the order they were given.
+    #[must_use]
+    pub fn projections(&self) -> Vec<Progress> {
+        self.core.projections.progress()
+    }
+
+    /// A projection's rows, to be read.
+    #[must_use]
+    pub fn read_model<P: Projection>(&self) -> ReadModel<P> {
+        ReadModel::new(self.core.projections.clone())
+    }
+
+    /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. The engine goes on serving;
+    /// readers see the rows come back, and [`Progress::is_rebuilding`] says until when they are not complete.
+    pub fn rebuild_projection(&self, name: &str) -> bool {
+        self.core.projections.rebuild(name)
+    }
+
+    /// Lets a projection or sink that has stopped try the event it has stopped at again; `false` if there is none of this
+    /// name.
+    pub fn resume_projection(&self, name: &str) -> bool {
+        self.core.projections.resume(name)
+    }
+
+    /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names
+    /// ([`Stopped`](crate::projection::State::Stopped)): the others of its commit are applied. The rows' offset moves past it in the
+    /// batch that says who decided it and why, so that it counts as skipped only then ([`Progress::skipped`]). A rebuild comes to the
+    /// event again.
+    ///
+    /// The decision is durable when this returns; the event is gone past behind. If the projection begins anew meanwhile, nothing is skipped.
+    ///
+    /// # Errors
+    /// There is none of this name, it has not stopped at that event, or the decision could not be made durable in time.
+    pub async fn skip_event(&self, name: &str, event: EventOffset, by: ByHand<'_>) -> Result<(), SkipError> {
+        self.core.projections.skip(name, event, by).await
+    }
 }
 
 impl Core {
-    /// Counts what was executed.
-    pub(crate) fn count(&self, attempt: &Attempt<'_>, outcome: Outcome) {
-        let metrics = &self.context.metrics;
-        match (&attempt.work, outcome) {
-            (Work::Query { .. } | Work::Look(_), _) => metrics.queries.inc(),
-            (Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_), _) => 0,
-            (Work::Retry(_), outcome) => {
-                metrics.messages.inc();
-                if outcome == Outcome::Failed {
-                    metrics.dead.inc()
-                } else {
-                    0
-                }
-            }
-            (_, Outcome::Done) => metrics.done.inc(),
-            (_, Outcome::Refused) => metrics.refused.inc(),
-            (_, Outcome::Failed) => metrics.failed.inc(),
-        };
-    }
-
     fn refresh_metrics(&self) {
         #[cfg(feature = "projections")]
-        self.projections.refresh(self);
+        self.projections.refresh();
         let metrics = &self.context.metrics;
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         metrics.has_room.set(i64::from(self.context.has_room()));
@@ -288,11 +316,5 @@ impl Core {
             metrics.waiting.set(gauge(life.ledger.waiting()));
             metrics.in_flight.set(gauge(life.ledger.in_flight()));
         }
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.context.host.close();
     }
 }

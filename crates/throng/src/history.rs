@@ -2,17 +2,12 @@
 
 use crate::{
     door::{OwnerOf, now_or_later},
-    driver::{
-        peers::{Happened, Reply, Request},
-        widen,
-    },
     engine::{Core, Engine},
-    feed::FeedError,
-    ledger::{recovering, unreadable},
+    ledger::{recovering, unreadable, widen},
     life::Life,
-    tail::PageLimit,
+    remote::{Happened, Reply, Request},
+    tail::{FeedError, PageLimit},
 };
-use std::sync::Arc;
 use throng_core::{
     limits,
     model::Error,
@@ -118,14 +113,14 @@ impl Engine {
         limit: PageLimit,
     ) -> Result<History, Error<JsonRejection>> {
         let core = &self.core;
-        if let Some(life) = core.owner_of(kind, id)? {
+        if let Some(life) = core.lives.owner_of(kind, id)? {
             return core.history_here(&life, (kind, id), after, limit).await;
         }
-        let hash = core.target::<JsonRejection>(kind, id.into())?.hash;
+        let hash = core.context.target::<JsonRejection>(kind, id.into())?.hash;
         let shard = limits::shard_of(hash, core.context.registry.shards());
-        let owner = OwnerOf::new(core, shard);
+        let owner = OwnerOf::new(&core.context, shard);
         loop {
-            if let Some(life) = core.owner_of(kind, id)? {
+            if let Some(life) = core.lives.owner_of(kind, id)? {
                 return core.history_here(&life, (kind, id), after, limit).await;
             }
             let request = Request::History {
@@ -176,18 +171,6 @@ pub(crate) fn reply(history: History) -> Reply {
 }
 
 impl Core {
-    /// The life that answers for an entity, if this node owns it.
-    pub(crate) fn owner_of(&self, kind: usize, id: &str) -> Result<Option<Arc<Life>>, Error<JsonRejection>> {
-        let hash = self.target::<JsonRejection>(kind, id.into())?.hash;
-        let shard = limits::shard_of(hash, self.context.registry.shards());
-        let life = match self.lives.current() {
-            // The next one answers, here or elsewhere.
-            Err(_) if self.lives.is_short() => return Ok(None),
-            life => life?,
-        };
-        Ok(life.ledger.shards.contains(shard).then_some(life))
-    }
-
     /// What has happened to an entity of this node.
     pub(crate) fn history_here<'a>(
         &'a self,
@@ -198,7 +181,7 @@ impl Core {
     ) -> Later<'a, Result<History, Error<JsonRejection>>> {
         Box::pin(async move {
             let context = &self.context;
-            let hash = self.target::<JsonRejection>(kind, id.into())?.hash;
+            let hash = self.context.target::<JsonRejection>(kind, id.into())?.hash;
             let name = context.registry.kinds()[kind].name;
             let address = Address::new(name, id);
             let unavailable =

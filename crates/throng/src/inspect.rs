@@ -5,9 +5,8 @@ pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected
 
 use crate::{
     door::{Answer, Look, NOTHING, Target, Typed, Work},
-    driver::widen,
     engine::Engine,
-    ledger::unreadable,
+    ledger::{unreadable, widen},
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_core::{
@@ -107,7 +106,7 @@ impl Engine {
         let life = self.core.lives.current()?;
         let mut by_shard: BTreeMap<ShardId, Vec<(usize, usize, u64, String)>> = BTreeMap::new();
         for (at, (kind, id)) in of.iter().enumerate() {
-            let hash = self.core.target(*kind, (*id).into())?.hash;
+            let hash = self.core.context.target(*kind, (*id).into())?.hash;
             let asked = (at, *kind, hash, (*id).to_owned());
             by_shard.entry(life.door.shard_of(hash)).or_default().push(asked);
         }
@@ -152,10 +151,10 @@ impl Engine {
             // Only its own node can say all of it.
             read: |_, _| {},
         };
-        let target = core.target(kind, id.to_owned().into())?;
+        let target = core.context.target(kind, id.to_owned().into())?;
         let look = Look { look, elsewhere: None };
-        let attempt = core.attempt(target, Work::Look(look), Answer::Typed(answer));
-        let executed = core.run(attempt).await.map_err(widen)?;
+        let attempt = core.context.attempt(target, Work::Look(look), Answer::Typed(answer));
+        let executed = core.lives.run(attempt).await.map_err(widen)?;
         let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
@@ -175,7 +174,7 @@ impl Engine {
     /// The engine is not ready.
     pub async fn timers_of(&self, kind: usize, id: &str, limit: usize) -> Answered<Vec<TimerView>> {
         let life = self.core.lives.current()?;
-        let shard = life.door.shard_of(self.core.target(kind, id.into())?.hash);
+        let shard = life.door.shard_of(self.core.context.target(kind, id.into())?.hash);
         let of = Address::new(self.core.context.registry.kinds()[kind].name, id);
         let look = life.door.visit(shard, move |shard| shard.timers_of(&of, limit));
         let (mut timers, away) = look.await.map_err(widen)?;

@@ -67,8 +67,10 @@ mod disk;
 mod door;
 pub mod driver;
 mod engine;
+mod error;
 mod feed;
 mod handle;
+mod hex;
 pub mod histogram;
 mod history;
 pub mod host;
@@ -82,30 +84,33 @@ mod operator;
 mod options;
 #[cfg(feature = "projections")]
 pub mod projection;
+mod remote;
 mod retention;
 mod statistics;
 mod tail;
 mod travel;
 
 #[cfg(feature = "services")]
-pub use actors::{ActorHandle, ActorKind};
-pub use builder::{Builder, StartError};
-pub use door::SAMPLED_ONE_IN;
+pub use actors::ActorKind;
+pub use builder::Builder;
+pub use context::{OTHER_CAUSES, Unresolved, UnresolvedWork};
+pub use door::{SAMPLED_ONE_IN, StuckEntity};
 pub use engine::{Engine, Health};
-pub use feed::{Cursor, Feed, FeedError};
+pub use error::StartError;
+pub use feed::{Follow, Follower};
+#[cfg(feature = "services")]
+pub use handle::ActorHandle;
 pub use handle::Handle;
 pub use history::History;
 pub use life::LastCheckpoint;
 pub use metrics::Metrics;
-pub use operator::{
-    DeadContent, DeadContents, DeadDone, DeadFilter, DeadPage, OTHER_CAUSES, Retried, StuckEntity, Unresolved,
-    UnresolvedWork,
-};
+pub use operator::{DeadContent, DeadContents, DeadDone, DeadFilter, DeadPage, Retried};
 pub use options::Options;
-pub use retention::{Erased, PruneReport};
+pub use remote::PruneReport;
+pub use retention::Erased;
 pub use statistics::Statistics;
 
-pub use tail::{EntityEvent, Follow, Follower};
+pub use tail::{Cursor, EntityEvent, Feed, FeedError};
 pub use throng_core::{
     layout, limits, model,
     shard::{

@@ -2,13 +2,10 @@
 
 use crate::{
     door::OwnerOf,
-    driver::{
-        peers::{Reply, Request},
-        widen,
-    },
     engine::Engine,
-    ledger::unreadable,
+    ledger::{unreadable, widen},
     life::Life,
+    remote::{Reply, Request},
 };
 use std::collections::BTreeMap;
 use throng_core::{model::Error, shard::JsonRejection};
@@ -36,7 +33,7 @@ impl Engine {
         loop {
             let next = left.iter().next();
             let Some(shard) = next else { break };
-            let owner = OwnerOf::new(core, shard);
+            let owner = OwnerOf::new(&core.context, shard);
             let (of, mut more) = loop {
                 match core.lives.current() {
                     Ok(life) if life.ledger.shards.contains(shard) => {

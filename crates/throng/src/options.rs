@@ -50,14 +50,6 @@ pub struct Options {
     pub quiet: bool,
 }
 
-#[cfg(feature = "projections")]
-impl Options {
-    /// A sink acts on the world outside, which a quiet engine does not; a projection changes its own rows.
-    pub(crate) fn runs(&self, consumer: &dyn crate::projection::Consumer) -> bool {
-        self.projections && (consumer.is_projection() || !self.quiet)
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {

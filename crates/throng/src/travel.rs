@@ -2,10 +2,6 @@
 //! lives is not touched.
 
 use crate::{engine::Engine, ledger::unreadable, tail::PageLimit};
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
 use throng_core::{
     model::{Asker, Error},
     shard::{Again, Inspect, JsonRejection, KindCheck, Supposed, state_json},
@@ -15,8 +11,6 @@ use throng_journal::{Address, Place, Record, RecordKind, StoredEvent};
 /// Events that are read from the nearest state that is known.
 const EVENTS_MAX: u64 = 200_000;
 const PAGE_EVENTS: usize = 1_000;
-/// What is remembered of states on the way, in bytes.
-const REMEMBERED_BYTES: usize = 16 << 20;
 /// States that are larger are not remembered on the way.
 const REMEMBERED_STATE_BYTES_MAX: usize = 256 << 10;
 
@@ -64,63 +58,6 @@ pub enum TravelError {
     /// An event cannot be applied.
     #[error("its events cannot be applied: {0}")]
     Broken(String),
-}
-
-/// States that were met on the way.
-#[derive(Default)]
-pub(crate) struct Remembered {
-    met: Mutex<Met>,
-}
-
-#[derive(Default)]
-struct Met {
-    /// In the order they were met, so that the oldest goes first.
-    states: VecDeque<MetState>,
-    bytes: usize,
-}
-
-struct MetState {
-    of: Address,
-    /// It is the state right after this event.
-    seq: u64,
-    /// In the form in which the journal and the store keep states.
-    recorded: Vec<u8>,
-}
-
-impl Remembered {
-    fn met(&self) -> MutexGuard<'_, Met> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The latest one not after an event.
-    fn find(&self, of: &Address, upto: u64) -> Option<(u64, Vec<u8>)> {
-        let met = self.met();
-        let fitting = met.states.iter().filter(|state| state.of == *of && state.seq <= upto);
-        let latest = fitting.max_by_key(|state| state.seq)?;
-        Some((latest.seq, latest.recorded.clone()))
-    }
-
-    fn put(&self, of: &Address, seq: u64, recorded: Vec<u8>) {
-        let mut met = self.met();
-        if met.states.iter().any(|state| state.of == *of && state.seq == seq) {
-            return;
-        }
-        met.bytes += recorded.len();
-        let of = of.clone();
-        met.states.push_back(MetState { of, seq, recorded });
-        while met.bytes > REMEMBERED_BYTES
-            && let Some(oldest) = met.states.pop_front()
-        {
-            met.bytes -= oldest.recorded.len();
-        }
-    }
-
-    /// Nothing of an entity is kept any more.
-    pub(crate) fn forget(&self, of: &Address) {
-        let mut met = self.met();
-        met.states.retain(|state| state.of != *of);
-        met.bytes = met.states.iter().map(|state| state.recorded.len()).sum();
-    }
 }
 
 impl Engine {
@@ -191,7 +128,7 @@ impl Engine {
             if let Some(Ok(state)) = check.recorded(id)
                 && state.len() <= REMEMBERED_STATE_BYTES_MAX
             {
-                core.remembered.put(&address, reached, state);
+                core.retention.remembered.put(&address, reached, state);
             }
             // Others have their turn between two pages.
             crate::host::yield_now().await;
@@ -226,7 +163,7 @@ impl Engine {
         })?;
         let stored = stored.state.filter(|state| state.seq <= upto && state.seq > 0);
         let stored = stored.map(|state| (state.seq, state.bytes, state.version));
-        let remembered = self.core.remembered.find(of, upto);
+        let remembered = self.core.retention.remembered.find(of, upto);
         let remembered = remembered.map(|(seq, state)| (seq, state, version));
         Ok(stored.into_iter().chain(remembered).max_by_key(|(seq, ..)| *seq))
     }

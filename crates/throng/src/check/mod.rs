@@ -5,7 +5,7 @@ mod compare;
 mod segments;
 mod what_if;
 
-pub(crate) use segments::Kept;
+pub(crate) use segments::{Kept, TimerSet};
 pub use what_if::{Changed, WhatIf};
 
 use crate::builder::Builder;
@@ -20,10 +20,7 @@ use throng_core::shard::{Envelope, KindCheck, Registry, is_by_hand};
 #[cfg(feature = "projections")]
 use throng_journal::MemoryViews;
 use throng_journal::{Address, Commit, Record, RecordKind};
-use what_if::{Deciding, Known};
-
-/// What was found at most, each with how often.
-const FINDINGS_MAX: usize = 1_000;
+use what_if::{Deciding, FINDINGS_MAX, Known};
 
 /// What of a history a program does not understand.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -147,16 +144,6 @@ impl Replay {
         };
         projections.map(replay).collect()
     }
-}
-
-/// What a timer's record says of its command.
-#[derive(serde::Deserialize)]
-pub(crate) struct TimerSet {
-    pub(crate) at: i64,
-    #[serde(default)]
-    pub(crate) every_micros: Option<u64>,
-    command: String,
-    body: String,
 }
 
 impl Builder {

@@ -1,15 +1,22 @@
 //! Which records of a commit are a command's.
 
-use super::{
-    TimerSet,
-    compare::{Miss, Was},
-};
+use super::compare::{Miss, Was};
 use std::collections::HashMap;
 use throng_core::{
     model::Timestamp,
     shard::{OUTCOME_NAME, RequestOutcome, is_by_hand, is_refused_key},
 };
 use throng_journal::{Address, Record, RecordKind};
+
+/// What a timer's record says of its command.
+#[derive(serde::Deserialize)]
+pub(crate) struct TimerSet {
+    pub(crate) at: i64,
+    #[serde(default)]
+    pub(crate) every_micros: Option<u64>,
+    pub(super) command: String,
+    pub(super) body: String,
+}
 
 /// A command whose records end at a place in its commit.
 pub(super) struct Segment {

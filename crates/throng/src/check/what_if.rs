@@ -6,9 +6,8 @@
 //! beginning that can be is tried, and one that fits is taken.
 
 use super::{
-    FINDINGS_MAX, TimerSet,
     compare::{Miss, differing, miss},
-    segments::{Fit, From, Segment},
+    segments::{Fit, From, Segment, TimerSet},
 };
 use serde_json::Value;
 use std::{
@@ -20,6 +19,9 @@ use throng_core::{
     shard::{Again, Decision, Effect, Envelope, KindCheck, OUTCOME_NAME, Registry, RequestOutcome},
 };
 use throng_journal::{Address, Record, RecordKind};
+
+/// What was found at most, each with how often.
+pub(super) const FINDINGS_MAX: usize = 1_000;
 
 /// How much earlier a command is decided a second time: what differs then depends on the moment.
 const EARLIER_MICROS: i64 = 1_500_000;

@@ -1,14 +1,18 @@
 //! An execution as a value: what is asked of which entity, by whatever brought it, and where the answer goes.
 
-use super::{Outgoing, Wait, Waiter};
+use super::{
+    answer::Answer,
+    outbox::{Outgoing, Waiter},
+    share,
+};
 use crate::ledger::{Origin, Refusal};
 use std::{any::Any, borrow::Cow};
 use throng_core::{
     limits,
-    model::{Error, Timestamp},
+    model::Timestamp,
     shard::{
-        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife,
-        Outcome, Output, Parcel, QueryCall, Ran, Registry, Shard,
+        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, KeyLife, Outcome, Output, Parcel,
+        QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -83,9 +87,6 @@ pub(crate) enum Work<'a> {
 /// Looks, and puts what it found into the answer.
 type LookFn = dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send;
 
-/// What another node answers: its answer as JSON, or its "no".
-pub(crate) type Answered = Result<Vec<u8>, Error<JsonRejection>>;
-
 /// A look at an entity's typed state.
 pub(crate) struct Look {
     pub(crate) look: Box<LookFn>,
@@ -134,29 +135,6 @@ pub(crate) struct Retry {
     pub(crate) delivery: Option<Delivery>,
 }
 
-/// Where the answer goes, and the answer once it is there.
-pub(crate) enum Answer {
-    /// An `Answered<E>`, or what a [`Look`] knows.
-    Typed(Typed),
-    Json(JsonReply),
-    Nobody,
-    /// The command was forwarded as a message: another entity answers.
-    Elsewhere(tokio::sync::oneshot::Receiver<ForwardedReply>),
-}
-
-/// Where a typed answer goes, whoever gives it.
-pub(crate) struct Typed {
-    pub(crate) slot: Box<dyn Any + Send>,
-    /// Puts what another node has answered into the slot.
-    pub(crate) read: fn(&mut (dyn Any + Send), Answered),
-}
-
-/// The answer to a command that was forwarded as a message, and what it rests on.
-pub(crate) struct ForwardedReply {
-    pub(crate) answer: Answer,
-    pub(crate) rests_on: Position,
-}
-
 /// What came of trying.
 pub(crate) enum Progress {
     /// It was executed, and its records are staged. The answer is the attempt's, and so is what it rests on.
@@ -164,6 +142,51 @@ pub(crate) enum Progress {
     /// It has to wait for this first. Nothing was done that trying it again does once more.
     Wait(Wait),
     /// Nothing was done, and nothing will be.
+    Refused(Refusal),
+}
+
+/// What an attempt has to wait for.
+pub(crate) enum Wait {
+    /// The open commit is full: until the one of this number is durable.
+    Commit(u64),
+    /// Somebody holds the shard's lock.
+    Lock,
+    /// Its entity is not in memory.
+    Load,
+    /// It is not known in memory whether its idempotency key was used.
+    Key,
+    /// Its dead message stands in the store. What is read there counts while the shard knows this version.
+    DeadMessage(u64),
+    /// Its entity has had its share of this turn, and others wait.
+    Share(share::Ticket),
+    /// Another node owns its entity's shard.
+    Elsewhere,
+    /// This program does not understand it, for this reason: until it is known whether a newer release lives.
+    Newer(String),
+    /// An operator has quarantined its entity, for this reason: until that is released.
+    Release(String),
+    /// The stream ends in order: the next life does it. Of this one nothing is in doubt.
+    NextLife,
+}
+
+/// What an attempt was carried to.
+pub(crate) enum Carried {
+    /// It was executed here, and its answer rests on this life's commits.
+    Done(Outcome),
+    /// Another node has executed it, and its answer rests on nothing here.
+    Answered(Outcome),
+    /// The stream has ended in order, or its shard's owner is not known now: it is to be tried again, by the life of then.
+    Again,
+    /// Nothing was done: this program does not understand it, for this reason. A newer one may, as long as it is not
+    /// [final](Attempt::is_final).
+    NotUnderstood(String),
+    /// Nothing was done: an operator has quarantined its entity, for this reason.
+    Quarantined(String),
+}
+
+/// Why an attempt does not execute now.
+pub(super) enum Held {
+    Wait(Wait),
     Refused(Refusal),
 }
 

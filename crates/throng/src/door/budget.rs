@@ -2,7 +2,11 @@
 //! given away, a hot entity's share of its loop's turn. Work from outside is refused when it would wait too long; work between
 //! entities waits, for as long as it takes: it is in the log. Operators have a reserve: they mend what work from outside is refused for.
 
-use super::{Attempt, Door, Wait, share, turn};
+use super::{
+    Door,
+    attempt::{Attempt, Held, Wait},
+    share, turn,
+};
 use crate::ledger::{Origin, Refusal};
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -25,27 +29,10 @@ const OUTBOX_RETRY: Duration = Duration::from_millis(200);
 /// When to come again while the journal has no room.
 pub(crate) const ROOM_RETRY: Duration = Duration::from_secs(1);
 
-/// What the shards hold in memory, all together.
-#[derive(Default)]
-pub(crate) struct Books {
-    pub(crate) entities: AtomicI64,
-    pub(crate) bytes: AtomicI64,
-    /// On the way to the store: what the checkpoint under way took, and what has gathered since.
-    pub(crate) pending_bytes: AtomicI64,
-    /// What it took.
-    storing_bytes: AtomicI64,
-}
-
 /// How many bytes a shard of so many gives away that has come to hold so many more: no more than its share, the others give theirs
 /// when they are used, and in small parts, but more than it took.
 fn passivated(over: usize, held: usize, more: usize) -> usize {
     over.min(held / 4).min(PASSIVATED_BYTES.max(more * 2)).max(1)
-}
-
-/// Why an attempt does not execute now.
-pub(super) enum Held {
-    Wait(Wait),
-    Refused(Refusal),
 }
 
 impl Door {

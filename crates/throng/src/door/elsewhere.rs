@@ -1,20 +1,20 @@
 //! What another node does: an attempt on an entity whose shard that one owns.
 
-use super::{Answer, Attempt, Carried, ClientCommand, Door, Payload, Work, attempt::Answered};
+use super::{Attempt, Carried, ClientCommand, Door, Payload, Work};
 use crate::{
     context::Context,
-    driver::peers::{Ask, Asked, Reply, Request},
-    engine::Core,
     ledger::{Refusal, recovering},
-    life::HOLD,
+    remote::{Ask, Asked, Reply, Request},
 };
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
-    shard::{JsonRejection, JsonReply, Outcome},
+    shard::{JsonRejection, Outcome},
 };
 use throng_journal::{Later, ShardId, ShardSet};
 
+/// Whoever asks waits so long for the next life, and for the owner of a shard to be known.
+pub(crate) const HOLD: Duration = Duration::from_secs(2);
 /// Between two looks for a shard's owner, when nobody could be asked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -27,8 +27,7 @@ pub(crate) struct OwnerOf<'a> {
 }
 
 impl<'a> OwnerOf<'a> {
-    pub(crate) fn new(core: &'a Core, shard: ShardId) -> Self {
-        let context = &*core.context;
+    pub(crate) fn new(context: &'a Context, shard: ShardId) -> Self {
         Self {
             context,
             shard,
@@ -192,25 +191,6 @@ impl Door {
             what,
             caller,
         })
-    }
-}
-
-impl Answer {
-    /// What another node has answered.
-    pub(crate) fn put(&mut self, answer: Answered) {
-        match self {
-            Self::Typed(typed) => (typed.read)(typed.slot.as_mut(), answer),
-            Self::Json(reply) => {
-                *reply = match answer {
-                    Ok(body) => JsonReply { body, error: None },
-                    Err(error) => JsonReply {
-                        body: Vec::new(),
-                        error: Some(Box::new(error)),
-                    },
-                }
-            }
-            Self::Nobody | Self::Elsewhere(_) => {}
-        }
     }
 }
 

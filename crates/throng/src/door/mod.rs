@@ -4,36 +4,41 @@
 //! on what it sent, and publishes what it published. Nothing else does any of that, whatever brought the work: a client, another
 //! entity's message, a timer, a person who retries a dead message.
 
+mod answer;
+mod at_work;
 mod attempt;
+mod books;
 mod budget;
 mod by_hand;
 mod credit;
 mod elsewhere;
 mod load;
+mod loads;
 mod newer;
 mod outbox;
+mod request;
 mod share;
 pub(crate) mod turn;
 pub(crate) mod watchdog;
 
+pub(crate) use answer::{Answer, Answered, ForwardedReply, Typed};
 pub use attempt::Attempt;
-pub(crate) use attempt::{
-    Answer, Asking, ClientCommand, ForwardedReply, Look, NOTHING, Payload, Progress, Retry, Target, Typed, Work,
-};
-pub(crate) use elsewhere::{OwnerOf, command_of};
-pub(crate) use load::now_or_later;
-pub(crate) use newer::{SeenNewer, unknown_kind};
-pub use outbox::Pending;
+pub(crate) use attempt::{Asking, Carried, ClientCommand, Look, NOTHING, Payload, Progress, Retry, Target, Wait, Work};
+pub(crate) use elsewhere::{HOLD, OwnerOf, command_of};
+pub(crate) use loads::now_or_later;
 pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
+pub use outbox::{Pending, StuckEntity};
+pub(crate) use request::check_key;
 
 use crate::{
-    context::Context,
+    context::{Context, unknown_kind},
     ledger::{Ledger, Refusal, Staging, recovering},
 };
-use attempt::Moment;
+use at_work::AtWork;
+use attempt::{Held, Moment};
+use books::Books;
 pub(crate) use budget::ROOM_RETRY;
-use budget::{Books, Held};
-use load::Loads;
+use loads::Loads;
 use std::{
     sync::{
         Arc,
@@ -49,46 +54,6 @@ use throng_core::{
 use throng_journal::{Later, ShardId};
 use throng_turn::{Entered, Job, Turnstile};
 use tokio::sync::oneshot;
-use watchdog::AtWork;
-
-/// What an attempt has to wait for.
-pub(crate) enum Wait {
-    /// The open commit is full: until the one of this number is durable.
-    Commit(u64),
-    /// Somebody holds the shard's lock.
-    Lock,
-    /// Its entity is not in memory.
-    Load,
-    /// It is not known in memory whether its idempotency key was used.
-    Key,
-    /// Its dead message stands in the store. What is read there counts while the shard knows this version.
-    DeadMessage(u64),
-    /// Its entity has had its share of this turn, and others wait.
-    Share(share::Ticket),
-    /// Another node owns its entity's shard.
-    Elsewhere,
-    /// This program does not understand it, for this reason: until it is known whether a newer release lives.
-    Newer(String),
-    /// An operator has quarantined its entity, for this reason: until that is released.
-    Release(String),
-    /// The stream ends in order: the next life does it. Of this one nothing is in doubt.
-    NextLife,
-}
-
-/// What an attempt was carried to.
-pub(crate) enum Carried {
-    /// It was executed here, and its answer rests on this life's commits.
-    Done(Outcome),
-    /// Another node has executed it, and its answer rests on nothing here.
-    Answered(Outcome),
-    /// The stream has ended in order, or its shard's owner is not known now: it is to be tried again, by the life of then.
-    Again,
-    /// Nothing was done: this program does not understand it, for this reason. A newer one may, as long as it is not
-    /// [final](Attempt::is_final).
-    NotUnderstood(String),
-    /// Nothing was done: an operator has quarantined its entity, for this reason.
-    Quarantined(String),
-}
 
 /// One in so many of what shards execute is looked at, to tell who is hot.
 pub const SAMPLED_ONE_IN: u128 = 32;

@@ -18,72 +18,32 @@
 //! # }
 //! ```
 
-mod executed;
 pub mod peers;
-mod remote_error;
 
 pub use crate::{
     budget::{Budget, Charge, Share},
     door::Attempt,
+    life::{Executed, Tried, Waiting},
 };
-pub use executed::Executed;
 pub use throng_core::shard::KeyLife;
 
 use crate::{
-    door::{Answer, Carried, ClientCommand, Payload, Progress, Target, Work, turn},
+    door::{Answer, ClientCommand, Payload, Work, turn},
     engine::{Core, Engine},
-    ledger::Refusal,
-    life::{HOLD, Life, tasks::Seat},
+    ledger::widen,
+    life::tasks::Seat,
 };
-use std::{
-    borrow::Cow,
-    future::Future,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{borrow::Cow, future::Future, sync::Arc, task::Context};
 use throng_core::{
-    limits,
     model::Error,
     shard::{JsonRejection, JsonReply},
 };
-use throng_journal::{Address, Position};
+use throng_journal::Position;
 
 /// The engine, as a gateway drives it. Cheap to clone.
 #[derive(Clone)]
 pub struct Driver {
     core: Arc<Core>,
-}
-
-/// What came of trying.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "few commands wait, and a box would cost all of them an allocation"
-)]
-pub enum Tried<'a> {
-    /// It was executed; its answer waits for its commit.
-    Executed(Executed),
-    /// It has to wait; [`Driver::execute`] goes on with it.
-    Waits(Waiting<'a>),
-    /// Nothing was done, and nothing will be.
-    Refused(Error<JsonRejection>),
-}
-
-/// An attempt that has to wait, and for what.
-pub struct Waiting<'a> {
-    attempt: Attempt<'a>,
-    /// What it was tried by and has to wait for; nothing while there is nobody to try it.
-    tried: Option<(Arc<Life>, Progress)>,
-}
-
-impl Waiting<'_> {
-    /// The same, with nothing borrowed.
-    #[must_use]
-    pub fn into_owned(self) -> Waiting<'static> {
-        Waiting {
-            attempt: self.attempt.into_owned(),
-            tried: self.tried,
-        }
-    }
 }
 
 impl Engine {
@@ -118,8 +78,11 @@ impl Driver {
             caller: None,
             forwarded: None,
         });
-        let target = self.core.target(kind, id.into())?;
-        Ok(self.core.attempt(target, work, Answer::Json(JsonReply::default())))
+        let target = self.core.context.target(kind, id.into())?;
+        Ok(self
+            .core
+            .context
+            .attempt(target, work, Answer::Json(JsonReply::default())))
     }
 
     /// A query, to be [tried](Self::try_now): its fields as a query string, `a=1&b=x`.
@@ -138,38 +101,26 @@ impl Driver {
             arguments: arguments.into(),
             caller: None,
         };
-        let target = self.core.target(kind, id.into())?;
-        Ok(self.core.attempt(target, work, Answer::Json(JsonReply::default())))
+        let target = self.core.context.target(kind, id.into())?;
+        Ok(self
+            .core
+            .context
+            .attempt(target, work, Answer::Json(JsonReply::default())))
     }
 
     /// Tries an attempt here and now, without waiting for anything.
     #[must_use]
-    pub fn try_now<'a>(&self, mut attempt: Attempt<'a>) -> Tried<'a> {
+    pub fn try_now<'a>(&self, attempt: Attempt<'a>) -> Tried<'a> {
         if attempt.target.kind >= self.core.context.registry.kinds().len() {
             #[cfg(feature = "services")]
-            return match self.core.ask_actor(attempt) {
+            return match self.core.services.ask_json(&self.core.context, attempt) {
                 Ok(answer) => Tried::Executed(Executed::of_actor(answer)),
                 Err(error) => Tried::Refused(error),
             };
             #[cfg(not(feature = "services"))]
             return Tried::Refused(Error::Malformed("the engine has no kind of this number".into()));
         }
-        let life = match self.core.lives.current() {
-            Ok(life) => life,
-            Err(_) if self.core.lives.is_short() => return Tried::Waits(Waiting { attempt, tried: None }),
-            Err(error) => return Tried::Refused(error),
-        };
-        match life.try_now(&mut attempt) {
-            Progress::Done(outcome) => {
-                self.core.count(&attempt, outcome);
-                Tried::Executed(Executed::of(life, attempt, outcome))
-            }
-            Progress::Refused(refusal) => Tried::Refused(widen(refusal)),
-            progress @ Progress::Wait(_) => Tried::Waits(Waiting {
-                attempt,
-                tried: Some((life, progress)),
-            }),
-        }
+        self.core.lives.try_now(attempt)
     }
 
     /// Goes on with an attempt that has to wait.
@@ -177,7 +128,7 @@ impl Driver {
     /// # Errors
     /// The engine's. The entity's "no" comes with the answer, since it, too, rests on what may not be durable yet.
     pub async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Error<JsonRejection>> {
-        self.core.execute(waiting).await.map_err(widen)
+        self.core.lives.execute(waiting).await.map_err(widen)
     }
 
     /// Has an attempt done, and waits for its answer.
@@ -236,143 +187,6 @@ impl Driver {
 
     /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
     pub async fn changed(&self, seen: Option<Position>) -> Option<Position> {
-        std::future::poll_fn(|context| {
-            let is_over = |durable| durable != seen || self.core.context.is_stopping();
-            let durable = self.durable();
-            if is_over(durable) {
-                return Poll::Ready(durable);
-            }
-            self.core.context.signals.watch(context.waker());
-            let durable = self.durable();
-            if is_over(durable) {
-                Poll::Ready(durable)
-            } else {
-                Poll::Pending
-            }
-        })
-        .await
+        self.core.lives.changed(seen).await
     }
-}
-
-impl<'a> Attempt<'a> {
-    /// The command takes effect once under this key (1 to 255 bytes), and the same answer is given again for an hour.
-    ///
-    /// # Errors
-    /// It is no key.
-    pub fn once(mut self, key: impl Into<Cow<'a, str>>) -> Result<Self, Error<JsonRejection>> {
-        let key = key.into();
-        check_key(&key)?;
-        if let Work::Command(command) = &mut self.work {
-            command.key = Some(key);
-        }
-        Ok(self)
-    }
-
-    /// How long the key of [`once`](Self::once) is kept, instead of an hour: as long as the same command may come again.
-    #[must_use]
-    pub fn key_life(mut self, life: KeyLife) -> Self {
-        self.key_life = life;
-        self
-    }
-
-    /// How long its answer is waited for at most, from when the attempt was made.
-    #[must_use]
-    pub fn within(mut self, deadline: std::time::Duration) -> Self {
-        self.until = self.made().saturating_add(crate::context::micros(deadline));
-        self
-    }
-
-    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
-    #[must_use]
-    pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
-        if let Work::Command(ClientCommand { caller, .. }) | Work::Query { caller, .. } = &mut self.work {
-            *caller = Some(by.into());
-        }
-        self
-    }
-}
-
-pub(crate) fn check_key<R>(key: &str) -> Result<(), Error<R>> {
-    if (1..=limits::NAME_BYTES_MAX).contains(&key.len()) {
-        return Ok(());
-    }
-    Err(Error::Malformed(format!(
-        "an idempotency key has 1 to {} bytes",
-        limits::NAME_BYTES_MAX
-    )))
-}
-
-impl Core {
-    /// An entity, or an actor, of a kind.
-    pub(crate) fn target<'a, R>(&self, kind: usize, id: Cow<'a, str>) -> Result<Target<'a>, Error<R>> {
-        let registry = &self.context.registry;
-        let name = registry.kinds().get(kind).map(|kind| kind.name);
-        let limit = Address::ID_BYTES_MAX;
-        match id.len() {
-            _ if limits::is_id(&id) => Ok(Target {
-                kind,
-                hash: name.map_or(0, |name| limits::hash(name, &id)),
-                id,
-            }),
-            0 => Err(Error::Malformed("the id is empty; an id has 1 to 256 bytes".into())),
-            found => Err(Error::TooLarge {
-                what: "the id",
-                found,
-                limit,
-            }),
-        }
-    }
-
-    pub(crate) fn attempt<'a>(&self, target: Target<'a>, work: Work<'a>, answer: Answer) -> Attempt<'a> {
-        let now = self.context.host.elapsed_micros();
-        let until = now.saturating_add(crate::context::micros(self.context.options.deadline));
-        Attempt::new(target, work, answer, (now, until))
-    }
-
-    /// Goes on with an attempt that has to wait.
-    pub(crate) async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Refusal> {
-        let Waiting { mut attempt, mut tried } = waiting;
-        let hold = self.context.until(Some(HOLD));
-        loop {
-            let (life, progress) = match tried.take() {
-                Some(tried) => tried,
-                None => {
-                    let life = self.lives.next(attempt.until).await?;
-                    attempt.has_waited(self.context.host.elapsed_micros());
-                    let progress = life.try_now(&mut attempt);
-                    (life, progress)
-                }
-            };
-            let carried;
-            (attempt, carried) = life.carry(attempt, progress).await?;
-            match carried {
-                Carried::Done(outcome) => {
-                    self.count(&attempt, outcome);
-                    return Ok(Executed::of(life, attempt, outcome));
-                }
-                Carried::Answered(outcome) => {
-                    self.count(&attempt, outcome);
-                    return Ok(Executed::elsewhere(attempt, outcome));
-                }
-                Carried::Again if self.context.host.elapsed_micros() >= hold.min(attempt.until) => {
-                    return Err(Error::Unavailable {
-                        reason: "the node that owns the entity cannot be reached".into(),
-                    });
-                }
-                // Never of what comes from outside.
-                Carried::NotUnderstood(why) | Carried::Quarantined(why) => return Err(Error::Malformed(why)),
-                Carried::Again => {}
-            }
-        }
-    }
-
-    /// Has an attempt done that nothing is borrowed by.
-    pub(crate) async fn run(&self, attempt: Attempt<'static>) -> Result<Executed, Refusal> {
-        self.execute(Waiting { attempt, tried: None }).await
-    }
-}
-
-/// The engine's part of a typed answer.
-pub(crate) fn widen<R>(error: Refusal) -> Error<R> {
-    error.engine().unwrap_or_else(|never| match never {})
 }

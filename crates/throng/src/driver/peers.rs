@@ -3,306 +3,31 @@
 //! The engine knows which shards it owns, what may be asked again, and in which order. How a request reaches the node that owns a shard
 //! is [`Peers`]' part: it knows owners, connections and frames, and nothing of entities.
 
-pub use super::remote_error::RemoteError;
+pub use crate::remote::{
+    Ask, Asked, Happened, Letter, OperatorAction, OperatorActionKind, Peers, RemoteError, Reply, Request, TakenAs,
+};
 
 use super::Driver;
-use crate::{Engine, PruneReport, door, life::Member, tail::PageLimit};
-use serde::{Deserialize, Serialize};
+use crate::{
+    Engine,
+    door::{Answer, command_of},
+    history,
+    ledger::widen,
+    life::{Life, Member},
+    listing,
+    remote::unknown_kind,
+    tail::PageLimit,
+};
 use std::time::Duration;
 use throng_core::{
     limits,
-    shard::{JsonRejection, KeyLife, Outcome},
+    shard::{JsonRejection, JsonReply},
 };
-use throng_journal::{Later, NodeId, ShardId, ShardSet};
-
-/// What is asked of the node that owns a shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
-    /// Something a client asked.
-    Ask(Ask),
-    /// Messages between entities, in the order of their numbers, all from one shard to one shard.
-    Take(Vec<Letter>),
-    /// What has happened to an entity.
-    History {
-        /// Of the entity, by name.
-        kind: String,
-        /// Of the entity, within its kind.
-        id: String,
-        /// The events after this one, …
-        after: u64,
-        /// … at most so many.
-        limit: u64,
-    },
-    /// Which entities of a kind have events on that node, in any of its shards, that the store may not have.
-    List {
-        /// The kind, by name.
-        kind: String,
-        /// Those after this id, …
-        after: Option<String>,
-        /// … at most so many, in the order of their ids.
-        limit: u64,
-    },
-    /// To [erase](crate::Engine::erase) an entity.
-    Erase {
-        /// Of the entity, by name.
-        kind: String,
-        /// Of the entity, within its kind.
-        id: String,
-    },
-    /// To record in the log, and to cover with a checkpoint, how many messages that node's shards have sent and taken: so that those which
-    /// were sent to an entity that is erased, and taken, may go.
-    Record {
-        /// Of the entity that is erased, by name.
-        kind: String,
-        /// Of the entity that is erased, within its kind.
-        id: String,
-    },
-    /// To remove the history of that node's shards that is kept no longer.
-    Prune {
-        /// It is only to say what would go.
-        is_dry: bool,
-    },
-    /// A decision of an operator about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::features::QUARANTINES), like those below.
-    Operate(OperatorAction),
-    /// To drop what that node's shards have sent to an entity which an operator has quarantined, and what waits there.
-    DropSent(OperatorAction),
-    /// To drop messages, all from one entity to another one which an operator has quarantined.
-    DropLetters {
-        /// In the order of their numbers.
-        letters: Vec<Letter>,
-        /// The caller's name, or what stands for it.
-        by: String,
-        /// Why, in a person's words.
-        reason: String,
-    },
-}
-
-/// A decision of an operator about an entity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperatorAction {
-    /// Which it is.
-    pub what: OperatorActionKind,
-    /// The kind of the entity, by name.
-    pub kind: String,
-    /// The id of the entity, within its kind.
-    pub id: String,
-    /// The caller's name, or what stands for it.
-    pub by: String,
-    /// Why, in a person's words.
-    pub reason: String,
-}
-
-/// A kind of [`OperatorAction`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OperatorActionKind {
-    /// [`Engine::quarantine`](crate::Engine::quarantine).
-    Quarantine,
-    /// [`Engine::release`](crate::Engine::release).
-    Release,
-    /// [`Engine::drop_messages`](crate::Engine::drop_messages).
-    DropMessages,
-}
-
-/// A command or query of a client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
-    /// Of the entity, by name: nodes may have their kinds in another order.
-    pub kind: String,
-    /// The id of the entity, within its kind.
-    pub id: String,
-    /// What it is asked.
-    pub what: Asked,
-    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
-    pub caller: Option<String>,
-}
-
-/// What an entity is asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Asked {
-    /// To do something, which is done at most once for each time it is sent.
-    Command {
-        /// The command's serde name.
-        name: String,
-        /// The command's content as JSON.
-        #[serde(with = "serde_bytes")]
-        body: Vec<u8>,
-        /// It takes effect once under this key.
-        key: Option<String>,
-        /// How long that key is kept.
-        life: KeyLife,
-        /// The entity that has forwarded it, kind and id, and whether that one is to be its parent.
-        forwarded: Option<(String, String, bool)>,
-    },
-    /// For something it knows.
-    Query {
-        /// As the kind's queries are named in routes.
-        name: String,
-        /// Its fields: a query string, or a JSON object.
-        arguments: String,
-    },
-}
-
-/// A message between entities, as its record in the journal says it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Letter {
-    /// The shard it was sent from.
-    pub from: u16,
-    /// Its number from that shard to the receiver's.
-    pub number: u64,
-    /// Kind and id of the entity that sent it.
-    pub sender: (String, String),
-    /// The command's name, as it was recorded.
-    pub name: String,
-    /// The record's body, an [`Envelope`](throng_core::shard::Envelope).
-    #[serde(with = "serde_bytes")]
-    pub body: Vec<u8>,
-    /// Somebody at the sending node waits for what the command answers.
-    pub wants_answer: bool,
-}
-
-/// What a node answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
-    /// The entity's answer as JSON. It rests on what is durable.
-    Done(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// The entity's "no", or the engine's.
-    Refused(RemoteError),
-    /// The messages were taken, durably, but for those that [wait](TakenAs::Waits); for each what came of it, and its answer if one was
-    /// wanted.
-    Taken(Vec<(TakenAs, Option<Result<serde_bytes::ByteBuf, RemoteError>>)>),
-    /// The node that was asked does not own the shard now, or nobody could be asked: nothing was done.
-    NotHere,
-    /// It was sent, and no answer came: it may have been done.
-    Unknown,
-    /// What has happened to an entity.
-    History {
-        /// In order, without a gap.
-        events: Vec<Happened>,
-        /// As in [`History::more`](crate::History::more): the page was cut.
-        more: bool,
-        /// As in [`History::removed`](crate::History::removed): events up to this one are not kept.
-        removed: u64,
-    },
-    /// Entities with events that the store may not have.
-    Listed {
-        /// The shards this is said of, as a [`ShardSet`]'s bytes.
-        #[serde(with = "serde_bytes")]
-        shards: Vec<u8>,
-        /// Ids, with the number of the last event.
-        heads: Vec<(String, u64)>,
-    },
-    /// An entity was erased: so many records of it and messages to it, and so many bytes.
-    Erased {
-        /// As in [`Erased::records`](crate::Erased::records).
-        records: u64,
-        /// As in [`Erased::bytes`](crate::Erased::bytes).
-        bytes: u64,
-    },
-    /// It is recorded, and covered.
-    Recorded {
-        /// The shards this is said of, as a [`ShardSet`]'s bytes.
-        #[serde(with = "serde_bytes")]
-        shards: Vec<u8>,
-    },
-    /// History was removed, or would be.
-    Pruned {
-        /// The shards this is said of, as a [`ShardSet`]'s bytes.
-        #[serde(with = "serde_bytes")]
-        shards: Vec<u8>,
-        /// What was removed of them.
-        report: PruneReport,
-    },
-    /// An operator's action was done: 0 if it was so before, or how many messages were dropped.
-    Operated(u64),
-    /// Messages of these shards were dropped.
-    Dropped {
-        /// The shards this is said of, as a [`ShardSet`]'s bytes.
-        #[serde(with = "serde_bytes")]
-        shards: Vec<u8>,
-        /// The number of messages or entities.
-        messages: u64,
-    },
-}
-
-/// An event on its way between nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Happened {
-    /// Its number among its entity's.
-    pub seq: u64,
-    /// The commit it stands in: writer and number.
-    pub position: (u64, u64),
-    /// When it was recorded, microseconds since 1970-01-01 UTC.
-    pub at_micros: i64,
-    /// The variant it is one of, by its serde name.
-    pub name: String,
-    /// The version of its shape.
-    pub version: u16,
-    /// The event as it was recorded.
-    #[serde(with = "serde_bytes")]
-    pub payload: Vec<u8>,
-}
-
-/// What came of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TakenAs {
-    /// Its receiver took it.
-    Done,
-    /// Its receiver refused it.
-    Refused,
-    /// Nobody could take it: it is a dead message at its receiver's shard.
-    Dead,
-    /// It was not taken, and what follows it from the same entity to the same one was not, for the reason that comes as its answer: the
-    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes know [`WAITS`](throng_journal::features::WAITS).
-    Waits,
-}
-
-impl From<Outcome> for TakenAs {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Done => Self::Done,
-            Outcome::Refused => Self::Refused,
-            Outcome::Failed => Self::Dead,
-        }
-    }
-}
-
-/// How an engine reaches the nodes that own what it does not.
-pub trait Peers: Send + Sync + 'static {
-    /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
-    /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.
-    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply>;
-
-    /// The name of a node that lives and does not know a [feature](throng_journal::Join::features), as far as is known now: it would cut
-    /// the connection on which it is asked for it.
-    fn without_feature(&self, feature: u32) -> Option<String> {
-        let _ = feature;
-        None
-    }
-
-    /// The name of a node that lives and is of a newer [release](throng_journal::Join::app) than this one, as far as is known now.
-    fn newer(&self) -> Option<String> {
-        None
-    }
-
-    /// The name of a node of a newer release that was gone before this one saw it, and for how long it is.
-    fn newer_gone(&self) -> Option<(String, Duration)> {
-        None
-    }
-
-    /// Resolves once the nodes were looked at by a look that began after this call: what [`newer`](Self::newer) says then is no older.
-    fn looked(&self) -> Later<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
-}
+use throng_journal::{NodeId, ShardSet};
 
 /// Events of one answer, at most, by number and by their bytes.
 const EVENTS_MAX: usize = 10_000;
 const EVENT_BYTES_MAX: usize = 6 << 20;
-
-pub(crate) fn unknown_kind(kind: &str) -> Reply {
-    let why = format!("the node that owns it was not given the kind {kind:?}");
-    Reply::Refused(RemoteError::Unavailable(why))
-}
 
 impl Driver {
     fn engine(&self) -> Engine {
@@ -338,9 +63,9 @@ impl Driver {
                 None => Reply::NotHere,
             },
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
-            Request::Erase { kind, id } => self.core.answer_erase(&kind, &id).await,
-            Request::Record { kind, id } => self.core.answer_record(&kind, &id).await,
-            Request::Prune { is_dry } => self.core.answer_prune(is_dry).await,
+            Request::Erase { kind, id } => self.core.retention.answer_erase(&kind, &id).await,
+            Request::Record { kind, id } => self.core.retention.answer_record(&kind, &id).await,
+            Request::Prune { is_dry } => self.core.retention.answer_prune(is_dry).await,
             Request::Operate(action) => self.engine().answer_operate(&action).await,
             Request::DropSent(action) => self.core.answer_drop_sent(&action).await,
             Request::DropLetters { letters, by, reason } => match self.core.lives.running() {
@@ -355,7 +80,7 @@ impl Driver {
         let Some(kind) = self.core.context.registry.find(kind) else {
             return unknown_kind(kind);
         };
-        let life = match self.core.owner_of(kind, id) {
+        let life = match self.core.lives.owner_of(kind, id) {
             Ok(Some(life)) => life,
             Ok(None) => return Reply::NotHere,
             Err(error) => return Reply::Refused(error.into()),
@@ -363,7 +88,7 @@ impl Driver {
         let limit = PageLimit::of(usize::try_from(limit).unwrap_or(usize::MAX).min(EVENTS_MAX));
         match self.core.history_here(&life, (kind, id), after, limit).await {
             Ok(history) => match history.events.iter().map(|event| event.payload.len()).sum::<usize>() {
-                0..=EVENT_BYTES_MAX => crate::history::reply(history),
+                0..=EVENT_BYTES_MAX => history::reply(history),
                 bytes => Reply::Refused(RemoteError::Unavailable(format!(
                     "event {} of it has {bytes} bytes, and nodes send each other at most {EVENT_BYTES_MAX}: ask the node that owns it",
                     after + 1
@@ -382,7 +107,7 @@ impl Driver {
             return Reply::NotHere;
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        match crate::listing::fresh(&life, kind, after, limit).await {
+        match listing::fresh(&life, kind, after, limit).await {
             Ok(found) => Reply::Listed {
                 shards: life.ledger.shards.bytes().to_vec(),
                 heads: found.into_iter().map(|(id, seq)| (id.into(), seq)).collect(),
@@ -397,24 +122,25 @@ impl Driver {
             return unknown_kind(&ask.kind);
         };
         let shard = limits::shard_of(limits::hash(&ask.kind, &ask.id), registry.shards());
-        let is_here = |life: &crate::life::Life| life.ledger.shards.contains(shard) && !life.ledger.is_closing();
+        let is_here = |life: &Life| life.ledger.shards.contains(shard) && !life.ledger.is_closing();
         if !self.core.lives.running().is_some_and(|life| is_here(&life)) {
             return Reply::NotHere;
         }
-        let (work, key_life) = door::command_of(ask.what, ask.caller);
-        let target = match self.core.target::<JsonRejection>(kind, ask.id.into()) {
+        let (work, key_life) = command_of(ask.what, ask.caller);
+        let target = match self.core.context.target::<JsonRejection>(kind, ask.id.into()) {
             Ok(target) => target,
             Err(error) => return Reply::Refused(error.into()),
         };
-        let answer = door::Answer::Json(throng_core::shard::JsonReply::default());
+        let answer = Answer::Json(JsonReply::default());
         let attempt = self
             .core
+            .context
             .attempt(target, work, answer)
             .key_life(key_life)
             .within(within);
-        let answered = match self.core.run(attempt).await {
+        let answered = match self.core.lives.run(attempt).await {
             Ok(mut executed) => executed.answer().await,
-            Err(refusal) => Err(super::widen::<JsonRejection>(refusal)),
+            Err(refusal) => Err(widen::<JsonRejection>(refusal)),
         };
         match answered {
             Ok(body) => Reply::Done(body),

@@ -4,9 +4,6 @@
 #[cfg(feature = "services")]
 mod publish;
 
-#[cfg(feature = "services")]
-pub(crate) use publish::Topics;
-
 use crate::context::Context;
 #[cfg(feature = "services")]
 use std::collections::VecDeque;
@@ -529,6 +526,11 @@ fn lost<R>() -> Error<R> {
 
 /// The engine's "no": nothing was done, or (`OutcomeUnknown`) it is not known.
 pub(crate) type Refusal = Error<Infallible>;
+
+/// The engine's part of a typed answer.
+pub(crate) fn widen<R>(error: Refusal) -> Error<R> {
+    error.engine().unwrap_or_else(|never| match never {})
+}
 
 /// Asked at the end of a writer's life: nothing was done.
 pub(crate) fn recovering<R>() -> Error<R> {

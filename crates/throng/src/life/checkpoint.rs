@@ -1,23 +1,22 @@
 //! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
 
-use super::{Life, Lives, tasks::signalled_within, timers};
+use super::{Due, LastCheckpoint, Life, Lives, REMOVED_ROWS_MAX, signalled::signalled_within};
 use crate::{
     door::{Door, Target, turn},
     host::yield_now,
     ledger::Ledger,
-    retention::Due,
+    mail::stored_timers,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 use throng_core::{
     layout::{LAYOUT_ROW, Layout},
-    model::Timestamp,
     shard::{Rows, Shard, SystemRow, TimersStored},
 };
 use throng_journal::{Checkpoint, Error, Later, Pace, Position, ShardId};
@@ -25,50 +24,12 @@ use throng_journal::{Checkpoint, Error, Later, Pace, Position, ShardId};
 /// The system row with the commit before the oldest message that was not taken; followed by the shard that sent it.
 pub(crate) const OUTBOX_ROW: &[u8] = b"o";
 
-/// System rows removed at once: a few milliseconds.
-pub(super) const REMOVED_ROWS_MAX: usize = 1_000;
 /// Between two removals others have the store and the processor.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The part of the time between two checkpoints that one may take: so it keeps up, and what is served beside it meets little of
 /// it at any moment.
 const SPREAD: f64 = 0.7;
-
-/// What checkpoints of all lives share.
-pub(super) struct Checkpoints {
-    /// One at a time, and none while an engine recovers.
-    pub(super) lock: tokio::sync::Mutex<()>,
-    /// Those who wait for one.
-    awaited: AtomicUsize,
-    /// The last one failed.
-    has_failed: AtomicBool,
-    /// The store may have a row that says where the messages begin that were not taken.
-    has_cursor: AtomicBool,
-    last: Mutex<Option<LastCheckpoint>>,
-}
-
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Self {
-            lock: tokio::sync::Mutex::default(),
-            awaited: AtomicUsize::new(0),
-            has_failed: AtomicBool::new(false),
-            has_cursor: AtomicBool::new(true),
-            last: Mutex::default(),
-        }
-    }
-}
-
-/// A checkpoint that the store has taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastCheckpoint {
-    /// Everything up to here is covered.
-    pub covers: Position,
-    /// When the store had taken it, by the engine's clock.
-    pub at: Timestamp,
-    /// From its beginning until the store had it.
-    pub took: Duration,
-}
 
 /// Somebody waits for a checkpoint, also for the one under way, which then does not take its time.
 struct Awaits<'a>(&'a AtomicUsize);
@@ -136,7 +97,7 @@ impl Taken<'_> {
     /// The checkpoint is done.
     async fn stored(mut self, upto: Position) {
         self.door.set_storing(0);
-        let kept = timers::kept(&self.door.context);
+        let kept = stored_timers::kept(&self.door.context);
         while let Some(id) = self.shards.pop() {
             let timers = self.timers.remove(&id);
             self.door.visit_blocking(id, |shard| {

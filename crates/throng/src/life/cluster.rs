@@ -3,25 +3,20 @@
 //! A stream may hold records of one set of shards from its beginning to its end. So whoever's stream is sealed can write nothing for any of
 //! them, and a shard's history is a list of whole streams; nothing inside a stream says whose a shard is.
 
-use super::{Down, Life, Lives, Status};
-use crate::{StartError, door::turn, ledger::Refusal};
+use super::{Down, Life, Lives, Member, Status};
+use crate::{
+    door::{HOLD, turn},
+    error::StartError,
+    ledger::Refusal,
+};
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
 use throng_core::model::Error as Refused;
-use throng_journal::{Error, NodeId, Pace, ShardSet};
+use throng_journal::{Error, Pace};
 
-/// What a node of a cluster is to serve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Member {
-    pub(crate) node: NodeId,
-    pub(crate) shards: ShardSet,
-}
-
-/// Whoever asks waits so long for the next life, and for the owner of a shard to be known.
-pub(crate) const HOLD: Duration = Duration::from_secs(2);
 /// Between two looks whether all that was begun is durable.
 const LOOK: Duration = Duration::from_millis(1);
 /// Messages on their way to entities at hand are let arrive for so long, with their answers, before the stream ends.

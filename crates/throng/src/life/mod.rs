@@ -1,32 +1,50 @@
 //! One life of the engine: from a recovery to the end of its writer. When the writer ends, all of it is forgotten, and the next
 //! life begins from the journal.
 
-pub(crate) mod checkpoint;
+mod checkpoint;
+mod checkpoints;
 mod cluster;
+pub(crate) mod disk;
+mod due;
+mod ends;
+mod execute;
+mod executed;
 mod recovery;
+pub(crate) mod removals;
+mod signalled;
 mod stop;
 pub(crate) mod tasks;
-pub(crate) mod timers;
+mod timers;
 
-pub use checkpoint::LastCheckpoint;
 pub(crate) use checkpoint::OUTBOX_ROW;
-pub(crate) use cluster::{HOLD, Member};
+pub use checkpoints::LastCheckpoint;
+pub(crate) use ends::{Ends, streams};
+pub use execute::{Tried, Waiting};
+pub use executed::Executed;
 pub(crate) use recovery::read_position;
+pub(crate) use signalled::signalled;
 
 use crate::{
-    StartError,
     context::Context,
     door::{Attempt, Carried, Door, Progress},
+    error::StartError,
     ledger::{Ledger, Refusal},
     mail::{Mail, Within},
-    retention::Due,
 };
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
-    atomic::{AtomicBool, Ordering},
+use checkpoints::Checkpoints;
+use due::Due;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
 };
-use throng_core::model::Error;
-use throng_journal::Position;
+use throng_core::{limits, model::Error};
+use throng_journal::{Address, NodeId, Position, ShardId, ShardSet};
+
+/// System rows removed at once: a few milliseconds.
+const REMOVED_ROWS_MAX: usize = 1_000;
 
 /// What one writer's life holds.
 pub(crate) struct Life {
@@ -40,6 +58,12 @@ pub(crate) struct Life {
 impl Life {
     pub(crate) fn due(&self) -> MutexGuard<'_, Due> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shard of an entity, and the hash of its address.
+    pub(crate) fn shard_of(&self, address: &Address) -> (ShardId, u64) {
+        let hash = limits::hash(&address.kind, &address.id);
+        (self.door.shard_of(hash), hash)
     }
 
     /// Tries an attempt here and now, and begins to deliver what it sent.
@@ -132,11 +156,18 @@ const LOST: &str = "acknowledged commits are lost; it goes on once that is accep
 const STANDS_BY: &str =
     "another engine has taken over this journal; this one stands by, and takes back when that one ends";
 
+/// What a node of a cluster is to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) node: NodeId,
+    pub(crate) shards: ShardSet,
+}
+
 /// The engine's lives, one after the other.
 pub(crate) struct Lives {
     pub(crate) context: Arc<Context>,
     status: RwLock<Status>,
-    checkpoints: checkpoint::Checkpoints,
+    checkpoints: Checkpoints,
     /// Another engine has taken over, and has not ended yet.
     stands_by: AtomicBool,
     /// In a cluster: the node that this engine is, and what it owns.
@@ -150,7 +181,7 @@ impl Lives {
         Self {
             context,
             status: RwLock::new(Status::Down(Down::new("the engine is starting"))),
-            checkpoints: checkpoint::Checkpoints::default(),
+            checkpoints: Checkpoints::default(),
             stands_by: AtomicBool::new(false),
             member: Mutex::default(),
             changes: tokio::sync::Mutex::default(),
@@ -178,6 +209,25 @@ impl Lives {
     /// before anything happens in the new life.
     pub(crate) fn durable(&self) -> Option<Position> {
         self.running().map(|life| life.ledger.durable())
+    }
+
+    /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
+    pub(crate) async fn changed(&self, seen: Option<Position>) -> Option<Position> {
+        std::future::poll_fn(|context| {
+            let is_over = |durable| durable != seen || self.context.is_stopping();
+            let durable = self.durable();
+            if is_over(durable) {
+                return Poll::Ready(durable);
+            }
+            self.context.signals.watch(context.waker());
+            let durable = self.durable();
+            if is_over(durable) {
+                Poll::Ready(durable)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// Whoever is asked now, or why nobody is.

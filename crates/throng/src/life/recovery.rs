@@ -1,16 +1,14 @@
 //! From the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use super::{
-    Down, JOURNAL_FAILED, LOST, Life, Lives, Member, NO_MEMBER, ROLLED_BACK,
-    checkpoint::{OUTBOX_ROW, REMOVED_ROWS_MAX},
-    tasks::signalled,
+    Down, Due, JOURNAL_FAILED, LOST, Life, Lives, Member, NO_MEMBER, OUTBOX_ROW, REMOVED_ROWS_MAX, ROLLED_BACK,
+    removals::Removals, signalled,
 };
 use crate::{
-    StartError,
     door::{Behind, Door, Outbox, now_or_later},
+    error::StartError,
     ledger::Ledger,
     mail::Mail,
-    retention::{Due, Removals},
 };
 use std::{
     sync::{Arc, Mutex, Weak},

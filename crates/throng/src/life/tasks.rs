@@ -1,15 +1,15 @@
 //! The tasks that run beside the callers, for as long as the engine is there.
 
-use super::{Life, Lives};
+use super::{
+    Life, Lives,
+    signalled::{signalled, signalled_within},
+};
 use crate::{
     context::Context,
     door::{ROOM_RETRY, watchdog},
-    host::Signal,
     mail::Within,
-    operator::unresolved,
 };
 use std::{
-    future::Future,
     sync::{Arc, Weak},
     task::{self, Poll},
     time::Duration,
@@ -36,36 +36,7 @@ pub(crate) fn start(lives: &Arc<Lives>) {
     host.spawn(Box::pin(watch(weak())));
     host.spawn(Box::pin(super::recovery::task(weak())));
     host.spawn(Box::pin(super::checkpoint::task(weak())));
-    host.spawn(Box::pin(unresolved::task(weak())));
     lives.context.signals.deliver.wake();
-}
-
-/// Waits for a signal; `false` once the engine is gone.
-pub(crate) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
-    std::future::poll_fn(|context| match lives.upgrade() {
-        None => Poll::Ready(false),
-        Some(lives) if which(&lives.context).poll(context.waker()) => Poll::Ready(true),
-        Some(_) => Poll::Pending,
-    })
-    .await
-}
-
-/// Waits for a signal, at most until a time.
-pub(super) async fn signalled_within(
-    lives: &Weak<Lives>,
-    mut sleep: crate::host::Task,
-    which: impl Fn(&Context) -> &Signal,
-) {
-    let mut signal = std::pin::pin!(signalled(lives, which));
-    std::future::poll_fn(|context| {
-        let slept = sleep.as_mut().poll(context).is_ready();
-        if slept || signal.as_mut().poll(context).is_ready() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 /// A committer's place among those who lead commits. Dropped, another one leads in its stead.

@@ -2,10 +2,10 @@
 
 use super::Mail;
 use crate::{
-    context::Context,
+    context::{Context, unknown_kind},
     door::{
         Answer, Attempt, Carried, ForwardedReply, Line, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter,
-        Work, turn, unknown_kind,
+        Work, turn,
     },
     host::yield_now,
     ledger::{Origin, Refusal, unreadable},

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     door::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
-    driver::peers::{Letter, RemoteError, Reply, Request, TakenAs},
+    remote::{Letter, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
 use std::{

@@ -2,6 +2,7 @@
 
 mod deliver;
 mod elsewhere;
+pub(crate) mod stored_timers;
 mod timers;
 
 pub(crate) use deliver::Within;

@@ -1,10 +1,7 @@
 //! Timers that survive a restart: due, fired, and set anew.
 
-use super::{Mail, Within};
-use crate::{
-    door::{Answer, Attempt, Carried, Target, Work},
-    life::timers,
-};
+use super::{Mail, Within, stored_timers};
+use crate::door::{Answer, Attempt, Carried, Target, Work};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -85,7 +82,7 @@ impl Mail {
     /// Reads a shard's next timers from the store; `false`: it cannot be read now.
     async fn read_page(self: &Arc<Self>, shard: ShardId, page: TimersPage) -> bool {
         let now = self.context.host.now();
-        match timers::read_page(&*self.context.store, &page, timers::kept(&self.context)).await {
+        match stored_timers::read_page(&*self.context.store, &page, stored_timers::kept(&self.context)).await {
             Ok(read) => {
                 // A page that does not count is read again.
                 let taken = self.door.visit(shard, move |shard| shard.timers_read(&page, read));

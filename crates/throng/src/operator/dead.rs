@@ -1,13 +1,12 @@
 //! Dead messages: nobody could take them. A person looks at them here, and has them tried again or drops them.
 
-use super::{Answer, DeadFilter};
+use super::{Answer, owned};
 use crate::{
     context::Context,
     door::{Answer as Reply, Retry, Target, Work, turn},
-    driver::widen,
     engine::Engine,
-    handle::unknown_kind,
-    ledger::unreadable,
+    hex::{hex, read_hex},
+    ledger::{unreadable, widen},
     life::Life,
 };
 use serde_json::value::RawValue;
@@ -21,6 +20,30 @@ use throng_core::{
     shard::{ByHand, DeadMessage, JsonReply, Outcome, dead_command, dead_row, dead_rows},
 };
 use throng_journal::{Address, ShardId};
+
+/// Dead messages to a kind, to one of its entities, or that died of one cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadFilter {
+    /// The receivers' kind.
+    pub kind: Option<String>,
+    /// The receiver's id within the kind.
+    pub id: Option<String>,
+    /// The [cause](DeadMessage::cause) they died of, or the whole reason.
+    pub cause: Option<String>,
+}
+
+impl DeadFilter {
+    pub(super) fn to(&self) -> Option<(&str, Option<&str>)> {
+        self.kind.as_deref().map(|kind| (kind, self.id.as_deref()))
+    }
+
+    /// Tells whether a message to such a receiver died of the cause.
+    #[must_use]
+    pub fn is_meant(&self, message: &DeadMessage) -> bool {
+        let cause = self.cause.as_deref();
+        cause.is_none_or(|cause| message.reason == cause || message.cause() == cause)
+    }
+}
 
 /// Dead messages, at most so many, in the order of their receivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,11 +154,13 @@ impl Engine {
     /// `Unknown` if it is not dead (any more), or the engine's.
     pub async fn retry_dead(&self, kind: &str, id: &str, number: (ShardId, u64)) -> Answer<Retried> {
         let (core, to) = (&self.core, Address::new(kind, id));
-        let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        let target = core.target(index, id.to_owned().into())?;
+        let index = core.context.kind(kind)?;
+        let target = core.context.target(index, id.to_owned().into())?;
         let reply = Reply::Json(JsonReply::default());
-        let attempt = core.attempt(target, Work::Retry(Box::new(Retry::of(&to, number))), reply);
-        let executed = core.run(attempt).await.map_err(widen)?;
+        let attempt = core
+            .context
+            .attempt(target, Work::Retry(Box::new(Retry::of(&to, number))), reply);
+        let executed = core.lives.run(attempt).await.map_err(widen)?;
         let (outcome, answer) = (executed.outcome(), executed.settled().await.map_err(widen)?);
         let Reply::Json(JsonReply { error, .. }) = answer else {
             return Err(Error::OutcomeUnknown);
@@ -171,16 +196,16 @@ impl Engine {
     /// `Unknown` if there is none of this name, or it waits for nothing but its time, or the engine's.
     pub async fn cancel_late_timer(&self, kind: &str, id: &str, name: &str, by: ByHand<'_>) -> Answer<()> {
         let core = &self.core;
-        let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        let target = core.target(index, id.to_owned().into())?;
+        let index = core.context.kind(kind)?;
+        let target = core.context.target(index, id.to_owned().into())?;
         let work = Work::CancelTimer(name.into(), owned(by));
         self.decided(target, work).await.map(drop)
     }
 
     /// Has done what a person decided, durably.
     pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<Outcome> {
-        let attempt = self.core.attempt(target, work, Reply::Nobody);
-        let executed = self.core.run(attempt).await.map_err(widen)?;
+        let attempt = self.core.context.attempt(target, work, Reply::Nobody);
+        let executed = self.core.lives.run(attempt).await.map_err(widen)?;
         let outcome = executed.outcome();
         executed.settled().await.map_err(widen)?;
         Ok(outcome)
@@ -266,23 +291,4 @@ impl Retry {
             delivery: None,
         }
     }
-}
-
-pub(crate) fn owned(by: ByHand<'_>) -> ByHand<'static> {
-    ByHand {
-        by: by.by.into_owned().into(),
-        reason: by.reason.into_owned().into(),
-    }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn read_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    pairs.collect()
 }

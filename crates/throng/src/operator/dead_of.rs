@@ -1,45 +1,22 @@
 //! All dead messages of a kind or of one cause, retried or dropped by one call.
 
-use super::{Answer, Retried, dead::owned};
+use super::{
+    Answer,
+    dead::{DeadFilter, Retried},
+    owned,
+};
 use crate::{engine::Engine, ledger::recovering, mail::all};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
-use throng_core::{
-    model::Error,
-    shard::{ByHand, DeadMessage},
-};
+use throng_core::{model::Error, shard::ByHand};
 use throng_journal::{Address, ShardId};
 
 /// Messages looked at before others have the store.
 const PAGE: usize = 256;
 /// Receivers whose messages are done at a time; those of one receiver are done in their order.
 const RECEIVERS_MAX: usize = 32;
-
-/// Dead messages to a kind, to one of its entities, or that died of one cause.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeadFilter {
-    /// The receivers' kind.
-    pub kind: Option<String>,
-    /// The receiver's id within the kind.
-    pub id: Option<String>,
-    /// The [cause](DeadMessage::cause) they died of, or the whole reason.
-    pub cause: Option<String>,
-}
-
-impl DeadFilter {
-    pub(super) fn to(&self) -> Option<(&str, Option<&str>)> {
-        self.kind.as_deref().map(|kind| (kind, self.id.as_deref()))
-    }
-
-    /// Tells whether a message to such a receiver died of the cause.
-    #[must_use]
-    pub fn is_meant(&self, message: &DeadMessage) -> bool {
-        let cause = self.cause.as_deref();
-        cause.is_none_or(|cause| message.reason == cause || message.cause() == cause)
-    }
-}
 
 /// The number of dead messages that were done, by what came of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,26 +5,16 @@ mod dead_of;
 mod stuck;
 pub(crate) mod unresolved;
 
-pub use dead::{DeadContent, DeadContents, DeadPage, Retried};
-#[cfg(feature = "projections")]
-pub(crate) use dead::{hex, read_hex};
-pub use dead_of::{DeadDone, DeadFilter};
-pub use stuck::StuckEntity;
-pub use unresolved::{OTHER_CAUSES, Unresolved, UnresolvedWork};
+pub use dead::{DeadContent, DeadContents, DeadFilter, DeadPage, Retried};
+pub use dead_of::DeadDone;
 
 use crate::{
     door::{OwnerOf, Work},
-    driver::{
-        peers::{OperatorAction, OperatorActionKind, RemoteError, Reply, Request},
-        widen,
-    },
     engine::{Core, Engine},
-    handle::unknown_kind,
-    ledger::recovering,
+    ledger::{recovering, widen},
     life::Life,
-    retention::refuse_older_nodes,
+    remote::{OperatorAction, OperatorActionKind, RemoteError, Reply, Request, unknown_kind},
 };
-use dead::owned;
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
@@ -76,9 +66,10 @@ impl Engine {
     async fn operate(&self, what: OperatorActionKind, (kind, id): (&str, &str), by: ByHand<'_>) -> Answer<u64> {
         let core = &self.core;
         core.context.may_change()?;
-        let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        let owner = OwnerOf::new(core, core.context.registry.shard_of(kind, id)).within(PATIENCE);
-        refuse_older_nodes(core, QUARANTINING).map_err(|reason| Error::Unavailable { reason })?;
+        let index = core.context.kind(kind)?;
+        let owner = OwnerOf::new(&core.context, core.context.registry.shard_of(kind, id)).within(PATIENCE);
+        let refused = core.context.refuse_older_nodes(QUARANTINING);
+        refused.map_err(|reason| Error::Unavailable { reason })?;
         let action = OperatorAction {
             what,
             kind: kind.to_owned(),
@@ -87,7 +78,7 @@ impl Engine {
             reason: by.reason.into_owned(),
         };
         loop {
-            if let Some(life) = core.owner_of(index, id)? {
+            if let Some(life) = core.lives.owner_of(index, id)? {
                 return self.operate_here(&life, &action).await;
             }
             if let Reply::Operated(done) = owner.ask(Request::Operate(action.clone())).await? {
@@ -105,9 +96,9 @@ impl Engine {
             OperatorActionKind::Release => Work::Release(by),
             OperatorActionKind::DropMessages => return core.drop_messages_of(life, action).await,
         };
-        let kind = core.context.registry.find(&action.kind);
-        let kind = kind.ok_or_else(|| unknown_kind(&action.kind))?;
-        let target = core.target(kind, action.id.clone().into())?;
+        let target = core
+            .context
+            .target(core.context.kind(&action.kind)?, action.id.clone().into())?;
         let outcome = self.decided(target, work).await?;
         Ok(u64::from(outcome == Outcome::Done))
     }
@@ -115,9 +106,9 @@ impl Engine {
     /// Does what another node was asked for.
     pub(crate) async fn answer_operate(&self, action: &OperatorAction) -> Reply {
         let Some(kind) = self.core.context.registry.find(&action.kind) else {
-            return crate::driver::peers::unknown_kind(&action.kind);
+            return unknown_kind(&action.kind);
         };
-        let done = match self.core.owner_of(kind, &action.id) {
+        let done = match self.core.lives.owner_of(kind, &action.id) {
             Ok(Some(life)) if !life.ledger.is_closing() => self.operate_here(&life, action).await,
             Ok(_) => return Reply::NotHere,
             Err(error) => Err(error),
@@ -145,7 +136,7 @@ impl Core {
         loop {
             let next = left.iter().next();
             let Some(shard) = next else { return Ok(all) };
-            let owner = OwnerOf::new(self, shard).within(PATIENCE);
+            let owner = OwnerOf::new(&self.context, shard).within(PATIENCE);
             if let Reply::Dropped { shards, messages } = owner.ask(Request::DropSent(action.clone())).await? {
                 left = left.without(&ShardSet::from_bytes(&shards));
                 all += messages;
@@ -192,5 +183,12 @@ fn not_quarantined(address: &Address) -> JsonRejection {
         field: None,
         message: format!("no operator has quarantined {address}: its messages are delivered; quarantine it first"),
         body: Vec::new(),
+    }
+}
+
+fn owned(by: ByHand<'_>) -> ByHand<'static> {
+    ByHand {
+        by: by.by.into_owned().into(),
+        reason: by.reason.into_owned().into(),
     }
 }

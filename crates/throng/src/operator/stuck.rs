@@ -1,26 +1,12 @@
 //! Entities that are quarantined, cannot be brought back, or take the room of others.
 
-use crate::{driver::widen, engine::Engine};
+use crate::{door::StuckEntity, engine::Engine, ledger::widen};
 use std::collections::BTreeMap;
 use throng_core::{
-    model::{Error, Timestamp},
+    model::Error,
     shard::{JsonRejection, Quarantined},
 };
 use throng_journal::Address;
-
-/// An entity that takes no messages now, because it cannot be loaded, or some not, because only a newer release of the service understands
-/// them. It is tried again by itself; its messages wait in the log and hold up no other entity's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StuckEntity {
-    /// The entity that cannot be brought back.
-    pub address: Address,
-    /// Why it could not be loaded the last time, or what is not understood.
-    pub reason: String,
-    /// Since when that is so.
-    pub since: Timestamp,
-    /// So many messages to it have waited since.
-    pub messages: u64,
-}
 
 type Answer<T> = Result<T, Error<JsonRejection>>;
 

@@ -5,19 +5,13 @@
 
 use super::dead::{DeadRows, PAGE_MAX};
 use crate::{
-    context::Context,
+    context::{Context, OTHER_CAUSES, Unresolved, UnresolvedWork},
     door::Target,
-    life::{Life, Lives, tasks::signalled},
-};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
+    life::{Life, Lives, signalled},
 };
 use std::{
     collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 use throng_core::{
@@ -31,8 +25,6 @@ const COUNTED_MAX: usize = 1_000;
 const NAMED_MAX: usize = 20;
 /// Quarantined entities of a group that are named.
 const ENTITIES_NAMED_MAX: usize = 3;
-/// The reason of a group of dead messages that were not told apart by their causes.
-pub const OTHER_CAUSES: &str = "other reasons";
 /// Between two counts at least.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two counts at most.
@@ -42,96 +34,13 @@ const PART: u32 = 10;
 /// Between two pages others have the store and the processor.
 const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
-/// Something that waits for an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UnresolvedWork {
-    /// A message that nobody could take.
-    DeadMessage,
-    /// An entity that an operator, or the engine in an operator's place, has quarantined.
-    QuarantinedByOperator,
-    /// An entity that cannot be brought back, as far as that was found.
-    QuarantinedByProgram,
-}
-
-/// Work of one kind that waits for an operator for one reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unresolved {
-    /// The work that waits.
-    pub work: UnresolvedWork,
-    /// The kind of the entities, or of the messages' receivers.
-    pub kind: String,
-    /// The [cause](DeadMessage::cause) of dead messages; the ids of some quarantined entities, each with its reason.
-    pub reason: String,
-    /// The number of messages or entities.
-    pub count: u64,
-}
-
-impl Unresolved {
-    /// The same in a sentence without the reason, which may hold what is not for everybody.
-    #[must_use]
-    pub fn brief(&self) -> String {
-        let Self { count, kind, .. } = self;
-        let what = match self.work {
-            UnresolvedWork::DeadMessage => format!("messages to the kind {kind}, dead"),
-            UnresolvedWork::QuarantinedByOperator => {
-                format!("entities of the kind {kind}, quarantined by an operator or the engine")
-            }
-            UnresolvedWork::QuarantinedByProgram => format!("entities of the kind {kind}, quarantined"),
-        };
-        format!("waiting for an operator: {count} {what}")
-    }
-}
-
-impl fmt::Display for Unresolved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.brief(), self.reason)
-    }
-}
-
-/// The last count, also as gauges.
-#[derive(Debug, Default)]
-pub(crate) struct LastCount(Mutex<Vec<Unresolved>>);
-
-impl LastCount {
-    pub(crate) fn get(&self) -> Vec<Unresolved> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, counted: Vec<Unresolved>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counted;
-    }
-}
-
-impl Collector for LastCount {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all = self.get();
-        let help = "Messages between entities, and ticks of timers, that are dead now";
-        let mut family = encoder.encode_descriptor("dead_messages", help, None, MetricType::Gauge)?;
-        for dead in all.iter().filter(|one| one.work == UnresolvedWork::DeadMessage) {
-            let labels = [("kind", &*dead.kind), ("reason", &*dead.reason)];
-            ConstGauge::new(gauge(dead.count)).encode(family.encode_family(&labels)?)?;
-        }
-        let help =
-            "Entities that an operator or the engine has quarantined, and those that were found to be unreadable";
-        let mut family = encoder.encode_descriptor("quarantined_entities", help, None, MetricType::Gauge)?;
-        for quarantined in all.iter().filter(|one| one.work != UnresolvedWork::DeadMessage) {
-            let by = match quarantined.work {
-                UnresolvedWork::QuarantinedByOperator => "operator",
-                _ => "program",
-            };
-            let labels = [("kind", &*quarantined.kind), ("by", by)];
-            ConstGauge::new(gauge(quarantined.count)).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-}
-
-fn gauge(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+/// Begins to count.
+pub(crate) fn start(lives: &Arc<Lives>) {
+    lives.context.host.spawn(Box::pin(task(Arc::downgrade(lives))));
 }
 
 /// Counts after each start, and after each change.
-pub(crate) async fn task(lives: Weak<Lives>) {
+async fn task(lives: Weak<Lives>) {
     while signalled(&lives, |context| &context.signals.unresolved).await {
         let Some(strong) = lives.upgrade() else { return };
         let context = strong.context.clone();

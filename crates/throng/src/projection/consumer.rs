@@ -84,7 +84,7 @@ pub(crate) struct Handled {
     pub(crate) poison: Option<(String, Option<EventOffset>)>,
 }
 
-pub(super) struct ProjectionConsumer<P>(pub(super) P);
+pub(crate) struct ProjectionConsumer<P>(pub(crate) P);
 
 impl<P: Projection> Consumer for ProjectionConsumer<P> {
     fn name(&self) -> &'static str {
@@ -149,7 +149,7 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
     }
 }
 
-pub(super) struct SinkConsumer<S>(pub(super) S);
+pub(crate) struct SinkConsumer<S>(pub(crate) S);
 
 impl<S: Sink> Consumer for SinkConsumer<S> {
     fn name(&self) -> &'static str {

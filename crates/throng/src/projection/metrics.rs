@@ -1,6 +1,6 @@
 //! The metrics of projections and sinks, by their names.
 
-use super::{Progress, State, projector::Report};
+use super::{Progress, State, report::Report};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,

@@ -85,6 +85,7 @@ mod place;
 mod progress;
 mod projector;
 mod read_model;
+mod report;
 mod rows;
 mod runner;
 mod sink;
@@ -101,10 +102,11 @@ pub use sink::{Sink, SinkError};
 pub use skip::{SkipError, Skipped};
 pub use table::{RowPage, Table, row_key};
 
-pub(crate) use consumer::Consumer;
+pub(crate) use consumer::{Consumer, ProjectionConsumer, SinkConsumer};
 pub(crate) use progress::BEHIND_SECONDS_NORMAL;
-pub(crate) use projector::{Projections, start};
+pub(crate) use projector::Projections;
 pub(crate) use rows::RowCache;
+pub(crate) use runner::start;
 
 use crate::model::{Entity, Timestamp};
 use throng_journal::Position;

@@ -6,7 +6,7 @@
 //! an event was skipped or is to be, as long as there are any.
 
 use super::Skipped;
-use crate::{life::Life, tail::Ends};
+use crate::life::{Ends, Life};
 use std::ops::Bound;
 use throng_journal::{Error, Position, Positions, ViewBatch, ViewOffset, ViewRange, Views};
 

@@ -3,9 +3,10 @@
 use super::{
     Progress, Projection, State,
     place::{PLACE_KEY, visible},
-    projector::{Projector, Report},
+    projector::{Projections, Projector},
+    report::Report,
 };
-use crate::{Engine, tail};
+use crate::life;
 use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
 use throng_journal::{Error, Positions, ViewOffset, ViewRange, ViewRow, WriterId};
 
@@ -14,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A projection's rows, to be read. They are a moment behind what is durable.
 pub struct ReadModel<P: Projection> {
-    engine: Engine,
+    projections: Arc<Projections>,
     projector: Option<Arc<Projector>>,
     of: PhantomData<fn() -> P>,
 }
@@ -22,7 +23,7 @@ pub struct ReadModel<P: Projection> {
 impl<P: Projection> Clone for ReadModel<P> {
     fn clone(&self) -> Self {
         Self {
-            engine: self.engine.clone(),
+            projections: self.projections.clone(),
             projector: self.projector.clone(),
             of: PhantomData,
         }
@@ -30,10 +31,10 @@ impl<P: Projection> Clone for ReadModel<P> {
 }
 
 impl<P: Projection> ReadModel<P> {
-    pub(super) fn new(engine: Engine, projector: Option<Arc<Projector>>) -> Self {
+    pub(crate) fn new(projections: Arc<Projections>) -> Self {
         Self {
-            engine,
-            projector,
+            projector: projections.find(P::NAME).cloned(),
+            projections,
             of: PhantomData,
         }
     }
@@ -46,7 +47,7 @@ impl<P: Projection> ReadModel<P> {
         if key.as_ref() == PLACE_KEY {
             return Ok(None);
         }
-        let views = &self.engine.core.projections.views;
+        let views = &self.projections.views;
         let mut found = views.get(P::NAME, vec![key.as_ref().to_vec()]).await?;
         Ok(found.pop().flatten())
     }
@@ -56,7 +57,7 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// The rows cannot be read.
     pub async fn scan(&self, range: ViewRange) -> Result<Vec<ViewRow>, Error> {
-        self.engine.core.projections.views.scan(P::NAME, visible(range)).await
+        self.projections.views.scan(P::NAME, visible(range)).await
     }
 
     /// How far the rows have come; in a cluster, the commit that was taken last, of whichever node.
@@ -64,13 +65,13 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// It cannot be read.
     pub async fn offset(&self) -> Result<Option<ViewOffset>, Error> {
-        self.engine.core.projections.views.offset(P::NAME).await
+        self.projections.views.offset(P::NAME).await
     }
 
     /// How far the projection has come; `None` if this engine does not run it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
-        Some(self.projector.as_ref()?.progress(&self.engine.core))
+        Some(self.projector.as_ref()?.progress(&self.projections.lives))
     }
 
     /// Waits until everything that is durable now, on all nodes of a cluster, is in the rows. `false`: it will not be, because the projection
@@ -78,7 +79,7 @@ impl<P: Projection> ReadModel<P> {
     /// not come so far within ten seconds.
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
-        let (core, driver) = (&self.engine.core, self.engine.driver());
+        let lives = &self.projections.lives;
         let first = projector
             .report
             .borrow()
@@ -86,19 +87,19 @@ impl<P: Projection> ReadModel<P> {
             .as_ref()
             .map_or(WriterId(0), Positions::first);
         let (streams, durable) = loop {
-            if let Some(life) = core.lives.running() {
+            if let Some(life) = lives.running() {
                 // A node among others tells nothing of its own stream that all do not see.
-                let durable = core.lives.member().is_none().then(|| life.ledger.durable());
-                match tail::streams(&core.context, Some(&life), first).await {
+                let durable = lives.member().is_none().then(|| life.ledger.durable());
+                match life::streams(&lives.context, Some(&life), first).await {
                     Ok(streams) => break (streams, durable),
-                    Err(_) => core.context.host.sleep(Duration::from_millis(100)).await,
+                    Err(_) => lives.context.host.sleep(Duration::from_millis(100)).await,
                 }
             }
-            if core.context.is_stopping() {
+            if lives.context.is_stopping() {
                 return false;
             }
-            if driver.durable().is_none() {
-                driver.changed(None).await;
+            if lives.durable().is_none() {
+                lives.changed(None).await;
             }
         };
         let asked = projector.asked();
@@ -108,7 +109,7 @@ impl<P: Projection> ReadModel<P> {
         };
         let mut report = projector.report.subscribe();
         projector.wake.wake();
-        let mut patience = core.context.host.sleep(PATIENCE);
+        let mut patience = lives.context.host.sleep(PATIENCE);
         let over = report.wait_for(|report| {
             let has_stopped = report.followed >= asked && matches!(report.state, State::Stopped { .. });
             is_there(report) || has_stopped || report.ended

@@ -4,15 +4,20 @@
 use super::{
     EventOffset, SkipError, Skipped, State,
     consumer::{Handled, Obstacle},
+    metrics::Families,
     place::{PLACE_KEY, ProjectionPosition},
-    projector::{Projector, Running},
+    projector::{Projections, Projector},
     rows::RowCache,
     skip::{self, Skip},
     source,
 };
-use crate::{context::micros, engine::Core, host::Task, life::Life, tail};
+use crate::{
+    context::micros,
+    host::Task,
+    life::{self, Life, removals::removed_upto},
+};
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
@@ -98,8 +103,46 @@ struct Runner {
     looked_micros: u64,
 }
 
+/// Starts them all.
+pub(crate) fn start(projections: &Arc<Projections>) {
+    if projections.all.is_empty() {
+        return;
+    }
+    let context = &projections.lives.context;
+    context.metrics.register(|registry| {
+        let families = Families::register(registry);
+        for projector in &projections.all {
+            let gauges = families.of(projector.consumer.name());
+            *projector.gauges.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
+        }
+    });
+    projections.running.store(projections.all.len(), Ordering::Release);
+    for projector in &projections.all {
+        let running = Running {
+            projections: Arc::downgrade(projections),
+            projector: projector.clone(),
+        };
+        context.host.spawn(Box::pin(run(running)));
+    }
+}
+
+/// A runner counts itself out when it is dropped, whatever ends it.
+struct Running {
+    projections: Weak<Projections>,
+    projector: Arc<Projector>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.projector.report.send_modify(|report| report.ended = true);
+        if let Some(projections) = self.projections.upgrade() {
+            projections.running.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
 /// Runs it until the engine stops.
-pub(super) async fn run(running: Running) {
+async fn run(running: Running) {
     let mut runner = Runner {
         projector: running.projector.clone(),
         stored: None,
@@ -118,13 +161,15 @@ pub(super) async fn run(running: Running) {
         looked_micros: 0,
     };
     loop {
-        let Some(inner) = running.inner.upgrade() else { return };
-        let next = runner.step(&inner).await;
-        let sleep = |duration| Some(inner.context.host.sleep(duration));
+        let Some(projections) = running.projections.upgrade() else {
+            return;
+        };
+        let next = runner.step(&projections).await;
+        let sleep = |duration| Some(projections.lives.context.host.sleep(duration));
         let (sleep, seen) = match next {
             Next::End => return,
             Next::Continue => {
-                drop(inner);
+                drop(projections);
                 crate::host::yield_now().await;
                 continue;
             }
@@ -132,7 +177,7 @@ pub(super) async fn run(running: Running) {
             Next::WaitForCommit(seen) => (sleep(IDLE), Some(seen)),
             Next::WaitForRequest => (None, None),
         };
-        drop(inner);
+        drop(projections);
         wait(&running, sleep, seen).await;
     }
 }
@@ -140,18 +185,18 @@ pub(super) async fn run(running: Running) {
 /// Waits until the time is over, something is durable that was not `seen`, a request comes, or the engine stops.
 async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Position>>) {
     std::future::poll_fn(|context| {
-        let Some(inner) = running.inner.upgrade() else {
+        let Some(projections) = running.projections.upgrade() else {
             return Poll::Ready(());
         };
         let is_over = sleep
             .as_mut()
             .is_some_and(|sleep| sleep.as_mut().poll(context).is_ready());
-        if is_over || running.projector.wake.poll(context.waker()) || inner.context.is_stopping() {
+        if is_over || running.projector.wake.poll(context.waker()) || projections.lives.context.is_stopping() {
             return Poll::Ready(());
         }
         if let Some(seen) = seen {
-            inner.context.signals.watch(context.waker());
-            if inner.lives.durable() != seen {
+            projections.lives.context.signals.watch(context.waker());
+            if projections.lives.durable() != seen {
                 return Poll::Ready(());
             }
         }
@@ -161,12 +206,12 @@ async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Po
 }
 
 impl Runner {
-    async fn step(&mut self, inner: &Arc<Core>) -> Next {
-        if inner.context.is_stopping() {
-            self.store_skipped(inner).await;
+    async fn step(&mut self, projections: &Projections) -> Next {
+        if projections.lives.context.is_stopping() {
+            self.store_skipped(projections).await;
             return Next::End;
         }
-        match self.attempt(inner).await {
+        match self.attempt(projections).await {
             Ok(next) => next,
             Err(reason) => self.retry(reason),
         }
@@ -187,15 +232,15 @@ impl Runner {
     }
 
     /// Takes one batch at most. An error is worth another attempt.
-    async fn attempt(&mut self, inner: &Arc<Core>) -> Result<Next, String> {
-        let views = &*inner.projections.views;
-        self.follow_requests(inner).await?;
+    async fn attempt(&mut self, projections: &Projections) -> Result<Next, String> {
+        let (views, journal) = (&*projections.views, &*projections.lives.context.journal);
+        self.follow_requests(projections).await?;
         // One that is over has no position: who waited for another one would not wait at all.
-        let Some(life) = inner.lives.running() else {
+        let Some(life) = projections.lives.running() else {
             return Ok(Next::WaitForCommit(None));
         };
-        let is_member = inner.lives.member().is_some();
-        if self.is_elsewhere(inner, &life, views).await? {
+        let is_member = projections.lives.member().is_some();
+        if self.is_elsewhere(projections, &life, views).await? {
             let is_awaited = self.projector.report.receiver_count() > 0;
             return Ok(Next::Pause(if is_awaited { PAUSE } else { LOOK }));
         }
@@ -208,16 +253,16 @@ impl Runner {
         }
         if self.stored.is_none() {
             self.load_offset(views, &life).await?;
-            self.look_for_missing(inner).await?;
+            self.look_for_missing(projections).await?;
         }
         let durable = life.ledger.durable();
         let is_checked = std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life));
         if !is_checked || self.read.told.next(&self.streams).is_empty() {
-            let streams = tail::streams(&inner.context, Some(&life), self.read.told.first()).await;
+            let streams = life::streams(&projections.lives.context, Some(&life), self.read.told.first()).await;
             self.streams = streams.map_err(|error| error.to_string())?;
         }
         if !is_checked {
-            let mismatch = source::mismatch(inner, &self.streams, &self.read).await;
+            let mismatch = source::mismatch(journal, &self.streams, &self.read).await;
             if let Some(reason) = mismatch.map_err(|error| error.to_string())? {
                 // Rows in a database that was rolled back fit the journal in it; only what is in memory does not.
                 if self.stored != Some(Some(self.read.last)) || self.was_moved(views).await? {
@@ -228,24 +273,24 @@ impl Runner {
             }
             self.checked = Arc::downgrade(&life);
         }
-        if self.is_to_compare(inner) {
+        if self.is_to_compare(projections) {
             let compared = self.projector.clone();
             if let Err(obstacle) = compared.consumer.compare(self.delivered).await {
-                return self.meet(obstacle, inner, &life).await;
+                return self.meet(obstacle, projections, &life).await;
             }
         }
         let Some(stretch) = self.next_stretch() else {
-            if self.is_to_look(inner) && self.was_moved(views).await? {
+            if self.is_to_look(projections) && self.was_moved(views).await? {
                 return Ok(Next::Continue);
             }
-            if is_member && self.is_to_store(inner) && !self.store(inner).await? {
+            if is_member && self.is_to_store(projections) && !self.store(projections).await? {
                 return Ok(Next::Continue);
             }
             self.report_reached((!is_member).then_some(durable));
-            match self.is_complete(inner).await? {
+            match self.is_complete(projections).await? {
                 Completion::Complete => {}
                 Completion::Moved => return Ok(Next::Continue),
-                Completion::Refused(obstacle) => return self.meet(obstacle, inner, &life).await,
+                Completion::Refused(obstacle) => return self.meet(obstacle, projections, &life).await,
             }
             return Ok(if is_member {
                 Next::Pause(PAUSE)
@@ -253,27 +298,27 @@ impl Runner {
                 Next::WaitForCommit(Some(durable))
             });
         };
-        let commits = source::read(inner, stretch).await;
+        let commits = source::read(journal, stretch).await;
         let commits = commits.map_err(|error| error.to_string())?;
         if life.ledger.is_over() {
             // The next life says what of this one counts, and whether this node goes on.
             return Ok(Next::Continue);
         }
         self.is_idle = false;
-        let next = self.take(&commits, inner, &life).await?;
+        let next = self.take(&commits, projections, &life).await?;
         if !matches!(next, Next::Pause(_)) {
             return Ok(next);
         }
-        match self.is_complete(inner).await? {
+        match self.is_complete(projections).await? {
             Completion::Complete => Ok(next),
             Completion::Moved => Ok(Next::Continue),
-            Completion::Refused(obstacle) => self.meet(obstacle, inner, &life).await,
+            Completion::Refused(obstacle) => self.meet(obstacle, projections, &life).await,
         }
     }
 
     /// Tells whether the receiver of a sink is to be asked how far it has come.
-    fn is_to_compare(&mut self, inner: &Core) -> bool {
-        let now = inner.context.host.elapsed_micros();
+    fn is_to_compare(&mut self, projections: &Projections) -> bool {
+        let now = projections.lives.context.host.elapsed_micros();
         let is_due = self
             .compared_micros
             .is_none_or(|compared| now.saturating_sub(compared) >= micros(IDLE));
@@ -284,19 +329,24 @@ impl Runner {
     }
 
     /// Nothing is delivered: whether it is tried again, goes back, or stops.
-    async fn meet(&mut self, obstacle: Obstacle, inner: &Core, life: &Life) -> Result<Next, String> {
+    async fn meet(&mut self, obstacle: Obstacle, projections: &Projections, life: &Life) -> Result<Next, String> {
         match obstacle {
             Obstacle::Retry(reason) => Err(reason),
             Obstacle::Unusable(reason) => Ok(self.stop(reason, None)),
-            Obstacle::Behind(reached) => self.go_back(reached, inner, life).await,
+            Obstacle::Behind(reached) => self.go_back(reached, projections, life).await,
         }
     }
 
     /// The receiver has lost events: those after the last one it has are delivered again, and stored as the place only with them.
-    async fn go_back(&mut self, reached: Option<EventOffset>, inner: &Core, life: &Life) -> Result<Next, String> {
+    async fn go_back(
+        &mut self,
+        reached: Option<EventOffset>,
+        projections: &Projections,
+        life: &Life,
+    ) -> Result<Next, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
         let mut place = ProjectionPosition::beginning(life, version);
-        let reached = match inner.lives.member() {
+        let reached = match projections.lives.member() {
             None => reached,
             // One event does not say how far it had come in each of several streams: all is removed, and delivered again.
             Some(_) => {
@@ -307,7 +357,7 @@ impl Runner {
             }
         };
         if let Some(EventOffset { position, .. }) = reached {
-            let commit = source::commit(inner, position)
+            let commit = source::commit(&*projections.lives.context.journal, position)
                 .await
                 .map_err(|error| error.to_string())?;
             let Some(commit) = commit else {
@@ -339,14 +389,22 @@ impl Runner {
             report.is_rebuilding = true;
             report.told = Some(self.read.told.clone());
         });
-        self.look_for_missing(inner).await?;
+        self.look_for_missing(projections).await?;
         Ok(Next::Continue)
     }
 
     /// Whether another node runs it; how far that one has come is in the rows.
-    async fn is_elsewhere(&mut self, inner: &Core, life: &Life, views: &dyn Views) -> Result<bool, String> {
+    async fn is_elsewhere(
+        &mut self,
+        projections: &Projections,
+        life: &Life,
+        views: &dyn Views,
+    ) -> Result<bool, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
-        let shard = limits::shard_of(limits::hash("projection", name), inner.context.registry.shards());
+        let shard = limits::shard_of(
+            limits::hash("projection", name),
+            projections.lives.context.registry.shards(),
+        );
         let was_elsewhere = self.projector.report.borrow().state == State::Elsewhere;
         if life.ledger.shards.contains(shard) {
             if was_elsewhere {
@@ -382,7 +440,7 @@ impl Runner {
             });
             self.read = stored.unwrap_or_default();
         }
-        self.report_complete(inner);
+        self.report_complete(projections);
         Ok(true)
     }
 
@@ -395,10 +453,10 @@ impl Runner {
     }
 
     /// With nothing new: whether it is time to look for what others have stored.
-    fn is_to_look(&mut self, inner: &Core) -> bool {
-        let now = inner.context.host.elapsed_micros();
+    fn is_to_look(&mut self, projections: &Projections) -> bool {
+        let now = projections.lives.context.host.elapsed_micros();
         let was_idle = std::mem::replace(&mut self.is_idle, true);
-        let is_due = inner.lives.member().is_none() || now.saturating_sub(self.looked_micros) > micros(LOOK);
+        let is_due = projections.lives.member().is_none() || now.saturating_sub(self.looked_micros) > micros(LOOK);
         if is_due {
             self.looked_micros = now;
         }
@@ -406,14 +464,14 @@ impl Runner {
     }
 
     /// Something was read without an event for it, and not stored for long enough.
-    fn is_to_store(&self, inner: &Core) -> bool {
-        let now = inner.context.host.elapsed_micros();
+    fn is_to_store(&self, projections: &Projections) -> bool {
+        let now = projections.lives.context.host.elapsed_micros();
         self.skipped_bytes > 0 && now.saturating_sub(self.stored_micros) > micros(STORE)
     }
 
     /// Has a batch taken and stores how far that went.
-    async fn take(&mut self, commits: &[Commit], inner: &Core, life: &Life) -> Result<Next, String> {
-        let views = &*inner.projections.views;
+    async fn take(&mut self, commits: &[Commit], projections: &Projections, life: &Life) -> Result<Next, String> {
+        let views = &*projections.views;
         let projector = self.projector.clone();
         let skipped: Vec<EventOffset> = self.read.decided.iter().map(|skip| skip.event).collect();
         let handled = projector.consumer.handle(commits, &skipped, &mut self.cache, views);
@@ -426,7 +484,7 @@ impl Runner {
             poison,
         } = handled;
         if let Some(obstacle) = obstacle {
-            return self.meet(obstacle, inner, life).await;
+            return self.meet(obstacle, projections, life).await;
         }
         self.delivered = delivered.or(self.delivered);
         if let Some(last) = counted.checked_sub(1).and_then(|last| commits.get(last)) {
@@ -446,9 +504,9 @@ impl Runner {
             self.read.decided = decided;
             skip::keep(&mut self.read.skipped, passed);
             let skips = self.read.skipped.last().map_or(0, |last| last.number) - before;
-            let is_due =
-                self.skipped_bytes > SKIPPED_BYTES_MAX || (inner.lives.member().is_some() && self.is_to_store(inner));
-            if (events > 0 || is_due || poison.is_some() || skips > 0) && !self.store(inner).await? {
+            let is_due = self.skipped_bytes > SKIPPED_BYTES_MAX
+                || (projections.lives.member().is_some() && self.is_to_store(projections));
+            if (events > 0 || is_due || poison.is_some() || skips > 0) && !self.store(projections).await? {
                 return Ok(Next::Continue);
             }
             if events > 0 && projector.consumer.is_to_sync() {
@@ -484,21 +542,21 @@ impl Runner {
     }
 
     /// Begins anew, resumes, or goes past an event, if it was asked to.
-    async fn follow_requests(&mut self, inner: &Core) -> Result<(), String> {
+    async fn follow_requests(&mut self, projections: &Projections) -> Result<(), String> {
         let requests = self.projector.take_requests();
         let resume = requests.resume && self.has_stopped;
         let rebuild = requests.rebuilds > self.projector.report.borrow().rebuilds;
         let mut skip = false;
         let mut answered = None;
         if let Some(asked) = requests.skip.filter(|_| !rebuild) {
-            let decided = self.decide_skip(&asked, inner).await;
+            let decided = self.decide_skip(&asked, projections).await;
             // With rows that somebody else has written, it looks at them anew.
             skip = self.has_stopped && matches!(decided, Ok(()) | Err(SkipError::Running));
             answered = Some((asked.answer, decided));
         }
         if rebuild {
             self.clear_receiver().await?;
-            self.clear(&*inner.projections.views).await?;
+            self.clear(&*projections.views).await?;
             self.projector.report.send_modify(|report| {
                 // In one step: who waits for the rebuild would take a stop from before it for one after it.
                 report.rebuilds = requests.rebuilds;
@@ -528,7 +586,7 @@ impl Runner {
     }
 
     /// Stores the decision to go past the event at which it has stopped.
-    async fn decide_skip(&mut self, skip: &Skip, inner: &Core) -> Result<(), SkipError> {
+    async fn decide_skip(&mut self, skip: &Skip, projections: &Projections) -> Result<(), SkipError> {
         let name = self.projector.consumer.name();
         let state = self.projector.report.borrow().state.clone();
         let why = match state {
@@ -539,11 +597,11 @@ impl Runner {
                 return Err(SkipError::Running);
             }
         };
-        let skipped = skip.decided(&why, inner.context.host.now());
+        let skipped = skip.decided(&why, projections.lives.context.host.now());
         let told = format!("as {} decided ({:?}): {why}", skipped.by, skipped.reason);
         self.read.decided.push(skipped);
-        let stored = match self.store(inner).await {
-            Ok(true) => inner.projections.views.sync().await.map_err(|why| why.to_string()),
+        let stored = match self.store(projections).await {
+            Ok(true) => projections.views.sync().await.map_err(|why| why.to_string()),
             Ok(false) => return Err(SkipError::Running),
             Err(why) => Err(why),
         };
@@ -620,9 +678,9 @@ impl Runner {
     }
 
     /// Says so if history that it has not read was removed.
-    async fn look_for_missing(&self, inner: &Core) -> Result<(), String> {
+    async fn look_for_missing(&self, projections: &Projections) -> Result<(), String> {
         let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
-        let removed = crate::retention::removed_upto(inner, kind).await;
+        let removed = removed_upto(&projections.lives, kind).await;
         let removed = removed.map_err(|error| error.to_string())?;
         let missed = removed.into_iter().filter(|upto| !self.read.told.has(*upto)).max();
         if let Some(upto) = missed {
@@ -639,7 +697,7 @@ impl Runner {
     }
 
     /// Stores what has changed and how far it has come; `false`: somebody else has written, it begins from there.
-    async fn store(&mut self, inner: &Core) -> Result<bool, String> {
+    async fn store(&mut self, projections: &Projections) -> Result<bool, String> {
         let row = self.read.row();
         let has_row = row.is_some();
         let mut changes = self.cache.changes();
@@ -654,7 +712,7 @@ impl Runner {
             offset: self.read.last,
             changes,
         };
-        let views = &*inner.projections.views;
+        let views = &*projections.views;
         let name = self.projector.consumer.name();
         let applied = views.apply(name, batch).await;
         match applied.map_err(|error| format!("its rows cannot be written: {error}"))? {
@@ -662,7 +720,7 @@ impl Runner {
                 self.stored = Some(Some(self.read.last));
                 self.has_row = has_row;
                 self.skipped_bytes = 0;
-                self.stored_micros = inner.context.host.elapsed_micros();
+                self.stored_micros = projections.lives.context.host.elapsed_micros();
                 Ok(true)
             }
             Applied::Moved(found) => {
@@ -690,11 +748,11 @@ impl Runner {
     }
 
     /// Before the end: what was read without an event for it need not be read again.
-    async fn store_skipped(&mut self, inner: &Core) {
+    async fn store_skipped(&mut self, projections: &Projections) {
         if self.has_stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;
         }
-        if let Err(reason) = self.store(inner).await {
+        if let Err(reason) = self.store(projections).await {
             let name = self.projector.consumer.name();
             tracing::warn!("projection {name} reads a part of the journal again at the next start: {reason}");
         }
@@ -717,7 +775,7 @@ impl Runner {
     }
 
     /// Marks a read model that was being built as complete, once all there was has been read.
-    async fn is_complete(&mut self, inner: &Core) -> Result<Completion, String> {
+    async fn is_complete(&mut self, projections: &Projections) -> Result<Completion, String> {
         let projector = self.projector.clone();
         if self.read.is_rebuilding
             && let Err(obstacle) = projector.consumer.complete().await
@@ -725,10 +783,10 @@ impl Runner {
             return Ok(Completion::Refused(obstacle));
         }
         let was_rebuilding = std::mem::take(&mut self.read.is_rebuilding);
-        if was_rebuilding && self.has_row && !self.store(inner).await? {
+        if was_rebuilding && self.has_row && !self.store(projections).await? {
             return Ok(Completion::Moved);
         }
-        self.report_complete(inner);
+        self.report_complete(projections);
         if was_rebuilding {
             self.projector.report.send_modify(|report| report.is_rebuilding = false);
         }
@@ -736,8 +794,8 @@ impl Runner {
     }
 
     /// It has just read all there was.
-    fn report_complete(&self, inner: &Core) {
-        let now = inner.context.host.elapsed_micros();
+    fn report_complete(&self, projections: &Projections) {
+        let now = projections.lives.context.host.elapsed_micros();
         // Nobody waits for this alone.
         self.projector.report.send_if_modified(|report| {
             report.complete_micros = now;

@@ -1,15 +1,14 @@
 //! Where a projection reads: the durable commits it was not told yet, over all lives of the engine and all nodes of a cluster.
 
 use super::place::ProjectionPosition;
-use crate::engine::Core;
-use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, Stream, Stretch};
+use throng_journal::{Commit, CommitNo, Error, Journal, Position, RecordKind, Stream, Stretch};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
 
 /// Why a place is not one of this history; `None` if it is.
 pub(super) async fn mismatch(
-    inner: &Core,
+    journal: &dyn Journal,
     streams: &[Stream],
     place: &ProjectionPosition,
 ) -> Result<Option<String>, Error> {
@@ -38,7 +37,7 @@ pub(super) async fn mismatch(
     if at.commit == CommitNo(0) {
         return Ok(None);
     }
-    let found = commit(inner, at).await?;
+    let found = commit(journal, at).await?;
     // Of a commit from which history was removed only the number is left to compare.
     let was_pruned = |commit: &Commit| {
         let mut records = commit.records().flatten();
@@ -49,7 +48,7 @@ pub(super) async fn mismatch(
 }
 
 /// The commit of this number, or the one it was joined with; `None`: the journal does not have it.
-pub(super) async fn commit(inner: &Core, at: Position) -> Result<Option<Commit>, Error> {
+pub(super) async fn commit(journal: &dyn Journal, at: Position) -> Result<Option<Commit>, Error> {
     let Some(before) = at.commit.0.checked_sub(1) else {
         return Ok(None);
     };
@@ -57,12 +56,12 @@ pub(super) async fn commit(inner: &Core, at: Position) -> Result<Option<Commit>,
         commit: CommitNo(before),
         ..at
     };
-    let read = inner.context.journal.read(before, 0).await?;
+    let read = journal.read(before, 0).await?;
     let holds = |commit: &Commit| commit.first() <= at.commit && at.commit <= commit.stamp().number;
     Ok(read.into_iter().next().filter(holds))
 }
 
 /// The first commits of a stretch.
-pub(super) async fn read(inner: &Core, stretch: Stretch) -> Result<Vec<Commit>, Error> {
-    stretch.read(&*inner.context.journal, READ_BYTES).await
+pub(super) async fn read(journal: &dyn Journal, stretch: Stretch) -> Result<Vec<Commit>, Error> {
+    stretch.read(journal, READ_BYTES).await
 }

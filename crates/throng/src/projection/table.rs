@@ -4,7 +4,7 @@
 //! scan, and shows rows as they were at one moment.
 
 use super::{Interrupt, OrderedKey, Projection, ReadModel, Rows};
-use crate::operator::{hex, read_hex};
+use crate::hex::{hex, read_hex};
 use serde::{Serialize, de::DeserializeOwned};
 use std::ops::Bound;
 use throng_journal::{Error, ViewRange, ViewRow};

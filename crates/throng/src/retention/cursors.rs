@@ -1,44 +1,12 @@
-//! How far passes have come, and up to where history may be gone.
-//!
-//! An engine that is alone writes one row of all shards. A node of a cluster writes one of each shard it owns, since the next owner of a shard may
-//! own others; of both the greater position counts, so that either may follow the other. An engine says what is about to go before it goes: whoever
-//! begins after a crash, or follows at another node, reads it in the store. Where the store is lost, the log still says what went.
+//! The places that the passes over a life's shards have come to.
 
-use super::pass::shard_of;
-use crate::{engine::Core, life::Life, tail};
-use serde::{Deserialize, Serialize};
+use super::Retention;
+use crate::life::{
+    Life,
+    removals::{Positions, ROW, Row, raise, read_rows},
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use throng_core::model::Keep;
-use throng_journal::{Address, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
-
-/// The row of all shards; followed by a shard's number, of that one.
-const ROW: &[u8] = b"r";
-/// The name under which stands when all of the journal was looked at last, where kinds have their positions.
-const LOOKED_AT_ALL: &str = "";
-/// No kind's name begins with this. It stands before the kinds in the row of all shards up to where their events may be gone, and alone in
-/// each row that says so.
-const REMOVED: char = '!';
-
-type Positions = BTreeMap<Box<str>, Position>;
-
-/// What is said of a shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Row {
-    /// Up to where each kind's history was looked at, and what was over removed.
-    looked: Positions,
-    /// Up to where each kind's events may be gone.
-    removed: Positions,
-    /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
-    looked_at_all: i64,
-}
-
-/// A shard's row as it is written.
-#[derive(Serialize, Deserialize)]
-struct Written {
-    looked: BTreeMap<Box<str>, String>,
-    removed: BTreeMap<Box<str>, String>,
-    looked_at_all: i64,
-}
+use throng_journal::{Address, Error, Position, ShardId};
 
 /// How far the passes over a life's shards have come.
 pub(super) struct Cursors {
@@ -50,113 +18,6 @@ pub(super) struct Cursors {
     /// The row as an engine that is alone writes it.
     shared: Row,
     is_of_cluster: bool,
-}
-
-fn texts(positions: &Positions) -> BTreeMap<Box<str>, String> {
-    let texts = positions.iter();
-    texts.map(|(kind, at)| (kind.clone(), at.to_string())).collect()
-}
-
-fn positions(texts: BTreeMap<Box<str>, String>) -> Positions {
-    let read = texts.into_iter();
-    read.filter_map(|(kind, text)| Some((kind, text.parse().ok()?)))
-        .collect()
-}
-
-fn raise(positions: &mut Positions, kind: &str, to: Position) {
-    let at = positions.entry(kind.into()).or_default();
-    *at = to.max(*at);
-}
-
-impl Row {
-    /// Reads the row of an engine that is alone. An older one did not say what is gone: it may be all that it has looked at.
-    fn read_of_all(value: &[u8]) -> Self {
-        let mut texts: BTreeMap<Box<str>, String> = serde_json::from_slice(value).unwrap_or_default();
-        let looked_at_all = texts.remove(LOOKED_AT_ALL).and_then(|micros| micros.parse().ok());
-        let (removed, looked): (BTreeMap<_, _>, _) = texts.into_iter().partition(|(name, _)| name.starts_with(REMOVED));
-        let looked = positions(looked);
-        let is_said = removed.keys().any(|name| name.len() == REMOVED.len_utf8());
-        let removed = removed
-            .into_iter()
-            .map(|(name, at)| (name[REMOVED.len_utf8()..].into(), at));
-        Self {
-            removed: if is_said {
-                positions(removed.collect())
-            } else {
-                looked.clone()
-            },
-            looked,
-            looked_at_all: looked_at_all.unwrap_or_default(),
-        }
-    }
-
-    fn write_of_all(&self) -> Option<Vec<u8>> {
-        let mut all = texts(&self.looked);
-        let removed = texts(&self.removed).into_iter();
-        all.extend(removed.map(|(kind, at)| (format!("{REMOVED}{kind}").into(), at)));
-        all.insert(String::from(REMOVED).into(), String::new());
-        all.insert(LOOKED_AT_ALL.into(), self.looked_at_all.to_string());
-        serde_json::to_vec(&all).ok()
-    }
-
-    fn read(value: &[u8]) -> Self {
-        serde_json::from_slice(value).map_or_else(
-            |_| Self::default(),
-            |written: Written| Self {
-                looked: positions(written.looked),
-                removed: positions(written.removed),
-                looked_at_all: written.looked_at_all,
-            },
-        )
-    }
-
-    fn write(&self) -> Option<Vec<u8>> {
-        let written = Written {
-            looked: texts(&self.looked),
-            removed: texts(&self.removed),
-            looked_at_all: self.looked_at_all,
-        };
-        serde_json::to_vec(&written).ok()
-    }
-
-    /// What either says.
-    fn join(&mut self, other: &Self) {
-        other
-            .looked
-            .iter()
-            .for_each(|(kind, at)| raise(&mut self.looked, kind, *at));
-        other
-            .removed
-            .iter()
-            .for_each(|(kind, at)| raise(&mut self.removed, kind, *at));
-        self.looked_at_all = self.looked_at_all.max(other.looked_at_all);
-    }
-}
-
-/// The rows of all shards together (`None`), and of each.
-type Rows = BTreeMap<Option<ShardId>, Row>;
-
-fn read_row(row: &[u8], value: &[u8]) -> Option<(Option<ShardId>, Row)> {
-    match row.strip_prefix(ROW)? {
-        [] => Some((None, Row::read_of_all(value))),
-        shard => {
-            let shard = u16::from_be_bytes(shard.try_into().ok()?);
-            Some((Some(ShardId(shard)), Row::read(value)))
-        }
-    }
-}
-
-/// What the store has, and what its next checkpoint of this life brings.
-async fn read_rows(core: &Core, life: Option<&Life>) -> Result<Rows, Error> {
-    let mut rows = Rows::new();
-    let mut visit = |row: &[u8], value: &[u8]| rows.extend(read_row(row, value));
-    core.context.store.system_scan(ROW, &[], usize::MAX, &mut visit).await?;
-    if let Some(life) = life {
-        let due = life.due();
-        let due = due.rows.iter();
-        rows.extend(due.filter_map(|(row, value)| read_row(row, value.as_deref()?)));
-    }
-    Ok(rows)
 }
 
 /// What holds of every one of these shards.
@@ -174,8 +35,8 @@ fn of_all(rows: &BTreeMap<ShardId, Row>) -> (HashMap<Box<str>, Position>, i64) {
 }
 
 impl Cursors {
-    pub(super) async fn read(core: &Core, life: &Life) -> Result<Self, Error> {
-        let mut all = read_rows(core, Some(life)).await?;
+    pub(super) async fn read(of: &Retention, life: &Life) -> Result<Self, Error> {
+        let mut all = read_rows(of.context(), Some(life)).await?;
         let shared = all.remove(&None).unwrap_or_default();
         let of_shard = |shard| {
             let mut row = all.remove(&Some(shard)).unwrap_or_default();
@@ -189,7 +50,7 @@ impl Cursors {
             looked_at_all,
             rows,
             shared,
-            is_of_cluster: core.context.peers.is_some(),
+            is_of_cluster: of.context().peers.is_some(),
         })
     }
 
@@ -203,7 +64,7 @@ impl Cursors {
         }
         let mut changed = BTreeSet::new();
         for (address, last) in going {
-            let (shard, _) = shard_of(life, address);
+            let (shard, _) = life.shard_of(address);
             if let Some(row) = self.rows.get_mut(&shard) {
                 raise(&mut row.removed, &address.kind, last);
                 changed.insert(shard);
@@ -233,72 +94,9 @@ impl Cursors {
     }
 }
 
-/// Up to where the history of a kind is not whole any more, of whichever shards; nothing, where none of it was removed.
-pub(crate) async fn removed_upto(core: &Core, kind: &str) -> Result<Vec<Position>, Error> {
-    let life = core.lives.running();
-    let rows = read_rows(core, life.as_deref()).await?;
-    let found = rows.values().filter_map(|row| row.removed.get(kind).copied());
-    // Before its first commit a stream has nothing to remove: what is meant is the end of those before it.
-    let (begun, mut found): (BTreeSet<_>, BTreeSet<_>) = found.partition(|upto| upto.commit == CommitNo(0));
-    if begun.iter().any(|upto| upto.writer > WriterId(0)) {
-        let streams = tail::streams(&core.context, life.as_deref(), WriterId(0)).await?;
-        let ends = streams
-            .iter()
-            .filter(|stream| stream.last > CommitNo(0))
-            .map(|stream| Position {
-                writer: stream.writer,
-                commit: stream.last,
-            });
-        let ends: Vec<Position> = ends.collect();
-        found.extend(
-            begun
-                .iter()
-                .filter_map(|upto| ends.iter().rfind(|end| **end < *upto).copied()),
-        );
-    }
-    Ok(found.into_iter().collect())
-}
-
-/// Removed history as a log tells it, read from its first commit on.
-#[derive(Default)]
-pub(crate) struct Removals {
-    /// The last commit from which something was taken.
-    last: Option<Position>,
-    removed: Positions,
-}
-
-impl Removals {
-    /// Reads the next commit. A record of what an entity is, or that it has ended, stands behind what was taken of it, or with the last of that.
-    pub(crate) fn read(&mut self, commit: &Commit, keeps: &HashMap<Box<str>, Keep>) {
-        if commit.removal().is_some() {
-            self.last = Some(commit.position());
-        }
-        for record in commit.records().flatten() {
-            let stands_in = match record.record {
-                RecordKind::State => true,
-                RecordKind::Ended => keeps.contains_key(record.kind),
-                _ => false,
-            };
-            if let Some(last) = self.last.filter(|_| stands_in) {
-                raise(&mut self.removed, record.kind, last);
-            }
-        }
-    }
-
-    /// The row of an engine whose store is lost, if anything was removed.
-    pub(crate) fn row(self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-        let row = Row {
-            removed: self.removed,
-            ..Row::default()
-        };
-        (!row.removed.is_empty()).then(|| (ROW.to_vec(), row.write_of_all()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_journal::{CommitBuilder, Record, Rest, Stamp};
 
     fn row(looked: &[(&str, &str)], looked_at_all: i64) -> Row {
         let looked: Positions = looked
@@ -321,66 +119,5 @@ mod tests {
         let (kinds, looked_at_all) = of_all(&rows);
         assert_eq!(kinds, HashMap::from([("account".into(), "4.7".parse().unwrap())]));
         assert_eq!(looked_at_all, 70);
-    }
-
-    #[test]
-    fn what_one_engine_and_what_nodes_have_written_goes_together() {
-        let written = row(&[("account", "9.2")], 50).write_of_all().unwrap();
-        let (of, shared) = read_row(ROW, &written).unwrap();
-        assert_eq!((of, &shared), (None, &row(&[("account", "9.2")], 50)));
-        let own = row(&[("account", "4.7"), ("diary", "2.1")], 90);
-        let name = [ROW, &7u16.to_be_bytes()].concat();
-        let (of, mut read) = read_row(&name, &own.write().unwrap()).unwrap();
-        assert_eq!((of, &read), (Some(ShardId(7)), &own));
-        read.join(&shared);
-        assert_eq!(read, row(&[("account", "9.2"), ("diary", "2.1")], 90));
-        assert!(read_row(b"r1", b"").is_none(), "no row of a shard has one byte more");
-    }
-
-    #[test]
-    fn end_in_a_commit_with_removed_events_is_told() {
-        let keeps = HashMap::from([("diary".into(), Keep::Events(3))]);
-        let of_commit = |number, left: &[RecordKind]| {
-            let mut open = CommitBuilder::default();
-            let own = Address::new("diary", "a");
-            let mut push = |record| open.push(record, ShardId(0), &own, 1, "", 0, b"");
-            left.iter().for_each(|record| push(*record));
-            open.finish(Stamp {
-                writer: WriterId(1),
-                number: CommitNo(number),
-                synced: CommitNo(0),
-                at_micros: 0,
-            })
-        };
-        let is_event = |record: &Record<'_>| record.record == RecordKind::Event;
-        let mut removals = Removals::default();
-        removals.read(&of_commit(1, &[RecordKind::Ended]), &keeps);
-        assert!(removals.removed.is_empty(), "nothing was taken");
-        let whole = of_commit(2, &[RecordKind::Event, RecordKind::Ended]);
-        let Rest::Part(left) = whole.without(Position::default(), is_event) else {
-            panic!("the end stays")
-        };
-        removals.read(&left, &keeps);
-        assert_eq!(removals.removed, Positions::from([("diary".into(), whole.position())]));
-    }
-
-    #[test]
-    fn row_of_all_shards_tells_removed_from_examined_history() {
-        let looked_at = row(&[("account", "9.2")], 50);
-        for removed in [
-            Positions::new(),
-            Positions::from([("account".into(), "4.1".parse().unwrap())]),
-        ] {
-            let row = Row {
-                removed,
-                ..looked_at.clone()
-            };
-            assert_eq!(Row::read_of_all(&row.write_of_all().unwrap()), row);
-        }
-        assert_eq!(
-            Row::read_of_all(br#"{"":"50","account":"9.2"}"#),
-            looked_at,
-            "of an older program"
-        );
     }
 }

@@ -1,4 +1,4 @@
-//! What other nodes do of it: passes are made by each node over the shards it owns, and an erasure needs all of them.
+//! Passes and erasures in a cluster: each node makes passes over the shards it owns, and an erasure needs all nodes.
 //!
 //! What the other nodes' streams hold of an entity that is erased are messages that were sent to it.
 //! An entity's own records stand in the streams of its shard, all of which have ended but its owner's. Messages to it were recorded by
@@ -7,32 +7,26 @@
 //! a checkpoint, which also says up to where all were taken.
 
 use super::{
-    PruneReport,
+    Retention,
     judge::Plan,
-    pass::{self, Pass, backend, settle, stand_in},
+    pass::{self, Pass, settle, stand_in},
+    taken::ERASING,
 };
 use crate::{
     door::OwnerOf,
-    driver::peers::{RemoteError, Reply, Request, unknown_kind},
-    engine::Core,
-    ledger::recovering,
-    life::{Life, OUTBOX_ROW, read_position},
+    life::Life,
+    remote::{PruneReport, RemoteError, Reply, Request, unknown_kind},
 };
 use std::{sync::Arc, time::Duration};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
-use throng_journal::{
-    Address, CommitNo, Error, Position, ShardId, ShardSet,
-    features::{ERASES, PRUNES},
-};
+use throng_journal::{Address, Error, ShardId, ShardSet, features::PRUNES};
 
-/// What nodes have to know for an entity to be erased, and what that is called.
-pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
-/// The same for history to be removed.
+/// The feature that all nodes need for history to be removed, and its name.
 pub(super) const PRUNING: (u32, &str) = (PRUNES, "remove history");
 /// Another node's pass is waited for so long: it looks at all of the history of its shards.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-impl Core {
+impl Retention {
     /// The life that owns this shard and takes more.
     fn life_of(&self, shard: ShardId) -> Option<Arc<Life>> {
         let life = self.lives.running();
@@ -54,13 +48,13 @@ impl Core {
     }
 
     pub(crate) async fn answer_erase(self: &Arc<Self>, kind: &str, id: &str) -> Reply {
-        let Some(index) = self.context.registry.find(kind) else {
+        let Some(index) = self.context().registry.find(kind) else {
             return unknown_kind(kind);
         };
-        if let Err(older) = refuse_older_nodes(self, ERASING) {
+        if let Err(older) = self.context().refuse_older_nodes(ERASING) {
             return Reply::Refused(RemoteError::Unavailable(older));
         }
-        let erased = match self.owner_of(index, id) {
+        let erased = match self.lives.owner_of(index, id) {
             Ok(Some(life)) => self.erase_here(&life, (index, id)).await,
             Ok(None) => return Reply::NotHere,
             Err(error) => Err(error),
@@ -97,8 +91,8 @@ impl Core {
 }
 
 /// Has every node make a pass over what it owns. A shard that changes its owner meanwhile may be looked at twice.
-pub(super) async fn prune(core: &Arc<Core>, is_dry: bool) -> Result<PruneReport, Error> {
-    let mut left = ShardSet::first(core.context.registry.shards());
+pub(super) async fn prune(retention: &Arc<Retention>, is_dry: bool) -> Result<PruneReport, Error> {
+    let mut left = ShardSet::first(retention.context().registry.shards());
     let mut report = PruneReport {
         is_dry,
         ..PruneReport::default()
@@ -106,18 +100,22 @@ pub(super) async fn prune(core: &Arc<Core>, is_dry: bool) -> Result<PruneReport,
     loop {
         let next = left.iter().next();
         let Some(shard) = next else { return Ok(report) };
-        let (shards, of_node) = prune_with(core, shard, is_dry).await?;
+        let (shards, of_node) = prune_with(retention, shard, is_dry).await?;
         left = left.without(&shards);
         report.add_beside(of_node);
     }
 }
 
 /// Has the node that owns a shard make a pass; the shards it was made over, of which that one is.
-async fn prune_with(core: &Arc<Core>, shard: ShardId, is_dry: bool) -> Result<(ShardSet, PruneReport), Error> {
-    let owner = OwnerOf::new(core, shard).within(PATIENCE);
+async fn prune_with(
+    retention: &Arc<Retention>,
+    shard: ShardId,
+    is_dry: bool,
+) -> Result<(ShardSet, PruneReport), Error> {
+    let owner = OwnerOf::new(retention.context(), shard).within(PATIENCE);
     loop {
-        if let Some(life) = core.life_of(shard) {
-            let report = pass::run(core, &life, Pass::by_hand(is_dry)).await?;
+        if let Some(life) = retention.life_of(shard) {
+            let report = pass::run(retention, &life, Pass::by_hand(is_dry)).await?;
             return Ok((life.ledger.shards.clone(), report));
         }
         let reply = owner.ask(Request::Prune { is_dry }).await;
@@ -135,80 +133,4 @@ async fn prune_with(core: &Arc<Core>, shard: ShardId, is_dry: bool) -> Result<(S
             }
         }
     }
-}
-
-/// Says so if a node lives that knows none of the requests which this makes of all nodes.
-pub(crate) fn refuse_older_nodes(core: &Core, (feature, doing): (u32, &str)) -> Result<(), String> {
-    let peers = core.context.peers.as_ref();
-    match peers.and_then(|peers| peers.without_feature(feature)) {
-        None => Ok(()),
-        Some(name) => Err(format!(
-            "the node {name:?} runs an older program, which cannot {doing} in a cluster: upgrade it first"
-        )),
-    }
-}
-
-/// Up to where the messages of each shard were taken, and are covered, once all nodes have said so.
-pub(super) async fn taken_upto(core: &Core, life: &Life, of: &Address) -> Result<Vec<Position>, Error> {
-    refuse_older_nodes(core, ERASING).map_err(Error::Refused)?;
-    let shards = core.context.registry.shards();
-    let mut left = ShardSet::first(shards).without(&life.ledger.shards);
-    loop {
-        let next = left.iter().next();
-        let Some(shard) = next else { break };
-        let owner = OwnerOf::new(core, shard);
-        let recorded = loop {
-            if life.ledger.is_over() {
-                return Err(backend(&recovering()));
-            }
-            let request = Request::Record {
-                kind: of.kind.to_string(),
-                id: of.id.to_string(),
-            };
-            let reply = owner
-                .ask(request)
-                .await
-                .map_err(|error: Refused<JsonRejection>| Error::Backend {
-                    doing: format!("having the node that owns shard {shard} record its messages"),
-                    why: error.to_string(),
-                })?;
-            if let Reply::Recorded { shards } = reply {
-                break ShardSet::from_bytes(&shards);
-            }
-        };
-        left = left.without(&recorded);
-    }
-    covered_taken_upto(core, &ShardSet::first(shards)).await
-}
-
-/// Up to where the messages of each shard were taken, as the store says, and are covered; of others than these nothing was. Whoever takes was
-/// durable before that was stored, and whoever owns a shard next reads its messages from there on.
-pub(super) async fn covered_taken_upto(core: &Core, shards: &ShardSet) -> Result<Vec<Position>, Error> {
-    // The covers first: what a checkpoint moves meanwhile is then said of fewer messages, never of more.
-    let covered = core.context.store.covers(shards).await?;
-    let before = |upto: Position| Position {
-        commit: CommitNo(upto.commit.0.saturating_sub(1)),
-        ..upto
-    };
-    let of_shard = |shard: ShardId| {
-        let covered = covered.iter().find(|covered| covered.shards.contains(shard));
-        covered.and_then(|covered| covered.upto).map(before).unwrap_or_default()
-    };
-    let all = core.context.registry.shards();
-    let mut upto: Vec<Position> = (0..all).map(|shard| of_shard(ShardId(shard))).collect();
-    let mut visit = |row: &[u8], value: &[u8]| {
-        let shard = row[OUTBOX_ROW.len()..].try_into().map(u16::from_be_bytes).ok();
-        let at = read_position(value).unwrap_or_default();
-        for (number, upto) in (0..).zip(&mut upto) {
-            // A row without a shard is of all of them.
-            if shard.is_none_or(|shard| shard == number) {
-                *upto = at.min(*upto);
-            }
-        }
-    };
-    core.context
-        .store
-        .system_scan(OUTBOX_ROW, &[], usize::MAX, &mut visit)
-        .await?;
-    Ok(upto)
 }

@@ -1,25 +1,19 @@
 //! Forgetting one entity: nothing it was stays, but that it was erased.
 
 use super::{
-    elsewhere,
-    judge::{Erasing, Plan},
-    pass::{self, settle, shard_of, stand_in},
+    Retention, backend,
+    judge::{CutOff, Erasing, Plan},
+    pass::{self, settle, stand_in},
+    taken::{ERASING, taken_upto},
 };
 use crate::{
     door::{OwnerOf, Target, now_or_later, turn},
-    driver::{
-        peers::{Reply, Request},
-        widen,
-    },
-    engine::{Core, Engine},
-    handle::unknown_kind,
-    ledger::unreadable,
-    life::Life,
-    tail,
+    ledger::{unreadable, widen},
+    life::{self, Life},
+    remote::{Reply, Request},
 };
 use std::{
     cmp::Ordering,
-    collections::HashMap,
     fmt,
     sync::{Arc, atomic},
     time::Duration,
@@ -38,7 +32,7 @@ use throng_journal::{
 
 /// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
 /// nothing, before it was.
-const ERASING: &[u8] = b"x";
+const ERASING_ROWS: &[u8] = b"x";
 /// The same of those that were cut off: they say how far they had come.
 const REACHED: &[u8] = b"y";
 
@@ -51,9 +45,6 @@ const NOTED_EVERY: u64 = 20_000;
 
 /// The index goes up to here where nobody knows which event was the last. Stores count in 63 bits.
 const EVERY_EVENT: u64 = i64::MAX.cast_unsigned();
-
-/// How far erasures have come that the journal cut off.
-pub(crate) type CutOff = HashMap<Address, (Erasing, Positions)>;
 
 /// What an erasure overwrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -74,24 +65,20 @@ impl fmt::Display for Erased {
     }
 }
 
-impl Engine {
-    /// Ends an entity and overwrites all that is recorded and stored of it: its events, state, timers, idempotency keys, the messages it
-    /// sent and was sent. What is left is that an entity of this id was erased, and when. Once begun, it is carried to its end by
-    /// itself, also where the journal or the store failed meanwhile, and after a crash.
-    ///
-    /// # Errors
-    /// `Unknown` for an entity to which nothing has ever happened, or the engine's: the text says whether it has begun.
-    pub async fn erase(&self, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
-        let core = &self.core;
-        core.context.may_change()?;
-        let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        let target = core.target::<JsonRejection>(index, id.into())?;
-        let shard = limits::shard_of(target.hash, core.context.registry.shards());
-        let owner = OwnerOf::new(core, shard).within(PATIENCE);
-        elsewhere::refuse_older_nodes(core, elsewhere::ERASING).map_err(|reason| Error::Unavailable { reason })?;
+impl Retention {
+    /// Erases an entity, by whichever node owns it.
+    pub(crate) async fn erase(self: &Arc<Self>, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
+        let context = self.context();
+        context.may_change()?;
+        let index = context.kind(kind)?;
+        let target = context.target::<JsonRejection>(index, id.into())?;
+        let shard = limits::shard_of(target.hash, context.registry.shards());
+        let owner = OwnerOf::new(context, shard).within(PATIENCE);
+        let refused = context.refuse_older_nodes(ERASING);
+        refused.map_err(|reason| Error::Unavailable { reason })?;
         loop {
-            if let Some(life) = core.owner_of(index, id)? {
-                return core.erase_here(&life, (index, id)).await;
+            if let Some(life) = self.lives.owner_of(index, id)? {
+                return self.erase_here(&life, (index, id)).await;
             }
             let (kind, id) = (kind.to_owned(), id.to_owned());
             if let Reply::Erased { records, bytes } = owner.ask(Request::Erase { kind, id }).await? {
@@ -99,16 +86,14 @@ impl Engine {
             }
         }
     }
-}
 
-impl Core {
     /// Erases an entity of this node.
     pub(super) async fn erase_here(
         self: &Arc<Self>,
         life: &Arc<Life>,
         (index, id): (usize, &str),
     ) -> Result<Erased, Error<JsonRejection>> {
-        let kind = self.context.registry.kinds()[index].name;
+        let kind = self.context().registry.kinds()[index].name;
         let address = Address::new(kind, id);
         let mut cut_off = self.pruning.lock().await;
         // What waits for it would stay in the history: nobody would have taken it.
@@ -136,12 +121,12 @@ impl Core {
 }
 
 /// Notes durably that it is to be erased; nothing has happened to it before.
-async fn begin(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<(), StoreError> {
+async fn begin(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) -> Result<(), StoreError> {
     let row = row_of(address);
     // Also for whoever stops waiting.
-    core.is_erasing.store(true, atomic::Ordering::Release);
+    retention.is_erasing.store(true, atomic::Ordering::Release);
     life.due().rows.push((row.clone(), Some(Vec::new())));
-    let noted = settle(core, life).await;
+    let noted = settle(retention, life).await;
     if noted.is_err() {
         life.due().rows.retain(|(due, _)| *due != row);
     }
@@ -149,58 +134,59 @@ async fn begin(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<
 }
 
 /// Notes it in the log, durably: the rows may be lost with the store.
-async fn note(core: &Core, life: &Arc<Life>, address: &Address, note: ErasureNote) -> Result<(), StoreError> {
+async fn note(retention: &Retention, life: &Arc<Life>, address: &Address, note: ErasureNote) -> Result<(), StoreError> {
     life.mail.room_to_remove().await;
-    let (door, of, (shard, _)) = (life.door.clone(), address.clone(), shard_of(life, address));
+    let (door, of, (shard, _)) = (life.door.clone(), address.clone(), life.shard_of(address));
     let noted = life.door.visit(shard, move |shard| {
         shard.note_erasure(&of, note, &mut door.ledger.staging())
     });
-    let commit = noted.await.map_err(|error| pass::backend(&error))?;
-    turn::wake_committer(&core.context);
+    let commit = noted.await.map_err(|error| backend(&error))?;
+    turn::wake_committer(retention.context());
     let durable = life.ledger.wait_until(commit, u64::MAX).await;
-    durable.map_err(|error| pass::backend(&error))
+    durable.map_err(|error| backend(&error))
 }
 
 /// Gives the rows of erasures that only the log knows of back to a store that was lost.
-async fn note_again(core: &Core, life: &Arc<Life>) -> Result<(), StoreError> {
+async fn note_again(retention: &Retention, life: &Arc<Life>) -> Result<(), StoreError> {
     let mut of_log = Vec::new();
     for shard in life.door.shards() {
         let begun = life.door.visit(shard, |shard| shard.begun_erasures());
-        of_log.extend(begun.await.map_err(|error| pass::backend(&error))?);
+        of_log.extend(begun.await.map_err(|error| backend(&error))?);
     }
     if of_log.is_empty() {
         return Ok(());
     }
     for BegunErasure { address, ended } in of_log {
         let row = row_of(&address);
-        if now_or_later(core.context.store.system(&row)).await?.is_none() {
+        if now_or_later(retention.context().store.system(&row)).await?.is_none() {
             let ended = ended.map(|(seq, at)| ended_at(seq, at)).unwrap_or_default();
             life.due().rows.push((row, Some(ended)));
         }
     }
-    settle(core, life).await?;
+    settle(retention, life).await?;
     for shard in life.door.shards() {
         let noted = life.door.visit(shard, Shard::forget_begun_erasures);
-        noted.await.map_err(|error| pass::backend(&error))?;
+        noted.await.map_err(|error| backend(&error))?;
     }
     Ok(())
 }
 
 /// Carries erasures to their end that a failure or a crash has cut off.
-pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), StoreError> {
-    let mut cut_off = core.pruning.lock().await;
-    note_again(core, life).await?;
+pub(super) async fn resume(retention: &Arc<Retention>, life: &Arc<Life>) -> Result<(), StoreError> {
+    let mut cut_off = retention.pruning.lock().await;
+    note_again(retention, life).await?;
     let mut begun = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
-    core.context
+    retention
+        .context()
         .store
-        .system_scan(ERASING, b"", usize::MAX, &mut visit)
+        .system_scan(ERASING_ROWS, b"", usize::MAX, &mut visit)
         .await?;
     for (address, ended) in begun {
-        if !life.ledger.shards.contains(shard_of(life, &address).0) {
+        if !life.ledger.shards.contains(life.shard_of(&address).0) {
             continue;
         }
-        if let Some(erased) = carry_on(core, life, (&address, ended), &mut cut_off).await? {
+        if let Some(erased) = carry_on(retention, life, (&address, ended), &mut cut_off).await? {
             tracing::info!("the erasure of {address} was cut off: {erased}");
         }
     }
@@ -213,11 +199,11 @@ fn ended_at(seq: u64, at: Position) -> Vec<u8> {
 }
 
 fn row_of(address: &Address) -> Vec<u8> {
-    [ERASING, address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
+    [ERASING_ROWS, address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
 fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
-    let rest = row.strip_prefix(ERASING)?;
+    let rest = row.strip_prefix(ERASING_ROWS)?;
     let at = rest.iter().position(|byte| *byte == 0)?;
     let (kind, id) = (
         std::str::from_utf8(&rest[..at]).ok()?,
@@ -252,8 +238,8 @@ fn note_reached(life: &Life, address: &Address, (of, reached): (Erasing, &Positi
     due.rows.push((row, Some(value)));
 }
 
-async fn read_reached(core: &Core, address: &Address) -> Result<Option<(Erasing, Positions)>, StoreError> {
-    let row = now_or_later(core.context.store.system(&reached_row(address))).await?;
+async fn read_reached(retention: &Retention, address: &Address) -> Result<Option<(Erasing, Positions)>, StoreError> {
+    let row = now_or_later(retention.context().store.system(&reached_row(address))).await?;
     let row = row.unwrap_or_default();
     let numbers: Vec<u64> = row.as_chunks::<8>().0.iter().copied().map(u64::from_be_bytes).collect();
     let Some((&[seq, writer, commit], reached)) = numbers.split_first_chunk::<3>() else {
@@ -271,24 +257,24 @@ async fn read_reached(core: &Core, address: &Address) -> Result<Option<(Erasing,
 
 /// Ends it, unless that was done, and overwrites what is there of it. `None`: nothing has ever happened to it.
 async fn carry_on(
-    core: &Arc<Core>,
+    retention: &Arc<Retention>,
     life: &Arc<Life>,
     (address, ended): (&Address, Option<Erasing>),
     cut_off: &mut CutOff,
 ) -> Result<Option<Erased>, StoreError> {
     let ended = match ended {
         Some(ended) => Some(ended),
-        None => end(core, life, address).await?,
+        None => end(retention, life, address).await?,
     };
     let erased = match ended {
         Some(ended) => {
             // A journal that fails now and then would never let go of a long history if each attempt began with all of it.
             let before = match cut_off.remove(address) {
                 Some(before) => Some(before),
-                None => read_reached(core, address).await?,
+                None => read_reached(retention, address).await?,
             };
             let mut reached = before.map_or_else(Positions::default, |(of, reached)| of.left_by(reached, ended));
-            let overwritten = overwrite(core, life, (address, ended), &mut reached).await;
+            let overwritten = overwrite(retention, life, (address, ended), &mut reached).await;
             if overwritten.is_err() {
                 note_reached(life, address, (ended, &reached));
                 cut_off.insert(address.clone(), (ended, reached));
@@ -297,29 +283,29 @@ async fn carry_on(
         }
         None => None,
     };
-    note(core, life, address, ErasureNote::Done).await?;
+    note(retention, life, address, ErasureNote::Done).await?;
     life.due()
         .rows
         .extend([(row_of(address), None), (reached_row(address), None)]);
-    settle(core, life).await?;
+    settle(retention, life).await?;
     Ok(erased)
 }
 
 /// Ends it, and has the store forget it. `None`: nothing has ever happened to it.
-async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Option<Erasing>, StoreError> {
-    let Some(kind) = core.context.registry.find(&address.kind) else {
+async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) -> Result<Option<Erasing>, StoreError> {
+    let Some(kind) = retention.context().registry.find(&address.kind) else {
         return Err(StoreError::Backend {
             doing: format!("erasing {address}"),
             why: "this program does not know its kind".into(),
         });
     };
-    let (shard, hash) = shard_of(life, address);
+    let (shard, hash) = life.shard_of(address);
     let target = Target {
         kind,
         hash,
         id: address.id.to_string().into(),
     };
-    let known = known_events(core, address).await?;
+    let known = known_events(retention, address).await?;
     life.mail.room_to_remove().await;
     let (Erasure { seq, is_quarantined }, commit) = loop {
         let (door, of) = (life.door.clone(), address.clone());
@@ -329,12 +315,12 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
             door.outbox.release(&of);
             Some((erased, door.ledger.last()))
         });
-        match ended.await.map_err(|error| pass::backend(&error))? {
+        match ended.await.map_err(|error| backend(&error))? {
             Some(ended) => break ended,
-            None => life.door.load(&target).await.map_err(|error| pass::backend(&error))?,
+            None => life.door.load(&target).await.map_err(|error| backend(&error))?,
         }
     };
-    turn::wake_committer(&core.context);
+    turn::wake_committer(retention.context());
     if seq == 0 {
         return Ok(None);
     }
@@ -351,7 +337,8 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
     ];
     let dead_of_it = dead_rows(Some((&address.kind, Some(&address.id))));
     let mut visit = |row: &[u8], _: &[u8]| rows.push((row.to_vec(), None));
-    core.context
+    retention
+        .context()
         .store
         .system_scan(&dead_of_it, b"", usize::MAX, &mut visit)
         .await?;
@@ -361,21 +348,21 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
         due.cuts
             .push(all_of(address, if is_quarantined { EVERY_EVENT } else { seq }));
     }
-    settle(core, life).await?;
+    settle(retention, life).await?;
     if is_quarantined {
         // Not before: what is still in the store could not be loaded.
         let id = address.id.clone();
         let released = life.door.visit(shard, move |shard| shard.release(kind, hash, &id));
-        released.await.map_err(|error| pass::backend(&error))?;
+        released.await.map_err(|error| backend(&error))?;
     }
     Ok(Some(Erasing { seq, at }))
 }
 
 /// The last event that rows say an entity has had: its last end, or a state that was recorded.
-async fn known_events(core: &Core, address: &Address) -> Result<u64, StoreError> {
-    let ended = now_or_later(core.context.store.system(&ended_row(address))).await?;
+async fn known_events(retention: &Retention, address: &Address) -> Result<u64, StoreError> {
+    let ended = now_or_later(retention.context().store.system(&ended_row(address))).await?;
     let ended = ended.and_then(|row| row.first_chunk::<8>().copied());
-    let recorded = pass::base(core, address).await?;
+    let recorded = pass::base(retention, address).await?;
     Ok(ended
         .map_or(0, u64::from_be_bytes)
         .max(recorded.map_or(0, |(seq, _)| seq)))
@@ -392,26 +379,26 @@ fn all_of(address: &Address, seq: u64) -> Cut {
 /// Overwrites what the journal holds of it: its own records, which stand in the streams of its shard, and the messages that were sent to it, which may
 /// stand in any stream. Those of other nodes go on meanwhile; what comes to them is not of the entity as it was.
 async fn overwrite(
-    core: &Arc<Core>,
+    retention: &Arc<Retention>,
     life: &Arc<Life>,
     (address, ended): (&Address, Erasing),
     reached: &mut Positions,
 ) -> Result<Erased, StoreError> {
     // What was written last of it is in a part of the journal that is still being written.
-    core.context.journal.end_segment().await?;
+    retention.context().journal.end_segment().await?;
     let mut plan = Plan {
-        now: core.context.host.now(),
+        now: retention.context().host.now(),
         ..Plan::default()
     };
     plan.erased.insert(address.clone(), ended);
-    stand_in(core, life, &mut plan, false).await?;
+    stand_in(retention, life, &mut plan, false).await?;
     // The checkpoint that forgot it may not have covered its last events, and a later one has indexed them then.
     life.due().cuts.push(all_of(address, ended.seq));
-    settle(core, life).await?;
-    if core.context.peers.is_some() {
+    settle(retention, life).await?;
+    if retention.context().peers.is_some() {
         // Another node's numbers are its own to say.
         plan.counts.clear();
-        plan.taken_upto = Some(elsewhere::taken_upto(core, life, address).await?);
+        plan.taken_upto = Some(taken_upto(retention, life, address).await?);
     }
     plan.known_at = life.ledger.durable();
     let plan = Arc::new(plan);
@@ -421,7 +408,7 @@ async fn overwrite(
         ..covers
     };
     let mut pruned = Pruned::default();
-    let streams = tail::streams(&core.context, Some(life), reached.first()).await?;
+    let streams = life::streams(retention.context(), Some(life), reached.first()).await?;
     'streams: for stream in &streams {
         // Of a stream that goes on, what has come since it was gone through is left.
         let Some(mut told) = reached.upto_of(stream.writer) else {
@@ -429,7 +416,7 @@ async fn overwrite(
         };
         let end = end_of(life, stream, upto);
         while told < end {
-            let to = match core.context.peers.is_some() {
+            let to = match retention.context().peers.is_some() {
                 true => end.min(CommitNo(told.0.saturating_add(NOTED_EVERY))),
                 false => end,
             };
@@ -438,7 +425,7 @@ async fn overwrite(
                 commit,
             };
             let judge = Arc::clone(&plan);
-            let done = core.context.journal.prune(Prune {
+            let done = retention.context().journal.prune(Prune {
                 after: at(told),
                 upto: to,
                 judge: Arc::new(move |record, stamp| judge.is_over(record, stamp)),
@@ -448,7 +435,7 @@ async fn overwrite(
             let done = done.await?;
             pruned.add(done);
             // The file that an engine alone still writes ends what is overwritten of its stream.
-            told = match core.context.peers.is_some() {
+            told = match retention.context().peers.is_some() {
                 true => to,
                 false => told.max(done.upto),
             };

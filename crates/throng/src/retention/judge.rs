@@ -21,12 +21,15 @@ pub(super) struct Going {
 
 /// Where an entity that is erased was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Erasing {
+pub(super) struct Erasing {
     /// Its last event.
     pub(super) seq: u64,
     /// The commit that says so.
     pub(super) at: Position,
 }
+
+/// How far erasures have come that the journal cut off.
+pub(super) type CutOff = HashMap<Address, (Erasing, Positions)>;
 
 impl Erasing {
     /// It was made of the entity as it was, not of one that was created anew since.

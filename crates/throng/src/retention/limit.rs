@@ -1,10 +1,14 @@
 //! Up to where a pass may go: nothing that a checkpoint does not cover, or that a projection has not read.
 
-use crate::{engine::Core, life::Life};
-use throng_journal::{CommitNo, Error, Position};
-
+use super::Retention;
+use crate::life::Life;
 #[cfg(feature = "projections")]
-pub(crate) use projections::Goals;
+use crate::projection::BEHIND_SECONDS_NORMAL;
+#[cfg(feature = "projections")]
+use std::time::Duration;
+#[cfg(feature = "projections")]
+use throng_journal::Positions;
+use throng_journal::{CommitNo, Error, Position};
 
 /// A projection that holds what it has not read.
 pub(super) struct Holder {
@@ -14,7 +18,7 @@ pub(super) struct Holder {
 }
 
 /// And the projections that hold more.
-pub(super) async fn limit(core: &Core, life: &Life) -> Result<(Position, Vec<Holder>), Error> {
+pub(super) async fn limit(retention: &Retention, life: &Life) -> Result<(Position, Vec<Holder>), Error> {
     let Some(covers) = life.ledger.covers() else {
         return Ok((Position::default(), Vec::new()));
     };
@@ -23,173 +27,122 @@ pub(super) async fn limit(core: &Core, life: &Life) -> Result<(Position, Vec<Hol
         commit: CommitNo(covers.commit.0.saturating_sub(1)),
         ..covers
     };
-    read_by_projections(core, life, covered).await
+    read_by_projections(retention, life, covered).await
 }
 
 #[cfg(not(feature = "projections"))]
-async fn read_by_projections(_: &Core, _: &Life, covered: Position) -> Result<(Position, Vec<Holder>), Error> {
+async fn read_by_projections(_: &Retention, _: &Life, covered: Position) -> Result<(Position, Vec<Holder>), Error> {
     Ok((covered, Vec::new()))
 }
 
+/// A projection that may hold what follows.
 #[cfg(feature = "projections")]
-use projections::read_by_projections;
+struct Reader {
+    name: &'static str,
+    reached: Position,
+    behind: Duration,
+}
 
 #[cfg(feature = "projections")]
-mod projections {
-    use super::*;
-    use crate::projection::BEHIND_SECONDS_NORMAL;
-    use std::{
-        collections::BTreeMap,
-        sync::{Mutex, PoisonError},
-        time::Duration,
+async fn read_by_projections(
+    retention: &Retention,
+    life: &Life,
+    covered: Position,
+) -> Result<(Position, Vec<Holder>), Error> {
+    if !retention.idle_projections.is_empty() {
+        let idle = retention.idle_projections.iter().map(|name| Holder {
+            name: (*name).to_owned(),
+            is_behind: true,
+        });
+        return Ok((Position::default(), idle.collect()));
+    }
+    let readers = match retention.context().peers.is_some() {
+        true => of_cluster(retention, life, covered).await?,
+        false => retention
+            .projections
+            .progress()
+            .into_iter()
+            .map(|progress| Reader {
+                name: progress.name,
+                reached: progress.reached.unwrap_or_default(),
+                behind: Duration::from_secs_f64(progress.behind_seconds),
+            })
+            .collect(),
     };
-    use throng_journal::Positions;
-
-    /// Where projections of a cluster are to come to, to be no longer behind than since then.
-    #[derive(Default)]
-    pub(crate) struct Goals {
-        of: Mutex<BTreeMap<&'static str, Goal>>,
+    let (mut limit, mut held_by) = (covered, Vec::new());
+    let patience = retention.context().options.left_behind_after;
+    for Reader { name, reached, behind } in readers {
+        if reached >= limit {
+            continue;
+        }
+        if patience.is_some_and(|patience| behind > patience) {
+            tracing::warn!("the projection {name} is left behind: history it has not read is removed");
+            continue;
+        }
+        held_by.push(Holder {
+            name: name.to_owned(),
+            is_behind: behind.as_secs_f64() > BEHIND_SECONDS_NORMAL,
+        });
+        limit = reached;
     }
+    Ok((limit, held_by))
+}
 
-    #[derive(Clone, Copy)]
-    struct Goal {
-        /// This was covered when a pass looked, …
-        at: Position,
-        /// … then, by the host's clock.
-        since_micros: u64,
-    }
+/// One runner reads for all nodes; how far it has come stands with its rows.
+#[cfg(feature = "projections")]
+async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Result<Vec<Reader>, Error> {
+    let unreadable = |why| Error::Backend {
+        doing: "looking how far projections have come".into(),
+        why,
+    };
+    let stored = retention.projections.stored().await.map_err(unreadable)?;
+    let now = retention.context().host.elapsed_micros();
+    let of_one = |(name, told): (&'static str, Positions)| {
+        let sealed = life.ledger.sealed.iter().copied();
+        let ends = sealed.filter(|end| end.writer < covered.writer).chain([covered]);
+        let reached = reached(&told, ends);
+        let behind = retention.goals.behind(name, reached, covered, now);
+        Reader { name, reached, behind }
+    };
+    Ok(stored.into_iter().map(of_one).collect())
+}
 
-    impl Goals {
-        /// For so long there was always something covered that it had not read.
-        fn behind(&self, name: &'static str, reached: Position, covered: Position, now_micros: u64) -> Duration {
-            let next = Goal {
-                at: covered,
-                since_micros: now_micros,
-            };
-            let mut goals = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-            let goal = goals.entry(name).or_insert(next);
-            if reached >= goal.at {
-                *goal = next;
-            }
-            Duration::from_micros(now_micros.saturating_sub(goal.since_micros))
+/// Up to where all is told of streams that end there, one after the other. What is told beyond a stream that is not told whole counts once
+/// that one is.
+#[cfg(feature = "projections")]
+fn reached(told: &Positions, ends: impl IntoIterator<Item = Position>) -> Position {
+    let mut reached = Position::default();
+    for end in ends {
+        match told.upto_of(end.writer) {
+            Some(commit) if commit < end.commit => return Position { commit, ..end },
+            _ => reached = end,
         }
     }
+    reached
+}
 
-    /// A projection that may hold what follows.
-    struct Reader {
-        name: &'static str,
-        reached: Position,
-        behind: Duration,
+#[cfg(test)]
+#[cfg(feature = "projections")]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Position {
+        text.parse().unwrap()
     }
 
-    pub(super) async fn read_by_projections(
-        core: &Core,
-        life: &Life,
-        covered: Position,
-    ) -> Result<(Position, Vec<Holder>), Error> {
-        if !core.idle_projections.is_empty() {
-            let idle = core.idle_projections.iter().map(|name| Holder {
-                name: (*name).to_owned(),
-                is_behind: true,
-            });
-            return Ok((Position::default(), idle.collect()));
-        }
-        let readers = match core.context.peers.is_some() {
-            true => of_cluster(core, life, covered).await?,
-            false => core
-                .projections
-                .progress(core)
-                .into_iter()
-                .map(|progress| Reader {
-                    name: progress.name,
-                    reached: progress.reached.unwrap_or_default(),
-                    behind: Duration::from_secs_f64(progress.behind_seconds),
-                })
-                .collect(),
+    #[test]
+    fn a_projection_holds_from_the_first_commit_on_that_it_has_not_read() {
+        let reached = |told: &str| {
+            let ends = ["2.5", "3.0", "4.7", "6.9"].map(at);
+            reached(&told.parse().unwrap(), ends).to_string()
         };
-        let (mut limit, mut held_by) = (covered, Vec::new());
-        let patience = core.context.options.left_behind_after;
-        for Reader { name, reached, behind } in readers {
-            if reached >= limit {
-                continue;
-            }
-            if patience.is_some_and(|patience| behind > patience) {
-                tracing::warn!("the projection {name} is left behind: history it has not read is removed");
-                continue;
-            }
-            held_by.push(Holder {
-                name: name.to_owned(),
-                is_behind: behind.as_secs_f64() > BEHIND_SECONDS_NORMAL,
-            });
-            limit = reached;
-        }
-        Ok((limit, held_by))
-    }
-
-    /// One runner reads for all nodes; how far it has come stands with its rows.
-    async fn of_cluster(core: &Core, life: &Life, covered: Position) -> Result<Vec<Reader>, Error> {
-        let unreadable = |why| Error::Backend {
-            doing: "looking how far projections have come".into(),
-            why,
-        };
-        let stored = core.projections.stored().await.map_err(unreadable)?;
-        let now = core.context.host.elapsed_micros();
-        let of_one = |(name, told): (&'static str, Positions)| {
-            let sealed = life.ledger.sealed.iter().copied();
-            let ends = sealed.filter(|end| end.writer < covered.writer).chain([covered]);
-            let reached = reached(&told, ends);
-            let behind = core.goals.behind(name, reached, covered, now);
-            Reader { name, reached, behind }
-        };
-        Ok(stored.into_iter().map(of_one).collect())
-    }
-
-    /// Up to where all is told of streams that end there, one after the other. What is told beyond a stream that is not told whole counts once
-    /// that one is.
-    fn reached(told: &Positions, ends: impl IntoIterator<Item = Position>) -> Position {
-        let mut reached = Position::default();
-        for end in ends {
-            match told.upto_of(end.writer) {
-                Some(commit) if commit < end.commit => return Position { commit, ..end },
-                _ => reached = end,
-            }
-        }
-        reached
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        fn at(text: &str) -> Position {
-            text.parse().unwrap()
-        }
-
-        #[test]
-        fn a_projection_holds_from_the_first_commit_on_that_it_has_not_read() {
-            let reached = |told: &str| {
-                let ends = ["2.5", "3.0", "4.7", "6.9"].map(at);
-                reached(&told.parse().unwrap(), ends).to_string()
-            };
-            assert_eq!(reached(""), "2.0");
-            assert_eq!(reached("2.3"), "2.3");
-            assert_eq!(reached("2.5"), "4.0");
-            // Of other nodes' streams more is told than of the second of these.
-            assert_eq!(reached("4.2,6.9,8.1"), "4.2");
-            assert_eq!(reached("5.30,6.2"), "6.2");
-            assert_eq!(reached("6.12"), "6.9");
-            assert_eq!(reached("8.1"), "6.9");
-        }
-
-        #[test]
-        fn who_comes_to_what_was_covered_is_behind_no_longer() {
-            let goals = Goals::default();
-            let behind = |reached, covered, now| goals.behind("it", at(reached), at(covered), now).as_micros();
-            assert_eq!(behind("1.0", "1.9", 100), 0);
-            assert_eq!(behind("1.8", "1.20", 300), 200);
-            assert_eq!(behind("1.9", "1.30", 400), 0);
-            assert_eq!(behind("1.29", "2.3", 450), 50);
-            assert_eq!(behind("2.0", "2.3", 500), 0);
-        }
+        assert_eq!(reached(""), "2.0");
+        assert_eq!(reached("2.3"), "2.3");
+        assert_eq!(reached("2.5"), "4.0");
+        // Of other nodes' streams more is told than of the second of these.
+        assert_eq!(reached("4.2,6.9,8.1"), "4.2");
+        assert_eq!(reached("5.30,6.2"), "6.2");
+        assert_eq!(reached("6.12"), "6.9");
+        assert_eq!(reached("8.1"), "6.9");
     }
 }

@@ -1,22 +1,22 @@
 //! One pass: what is over is found, stands in for itself in the log, leaves the index, and goes.
 
 use super::{
+    Retention, backend,
     cursors::Cursors,
-    elsewhere,
     judge::{Going, Plan},
     limit::limit,
     scan::{Noted, scan},
+    taken::covered_taken_upto,
 };
 use crate::{
     door::{Target, now_or_later, turn},
-    engine::Core,
     host::yield_now,
     ledger::recovering,
     life::Life,
+    remote::PruneReport,
 };
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, PoisonError},
 };
 use throng_core::{
@@ -24,7 +24,7 @@ use throng_core::{
     model::Keep,
     shard::{Recorded, TIMER_ROWS, base_row, dead_rows, family_row, stored_timer_print},
 };
-use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, ShardId, WriterId};
+use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, WriterId};
 
 pub(super) use throng_journal::PruneHow as How;
 
@@ -51,86 +51,9 @@ impl Pass {
     }
 }
 
-/// What a pass removed, or would remove.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct PruneReport {
-    /// Nothing was removed: this is what would be.
-    pub is_dry: bool,
-    /// Entities that have a shorter history now.
-    pub entities: u64,
-    /// Entities that had ended, and of which nothing is kept any more.
-    pub gone: u64,
-    /// Records that went.
-    pub records: u64,
-    /// Commits of which nothing is left.
-    pub commits: u64,
-    /// Bytes that were given back.
-    pub bytes: u64,
-    /// The last commit that was looked at, written `writer.commit`; in a cluster that of each node, with commas.
-    pub upto: Option<String>,
-    /// When it was made, microseconds since 1970-01-01 UTC.
-    pub upto_micros: i64,
-    /// The projections that have not read far enough for more to go.
-    pub held_by: Vec<String>,
-    /// There is more to remove.
-    pub is_cut_short: bool,
-}
-
-impl PruneReport {
-    /// Both together, the other one of what another node owns.
-    pub(super) fn add_beside(&mut self, other: Self) {
-        let upto: Vec<String> = self.upto.take().into_iter().chain(other.upto).collect();
-        self.held_by.extend(other.held_by);
-        self.held_by.sort_unstable();
-        self.held_by.dedup();
-        *self = Self {
-            is_dry: other.is_dry,
-            entities: self.entities + other.entities,
-            gone: self.gone + other.gone,
-            records: self.records + other.records,
-            commits: self.commits + other.commits,
-            bytes: self.bytes + other.bytes,
-            upto: (!upto.is_empty()).then(|| upto.join(",")),
-            upto_micros: self.upto_micros.max(other.upto_micros),
-            held_by: std::mem::take(&mut self.held_by),
-            is_cut_short: self.is_cut_short || other.is_cut_short,
-        };
-    }
-
-    /// Both together; the other pass came later.
-    pub fn add(&mut self, other: Self) {
-        *self = Self {
-            entities: self.entities + other.entities,
-            gone: self.gone + other.gone,
-            records: self.records + other.records,
-            commits: self.commits + other.commits,
-            bytes: self.bytes + other.bytes,
-            ..other
-        };
-    }
-}
-
-impl fmt::Display for PruneReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = if self.is_dry { "would remove" } else { "removed" };
-        write!(
-            f,
-            "{verb} {} records ({} whole commits, {} bytes); {} entities keep less history, nothing is kept of {}",
-            self.records, self.commits, self.bytes, self.entities, self.gone
-        )?;
-        if let Some(upto) = &self.upto {
-            write!(f, "; looked at up to commit {upto}")?;
-        }
-        for name in &self.held_by {
-            write!(f, "\nthe projection {name} has not read more yet")?;
-        }
-        Ok(())
-    }
-}
-
 /// Makes a pass over what a life owns. One whose shards are another node's before it is done breaks nothing: it judges records of these shards
 /// alone, at places that this life has covered, and what it knows of them was durable then and stays true, whoever owns them next.
-pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Result<PruneReport, Error> {
+pub(super) async fn run(retention: &Arc<Retention>, life: &Arc<Life>, pass: Pass) -> Result<PruneReport, Error> {
     let is_dry = pass == Pass::Dry;
     if life.ledger.shards.is_empty() {
         return Ok(PruneReport {
@@ -138,25 +61,25 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
             ..PruneReport::default()
         });
     }
-    let _one_at_a_time = core.pruning.lock().await;
-    if !is_dry && core.context.disk.is_to_finish() {
-        core.context.journal.end_segment().await?;
+    let _one_at_a_time = retention.pruning.lock().await;
+    if !is_dry && retention.context().disk.is_to_finish() {
+        retention.context().journal.end_segment().await?;
         // The last commit that a checkpoint covers stays, and with it all that is finished together with it: some follow.
-        stand_in(core, life, &mut Plan::default(), false).await?;
-        core.context.disk.has_finished();
+        stand_in(retention, life, &mut Plan::default(), false).await?;
+        retention.context().disk.has_finished();
     }
-    core.lives.checkpoint_now(life).await?;
-    let (limit, holders) = limit(core, life).await?;
+    retention.lives.checkpoint_now(life).await?;
+    let (limit, holders) = limit(retention, life).await?;
     let behind = holders.iter().filter(|holder| holder.is_behind);
     let behind: Vec<String> = behind.map(|holder| holder.name.clone()).collect();
     let held = i64::try_from(behind.len()).unwrap_or(i64::MAX);
-    core.context.metrics.history_held.set(held);
-    *core.held_by.lock().unwrap_or_else(PoisonError::into_inner) = behind;
+    retention.context().metrics.history_held.set(held);
+    *retention.held_by.lock().unwrap_or_else(PoisonError::into_inner) = behind;
     let held_by = holders.into_iter().map(|holder| holder.name).collect();
-    let mut cursors = Cursors::read(core, life).await?;
-    let now = core.context.host.now();
+    let mut cursors = Cursors::read(retention, life).await?;
+    let now = retention.context().host.now();
     let is_whole = pass != Pass::Usual || now.micros.saturating_sub(cursors.looked_at_all) >= ALL_EVERY_MICROS;
-    let found = scan(core, life, &cursors.kinds, limit).await?;
+    let found = scan(retention, life, &cursors.kinds, limit).await?;
     let mut report = PruneReport {
         is_dry,
         is_cut_short: found.is_cut_short,
@@ -176,7 +99,7 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
         ..Plan::default()
     };
     let mut passing = Passing {
-        core,
+        retention,
         life,
         plan: &mut plan,
         is_dry,
@@ -190,17 +113,17 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
     let is_whole = is_whole || passing.has_older;
     report.gone = plan.entities.values().filter(|going| going.is_gone).count() as u64;
     report.entities = plan.entities.len() as u64 - report.gone;
-    stand_in(core, life, &mut plan, is_dry).await?;
+    stand_in(retention, life, &mut plan, is_dry).await?;
     if !is_dry {
         let is_going = |(address, _): &(&Address, &Noted)| plan.entities.contains_key(*address);
         let going = found.noted.iter().filter(is_going);
         cursors.announce(life, going.map(|(address, noted)| (address, noted.at)));
-        settle(core, life).await?;
+        settle(retention, life).await?;
     }
-    plan.dead = dead(core).await?;
+    plan.dead = dead(retention).await?;
     plan.is_whole = is_whole;
-    if core.context.peers.is_some() {
-        plan.taken_upto = Some(elsewhere::covered_taken_upto(core, &life.ledger.shards).await?);
+    if retention.context().peers.is_some() {
+        plan.taken_upto = Some(covered_taken_upto(retention, &life.ledger.shards).await?);
     }
     plan.known_at = life.ledger.durable();
     let gone = plan.entities.iter().filter(|(_, going)| going.is_gone);
@@ -214,7 +137,7 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
     };
     for (after, to) in stretches {
         let mut reached = after;
-        prune(core, life, Arc::clone(&plan), (&mut reached, to, how), &mut pruned).await?;
+        prune(retention, life, Arc::clone(&plan), (&mut reached, to, how), &mut pruned).await?;
         for (kind, horizon) in &found.horizons {
             let cursor = moved.entry(kind.clone()).or_default();
             if *cursor >= after {
@@ -224,8 +147,8 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
     }
     (report.records, report.commits, report.bytes) = (pruned.records, pruned.commits, pruned.bytes);
     if !is_dry {
-        core.context.metrics.pruned_records.inc_by(pruned.records);
-        core.context.metrics.pruned_bytes.inc_by(pruned.bytes);
+        retention.context().metrics.pruned_records.inc_by(pruned.records);
+        retention.context().metrics.pruned_bytes.inc_by(pruned.bytes);
         let looked_at_all = if is_whole { now.micros } else { cursors.looked_at_all };
         cursors.store(life, &moved, looked_at_all);
         // Not before: an attempt that is cut off leaves its states to the next, which learns of them by these rows.
@@ -263,8 +186,8 @@ fn stretches(
 }
 
 /// Has a checkpoint take along what is due. Only then may anything go that it stands in for.
-pub(super) async fn settle(core: &Core, life: &Arc<Life>) -> Result<(), Error> {
-    core.lives.checkpoint_now(life).await?;
+pub(super) async fn settle(retention: &Retention, life: &Arc<Life>) -> Result<(), Error> {
+    retention.lives.checkpoint_now(life).await?;
     match life.ledger.is_over() || !life.due().is_empty() {
         true => Err(backend(&recovering())),
         false => Ok(()),
@@ -288,7 +211,7 @@ fn go_on(life: &Life) -> Result<(), Error> {
 }
 
 struct Passing<'a> {
-    core: &'a Arc<Core>,
+    retention: &'a Arc<Retention>,
     life: &'a Arc<Life>,
     plan: &'a mut Plan,
     is_dry: bool,
@@ -299,13 +222,13 @@ struct Passing<'a> {
 impl Passing<'_> {
     /// Decides what goes of an entity, and has the log say what it is.
     async fn entity(&mut self, address: &Address, mut noted: Noted) -> Result<(), Error> {
-        let base = base(self.core, address).await?;
+        let base = base(self.retention, address).await?;
         let horizon = self.plan.horizons.get(&address.kind).copied().unwrap_or_default();
         // A state that outlived its end and its events would have it live again, once the store is lost: the end is over with the state.
         if base.is_some_and(|(_, at)| at > horizon) {
             noted.ended = 0;
         }
-        let keeps = self.core.context.keeps();
+        let keeps = self.retention.context().keeps();
         let kept = match keeps.get(&*address.kind) {
             Some(Keep::Events(count)) => Some(*count),
             _ => None,
@@ -351,8 +274,8 @@ impl Passing<'_> {
         kept: Option<u64>,
         base: Option<(u64, Position)>,
     ) -> Result<Recorded, Error> {
-        let (core, life) = (self.core, self.life);
-        let Some(kind) = core.context.registry.find(&address.kind) else {
+        let (retention, life) = (self.retention, self.life);
+        let Some(kind) = retention.context().registry.find(&address.kind) else {
             return Ok(Recorded::Nothing);
         };
         let hash = limits::hash(&address.kind, &address.id);
@@ -368,7 +291,7 @@ impl Passing<'_> {
             let recorded = life.door.visit(shard, move |shard| {
                 shard.record_state(kind, hash, &id, how, &mut ledger.staging())
             });
-            turn::wake_committer(&core.context);
+            turn::wake_committer(retention.context());
             match recorded.await.map_err(|error| backend(&error))? {
                 Recorded::Load => {}
                 recorded => return Ok(recorded),
@@ -410,7 +333,12 @@ impl Passing<'_> {
 }
 
 /// How many messages were taken, and which timers are set: of what is durable once this returns.
-pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan, is_dry: bool) -> Result<(), Error> {
+pub(super) async fn stand_in(
+    retention: &Arc<Retention>,
+    life: &Arc<Life>,
+    plan: &mut Plan,
+    is_dry: bool,
+) -> Result<(), Error> {
     let horizons = Arc::new(plan.horizons.clone());
     let mut has_stored_timers = false;
     for shard in life.door.shards() {
@@ -424,7 +352,7 @@ pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan
             let (counts, commit) = shard.record_numbers(is_dry, &mut ledger.staging());
             (counts, commit, timers, is_all)
         });
-        turn::wake_committer(&core.context);
+        turn::wake_committer(retention.context());
         let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
         let at = Position {
             writer: life.ledger.writer,
@@ -436,15 +364,15 @@ pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan
     }
     // After the shards: a timer that leaves memory meanwhile was seen there.
     if has_stored_timers {
-        stored_timers(core, life, plan).await?;
+        stored_timers(retention, life, plan).await?;
     }
     let last = life.ledger.last();
-    turn::wake_committer(&core.context);
+    turn::wake_committer(retention.context());
     life.ledger.wait(last).await.map_err(|_| backend(&recovering()))
 }
 
 /// Adds the timers that stand in the store.
-async fn stored_timers(core: &Core, life: &Arc<Life>, plan: &mut Plan) -> Result<(), Error> {
+async fn stored_timers(retention: &Retention, life: &Arc<Life>, plan: &mut Plan) -> Result<(), Error> {
     let mut after = Vec::new();
     loop {
         go_on(life)?;
@@ -454,7 +382,8 @@ async fn stored_timers(core: &Core, life: &Arc<Life>, plan: &mut Plan) -> Result
             plan.timers.extend(stored_timer_print(row, value));
             row.clone_into(&mut after);
         };
-        core.context
+        retention
+            .context()
             .store
             .system_scan(TIMER_ROWS, &begin, TIMERS_MAX, &mut visit)
             .await?;
@@ -465,10 +394,11 @@ async fn stored_timers(core: &Core, life: &Arc<Life>, plan: &mut Plan) -> Result
     }
 }
 
-pub(super) async fn dead(core: &Core) -> Result<std::collections::HashSet<Vec<u8>>, Error> {
+pub(super) async fn dead(retention: &Retention) -> Result<std::collections::HashSet<Vec<u8>>, Error> {
     let mut found = std::collections::HashSet::new();
     let mut visit = |row: &[u8], _: &[u8]| _ = found.insert(row.to_vec());
-    core.context
+    retention
+        .context()
         .store
         .system_scan(&dead_rows(None), b"", usize::MAX, &mut visit)
         .await?;
@@ -478,7 +408,7 @@ pub(super) async fn dead(core: &Core) -> Result<std::collections::HashSet<Vec<u8
 /// Has the journal remove what is over, stream by stream. `reached` goes along: it says where that began, and how far it came, also
 /// where the journal failed.
 pub(super) async fn prune(
-    core: &Core,
+    retention: &Retention,
     life: &Life,
     plan: Arc<Plan>,
     (reached, upto, how): (&mut Position, Position, How),
@@ -500,7 +430,7 @@ pub(super) async fn prune(
             end.commit
         };
         let (plan, replaced_by) = (Arc::clone(&plan), plan.known_at);
-        let done = core.context.journal.prune(Prune {
+        let done = retention.context().journal.prune(Prune {
             after: match end.writer == after.writer {
                 true => after,
                 false => Position {
@@ -527,8 +457,8 @@ pub(super) async fn prune(
 }
 
 /// What the log says of an entity already: up to which event, and where.
-pub(super) async fn base(core: &Core, address: &Address) -> Result<Option<(u64, Position)>, Error> {
-    let row = now_or_later(core.context.store.system(&base_row(address))).await?;
+pub(super) async fn base(retention: &Retention, address: &Address) -> Result<Option<(u64, Position)>, Error> {
+    let row = now_or_later(retention.context().store.system(&base_row(address))).await?;
     let numbers = row.as_deref().and_then(|row| {
         let (numbers, []) = row.as_chunks::<8>() else {
             return None;
@@ -543,19 +473,6 @@ pub(super) async fn base(core: &Core, address: &Address) -> Result<Option<(u64, 
         };
         (seq, at)
     }))
-}
-
-pub(super) fn backend(error: &crate::ledger::Refusal) -> Error {
-    Error::Backend {
-        doing: "removing history".into(),
-        why: error.to_string(),
-    }
-}
-
-/// The shard of an entity.
-pub(super) fn shard_of(life: &Life, address: &Address) -> (ShardId, u64) {
-    let hash = limits::hash(&address.kind, &address.id);
-    (life.door.shard_of(hash), hash)
 }
 
 #[cfg(test)]

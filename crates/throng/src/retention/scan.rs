@@ -1,10 +1,8 @@
 //! Looking for what is over: up to where each kind's history is, and whose events stand there.
 
-use crate::{engine::Core, life::Life, tail::Ends};
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use super::Retention;
+use crate::life::{Ends, Life};
+use std::collections::{BTreeMap, HashMap};
 use throng_core::{model::Keep, shard::ended_by_state};
 use throng_journal::{Address, Commit, Error, Position, RecordKind, ShardSet};
 
@@ -41,13 +39,13 @@ pub(super) struct Scan {
 
 /// Reads what the last pass has not, up to a position.
 pub(super) async fn scan(
-    core: &Arc<Core>,
+    retention: &Retention,
     life: &Life,
     cursors: &HashMap<Box<str>, Position>,
     limit: Position,
 ) -> Result<Scan, Error> {
-    let keeps = core.context.keeps();
-    let now = core.context.host.now().micros;
+    let keeps = retention.context().keeps();
+    let now = retention.context().host.now().micros;
     let mut scan = Scan::default();
     // Kinds whose history is looked at still, and from when on it is kept.
     let mut open: HashMap<Box<str>, Option<i64>> = HashMap::new();
@@ -68,7 +66,7 @@ pub(super) async fn scan(
     let mut at = begin.unwrap_or(start).max(start);
     while !open.is_empty() {
         let Some(stretch) = Ends::of(life).after(at) else { break };
-        let commits = stretch.read(&*core.context.journal, READ_BYTES).await?;
+        let commits = stretch.read(&*retention.context().journal, READ_BYTES).await?;
         for commit in &commits {
             at = commit.position();
             if at > limit {
@@ -91,7 +89,7 @@ pub(super) async fn scan(
             }
         }
         // What is served has the processor in between.
-        core.context.host.sleep(std::time::Duration::ZERO).await;
+        retention.context().host.sleep(std::time::Duration::ZERO).await;
     }
     Ok(scan)
 }

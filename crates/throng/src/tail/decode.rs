@@ -1,6 +1,6 @@
 //! A commit's events, decoded for all who follow.
 
-use super::Cursor;
+use super::cursor::Cursor;
 use std::{
     fmt,
     mem::size_of,

@@ -8,40 +8,37 @@
 //! The window begins where the first follower waits. One that waits beyond it moves it, since those who are up to date are the
 //! many; whoever is left behind by that reads the journal by itself.
 
+mod cursor;
 mod decode;
-mod ends;
-mod follower;
 mod pump;
 mod watch;
 mod watchers;
 mod window;
 
+pub use cursor::{Cursor, FeedError};
 pub use decode::EntityEvent;
-pub use follower::{Follow, Follower};
+pub use window::Feed;
 
-pub(crate) use ends::{Ends, streams};
 pub(crate) use pump::task;
-pub(crate) use window::PageLimit;
+pub(crate) use watch::{Next, Watch};
+pub(crate) use watchers::Reached;
+pub(crate) use window::{Interest, PageLimit, Spot};
 
 use crate::{
-    context::Context,
-    feed::{Cursor, Feed, FeedError},
-    host::Host,
     host::Signal,
     ledger::unreadable,
-    life::Life,
+    life::{self, Life, Lives},
 };
 use decode::Decoded;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
-use throng_core::{model::Error, shard::Registry};
-use throng_journal::{Journal, Later, Position, Positions, Stream, Stretch, WriterId};
+use throng_core::model::Error;
+use throng_journal::{Later, Position, Positions, Stream, Stretch, WriterId};
 use tokio::sync::{Semaphore, oneshot};
-use watch::{Next, Watch};
 use watchers::Watchers;
-use window::{Bounds, Interest, Window};
+use window::{Bounds, Window};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -55,8 +52,7 @@ const READS_MAX: usize = 2;
 
 /// The end of history, decoded.
 pub(crate) struct Tail {
-    journal: Arc<dyn Journal>,
-    host: Arc<dyn Host>,
+    lives: Arc<Lives>,
     /// The names of the kinds, by their indices.
     kinds: Arc<[&'static str]>,
     bounds: Bounds,
@@ -106,8 +102,8 @@ fn longest(next: Vec<Stretch>) -> Option<Stretch> {
 }
 
 impl Tail {
-    pub(crate) fn new(journal: Arc<dyn Journal>, host: Arc<dyn Host>, registry: &Registry) -> Self {
-        let kinds: Arc<[&'static str]> = registry.kinds().iter().map(|kind| kind.name).collect();
+    pub(crate) fn new(lives: Arc<Lives>) -> Self {
+        let kinds: Arc<[&'static str]> = lives.context.registry.kinds().iter().map(|kind| kind.name).collect();
         let state = State {
             window: None,
             windows: 0,
@@ -115,8 +111,7 @@ impl Tail {
             watchers: Watchers::new(kinds.len()),
         };
         Self {
-            journal,
-            host,
+            lives,
             kinds,
             bounds: BOUNDS,
             state: Mutex::new(state),
@@ -182,9 +177,9 @@ impl Tail {
             return Ok(feed);
         }
         let (sender, receiver) = oneshot::channel();
-        let (journal, kinds) = (self.journal.clone(), self.kinds.clone());
+        let (journal, kinds) = (self.lives.context.journal.clone(), self.kinds.clone());
         // A journal may read at once, on whatever thread it is asked: not on a gateway's loop.
-        self.host.spawn(Box::pin(async move {
+        self.lives.context.host.spawn(Box::pin(async move {
             let commits = stretch.read(&*journal, READ_BYTES).await;
             let decoded = commits.map(|commits| commits.iter().map(|commit| Decoded::new(commit, &kinds)).collect());
             // Whoever asked may have gone; the next may read only now.
@@ -204,8 +199,8 @@ impl Tail {
     }
 
     /// Reads on from the window's end, if somebody waits there: a node of a cluster what it knows of, then it looks for more.
-    async fn advance(&self, context: &Context, life: Option<&Life>) -> Advance {
-        match self.read_on(context, life).await {
+    async fn advance(&self, life: Option<&Life>) -> Advance {
+        match self.read_on(life).await {
             Ok(advance) => advance,
             Err(error) => {
                 tracing::error!("{UNREADABLE}: {error}");
@@ -214,12 +209,9 @@ impl Tail {
         }
     }
 
-    fn read_on<'a>(
-        &'a self,
-        context: &'a Context,
-        life: Option<&'a Life>,
-    ) -> Later<'a, Result<Advance, throng_journal::Error>> {
+    fn read_on<'a>(&'a self, life: Option<&'a Life>) -> Later<'a, Result<Advance, throng_journal::Error>> {
         Box::pin(async move {
+            let context = &self.lives.context;
             let Some(waited) = self.waited_for() else {
                 return Ok(Advance::Live);
             };
@@ -230,7 +222,7 @@ impl Tail {
                 mut next,
             } = waited;
             if next.is_none() || context.peers.is_none() {
-                let streams = ends::streams(context, life, first).await?;
+                let streams = life::streams(context, life, first).await?;
                 if !Cursor::from(end.clone()).is_in(&streams) {
                     return Ok(Advance::Lost);
                 }
@@ -246,7 +238,7 @@ impl Tail {
             let Some(stretch) = next else {
                 return Ok(Advance::Live);
             };
-            let commits = stretch.read(&*self.journal, READ_BYTES).await?;
+            let commits = stretch.read(&*context.journal, READ_BYTES).await?;
             let decoded: Vec<Decoded> = commits.iter().map(|commit| Decoded::new(commit, &self.kinds)).collect();
             let mut woken = Vec::new();
             let advance = {
@@ -307,8 +299,8 @@ impl Tail {
 /// What is told when it is not.
 const UNREADABLE: &str = "the log cannot be read";
 /// Told when the last commit read is lost: each follower then looks whether its own place is.
-const LOST: &str = "the end of the history is lost";
+pub(crate) const LOST: &str = "the end of the history is lost";
 
-fn unavailable(reason: String) -> FeedError {
+pub(crate) fn unavailable(reason: String) -> FeedError {
     FeedError::Engine(Error::Unavailable { reason })
 }

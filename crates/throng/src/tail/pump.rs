@@ -1,10 +1,7 @@
-//! The task that reads on while somebody waits: the tail's only tie to the engine around it.
+//! The task that reads on while somebody waits.
 
-use super::{Advance, LOST, UNREADABLE};
-use crate::{
-    engine::Core,
-    life::{Life, Status},
-};
+use super::{Advance, LOST, Tail, UNREADABLE};
+use crate::life::{Life, Status};
 use std::{
     future::poll_fn,
     sync::{Arc, Weak},
@@ -33,31 +30,31 @@ enum Due {
 }
 
 /// Reads on while somebody waits.
-pub(crate) async fn task(inner: Weak<Core>) {
+pub(crate) async fn task(tail: Weak<Tail>) {
     // When it saw first that there is no life to read from.
     let mut down_since = None;
     loop {
-        let due = poll_fn(|context| match inner.upgrade() {
-            Some(inner) => due(&inner, context, &mut down_since).map(|due| Some((inner, due))),
+        let due = poll_fn(|context| match tail.upgrade() {
+            Some(tail) => due(&tail, context, &mut down_since).map(|due| Some((tail, due))),
             None => Poll::Ready(None),
         });
-        let Some((inner, due)) = due.await else { return };
-        let is_alone = inner.context.peers.is_none();
+        let Some((tail, due)) = due.await else { return };
+        let is_alone = tail.lives.context.peers.is_none();
         let advance = match due {
-            Due::Advance(life) => Ok(inner.tail.advance(&inner.context, life.as_deref()).await),
+            Due::Advance(life) => Ok(tail.advance(life.as_deref()).await),
             Due::Down(reason) => Err(reason),
         };
         let pause = match advance {
             Ok(Advance::Failed) if is_alone => {
-                inner.tail.fail(UNREADABLE);
+                tail.fail(UNREADABLE);
                 ADVANCE_EVERY
             }
             Ok(Advance::Lost) => {
-                inner.tail.fail(LOST);
+                tail.fail(LOST);
                 ADVANCE_EVERY
             }
-            Ok(Advance::Failed) => is_down(&inner, &mut down_since, UNREADABLE),
-            Err(reason) => is_down(&inner, &mut down_since, reason),
+            Ok(Advance::Failed) => is_down(&tail, &mut down_since, UNREADABLE),
+            Err(reason) => is_down(&tail, &mut down_since, reason),
             Ok(advance) => {
                 down_since = None;
                 match advance {
@@ -67,39 +64,39 @@ pub(crate) async fn task(inner: Weak<Core>) {
                 }
             }
         };
-        let sleep = inner.context.host.sleep(pause);
-        drop(inner);
+        let sleep = tail.lives.context.host.sleep(pause);
+        drop(tail);
         sleep.await;
     }
 }
 
 /// Whoever waits is told once that takes too long.
-fn is_down(inner: &Core, down_since: &mut Option<u64>, reason: &str) -> Duration {
-    let now = inner.context.host.elapsed_micros();
+fn is_down(tail: &Tail, down_since: &mut Option<u64>, reason: &str) -> Duration {
+    let now = tail.lives.context.host.elapsed_micros();
     let since = *down_since.get_or_insert(now);
-    if inner.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
-        inner.tail.fail(reason);
+    if tail.lives.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
+        tail.fail(reason);
     }
     RECOVERY_LOOK
 }
 
-fn due(inner: &Arc<Core>, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
+fn due(tail: &Tail, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
     // Both before it looks, so that what comes afterwards has it look again.
-    inner.tail.wake.watch(context.waker());
-    if !inner.tail.are_waiting() {
+    tail.wake.watch(context.waker());
+    if !tail.are_waiting() {
         // Woken by the first who waits.
         *down_since = None;
         return Poll::Pending;
     }
-    inner.context.signals.watch(context.waker());
-    if inner.context.peers.is_some() {
-        return Poll::Ready(match inner.context.is_stopping() {
+    tail.lives.context.signals.watch(context.waker());
+    if tail.lives.context.peers.is_some() {
+        return Poll::Ready(match tail.lives.context.is_stopping() {
             true => Due::Down(STOPPED),
             false => Due::Advance(None),
         });
     }
-    let is_at_end = inner.lives.durable().is_some_and(|durable| inner.tail.is_at(durable));
-    match &*inner.lives.status() {
+    let is_at_end = tail.lives.durable().is_some_and(|durable| tail.is_at(durable));
+    match &*tail.lives.status() {
         Status::Running(_) if is_at_end => {
             *down_since = None;
             Poll::Pending

@@ -2,10 +2,10 @@
 
 use super::{
     State, Tail,
+    cursor::Cursor,
     watchers::{Outcome, Reached},
-    window::{Bounds, Interest, PageLimit, Spot, Window},
+    window::{Bounds, Feed, Interest, PageLimit, Spot, Window},
 };
-use crate::feed::{Cursor, Feed};
 use std::{
     future::poll_fn,
     sync::Arc,
@@ -18,7 +18,7 @@ const NEAR: u64 = 1_024;
 
 impl Tail {
     /// Follows a kind, or one entity of it.
-    pub(super) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
+    pub(crate) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
         let number = self.state().watchers.add(&interest);
         Watch {
             tail: self.clone(),
@@ -29,14 +29,14 @@ impl Tail {
 }
 
 /// A follower's place among those who follow, until it is dropped.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     tail: Arc<Tail>,
     interest: Interest,
     number: u64,
 }
 
 /// What a follower does next.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// It looks at what there is, from here on if that is known.
     Read(Option<Reached>),
     /// It waits still: all that was decoded since it began to wait is not for it.
@@ -45,7 +45,7 @@ pub(super) enum Next {
 
 impl Watch {
     /// What is next for a follower.
-    pub(super) fn next(&self) -> Result<Next, Arc<str>> {
+    pub(crate) fn next(&self) -> Result<Next, Arc<str>> {
         let mut state = self.tail.state();
         match state.watchers.outcome(&self.interest, self.number) {
             Outcome::None => Ok(Next::Read(None)),
@@ -56,7 +56,7 @@ impl Watch {
     }
 
     /// What is decoded from a cursor on, and the spot behind it; `None` if the window begins after it.
-    pub(super) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
+    pub(crate) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
         match &self.tail.state().window {
             Some(window) if !window.covers(from, spot) => None,
             Some(window) => {
@@ -75,7 +75,7 @@ impl Watch {
     }
 
     /// Waits until there may be something behind a cursor, and says where to look for it, if that is known.
-    pub(super) async fn wait(&self, from: &Cursor, spot: Option<Spot>) -> Result<Option<Reached>, Arc<str>> {
+    pub(crate) async fn wait(&self, from: &Cursor, spot: Option<Spot>) -> Result<Option<Reached>, Arc<str>> {
         poll_fn(|context| {
             let mut woken = Vec::new();
             let is_first = {

@@ -1,7 +1,7 @@
 //! Who follows, and who of them waits: by kind and by entity, so that only those are woken for whom something happened.
 
 use super::{
-    Cursor,
+    cursor::Cursor,
     decode::{Decoded, KindEvents},
     window::{Interest, Spot, Window},
 };
@@ -10,11 +10,11 @@ use throng_journal::Positions;
 
 /// Where a follower goes on that has waited: in a window, before the commit with something for it.
 #[derive(Debug)]
-pub(super) struct Reached {
-    pub(super) spot: Spot,
+pub(crate) struct Reached {
+    pub(crate) spot: Spot,
     /// What comes before it in the window is told with that, also where nothing was for this follower: at another node it may be looked at anew,
     /// and that one may still hold what has been removed here.
-    pub(super) told: Positions,
+    pub(crate) told: Positions,
 }
 
 /// A follower that waits for new events.

@@ -4,8 +4,11 @@
 //! read them; another node's may hold the same ones in another. So a follower's place is what it was [told](Positions) of each stream, whichever
 //! window it looks into, and its [spot](Spot) in this one only spares it to look at what it has seen here.
 
-use super::{Cursor, Feed, decode::Decoded};
-use std::collections::VecDeque;
+use super::{
+    cursor::Cursor,
+    decode::{Decoded, EntityEvent},
+};
+use std::{collections::VecDeque, sync::Arc};
 use throng_journal::{Position, Positions, Stream};
 
 /// Bytes of payloads one page holds, after its first event.
@@ -27,6 +30,17 @@ impl PageLimit {
     }
 }
 
+/// A page of what happened to a kind's entities.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    /// Durable events in the order of the log.
+    pub events: Vec<Arc<EntityEvent>>,
+    /// Where the next page begins.
+    pub next: Cursor,
+    /// There is more of the log to look at, with or without an event of this kind.
+    pub more: bool,
+}
+
 /// What a window may hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -36,10 +50,10 @@ pub(super) struct Bounds {
 
 /// Whose events a follower sees: a kind's, or one entity's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Interest {
-    pub(super) kind: usize,
+pub(crate) struct Interest {
+    pub(crate) kind: usize,
     /// One entity's; `None`: all of the kind.
-    pub(super) entity: Option<Box<str>>,
+    pub(crate) entity: Option<Box<str>>,
 }
 
 /// All commits that are told at `end` and not at `begin`, decoded.
@@ -62,7 +76,7 @@ pub(super) struct Window {
 
 /// A place between two commits of a window: whoever has it was told all that came before it there, and had come to where the window began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     window: u64,
     at: i64,
 }

@@ -3,99 +3,14 @@
 //! From half of its credit on, messages to an entity come after those to others, so that what it has sent is taken before it sends more. Only an
 //! entity whose messages come back to it, directly or over others that do the same, goes on to spend all of it.
 
-use super::{Outbox, Outgoing, Window};
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::atomic::Ordering,
+use super::{
+    Outbox, Window,
+    message::{Outgoing, hash_of},
 };
-use throng_core::{credit::Credit, limits};
-use throng_journal::Address;
+use std::sync::atomic::Ordering;
 
 /// The part of messages that are slow ones, where there are any: one in so many.
 const SLOW_ONE_IN: u8 = 8;
-/// The bytes of a small message, about.
-const SMALL_BYTES: usize = 768;
-
-/// The credit of an entity where memory holds so many messages, and so many bytes of them: half of that.
-pub(super) fn limit(messages_max: usize, bytes_max: usize) -> u64 {
-    (bytes_max / 2).min((messages_max / 2).saturating_mul(SMALL_BYTES)) as u64
-}
-
-pub(super) fn hash_of(address: &Address) -> u64 {
-    limits::hash(&address.kind, &address.id)
-}
-
-/// The messages that come after the others.
-#[derive(Default)]
-pub(super) struct Slow {
-    queue: VecDeque<Box<Outgoing>>,
-    /// The number for each receiver. Messages that come for one of these join them, and stay in order.
-    receivers: HashMap<u64, usize>,
-    /// The number of others that were taken since the last one.
-    others: u8,
-}
-
-impl Slow {
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
-    }
-
-    pub(super) fn messages(&self) -> impl Iterator<Item = &Box<Outgoing>> {
-        self.queue.iter()
-    }
-
-    fn has(&self, receiver: u64) -> bool {
-        self.receivers.contains_key(&receiver)
-    }
-
-    fn push_back(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
-        *self.receivers.entry(receiver).or_default() += 1;
-        self.queue.push_back(outgoing);
-    }
-
-    fn push_front(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
-        *self.receivers.entry(receiver).or_default() += 1;
-        self.queue.push_front(outgoing);
-    }
-
-    fn pop(&mut self) -> Option<Box<Outgoing>> {
-        let outgoing = self.queue.pop_front()?;
-        self.others = 0;
-        self.has_left(hash_of(&outgoing.delivery.to));
-        Some(outgoing)
-    }
-
-    fn has_left(&mut self, receiver: u64) {
-        if let Some(left) = self.receivers.get_mut(&receiver) {
-            *left -= 1;
-            if *left == 0 {
-                self.receivers.remove(&receiver);
-            }
-        }
-    }
-
-    /// Removes these messages.
-    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
-        let mut gone = Vec::new();
-        self.queue.retain_mut(|outgoing| {
-            let is_meant = is_meant(outgoing);
-            if is_meant {
-                gone.push(hash_of(&outgoing.delivery.to));
-            }
-            !is_meant
-        });
-        gone.into_iter().for_each(|receiver| self.has_left(receiver));
-    }
-}
-
-impl Outgoing {
-    /// Gives its sender the credit for it back.
-    pub(super) fn give_back(&mut self, credit: &mut Credit) {
-        if std::mem::take(&mut self.is_charged) {
-            credit.give_back(hash_of(&self.delivery.taking.sender), self.bytes() as u64);
-        }
-    }
-}
 
 impl Window {
     pub(super) fn charge(&mut self, outgoing: &Outgoing) {
@@ -167,7 +82,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use throng_core::shard::Delivery;
-    use throng_journal::{CommitNo, Position, ShardId, WriterId};
+    use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
 
     fn message(sender: &str, receiver: &str, number: u64) -> Box<Outgoing> {
         let body = serde_json::to_vec(&serde_json::json!({ "to": ["kind", receiver], "command": {} })).unwrap();

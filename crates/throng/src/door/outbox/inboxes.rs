@@ -4,50 +4,15 @@
 //! Were each message that it executes followed by another one, it would never come to an end. So a shard's inbox is given a few messages, and
 //! no more until all of them are executed.
 
-use super::{Outbox, Outgoing, Window, credit::hash_of};
-use std::collections::{HashMap, VecDeque};
+use super::{
+    Outbox, Window,
+    message::{Outgoing, hash_of},
+};
 use throng_core::limits;
 use throng_journal::ShardId;
 
 /// Messages in the inbox of one shard, at most: a few milliseconds of whoever holds its lock.
 const INBOX_MAX: i64 = 64;
-
-/// The messages kept for one shard whose lock somebody holds.
-#[derive(Default)]
-struct Inbox {
-    /// Messages in it. Below zero for a moment: one was executed before it was counted.
-    messages: i64,
-    /// Somebody executes them.
-    is_emptied: bool,
-    /// The messages that come after them.
-    held: VecDeque<Box<Outgoing>>,
-}
-
-/// The shards that have messages in their inboxes.
-#[derive(Default)]
-pub(super) struct Inboxes {
-    shards: HashMap<ShardId, Inbox>,
-    held_len: usize,
-}
-
-impl Inboxes {
-    pub(super) fn held_len(&self) -> usize {
-        self.held_len
-    }
-
-    pub(super) fn held(&self) -> impl Iterator<Item = &Box<Outgoing>> {
-        self.shards.values().flat_map(|inbox| &inbox.held)
-    }
-
-    /// Removes what is held of these messages.
-    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
-        for inbox in self.shards.values_mut() {
-            let before = inbox.held.len();
-            inbox.held.retain_mut(|outgoing| !is_meant(outgoing));
-            self.held_len -= before - inbox.held.len();
-        }
-    }
-}
 
 impl Window {
     /// The next message whose shard's inbox has room. Those before it are held until theirs has been emptied.

@@ -2,10 +2,14 @@
 //! and those of one entity to another one whose program does not understand the first of them. Of a line whose first message nobody takes
 //! most is left to the log: it takes nobody else's room.
 
-use super::{Behind, Outbox, Outgoing, Window};
-use crate::operator::StuckEntity;
+use super::{
+    Outbox, Window,
+    line::{Line, Next, Waiting},
+    message::{Behind, Outgoing},
+    receiver::StuckEntity,
+};
 use std::collections::VecDeque;
-use throng_core::{credit::Credit, model::Timestamp};
+use throng_core::model::Timestamp;
 use throng_journal::{Address, Position, ShardId};
 
 /// What an unreachable shard's messages may take of the outbox in memory, its messages and its bytes: with all shards together a quarter.
@@ -13,80 +17,6 @@ const KEPT_PART: usize = 1_024;
 /// Lines of pairs, at most, as a part of the messages that memory may hold: each keeps one. Beyond, a message that is not understood holds
 /// up those of other pairs to its shard.
 const PAIRS_PART: usize = 16;
-
-/// What has to be sent in order.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Line {
-    /// The receivers' shard.
-    pub(crate) to: ShardId,
-    /// Only those of this sender to this receiver, which wait for a newer program.
-    pub(crate) pair: Option<(Address, Address)>,
-}
-
-/// The messages of one line; somebody sends them for as long as this is here.
-#[derive(Default)]
-pub(super) struct Waiting {
-    /// The next ones, in order.
-    waiting: VecDeque<Box<Outgoing>>,
-    /// Those that follow are only in the log.
-    behind: Option<Behind>,
-    is_unreachable: bool,
-    /// Why the first one is not taken, and since when: of a pair's line.
-    reason: Option<(String, Timestamp)>,
-    /// So many have come.
-    messages: u64,
-}
-
-/// What there is to do for a line.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next<R> {
-    /// These are the next to be sent.
-    Send(Vec<R>),
-    /// The next ones are to be read from the log.
-    Read(Behind),
-    /// Nobody has to send any more.
-    Nothing,
-}
-
-impl Line {
-    /// Of all messages to a shard.
-    pub(crate) fn to_shard(to: ShardId) -> Self {
-        Self { to, pair: None }
-    }
-
-    fn of_pair(to: ShardId, outgoing: &Outgoing) -> Self {
-        let (sender, receiver) = (&outgoing.delivery.taking.sender, &outgoing.delivery.to);
-        let pair = Some((sender.clone(), receiver.clone()));
-        Self { to, pair }
-    }
-}
-
-impl Waiting {
-    pub(super) fn waiting(&self) -> &VecDeque<Box<Outgoing>> {
-        &self.waiting
-    }
-
-    pub(super) fn behind(&self) -> Option<Behind> {
-        self.behind
-    }
-
-    /// Leaves what is beyond these bounds to the log; how many messages, and bytes, that were.
-    fn leave(&mut self, kept: usize, kept_bytes: usize, credit: &mut Credit) -> (usize, usize) {
-        let mut bytes: usize = self.waiting.iter().map(|outgoing| outgoing.bytes()).sum();
-        let before = (self.waiting.len(), bytes);
-        while (self.waiting.len() > kept || bytes > kept_bytes)
-            && let Some(mut last) = self.waiting.pop_back()
-        {
-            bytes -= last.bytes();
-            last.give_back(credit);
-            match &mut self.behind {
-                Some(behind) => behind.add(last.sent),
-                None => self.behind = Some(Behind::of(last.sent)),
-            }
-        }
-        (before.0 - self.waiting.len(), before.1 - bytes)
-    }
-}
 
 impl Window {
     /// Whether this message has to wait behind others, though its receiver is at hand.

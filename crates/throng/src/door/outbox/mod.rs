@@ -1,17 +1,26 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
 mod credit;
+mod inbox;
 mod inboxes;
+mod line;
 mod lines;
+mod message;
+mod receiver;
+mod slow;
 mod stuck;
 
-pub(crate) use lines::{Line, Next};
+pub(crate) use line::{Line, Next};
+pub use message::Pending;
+pub(crate) use message::{Behind, Outgoing, Waiter};
+pub use receiver::StuckEntity;
 
-use super::{Answer, ForwardedReply};
 use crate::host::Signal;
-use credit::Slow;
-use inboxes::Inboxes;
-use lines::Waiting;
+use inbox::Inboxes;
+use line::Waiting;
+use message::before;
+use receiver::Stuck;
+use slow::Slow;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
@@ -19,68 +28,8 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use stuck::Stuck;
-use throng_core::{credit::Credit, shard::Delivery};
-use throng_journal::{Address, CommitNo, Position, ShardId};
-use tokio::sync::oneshot;
-
-/// A message in memory.
-pub(crate) struct Outgoing {
-    pub(crate) delivery: Delivery,
-    pub(crate) waiter: Option<Waiter>,
-    /// The commit it was sent with: this writer's, or an earlier one's it was read from.
-    pub(crate) sent: Position,
-    /// It is the first of those that wait for its receiver.
-    pub(crate) is_first_in_line: bool,
-    /// It was [taken](Outbox::take) out of the outbox, which keeps room for it.
-    pub(crate) is_in_hand: bool,
-    /// Counts against its sender's [credit](Window::credit).
-    pub(crate) is_charged: bool,
-}
-
-/// Somebody waits for what a command answers that was forwarded as a message.
-pub(crate) struct Waiter {
-    pub(crate) answer: Answer,
-    pub(crate) tell: oneshot::Sender<ForwardedReply>,
-}
-
-/// A message on its way, to be looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
-    /// The shard it was sent from, and its number there.
-    pub number: (ShardId, u64),
-    /// Where its reply or refusal goes.
-    pub sender: Address,
-    /// May not exist, or may be unable to load.
-    pub receiver: Address,
-    /// The command it carries.
-    pub name: String,
-    /// The place in the journal of the commit that sent it.
-    pub sent: Position,
-}
-
-impl Outgoing {
-    /// The shard it was sent from, and its number from there to its receiver's shard.
-    fn number(&self) -> (ShardId, u64) {
-        (self.delivery.taking.from, self.delivery.taking.number)
-    }
-
-    fn view(&self) -> Pending {
-        let taking = &self.delivery.taking;
-        Pending {
-            number: self.number(),
-            sender: taking.sender.clone(),
-            receiver: self.delivery.to.clone(),
-            name: taking.name.clone().into_owned(),
-            sent: self.sent,
-        }
-    }
-
-    /// What it takes in memory, about: as it was recorded, and typed.
-    fn bytes(&self) -> usize {
-        2 * self.delivery.taking.command.get().len() + 512
-    }
-}
+use throng_core::credit::Credit;
+use throng_journal::{Address, Position, ShardId};
 
 /// The outbox of one writer's life.
 pub(crate) struct Outbox {
@@ -127,42 +76,6 @@ struct Window {
     released: Vec<Address>,
 }
 
-/// What is only in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Behind {
-    /// Read up to here.
-    pub(crate) read: Position,
-    /// Messages of later commits are in memory.
-    pub(crate) upto: Position,
-}
-
-impl Behind {
-    /// A message of this commit.
-    fn of(sent: Position) -> Self {
-        Self {
-            read: before(sent),
-            upto: sent,
-        }
-    }
-
-    /// That and another message.
-    fn add(&mut self, sent: Position) {
-        self.read = self.read.min(before(sent));
-        self.upto = self.upto.max(sent);
-    }
-
-    /// The log was read up to here, where `seen` was to be read. `true`: there is no more.
-    fn has_read(&mut self, seen: Self, read: Position, is_end: bool) -> bool {
-        if self.read < seen.read {
-            // An earlier one was left to the log meanwhile.
-            return false;
-        }
-        self.read = read;
-        // Nothing was there up to where it was behind when it looked; more may have been sent since.
-        read >= self.upto || (is_end && self.upto == seen.upto)
-    }
-}
-
 /// Where a message goes that was taken out of the outbox and whose receiver has to be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parked {
@@ -179,7 +92,7 @@ impl Outbox {
             messages_max,
             bytes_max,
             window: Mutex::new(Window {
-                credit: Credit::new(credit::limit(messages_max, bytes_max)),
+                credit: Credit::new(slow::limit(messages_max, bytes_max)),
                 ..Window::default()
             }),
             is_full: AtomicBool::new(false),
@@ -452,18 +365,11 @@ impl Window {
     }
 }
 
-/// The commit before.
-fn before(at: Position) -> Position {
-    Position {
-        commit: CommitNo(at.commit.0.saturating_sub(1)),
-        ..at
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_journal::WriterId;
+    use throng_core::shard::Delivery;
+    use throng_journal::{CommitNo, WriterId};
 
     fn at(commit: u64) -> Position {
         Position {

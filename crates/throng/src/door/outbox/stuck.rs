@@ -1,54 +1,14 @@
 //! Receivers that take no messages now: they cannot be loaded, or an operator has quarantined them. What comes for them is left to the log, and
 //! holds up nobody else's.
 
-use super::{Behind, Outbox, Outgoing, Window, credit::hash_of};
-use crate::operator::StuckEntity;
+use super::{
+    Outbox, Window,
+    message::{Behind, Outgoing, hash_of},
+    receiver::{Stuck, StuckEntity, Why},
+};
 use std::collections::{BTreeMap, HashMap};
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position};
-
-/// A receiver that takes no messages now.
-pub(super) struct Stuck {
-    why: Why,
-    reason: String,
-    since: Timestamp,
-    /// The number of its messages that were left to the log.
-    messages: u64,
-    /// Its messages of the commits after the first one and up to the second are only in the log; `None`: none waits.
-    pub(super) behind: Option<Behind>,
-}
-
-/// Why a receiver takes none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// The receiver cannot be loaded; the next attempt to load it takes up what waits.
-    Load,
-    /// An operator has quarantined it.
-    Quarantined,
-    /// Released: it is taking up what has waited.
-    Released,
-}
-
-impl Stuck {
-    fn new(why: Why, reason: String, since: Timestamp) -> Self {
-        Self {
-            why,
-            reason,
-            since,
-            messages: 0,
-            behind: None,
-        }
-    }
-
-    /// Leaves a message of this commit to the log.
-    pub(super) fn leave(&mut self, sent: Position) {
-        self.messages += 1;
-        match &mut self.behind {
-            Some(behind) => behind.add(sent),
-            None => self.behind = Some(Behind::of(sent)),
-        }
-    }
-}
 
 impl Outbox {
     /// While it is full: the receivers that most of the messages in memory are for, at most so many.

@@ -1,11 +1,6 @@
-//! What happens to all entities of a kind, in the order of the log.
+//! Places in the log.
 
-use crate::{
-    engine::{Core, Engine},
-    ledger::unreadable,
-    tail::{self, EntityEvent, PageLimit},
-};
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 use throng_core::{model::Error, shard::JsonRejection};
 use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 
@@ -20,17 +15,6 @@ pub struct Cursor {
     pub(crate) told: Positions,
     /// Of the next one of these streams, so many records were told.
     pub(crate) begun: BTreeMap<WriterId, u32>,
-}
-
-/// A page of what happened to a kind's entities.
-#[derive(Clone, Debug)]
-pub struct Feed {
-    /// Durable events in the order of the log.
-    pub events: Vec<Arc<EntityEvent>>,
-    /// Where the next page begins.
-    pub next: Cursor,
-    /// There is more of the log to look at, with or without an event of this kind.
-    pub more: bool,
 }
 
 /// Why there is no page.
@@ -97,9 +81,7 @@ impl Cursor {
             }
         })
     }
-}
 
-impl Cursor {
     /// Refuses a place that the history does not have.
     pub(crate) fn check(&self, streams: &[Stream]) -> Result<(), FeedError> {
         match self.is_in(streams) {
@@ -156,64 +138,6 @@ impl FromStr for Cursor {
             told: told.collect(),
             begun,
         })
-    }
-}
-
-impl Core {
-    /// The streams of the history from a writer's on, as they are now.
-    pub(crate) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, FeedError> {
-        let life = match self.context.peers {
-            Some(_) => None,
-            None => Some(self.lives.current().map_err(FeedError::Engine)?),
-        };
-        let streams = tail::streams(&self.context, life.as_deref(), from).await;
-        streams.map_err(|error| FeedError::Engine(unreadable("the streams of the log are not known".into(), &error)))
-    }
-}
-
-impl Engine {
-    /// The place after all that is durable now, or before all that has ever happened; in a cluster, on all nodes.
-    ///
-    /// # Errors
-    /// The engine is not ready, or the journal cannot be read.
-    pub async fn place(&self, at_start: bool) -> Result<Cursor, FeedError> {
-        let streams = self.core.streams(WriterId(0)).await?;
-        let (first, last) = (streams.first(), streams.last().map(|stream| stream.writer));
-        let told: Positions = match at_start {
-            true => Positions::from(first.map_or_else(Position::default, |first| Position {
-                writer: first.writer,
-                commit: CommitNo(0),
-            })),
-            false => {
-                let named = streams
-                    .iter()
-                    .filter(|stream| !stream.is_sealed || Some(stream.writer) == last);
-                named
-                    .map(|stream| Position {
-                        writer: stream.writer,
-                        commit: stream.last,
-                    })
-                    .collect()
-            }
-        };
-        Ok(told.into())
-    }
-
-    /// What has happened to the entities of a kind from a place on: at most `limit` events and a megabyte of payloads, out of
-    /// about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
-    ///
-    /// # Errors
-    /// The log has no such place, or the engine's.
-    pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
-        self.feed_within(kind, from, PageLimit::of(limit)).await
-    }
-
-    pub(crate) async fn feed_within(&self, kind: usize, from: Cursor, limit: PageLimit) -> Result<Feed, FeedError> {
-        let streams = self.core.streams(from.told.first()).await?;
-        let mut feed = self.core.tail.page(kind, from, limit, &streams).await?;
-        // One that has ended since it was told to its end: a place that names it is neither before nor behind one that does not.
-        feed.next.told.drop_ended(&streams);
-        Ok(feed)
     }
 }
 

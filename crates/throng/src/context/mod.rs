@@ -1,24 +1,36 @@
 //! What every part of an engine is handed: its settings, the world it runs in, and the signals between its tasks.
 
+mod newer;
 #[cfg(feature = "services")]
-use crate::ledger::Topics;
+mod topics;
+mod unresolved;
+
+pub(crate) use newer::SeenNewer;
+#[cfg(feature = "services")]
+pub(crate) use topics::Topics;
+pub(crate) use unresolved::LastCount;
+pub use unresolved::{OTHER_CAUSES, Unresolved, UnresolvedWork};
+
 use crate::{
     Metrics, Options,
     budget::Budget,
     disk::DiskBudget,
-    door::SeenNewer,
-    driver::peers::Peers,
     host::{Host, Signal, SteadyHost},
-    operator::unresolved::LastCount,
+    remote::Peers,
 };
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::Waker,
+    task::{Poll, Waker},
+    time::Duration,
 };
-use throng_core::{model::Error, shard::Registry};
+use throng_core::{
+    model::{Error, Keep},
+    shard::Registry,
+};
 use throng_journal::{Journal, Store};
 #[cfg(feature = "services")]
 use throng_services::stats::Stats;
@@ -104,19 +116,81 @@ impl Context {
         }
     }
 
+    /// The index of a kind in the registry.
+    pub(crate) fn kind<R>(&self, name: &str) -> Result<usize, Error<R>> {
+        let kind = self.registry.find(name);
+        kind.ok_or_else(|| Error::Malformed(unknown_kind(name)))
+    }
+
+    /// For how long each kind's events are kept, of those that keep not all.
+    pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
+        let options = &self.options.keep;
+        let kinds = self.registry.kinds().iter();
+        let keeps = kinds.map(|kind| (kind.name.into(), options.get(kind.name).copied().unwrap_or(kind.keep)));
+        keeps.filter(|(_, keep)| *keep != Keep::Forever).collect()
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be
+    /// gone a short time ago. Asked now and then, so that it is known since when.
+    pub(crate) fn newer(&self) -> Option<String> {
+        let peers = self.peers.as_ref()?;
+        self.seen_newer.look(&**peers, self.host.elapsed_micros())
+    }
+
+    /// What a client is told of what this program does not understand, if a newer release may.
+    pub(crate) fn left_to_a_newer<R>(&self, why: &str) -> Option<Error<R>> {
+        let newer = self.newer()?;
+        Some(Error::Unavailable {
+            reason: format!("{}; {newer}", why.trim_end_matches('.')),
+        })
+    }
+
+    /// Why what this program does not understand waits; `None`: no newer release lives, by a look at the nodes that began after this
+    /// call, nor has one lived lately.
+    pub(crate) async fn waits_for(&self) -> Option<String> {
+        let peers = self.peers.clone()?;
+        if let Some(newer) = self.newer() {
+            return Some(newer);
+        }
+        let (mut looked, mut over) = (peers.looked(), self.host.sleep(newer::LOOK));
+        let is_known = std::future::poll_fn(|context| match looked.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => over.as_mut().poll(context).map(|()| false),
+        });
+        if !is_known.await {
+            return Some("whether a newer release of the service lives cannot be seen now".to_owned());
+        }
+        self.newer()
+    }
+
+    /// Refuses what a node that lives does not know: an older program runs there.
+    pub(crate) fn refuse_older_nodes(&self, (feature, doing): (u32, &str)) -> Result<(), String> {
+        let peers = self.peers.as_ref();
+        match peers.and_then(|peers| peers.without_feature(feature)) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "the node {name:?} runs an older program, which cannot {doing} in a cluster: upgrade it first"
+            )),
+        }
+    }
+
     /// When a call with this deadline has waited long enough, by the host's clock.
-    pub(crate) fn until(&self, deadline: Option<std::time::Duration>) -> u64 {
+    pub(crate) fn until(&self, deadline: Option<Duration>) -> u64 {
         let deadline = deadline.unwrap_or(self.options.deadline);
         self.host.elapsed_micros().saturating_add(micros(deadline))
     }
 }
 
+pub(crate) fn unknown_kind(kind: &str) -> String {
+    format!("the engine was not given the kind {kind:?}")
+}
+
 /// A duration in whole microseconds.
-pub(crate) fn micros(duration: std::time::Duration) -> u64 {
+pub(crate) fn micros(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000);
     seconds.saturating_add(duration.subsec_micros().into())
 }

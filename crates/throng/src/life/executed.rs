@@ -1,12 +1,9 @@
 //! What was executed, and its answer.
 
-use super::widen;
-#[cfg(feature = "services")]
-use crate::actors::JsonAnswer;
+use super::Life;
 use crate::{
-    door::{Answer, Attempt, ForwardedReply},
-    ledger::Refusal,
-    life::Life,
+    door::{Answer, Answered, Attempt, ForwardedReply},
+    ledger::{Refusal, widen},
 };
 use std::{
     sync::Arc,
@@ -16,6 +13,8 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply, Outcome},
 };
+#[cfg(feature = "services")]
+use throng_journal::Later;
 use throng_journal::Position;
 
 /// An attempt that was executed. Its answer may leave once what it rests on is durable.
@@ -26,7 +25,7 @@ enum Answering {
     /// Another node has answered; it rests on nothing here.
     Peer(Answer, Outcome),
     #[cfg(feature = "services")]
-    Actor(JsonAnswer),
+    Actor(Later<'static, Answered>),
 }
 
 /// An entity answers, or another one it was forwarded to.
@@ -57,7 +56,7 @@ impl Executed {
     }
 
     #[cfg(feature = "services")]
-    pub(crate) fn of_actor(answer: JsonAnswer) -> Self {
+    pub(crate) fn of_actor(answer: Later<'static, Answered>) -> Self {
         Self(Answering::Actor(answer))
     }
 
@@ -214,7 +213,7 @@ impl Entity {
     }
 }
 
-fn json(answer: Answer) -> Result<Vec<u8>, Error<JsonRejection>> {
+fn json(answer: Answer) -> Answered {
     match answer {
         Answer::Json(JsonReply { error: Some(error), .. }) => Err(*error),
         Answer::Json(reply) => Ok(reply.body),

@@ -1,10 +1,15 @@
 //! Asking an entity from Rust: nothing is serialised.
 
+#[cfg(feature = "services")]
+mod actor;
+
+#[cfg(feature = "services")]
+pub use actor::ActorHandle;
+
 use crate::{
-    door::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work},
-    driver::{check_key, widen},
+    door::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
     engine::{Core, Engine},
-    ledger::Refusal,
+    ledger::{Refusal, widen},
 };
 use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
@@ -23,8 +28,15 @@ pub struct Handle<E: Entity> {
     of: PhantomData<fn() -> E>,
 }
 
+impl Engine {
+    /// An entity, to ask it.
+    pub fn entity<E: Entity>(&self, id: impl Into<E::Id>) -> Handle<E> {
+        Handle::new(self.clone(), &id.into())
+    }
+}
+
 impl<E: Entity> Handle<E> {
-    pub(crate) fn new(engine: Engine, id: &E::Id) -> Self {
+    fn new(engine: Engine, id: &E::Id) -> Self {
         Self {
             engine,
             id: id.to_string(),
@@ -142,14 +154,12 @@ impl Core {
         work: Work<'static>,
         answer: Typed,
     ) -> Result<Box<dyn Any + Send>, Refusal> {
-        let index = self.context.registry.find(kind);
-        let index = index.ok_or_else(|| unknown_kind(kind))?;
-        let target = self.target(index, id.into())?;
-        let mut attempt = self.attempt(target, work, Answer::Typed(answer));
+        let target = self.context.target(self.context.kind(kind)?, id.into())?;
+        let mut attempt = self.context.attempt(target, work, Answer::Typed(answer));
         if let Some(deadline) = deadline {
             attempt = attempt.within(deadline);
         }
-        match self.run(attempt).await?.settled().await? {
+        match self.lives.run(attempt).await?.settled().await? {
             Answer::Typed(answer) => Ok(answer.slot),
             _ => Err(Error::OutcomeUnknown),
         }
@@ -181,7 +191,3 @@ fn read_answer<E: Entity, T: DeserializeOwned + 'static>(
 
 /// What came of asking: an [`Answered`], or the same of a query.
 type Found<E, T> = Option<Result<T, Error<<E as Entity>::Rejection>>>;
-
-pub(crate) fn unknown_kind<R>(kind: &str) -> Error<R> {
-    Error::Malformed(crate::door::unknown_kind(kind))
-}

@@ -1,15 +1,11 @@
 //! Following: first what has happened, then what happens, from the one tail all share.
 
-use super::{
-    EntityEvent, Next, PageLimit, Watch, unavailable,
-    watchers::Reached,
-    window::{Interest, Spot},
-};
 use crate::{
     engine::Engine,
-    feed::{Cursor, FeedError},
     history::History,
     ledger::unreadable,
+    life::removals,
+    tail::{Cursor, EntityEvent, FeedError, Interest, LOST, Next, PageLimit, Reached, Spot, Watch, unavailable},
 };
 use std::{fmt, sync::Arc, time::Duration};
 use throng_journal::{Position, StoredEvent};
@@ -101,7 +97,7 @@ impl Engine {
             Follow::Kind { kind, from } => {
                 let streams = self.core.streams(from.told.first()).await?;
                 let name = self.core.context.registry.kinds()[*kind].name;
-                let removed = crate::retention::removed_upto(&self.core, name).await;
+                let removed = removals::removed_upto(&self.core.lives, name).await;
                 let removed = removed
                     .map_err(|error| unreadable(format!("what is left of {name} is not known"), &error))
                     .map_err(FeedError::Engine)?;
@@ -290,7 +286,7 @@ impl Follower {
     async fn reach(&mut self, reached: Result<Option<Reached>, Arc<str>>) -> Result<(), FeedError> {
         match reached {
             Ok(reached) => self.place.reach(reached),
-            Err(why) if *why == *super::LOST => {
+            Err(why) if *why == *LOST => {
                 self.engine.check_place(&self.place.follow).await?;
                 (self.place.spot, self.place.tail) = (None, None);
             }

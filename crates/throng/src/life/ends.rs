@@ -1,6 +1,7 @@
 //! The streams of a history and where they end.
 
-use crate::{context::Context, life::Life};
+use super::Life;
+use crate::context::Context;
 use throng_journal::{CommitNo, Error, Position, Stream, Stretch, WriterId};
 
 /// The streams of this history in their order: the sealed ones, then the present writer's up to what is durable.

@@ -1,0 +1,59 @@
+//! What this program does not understand while a newer release of the service lives at another node: a client is told to come again, a
+//! message or a timer waits until a node of that release owns its entity.
+
+use crate::remote::Peers;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A look at the nodes is waited for so long.
+pub(super) const LOOK: Duration = Duration::from_secs(2);
+
+/// So long after the last newer node is found to be gone it may still come back: a process that is replaced or has crashed is there again
+/// within seconds, a machine that starts anew within one or two minutes.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// The node of a newer release that this process has seen last.
+#[derive(Default)]
+pub(crate) struct SeenNewer(Mutex<Option<Seen>>);
+
+struct Seen {
+    node: String,
+    /// When it was found to be gone, by the engine's clock that never goes back; `None`: it lives.
+    gone_micros: Option<u64>,
+}
+
+impl SeenNewer {
+    /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be gone
+    /// less than [`GRACE`] ago. Asked now and then, so that it is known since when.
+    pub(super) fn look(&self, peers: &dyn Peers, now: u64) -> Option<String> {
+        let living = peers.newer();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = living {
+            let may = format!("a newer release of the service, which node {node} runs, may understand it");
+            *last = Some(Seen {
+                node,
+                gone_micros: None,
+            });
+            return Some(may);
+        }
+        let (node, gone_for) = match last.as_mut() {
+            Some(seen) => {
+                let gone_for = now.saturating_sub(*seen.gone_micros.get_or_insert(now));
+                (seen.node.clone(), Duration::from_micros(gone_for))
+            }
+            // This process may have begun since.
+            None => peers.newer_gone()?,
+        };
+        if gone_for >= GRACE {
+            *last = None;
+            return None;
+        }
+        let seconds = gone_for.as_secs();
+        Some(format!(
+            "a newer release of the service may understand it: node {node}, which is gone for {seconds} s, and is waited for for {} s",
+            GRACE.as_secs()
+        ))
+    }
+}

@@ -1,0 +1,53 @@
+//! The answer of an attempt, and the place it goes to.
+
+use std::any::Any;
+use throng_core::{
+    model::Error,
+    shard::{JsonRejection, JsonReply},
+};
+use throng_journal::Position;
+
+/// What another node answers: its answer as JSON, or its "no".
+pub(crate) type Answered = Result<Vec<u8>, Error<JsonRejection>>;
+
+/// The place that an answer goes to, and the answer once it is there.
+pub(crate) enum Answer {
+    /// An `Answered<E>`, or what a [`Look`](super::Look) knows.
+    Typed(Typed),
+    Json(JsonReply),
+    Nobody,
+    /// The command was forwarded as a message: another entity answers.
+    Elsewhere(tokio::sync::oneshot::Receiver<ForwardedReply>),
+}
+
+/// The slot for a typed answer, whoever gives it.
+pub(crate) struct Typed {
+    pub(crate) slot: Box<dyn Any + Send>,
+    /// Puts what another node has answered into the slot.
+    pub(crate) read: fn(&mut (dyn Any + Send), Answered),
+}
+
+/// The answer to a command that was forwarded as a message, and what it rests on.
+pub(crate) struct ForwardedReply {
+    pub(crate) answer: Answer,
+    pub(crate) rests_on: Position,
+}
+
+impl Answer {
+    /// What another node has answered.
+    pub(crate) fn put(&mut self, answer: Answered) {
+        match self {
+            Self::Typed(typed) => (typed.read)(typed.slot.as_mut(), answer),
+            Self::Json(reply) => {
+                *reply = match answer {
+                    Ok(body) => JsonReply { body, error: None },
+                    Err(error) => JsonReply {
+                        body: Vec::new(),
+                        error: Some(Box::new(error)),
+                    },
+                }
+            }
+            Self::Nobody | Self::Elsewhere(_) => {}
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A message in memory, and the part of the messages that is only in the log.
+
+use crate::door::answer::{Answer, ForwardedReply};
+use throng_core::{credit::Credit, limits, shard::Delivery};
+use throng_journal::{Address, CommitNo, Position, ShardId};
+use tokio::sync::oneshot;
+
+/// A message in memory.
+pub(crate) struct Outgoing {
+    pub(crate) delivery: Delivery,
+    pub(crate) waiter: Option<Waiter>,
+    /// The commit it was sent with: this writer's, or an earlier one's it was read from.
+    pub(crate) sent: Position,
+    /// It is the first of those that wait for its receiver.
+    pub(crate) is_first_in_line: bool,
+    /// It was [taken](super::Outbox::take) out of the outbox, which keeps room for it.
+    pub(crate) is_in_hand: bool,
+    /// Counts against its sender's [credit](super::Window::credit).
+    pub(crate) is_charged: bool,
+}
+
+/// Somebody waits for what a command answers that was forwarded as a message.
+pub(crate) struct Waiter {
+    pub(crate) answer: Answer,
+    pub(crate) tell: oneshot::Sender<ForwardedReply>,
+}
+
+/// A message on its way, to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The shard it was sent from, and its number there.
+    pub number: (ShardId, u64),
+    /// Where its reply or refusal goes.
+    pub sender: Address,
+    /// May not exist, or may be unable to load.
+    pub receiver: Address,
+    /// The command it carries.
+    pub name: String,
+    /// The place in the journal of the commit that sent it.
+    pub sent: Position,
+}
+
+impl Outgoing {
+    /// The shard it was sent from, and its number from there to its receiver's shard.
+    pub(super) fn number(&self) -> (ShardId, u64) {
+        (self.delivery.taking.from, self.delivery.taking.number)
+    }
+
+    pub(super) fn view(&self) -> Pending {
+        let taking = &self.delivery.taking;
+        Pending {
+            number: self.number(),
+            sender: taking.sender.clone(),
+            receiver: self.delivery.to.clone(),
+            name: taking.name.clone().into_owned(),
+            sent: self.sent,
+        }
+    }
+
+    /// What it takes in memory, about: as it was recorded, and typed.
+    pub(super) fn bytes(&self) -> usize {
+        2 * self.delivery.taking.command.get().len() + 512
+    }
+
+    /// Gives its sender the credit for it back.
+    pub(super) fn give_back(&mut self, credit: &mut Credit) {
+        if std::mem::take(&mut self.is_charged) {
+            credit.give_back(hash_of(&self.delivery.taking.sender), self.bytes() as u64);
+        }
+    }
+}
+
+/// What is only in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// Read up to here.
+    pub(crate) read: Position,
+    /// Messages of later commits are in memory.
+    pub(crate) upto: Position,
+}
+
+impl Behind {
+    /// A message of this commit.
+    pub(super) fn of(sent: Position) -> Self {
+        Self {
+            read: before(sent),
+            upto: sent,
+        }
+    }
+
+    /// That and another message.
+    pub(super) fn add(&mut self, sent: Position) {
+        self.read = self.read.min(before(sent));
+        self.upto = self.upto.max(sent);
+    }
+
+    /// The log was read up to here, where `seen` was to be read. `true`: there is no more.
+    pub(super) fn has_read(&mut self, seen: Self, read: Position, is_end: bool) -> bool {
+        if self.read < seen.read {
+            // An earlier one was left to the log meanwhile.
+            return false;
+        }
+        self.read = read;
+        // Nothing was there up to where it was behind when it looked; more may have been sent since.
+        read >= self.upto || (is_end && self.upto == seen.upto)
+    }
+}
+
+/// The commit before.
+pub(super) fn before(at: Position) -> Position {
+    Position {
+        commit: CommitNo(at.commit.0.saturating_sub(1)),
+        ..at
+    }
+}
+
+pub(super) fn hash_of(address: &Address) -> u64 {
+    limits::hash(&address.kind, &address.id)
+}

@@ -1,0 +1,75 @@
+//! The messages that come after the others: those to entities that have spent a part of their credit.
+
+use super::message::{Outgoing, hash_of};
+use std::collections::{HashMap, VecDeque};
+
+/// The bytes of a small message, about.
+const SMALL_BYTES: usize = 768;
+
+/// The credit of an entity where memory holds so many messages, and so many bytes of them: half of that.
+pub(super) fn limit(messages_max: usize, bytes_max: usize) -> u64 {
+    (bytes_max / 2).min((messages_max / 2).saturating_mul(SMALL_BYTES)) as u64
+}
+
+/// The messages that come after the others.
+#[derive(Default)]
+pub(super) struct Slow {
+    queue: VecDeque<Box<Outgoing>>,
+    /// The number for each receiver. Messages that come for one of these join them, and stay in order.
+    receivers: HashMap<u64, usize>,
+    /// The number of others that were taken since the last one.
+    pub(super) others: u8,
+}
+
+impl Slow {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn messages(&self) -> impl Iterator<Item = &Box<Outgoing>> {
+        self.queue.iter()
+    }
+
+    pub(super) fn has(&self, receiver: u64) -> bool {
+        self.receivers.contains_key(&receiver)
+    }
+
+    pub(super) fn push_back(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
+        *self.receivers.entry(receiver).or_default() += 1;
+        self.queue.push_back(outgoing);
+    }
+
+    pub(super) fn push_front(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
+        *self.receivers.entry(receiver).or_default() += 1;
+        self.queue.push_front(outgoing);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Box<Outgoing>> {
+        let outgoing = self.queue.pop_front()?;
+        self.others = 0;
+        self.has_left(hash_of(&outgoing.delivery.to));
+        Some(outgoing)
+    }
+
+    fn has_left(&mut self, receiver: u64) {
+        if let Some(left) = self.receivers.get_mut(&receiver) {
+            *left -= 1;
+            if *left == 0 {
+                self.receivers.remove(&receiver);
+            }
+        }
+    }
+
+    /// Removes these messages.
+    pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
+        let mut gone = Vec::new();
+        self.queue.retain_mut(|outgoing| {
+            let is_meant = is_meant(outgoing);
+            if is_meant {
+                gone.push(hash_of(&outgoing.delivery.to));
+            }
+            !is_meant
+        });
+        gone.into_iter().for_each(|receiver| self.has_left(receiver));
+    }
+}

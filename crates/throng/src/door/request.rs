@@ -1,0 +1,108 @@
+//! Attempts as they are made: for whom, under which key, for how long.
+
+use super::{Answer, Attempt, ClientCommand, Target, Work};
+use crate::context::{Context, micros};
+use std::borrow::Cow;
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{JsonRejection, KeyLife, Outcome},
+};
+use throng_journal::Address;
+
+impl<'a> Attempt<'a> {
+    /// The command takes effect once under this key (1 to 255 bytes), and the same answer is given again for an hour.
+    ///
+    /// # Errors
+    /// It is no key.
+    pub fn once(mut self, key: impl Into<Cow<'a, str>>) -> Result<Self, Error<JsonRejection>> {
+        let key = key.into();
+        check_key(&key)?;
+        if let Work::Command(command) = &mut self.work {
+            command.key = Some(key);
+        }
+        Ok(self)
+    }
+
+    /// How long the key of [`once`](Self::once) is kept, instead of an hour: as long as the same command may come again.
+    #[must_use]
+    pub fn key_life(mut self, life: KeyLife) -> Self {
+        self.key_life = life;
+        self
+    }
+
+    /// How long its answer is waited for at most, from when the attempt was made.
+    #[must_use]
+    pub fn within(mut self, deadline: std::time::Duration) -> Self {
+        self.until = self.made().saturating_add(micros(deadline));
+        self
+    }
+
+    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
+    #[must_use]
+    pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
+        if let Work::Command(ClientCommand { caller, .. }) | Work::Query { caller, .. } = &mut self.work {
+            *caller = Some(by.into());
+        }
+        self
+    }
+}
+
+pub(crate) fn check_key<R>(key: &str) -> Result<(), Error<R>> {
+    if (1..=limits::NAME_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    Err(Error::Malformed(format!(
+        "an idempotency key has 1 to {} bytes",
+        limits::NAME_BYTES_MAX
+    )))
+}
+
+impl Context {
+    /// An entity, or an actor, of a kind.
+    pub(crate) fn target<'a, R>(&self, kind: usize, id: Cow<'a, str>) -> Result<Target<'a>, Error<R>> {
+        let registry = &self.registry;
+        let name = registry.kinds().get(kind).map(|kind| kind.name);
+        let limit = Address::ID_BYTES_MAX;
+        match id.len() {
+            _ if limits::is_id(&id) => Ok(Target {
+                kind,
+                hash: name.map_or(0, |name| limits::hash(name, &id)),
+                id,
+            }),
+            0 => Err(Error::Malformed("the id is empty; an id has 1 to 256 bytes".into())),
+            found => Err(Error::TooLarge {
+                what: "the id",
+                found,
+                limit,
+            }),
+        }
+    }
+
+    /// Work on an entity, to be tried.
+    pub(crate) fn attempt<'a>(&self, target: Target<'a>, work: Work<'a>, answer: Answer) -> Attempt<'a> {
+        let now = self.host.elapsed_micros();
+        let until = now.saturating_add(micros(self.options.deadline));
+        Attempt::new(target, work, answer, (now, until))
+    }
+
+    /// Counts what was executed.
+    pub(crate) fn count(&self, attempt: &Attempt<'_>, outcome: Outcome) {
+        let metrics = &self.metrics;
+        match (&attempt.work, outcome) {
+            (Work::Query { .. } | Work::Look(_), _) => metrics.queries.inc(),
+            (Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_), _) => 0,
+            (Work::Retry(_), outcome) => {
+                metrics.messages.inc();
+                if outcome == Outcome::Failed {
+                    metrics.dead.inc()
+                } else {
+                    0
+                }
+            }
+            (_, Outcome::Done) => metrics.done.inc(),
+            (_, Outcome::Refused) => metrics.refused.inc(),
+            (_, Outcome::Failed) => metrics.failed.inc(),
+        };
+    }
+}

@@ -1,0 +1,47 @@
+//! The state that the checkpoints of all lives share.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    time::Duration,
+};
+use throng_core::model::Timestamp;
+use throng_journal::Position;
+
+/// The state that the checkpoints of all lives share.
+pub(super) struct Checkpoints {
+    /// One at a time, and none while an engine recovers.
+    pub(super) lock: tokio::sync::Mutex<()>,
+    /// Those who wait for one.
+    pub(super) awaited: AtomicUsize,
+    /// The last one failed.
+    pub(super) has_failed: AtomicBool,
+    /// The store may have a row that says where the messages begin that were not taken.
+    pub(super) has_cursor: AtomicBool,
+    pub(super) last: Mutex<Option<LastCheckpoint>>,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self {
+            lock: tokio::sync::Mutex::default(),
+            awaited: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+            has_cursor: AtomicBool::new(true),
+            last: Mutex::default(),
+        }
+    }
+}
+
+/// A checkpoint that the store has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCheckpoint {
+    /// Everything up to here is covered.
+    pub covers: Position,
+    /// When the store had taken it, by the engine's clock.
+    pub at: Timestamp,
+    /// From its beginning until the store had it.
+    pub took: Duration,
+}

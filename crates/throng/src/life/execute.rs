@@ -1,0 +1,117 @@
+//! Attempts, tried by the life that runs and carried through all that they wait for.
+
+use super::{Executed, Life, Lives};
+use crate::{
+    door::{Attempt, Carried, HOLD, Progress},
+    ledger::{Refusal, widen},
+};
+use std::sync::Arc;
+use throng_core::{limits, model::Error, shard::JsonRejection};
+
+/// What came of trying.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few commands wait, and a box would cost all of them an allocation"
+)]
+pub enum Tried<'a> {
+    /// The attempt was executed; its answer waits for its commit.
+    Executed(Executed),
+    /// The attempt has to wait; [`Driver::execute`](crate::driver::Driver::execute) goes on with it.
+    Waits(Waiting<'a>),
+    /// Nothing was done, and nothing will be.
+    Refused(Error<JsonRejection>),
+}
+
+/// An attempt that has to wait, and for what.
+pub struct Waiting<'a> {
+    attempt: Attempt<'a>,
+    /// What it was tried by and has to wait for; nothing while there is nobody to try it.
+    tried: Option<(Arc<Life>, Progress)>,
+}
+
+impl Waiting<'_> {
+    /// The same, with nothing borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Waiting<'static> {
+        Waiting {
+            attempt: self.attempt.into_owned(),
+            tried: self.tried,
+        }
+    }
+}
+
+impl Lives {
+    /// Tries an attempt here and now, without waiting for anything.
+    pub(crate) fn try_now<'a>(&self, mut attempt: Attempt<'a>) -> Tried<'a> {
+        let life = match self.current() {
+            Ok(life) => life,
+            Err(_) if self.is_short() => return Tried::Waits(Waiting { attempt, tried: None }),
+            Err(error) => return Tried::Refused(error),
+        };
+        match life.try_now(&mut attempt) {
+            Progress::Done(outcome) => {
+                self.context.count(&attempt, outcome);
+                Tried::Executed(Executed::of(life, attempt, outcome))
+            }
+            Progress::Refused(refusal) => Tried::Refused(widen(refusal)),
+            progress @ Progress::Wait(_) => Tried::Waits(Waiting {
+                attempt,
+                tried: Some((life, progress)),
+            }),
+        }
+    }
+
+    /// The life that answers for an entity, if this node owns it.
+    pub(crate) fn owner_of(&self, kind: usize, id: &str) -> Result<Option<Arc<Life>>, Error<JsonRejection>> {
+        let hash = self.context.target::<JsonRejection>(kind, id.into())?.hash;
+        let shard = limits::shard_of(hash, self.context.registry.shards());
+        let life = match self.current() {
+            // The next one answers, here or elsewhere.
+            Err(_) if self.is_short() => return Ok(None),
+            life => life?,
+        };
+        Ok(life.ledger.shards.contains(shard).then_some(life))
+    }
+
+    /// Goes on with an attempt that has to wait.
+    pub(crate) async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Refusal> {
+        let Waiting { mut attempt, mut tried } = waiting;
+        let hold = self.context.until(Some(HOLD));
+        loop {
+            let (life, progress) = match tried.take() {
+                Some(tried) => tried,
+                None => {
+                    let life = self.next(attempt.until).await?;
+                    attempt.has_waited(self.context.host.elapsed_micros());
+                    let progress = life.try_now(&mut attempt);
+                    (life, progress)
+                }
+            };
+            let carried;
+            (attempt, carried) = life.carry(attempt, progress).await?;
+            match carried {
+                Carried::Done(outcome) => {
+                    self.context.count(&attempt, outcome);
+                    return Ok(Executed::of(life, attempt, outcome));
+                }
+                Carried::Answered(outcome) => {
+                    self.context.count(&attempt, outcome);
+                    return Ok(Executed::elsewhere(attempt, outcome));
+                }
+                Carried::Again if self.context.host.elapsed_micros() >= hold.min(attempt.until) => {
+                    return Err(Error::Unavailable {
+                        reason: "the node that owns the entity cannot be reached".into(),
+                    });
+                }
+                // Never of what comes from outside.
+                Carried::NotUnderstood(why) | Carried::Quarantined(why) => return Err(Error::Malformed(why)),
+                Carried::Again => {}
+            }
+        }
+    }
+
+    /// Has an attempt done that nothing is borrowed by.
+    pub(crate) async fn run(&self, attempt: Attempt<'static>) -> Result<Executed, Refusal> {
+        self.execute(Waiting { attempt, tried: None }).await
+    }
+}

@@ -1,0 +1,58 @@
+//! The state of a projection or sink, as its runner tells it.
+
+use super::{Skipped, State};
+use throng_journal::{Position, Positions};
+
+/// The state of a projection or sink.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) state: State,
+    /// The number of requests it has followed, of all sorts, and of those to begin anew.
+    pub(super) followed: u64,
+    pub(super) rebuilds: u64,
+    pub(super) reached: Option<Position>,
+    /// All that it has taken.
+    pub(super) told: Option<Positions>,
+    /// Its rows are being built from the first event.
+    pub(super) is_rebuilding: bool,
+    /// How many commits it had not taken when it looked last.
+    pub(super) untold: u64,
+    /// It began before this, up to where history of its kind was removed.
+    pub(super) missed_upto: Option<Position>,
+    /// When it had last read all there was, by the host's clock.
+    pub(super) complete_micros: u64,
+    /// When the last commit it has taken was made, or the first one it has read and not taken.
+    pub(super) at_micros: i64,
+    pub(super) events: u64,
+    pub(super) batches: u64,
+    pub(super) retries: u64,
+    /// How many events it has gone past since the engine started.
+    pub(super) skips: u64,
+    /// Those that it has gone past since its rows began, the newest.
+    pub(super) skipped: Vec<Skipped>,
+    pub(super) ended: bool,
+}
+
+impl Report {
+    /// Says that a projection or sink has not run yet.
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Running,
+            followed: 0,
+            rebuilds: 0,
+            reached: None,
+            told: None,
+            is_rebuilding: false,
+            untold: 0,
+            missed_upto: None,
+            complete_micros: 0,
+            at_micros: 0,
+            events: 0,
+            batches: 0,
+            retries: 0,
+            skips: 0,
+            skipped: Vec::new(),
+            ended: false,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The report of a pass over history, as nodes tell it each other.
+
+use std::fmt;
+
+/// What a pass removed, or would remove.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PruneReport {
+    /// Nothing was removed: this is what would be.
+    pub is_dry: bool,
+    /// Entities that have a shorter history now.
+    pub entities: u64,
+    /// Entities that had ended, and of which nothing is kept any more.
+    pub gone: u64,
+    /// Records that went.
+    pub records: u64,
+    /// Commits of which nothing is left.
+    pub commits: u64,
+    /// Bytes that were given back.
+    pub bytes: u64,
+    /// The last commit that was looked at, written `writer.commit`; in a cluster that of each node, with commas.
+    pub upto: Option<String>,
+    /// When it was made, microseconds since 1970-01-01 UTC.
+    pub upto_micros: i64,
+    /// The projections that have not read far enough for more to go.
+    pub held_by: Vec<String>,
+    /// There is more to remove.
+    pub is_cut_short: bool,
+}
+
+impl PruneReport {
+    /// Both together, the other one of what another node owns.
+    pub(crate) fn add_beside(&mut self, other: Self) {
+        let upto: Vec<String> = self.upto.take().into_iter().chain(other.upto).collect();
+        self.held_by.extend(other.held_by);
+        self.held_by.sort_unstable();
+        self.held_by.dedup();
+        *self = Self {
+            is_dry: other.is_dry,
+            entities: self.entities + other.entities,
+            gone: self.gone + other.gone,
+            records: self.records + other.records,
+            commits: self.commits + other.commits,
+            bytes: self.bytes + other.bytes,
+            upto: (!upto.is_empty()).then(|| upto.join(",")),
+            upto_micros: self.upto_micros.max(other.upto_micros),
+            held_by: std::mem::take(&mut self.held_by),
+            is_cut_short: self.is_cut_short || other.is_cut_short,
+        };
+    }
+
+    /// Both together; the other pass came later.
+    pub fn add(&mut self, other: Self) {
+        *self = Self {
+            entities: self.entities + other.entities,
+            gone: self.gone + other.gone,
+            records: self.records + other.records,
+            commits: self.commits + other.commits,
+            bytes: self.bytes + other.bytes,
+            ..other
+        };
+    }
+}
+
+impl fmt::Display for PruneReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.is_dry { "would remove" } else { "removed" };
+        write!(
+            f,
+            "{verb} {} records ({} whole commits, {} bytes); {} entities keep less history, nothing is kept of {}",
+            self.records, self.commits, self.bytes, self.entities, self.gone
+        )?;
+        if let Some(upto) = &self.upto {
+            write!(f, "; looked at up to commit {upto}")?;
+        }
+        for name in &self.held_by {
+            write!(f, "\nthe projection {name} has not read more yet")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! States that were met on the way to earlier ones. Nothing is remembered of an entity that is erased.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use throng_journal::Address;
+
+/// What is remembered of states on the way, in bytes.
+const REMEMBERED_BYTES: usize = 16 << 20;
+
+/// States that were met on the way.
+#[derive(Default)]
+pub(crate) struct Remembered {
+    met: Mutex<Met>,
+}
+
+#[derive(Default)]
+struct Met {
+    /// In the order they were met, so that the oldest goes first.
+    states: VecDeque<MetState>,
+    bytes: usize,
+}
+
+struct MetState {
+    of: Address,
+    /// It is the state right after this event.
+    seq: u64,
+    /// In the form in which the journal and the store keep states.
+    recorded: Vec<u8>,
+}
+
+impl Remembered {
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest one not after an event.
+    pub(crate) fn find(&self, of: &Address, upto: u64) -> Option<(u64, Vec<u8>)> {
+        let met = self.met();
+        let fitting = met.states.iter().filter(|state| state.of == *of && state.seq <= upto);
+        let latest = fitting.max_by_key(|state| state.seq)?;
+        Some((latest.seq, latest.recorded.clone()))
+    }
+
+    /// Remembers the state right after an event.
+    pub(crate) fn put(&self, of: &Address, seq: u64, recorded: Vec<u8>) {
+        let mut met = self.met();
+        if met.states.iter().any(|state| state.of == *of && state.seq == seq) {
+            return;
+        }
+        met.bytes += recorded.len();
+        let of = of.clone();
+        met.states.push_back(MetState { of, seq, recorded });
+        while met.bytes > REMEMBERED_BYTES
+            && let Some(oldest) = met.states.pop_front()
+        {
+            met.bytes -= oldest.recorded.len();
+        }
+    }
+
+    /// Nothing of an entity is kept any more.
+    pub(crate) fn forget(&self, of: &Address) {
+        let mut met = self.met();
+        met.states.retain(|state| state.of != *of);
+        met.bytes = met.states.iter().map(|state| state.recorded.len()).sum();
+    }
+}

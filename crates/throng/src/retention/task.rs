@@ -1,0 +1,121 @@
+//! The task that makes passes when they are due, and carries on erasures that were cut off.
+
+use super::{
+    Retention, elsewhere, erase,
+    pass::{self, Pass},
+};
+use crate::{
+    context::{QUIET, micros},
+    life::Life,
+    remote::PruneReport,
+};
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
+use throng_core::model::Keep;
+use throng_journal::Error;
+
+/// Between two looks at whether a pass is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// From a start to the first pass, at most.
+const FIRST: Duration = Duration::from_mins(1);
+/// A pass in so many parts of the shortest time that is kept.
+const PARTS: u32 = 16;
+const EVERY: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
+/// Finishes the segment being written where the disk budget is used up.
+const EVERY_FULL: Duration = Duration::from_secs(10);
+/// Where a number of events is kept.
+const EVERY_EVENTS: Duration = Duration::from_hours(1);
+
+impl Retention {
+    fn prune_every(&self) -> Option<Duration> {
+        let keeps = self.context().keeps();
+        let shortest = keeps.values().map(|keep| match keep {
+            Keep::Age(age) => (*age / PARTS).clamp(EVERY.0, EVERY.1),
+            Keep::Events(_) | Keep::Forever => EVERY_EVENTS,
+        });
+        let shortest = shortest.min()?;
+        let every = self.context().options.prune_every.unwrap_or(shortest);
+        (every != Duration::MAX).then_some(every)
+    }
+
+    /// Removes the history that is kept no longer; with `is_dry`, only says what would go.
+    pub(crate) async fn prune(self: &Arc<Self>, is_dry: bool) -> Result<PruneReport, Error> {
+        let context = self.context();
+        if !is_dry && context.options.quiet {
+            return Err(Error::Refused(QUIET.into()));
+        }
+        if context.peers.is_some() {
+            context.refuse_older_nodes(elsewhere::PRUNING).map_err(Error::Refused)?;
+            return elsewhere::prune(self, is_dry).await;
+        }
+        match self.lives.running() {
+            Some(life) => pass::run(self, &life, Pass::by_hand(is_dry)).await,
+            None => Ok(PruneReport::default()),
+        }
+    }
+}
+
+/// Begins to look after what is kept. A quiet engine removes nothing.
+pub(crate) fn start(retention: &Arc<Retention>) {
+    if retention.context().options.quiet {
+        return;
+    }
+    retention
+        .context()
+        .host
+        .spawn(Box::pin(task(Arc::downgrade(retention))));
+}
+
+async fn task(retention: Weak<Retention>) {
+    // When the next pass is due.
+    let mut due: Option<u64> = None;
+    let mut last_pass = 0;
+    let mut last: Weak<Life> = Weak::new();
+    loop {
+        let Some(strong) = retention.upgrade() else { return };
+        if strong.context().is_stopping() {
+            return;
+        }
+        let now = strong.context().host.elapsed_micros();
+        if let Some(life) = strong.lives.running() {
+            let is_of_cluster = strong.context().peers.is_some();
+            if is_of_cluster && !std::ptr::eq(last.as_ptr(), Arc::as_ptr(&life)) {
+                // The shards' last owner may have begun one.
+                last = Arc::downgrade(&life);
+                strong.is_erasing.store(true, Ordering::Release);
+            }
+            if strong.is_erasing.swap(false, Ordering::AcqRel)
+                && let Err(error) = erase::resume(&strong, &life).await
+            {
+                tracing::warn!("an erasure that was cut off is tried again: {error}");
+                strong.is_erasing.store(true, Ordering::Release);
+            }
+            if let Some(every) = strong.prune_every() {
+                let disk = &strong.context().disk;
+                let at = match (due, disk.has_room(), disk.is_to_finish()) {
+                    (_, _, true) => now,
+                    (Some(at), false, _) => at.min(last_pass + micros(EVERY_FULL)),
+                    (Some(at), true, _) => at,
+                    (None, ..) => now + micros(every.min(FIRST)),
+                };
+                due = Some(at);
+                // A node of an older program may not expect what a pass leaves of a stream.
+                let is_possible = strong.context().refuse_older_nodes(elsewhere::PRUNING).is_ok();
+                if now >= at && is_possible {
+                    (due, last_pass) = (Some(now + micros(every)), now);
+                    match pass::run(&strong, &life, Pass::Usual).await {
+                        Ok(report) if report.is_cut_short => due = Some(now),
+                        Ok(_) => {}
+                        Err(_) if !pass::goes_on(&life) => due = Some(now),
+                        Err(error) => tracing::warn!("history could not be removed, it is tried again: {error}"),
+                    }
+                }
+            }
+        }
+        let sleep = strong.context().host.sleep(LOOK_EVERY);
+        drop(strong);
+        sleep.await;
+    }
+}
