@@ -24,7 +24,6 @@ fn each(
     match collection {
         Value::Array(items) => {
             for (place, item) in items.iter().enumerate() {
-                #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
                 if !visit(run, item, Value::Number(place as f64))? {
                     break;
                 }
@@ -198,7 +197,6 @@ pub(super) fn reduce(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
         (items[0].clone(), 1)
     };
     for (place, item) in items.iter().enumerate().skip(from) {
-        #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
         let place = Value::Number(place as f64);
         let before = std::mem::take(&mut result);
         result = run.call_function(function, &[before, item.clone(), place, array.clone()])?;
