@@ -100,42 +100,33 @@ pub(super) fn collect(run: &mut Run<'_>, given: Given) -> Result<Value> {
     ))
 }
 
-pub(super) fn filter(run: &mut Run<'_>, given: Given) -> Result<Value> {
-    let mut kept = Vec::new();
+/// A collection of the same shape with what `keep` makes of each item and of what the function returns for it.
+fn made(given: &Given, run: &mut Run<'_>, keep: impl Fn(&Value, Value) -> Option<Value>) -> Result<Value> {
+    let mut items = Vec::new();
     let mut entries = Map::default();
     let is_array = matches!(given.get(0), Value::Array(_));
     each(run, given.get(0), given.get(1), |_, item, key, result| {
-        if result.is_true() {
+        if let Some(value) = keep(item, result) {
             match key {
-                Value::String(key) if !is_array => entries.insert(Arc::clone(key), item.clone()),
-                _ => kept.push(item.clone()),
+                Value::String(key) if !is_array => entries.insert(Arc::clone(key), value),
+                _ => items.push(value),
             }
         }
         Ok(true)
     })?;
     Ok(if is_array {
-        Value::array(kept)
+        Value::array(items)
     } else {
         Value::from(entries)
     })
 }
 
+pub(super) fn filter(run: &mut Run<'_>, given: Given) -> Result<Value> {
+    made(&given, run, |item, result| result.is_true().then(|| item.clone()))
+}
+
 pub(super) fn map(run: &mut Run<'_>, given: Given) -> Result<Value> {
-    let mut made = Vec::new();
-    let mut entries = Map::default();
-    let is_array = matches!(given.get(0), Value::Array(_));
-    each(run, given.get(0), given.get(1), |_, _, key, result| {
-        match key {
-            Value::String(key) if !is_array => entries.insert(Arc::clone(key), result),
-            _ => made.push(result),
-        }
-        Ok(true)
-    })?;
-    Ok(if is_array {
-        Value::array(made)
-    } else {
-        Value::from(entries)
-    })
+    made(&given, run, |_, result| Some(result))
 }
 
 /// Calls a function with the first items of several arrays, then with their second items, and so on.
