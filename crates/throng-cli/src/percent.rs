@@ -1,18 +1,14 @@
-//! Ids in paths.
+//! Percent-encoding of path segments.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The text as one segment of a path: everything but RFC 3986's unreserved characters is percent-encoded.
+/// Everything but RFC 3986's unreserved characters.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Encodes a text as one segment of a path.
+#[must_use]
 pub fn segment(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() + 8);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            write!(encoded, "%{byte:02X}").expect("a string takes any text");
-        }
-    }
-    encoded
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]

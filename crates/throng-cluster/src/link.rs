@@ -2,7 +2,7 @@
 
 use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
-    wire::{self, Broken, Trust, Wire},
+    wire::{self, Trust, Wire},
 };
 use futures_util::future::join_all;
 use std::{
@@ -456,12 +456,6 @@ enum Failed {
     /// The other node has another secret.
     OtherSecret,
     Otherwise(String),
-}
-
-impl From<Broken> for Failed {
-    fn from(broken: Broken) -> Self {
-        Self::Otherwise(broken.0)
-    }
 }
 
 impl From<String> for Failed {

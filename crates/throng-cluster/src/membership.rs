@@ -207,6 +207,4 @@ fn micros(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod search;
-#[cfg(test)]
 mod tests;

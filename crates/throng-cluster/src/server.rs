@@ -140,9 +140,7 @@ impl Server {
         let stream = stream.and_then(TcpStream::from_std).map_err(|why| why.to_string())?;
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
         let shake = async {
-            let mut wire = Wire::accepted(stream, &self.trust)
-                .await
-                .map_err(|why| why.to_string())?;
+            let mut wire = Wire::accepted(stream, &self.trust).await?;
             match self.shake(&mut wire).await {
                 Ok(()) => Ok(wire),
                 Err(why) => {
@@ -170,7 +168,7 @@ impl Server {
 
     /// Has the other one say and prove who it is.
     async fn shake(&self, wire: &mut Wire) -> Result<(), String> {
-        let Frame::Hello(hello) = wire.receive().await.map_err(|why| why.to_string())? else {
+        let Frame::Hello(hello) = wire.receive().await? else {
             return Err("it does not begin as a node does".into());
         };
         if hello.protocol != PROTOCOL {
@@ -206,8 +204,8 @@ impl Server {
             hello: own.clone(),
             proof,
         };
-        wire.send(&welcome).await.map_err(|why| why.to_string())?;
-        let Frame::Proof(proof) = wire.receive().await.map_err(|why| why.to_string())? else {
+        wire.send(&welcome).await?;
+        let Frame::Proof(proof) = wire.receive().await? else {
             return Err("it does not prove that it knows the cluster's secret".into());
         };
         match self.trust.secret.is_proved(&proof, Role::Client, &hello, &own) {

@@ -7,7 +7,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 use throng_journal::scratch::SCRATCH_BYTES_MAX;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
@@ -90,26 +90,25 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// The side that has connected to `address`, `host:port`.
-    pub(crate) async fn connected(stream: TcpStream, address: &str, trust: &Trust) -> Result<Self, Broken> {
+    pub(crate) async fn connected(stream: TcpStream, address: &str, trust: &Trust) -> Result<Self, String> {
         let Some(tls) = &trust.tls else {
             return Ok(Self::plain(stream));
         };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(host).map_err(|why| Broken(format!("the host of {address}: {why}")))?;
+        let name = ServerName::try_from(host).map_err(|why| format!("the host of {address}: {why}"))?;
         let connected = TlsConnector::from(Arc::clone(&tls.asks)).connect(name, stream).await;
-        let connected =
-            connected.map_err(|why| Broken(format!("TLS with it fails: {why}; all nodes need --peer-tls-cert")))?;
+        let connected = connected.map_err(|why| format!("TLS with it fails: {why}; all nodes need --peer-tls-cert"))?;
         Ok(Self::halves(split(connected)))
     }
 
     /// The side that was connected to.
-    pub(crate) async fn accepted(stream: TcpStream, trust: &Trust) -> Result<Self, Broken> {
+    pub(crate) async fn accepted(stream: TcpStream, trust: &Trust) -> Result<Self, String> {
         let Some(tls) = &trust.tls else {
             return Ok(Self::plain(stream));
         };
         let accepted = TlsAcceptor::from(Arc::clone(&tls.is_asked)).accept(stream).await;
-        let accepted = accepted.map_err(|why| Broken(format!("TLS fails: {why}; all nodes need --peer-tls-cert")))?;
+        let accepted = accepted.map_err(|why| format!("TLS fails: {why}; all nodes need --peer-tls-cert"))?;
         Ok(Self::halves(split(accepted)))
     }
 
@@ -129,27 +128,24 @@ impl Wire {
         }
     }
 
-    pub(crate) async fn send(&mut self, frame: &Frame) -> Result<(), Broken> {
+    pub(crate) async fn send(&mut self, frame: &Frame) -> Result<(), String> {
         let mut bytes = Vec::new();
-        frame::encode(frame, &mut bytes).map_err(|why| Broken(why.to_string()))?;
-        self.writer
-            .write_all(&bytes)
-            .await
-            .map_err(|why| Broken(why.to_string()))?;
-        self.writer.flush().await.map_err(|why| Broken(why.to_string()))
+        frame::encode(frame, &mut bytes).map_err(|why| why.to_string())?;
+        self.writer.write_all(&bytes).await.map_err(|why| why.to_string())?;
+        self.writer.flush().await.map_err(|why| why.to_string())
     }
 
     /// Reads one frame of those by which two nodes make sure of each other.
-    pub(crate) async fn receive(&mut self) -> Result<Frame, Broken> {
+    pub(crate) async fn receive(&mut self) -> Result<Frame, String> {
         loop {
-            let decoded = frame::decode(&self.read, HELLO_BYTES_MAX).map_err(|why| Broken(why.to_string()))?;
+            let decoded = frame::decode(&self.read, HELLO_BYTES_MAX).map_err(|why| why.to_string())?;
             if let Some((frame, used)) = decoded {
                 self.read.drain(..used);
                 return Ok(frame);
             }
             let read = self.reader.read_buf(&mut self.read).await;
-            if read.map_err(|why| Broken(why.to_string()))? == 0 {
-                return Err(Broken("the connection was closed".into()));
+            if read.map_err(|why| why.to_string())? == 0 {
+                return Err("the connection was closed".into());
             }
         }
     }
@@ -160,16 +156,6 @@ pub(crate) fn advance(read: &mut Vec<u8>, bytes: usize) {
     read.drain(..bytes);
     if read.len() <= SCRATCH_BYTES_MAX / 2 && read.capacity() > SCRATCH_BYTES_MAX {
         read.shrink_to(SCRATCH_BYTES_MAX);
-    }
-}
-
-/// Why a frame did not come or go.
-#[derive(Debug)]
-pub(crate) struct Broken(pub(crate) String);
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which shards: those a stream may hold records of, those a node owns.
 
-use crate::{Error, Record, ShardId, WriterId};
+use crate::{Error, ShardId, WriterId};
 use std::{fmt, str::FromStr};
 
 /// A set of shards. As bytes: bit n (from the lowest of the first byte on) is shard n, and zeros at the end are left out, so that equal
@@ -113,12 +113,6 @@ impl ShardSet {
                 "the stream of writer {writer} holds nothing of the shards {others}, and a checkpoint of it cannot cover them"
             ))),
         }
-    }
-
-    /// Does a record belong to one of these? What the journal says of itself belongs to all.
-    #[must_use]
-    pub fn has_record(&self, record: &Record<'_>) -> bool {
-        record.record == crate::RecordKind::Loss || self.contains(record.shard)
     }
 
     fn trim(&mut self) {

@@ -30,7 +30,7 @@ impl<T> Flushed<T> {
     }
 }
 
-impl<T: std::marker::Send + 'static> IntervalSender<T> {
+impl<T: Send + 'static> IntervalSender<T> {
     /// Flushes a sender once an interval.
     pub fn new(sender: Sender<T>, interval: Duration) -> Self {
         let shared = Arc::new(Flushed {

@@ -1,125 +1,35 @@
-//! Waiting in a task: futures that any runtime can drive.
+//! Waiting in a task: a future that any runtime can drive.
 
-use crate::{Batch, Closed, Receiver, SendError, Sender};
 use std::{
-    future::Future,
-    pin::Pin,
+    future::poll_fn,
     task::{Context, Poll},
 };
 
-/// The future of [`Sender::send_async`] and [`Sender::ready`].
-#[derive(Debug)]
-#[must_use = "nothing is sent before it is awaited"]
-pub struct Send<'a, T> {
-    sender: &'a mut Sender<T>,
-    item: Option<T>,
-    waiting: bool,
-}
-
-impl<'a, T> Send<'a, T> {
-    pub(crate) fn new(sender: &'a mut Sender<T>, item: Option<T>) -> Self {
-        Self {
-            sender,
-            item,
-            waiting: false,
-        }
+/// Waits with a side's own poll. Dropped while it waits, it has the side `leave` the list of those to be woken.
+pub(crate) async fn later<S, R>(side: &mut S, poll: fn(&mut S, &mut Context<'_>) -> Poll<R>, leave: fn(&S)) -> R {
+    struct Waiting<'a, S> {
+        side: &'a mut S,
+        is_waiting: bool,
+        leave: fn(&S),
     }
-}
 
-/// The item is moved, never looked at in place.
-impl<T> Unpin for Send<'_, T> {}
-
-impl<T> Future for Send<'_, T> {
-    type Output = Result<(), SendError<T>>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let ready = this.sender.poll_ready(context);
-        this.waiting = ready.is_pending();
-        ready.map(|ready| match (ready, this.item.take()) {
-            (Ok(()), Some(item)) => this.sender.accept(item).map_err(|unsent| SendError { unsent }),
-            (Err(mut error), item) => {
-                error.unsent.extend(item);
-                Err(error)
+    impl<S> Drop for Waiting<'_, S> {
+        fn drop(&mut self) {
+            if self.is_waiting {
+                (self.leave)(self.side);
             }
-            (Ok(()), None) => Ok(()),
-        })
-    }
-}
-
-impl<T> Drop for Send<'_, T> {
-    fn drop(&mut self) {
-        if self.waiting {
-            self.sender.stop_waiting();
         }
     }
-}
 
-/// The future of [`Sender::flush_async`].
-#[derive(Debug)]
-#[must_use = "nothing is flushed before it is awaited"]
-pub struct Flush<'a, T> {
-    sender: &'a mut Sender<T>,
-    waiting: bool,
-}
-
-impl<'a, T> Flush<'a, T> {
-    pub(crate) fn new(sender: &'a mut Sender<T>) -> Self {
-        Self { sender, waiting: false }
-    }
-}
-
-impl<T> Future for Flush<'_, T> {
-    type Output = Result<(), SendError<T>>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let flushed = this.sender.poll_flush(context);
-        this.waiting = flushed.is_pending();
-        flushed
-    }
-}
-
-impl<T> Drop for Flush<'_, T> {
-    fn drop(&mut self) {
-        if self.waiting {
-            self.sender.stop_waiting();
-        }
-    }
-}
-
-/// The future of [`Receiver::receive_async`].
-#[derive(Debug)]
-#[must_use = "nothing is received before it is awaited"]
-pub struct Receive<'a, T> {
-    receiver: &'a mut Receiver<T>,
-    waiting: bool,
-}
-
-impl<'a, T> Receive<'a, T> {
-    pub(crate) fn new(receiver: &'a mut Receiver<T>) -> Self {
-        Self {
-            receiver,
-            waiting: false,
-        }
-    }
-}
-
-impl<T> Future for Receive<'_, T> {
-    type Output = Result<Batch<T>, Closed>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let received = this.receiver.poll_receive(context);
-        this.waiting = received.is_pending();
-        received
-    }
-}
-
-impl<T> Drop for Receive<'_, T> {
-    fn drop(&mut self) {
-        if self.waiting {
-            self.receiver.stop_waiting();
-        }
-    }
+    let mut waiting = Waiting {
+        side,
+        is_waiting: false,
+        leave,
+    };
+    poll_fn(move |context| {
+        let polled = poll(waiting.side, context);
+        waiting.is_waiting = polled.is_pending();
+        polled
+    })
+    .await
 }

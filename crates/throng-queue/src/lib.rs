@@ -66,7 +66,6 @@ mod waiters;
 pub use batch::{Batch, Items};
 pub use error::{Closed, ReceiveTimeoutError, SendError, TryFlushError, TryReceiveError, TrySendError};
 pub use interval::IntervalSender;
-pub use later::{Flush, Receive, Send};
 pub use options::{HandOver, Options};
 pub use receiver::{Backlog, Batches, Receiver};
 pub use sender::Sender;

@@ -2,7 +2,7 @@
 
 use crate::{
     Batch, Closed, ReceiveTimeoutError, TryReceiveError,
-    later::Receive,
+    later::later,
     park::{linger, wait, wait_until},
     shared::{RESERVED_BATCHES_MAX, Shared, Taken},
 };
@@ -96,8 +96,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     /// Every sender is gone and everything they sent has been received.
-    pub fn receive_async(&mut self) -> Receive<'_, T> {
-        Receive::new(self)
+    pub async fn receive_async(&mut self) -> Result<Batch<T>, Closed> {
+        later(self, Self::poll_receive, Self::stop_waiting).await
     }
 
     /// The next batch; if there is none, the task is woken when it is time to ask again.
@@ -123,7 +123,7 @@ impl<T> Receiver<T> {
         Backlog { batches, items }
     }
 
-    pub(crate) fn stop_waiting(&self) {
+    fn stop_waiting(&self) {
         self.shared.stop_waiting_for_items(self.handle);
     }
 

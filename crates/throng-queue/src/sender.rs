@@ -3,7 +3,7 @@
 use crate::{
     HandOver, SendError, TryFlushError, TrySendError,
     lane::Filling,
-    later::{Flush, Send},
+    later::later,
     park::{linger, wait},
     shared::{CLOSED, FULL, Handed, Shared},
 };
@@ -164,8 +164,14 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.
-    pub fn send_async(&mut self, item: T) -> Send<'_, T> {
-        Send::new(self, Some(item))
+    pub async fn send_async(&mut self, item: T) -> Result<(), SendError<T>> {
+        match self.ready().await {
+            Ok(()) => self.accept(item).map_err(|unsent| SendError { unsent }),
+            Err(mut error) => {
+                error.unsent.push(item);
+                Err(error)
+            }
+        }
     }
 
     /// Waits until an item can be sent without waiting: until somebody receives, this sender's next
@@ -173,8 +179,8 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.
-    pub fn ready(&mut self) -> Send<'_, T> {
-        Send::new(self, None)
+    pub async fn ready(&mut self) -> Result<(), SendError<T>> {
+        later(self, Self::poll_ready, Self::stop_waiting).await
     }
 
     /// Hands over what the sender has gathered; while the queue is full, the task waits for room. Loses nothing when
@@ -182,8 +188,8 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.
-    pub fn flush_async(&mut self) -> Flush<'_, T> {
-        Flush::new(self)
+    pub async fn flush_async(&mut self) -> Result<(), SendError<T>> {
+        later(self, Self::poll_flush, Self::stop_waiting).await
     }
 
     /// Whether an item can be sent without waiting; if not, the task is woken when it is time to ask again.
@@ -230,12 +236,12 @@ impl<T> Sender<T> {
         self.shared.signal() & CLOSED != 0
     }
 
-    pub(crate) fn stop_waiting(&self) {
+    fn stop_waiting(&self) {
         self.shared.stop_waiting_for_room(self.handle);
     }
 
     /// Adds an item there is room for, and hands over if it is time; a full queue leaves that for later.
-    pub(crate) fn accept(&mut self, item: T) -> Result<(), Vec<T>> {
+    fn accept(&mut self, item: T) -> Result<(), Vec<T>> {
         self.open.allow();
         self.open.push(item, || ());
         self.look()

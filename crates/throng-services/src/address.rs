@@ -1,9 +1,6 @@
 //! Where a service is reached.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 use throng_queue::{HandOver, SendError, Sender, TrySendError};
 
 use crate::{
@@ -147,11 +144,7 @@ impl<M> Clone for Address<M> {
     }
 }
 
-impl<M> fmt::Debug for Address<M> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Address").finish_non_exhaustive()
-    }
-}
+opaque!(Address<M>);
 
 /// An [`Address`] behind a lock, for many handlers at once; a clone is the same one. Nobody waits for room with the lock held:
 /// a full queue is said so.
@@ -187,8 +180,4 @@ impl<M> Clone for SharedAddress<M> {
     }
 }
 
-impl<M> fmt::Debug for SharedAddress<M> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("SharedAddress").finish_non_exhaustive()
-    }
-}
+opaque!(SharedAddress<M>);

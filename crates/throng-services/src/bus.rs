@@ -25,6 +25,7 @@ use std::{
     any::{Any, type_name},
     collections::HashMap,
     fmt,
+    ops::ControlFlow::{self, Break, Continue},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -270,13 +271,9 @@ impl<T: Clone> Subscription<T> {
     /// The next; the task waits. `None` when the topic has gone.
     pub async fn next(&mut self) -> Option<Heard<T>> {
         loop {
-            match self.all.recv().await {
-                Ok(event) => match self.heard(event) {
-                    None => {}
-                    heard => return heard,
-                },
-                Err(RecvError::Lagged(lost)) => return Some(Heard::Lost(lost)),
-                Err(RecvError::Closed) => return None,
+            let received = self.all.recv().await;
+            if let Break(heard) = self.heard(received) {
+                return heard;
             }
         }
     }
@@ -287,13 +284,9 @@ impl<T: Clone> Subscription<T> {
     /// In a task of a tokio runtime.
     pub fn next_blocking(&mut self) -> Option<Heard<T>> {
         loop {
-            match self.all.blocking_recv() {
-                Ok(event) => match self.heard(event) {
-                    None => {}
-                    heard => return heard,
-                },
-                Err(RecvError::Lagged(lost)) => return Some(Heard::Lost(lost)),
-                Err(RecvError::Closed) => return None,
+            let received = self.all.blocking_recv();
+            if let Break(heard) = self.heard(received) {
+                return heard;
             }
         }
     }
@@ -301,27 +294,28 @@ impl<T: Clone> Subscription<T> {
     /// The next, if there is one.
     pub fn try_next(&mut self) -> Option<Heard<T>> {
         loop {
-            match self.all.try_recv() {
-                Ok(event) => match self.heard(event) {
-                    None => {}
-                    heard => return heard,
-                },
-                Err(TryRecvError::Lagged(lost)) => return Some(Heard::Lost(lost)),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            let received = self.all.try_recv().map_err(|error| match error {
+                TryRecvError::Lagged(lost) => RecvError::Lagged(lost),
+                TryRecvError::Empty | TryRecvError::Closed => RecvError::Closed,
+            });
+            if let Break(heard) = self.heard(received) {
+                return heard;
             }
         }
     }
 
-    fn heard(&self, (origin, event): (Origin, T)) -> Option<Heard<T>> {
-        (origin.is_none() || origin != self.but).then_some(Heard::Event(event))
+    /// Goes on past an event of the origin that is left out.
+    fn heard(&self, received: Result<(Origin, T), RecvError>) -> ControlFlow<Option<Heard<T>>> {
+        match received {
+            Ok((origin, _)) if origin.is_some() && origin == self.but => Continue(()),
+            Ok((_, event)) => Break(Some(Heard::Event(event))),
+            Err(RecvError::Lagged(lost)) => Break(Some(Heard::Lost(lost))),
+            Err(RecvError::Closed) => Break(None),
+        }
     }
 }
 
-impl<T> fmt::Debug for Subscription<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Subscription").finish_non_exhaustive()
-    }
-}
+opaque!(Subscription<T>);
 
 /// A member of a group.
 pub struct Member<T> {
@@ -371,8 +365,4 @@ fn first<T>(batch: throng_queue::Batch<T>) -> Option<Heard<T>> {
     batch.into_iter().next().map(Heard::Event)
 }
 
-impl<T> fmt::Debug for Member<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Member").finish_non_exhaustive()
-    }
-}
+opaque!(Member<T>);

@@ -56,6 +56,17 @@
 //! - **Stopping drains**: what was sent before [`Running::stop`] is received first.
 //! - Nobody spins, and an idle service costs nothing: its thread sleeps until a message or a timer.
 
+/// A `Debug` that shows the name alone: there is nothing in it to look at.
+macro_rules! opaque {
+    ($name:ident $(<$of:ident>)?) => {
+        impl $(<$of>)? ::std::fmt::Debug for $name $(<$of>)? {
+            fn fmt(&self, out: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                out.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod address;
 pub mod bus;
 pub mod coordinate;

@@ -1,7 +1,6 @@
 //! An answer on its way: who owes it, and who waits for it.
 
 use std::{
-    fmt,
     pin::{Pin, pin},
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -70,12 +69,6 @@ impl<T> Reply<T> {
             }
         }
     }
-
-    /// Whether nobody waits for it any more, so that work for it can be spared. A service that asked always waits.
-    #[must_use]
-    pub fn is_unwanted(&self) -> bool {
-        matches!(&self.0, To::Cell(Some(cell)) if cell.is_closed())
-    }
 }
 
 impl<T> Drop for Reply<T> {
@@ -88,11 +81,7 @@ impl<T> Drop for Reply<T> {
     }
 }
 
-impl<T> fmt::Debug for Reply<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Reply").finish_non_exhaustive()
-    }
-}
+opaque!(Reply<T>);
 
 /// An answer to come: a future for tasks of any runtime, [`wait`](Self::wait) for threads.
 ///

@@ -22,7 +22,6 @@ impl Drop for Browser {
 /// # Panics
 /// It cannot be started; the message says what to install or set.
 #[must_use]
-#[expect(clippy::panic, reason = "a browser that is missing is a failed test")]
 pub fn browse(url: &str) -> Browser {
     let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());
     let begun = tempfile::tempdir().and_then(|profile| {

@@ -63,7 +63,6 @@ impl Entity for Counter {
         matches!(command, Command::Begin {})
     }
 
-    #[expect(clippy::panic, reason = "a command that panics is what it is for")]
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
         match command {
             Command::Hit {} | Command::Begin {} => turn.emit(Happened::Hit { by: 1 }),

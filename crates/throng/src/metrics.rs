@@ -14,156 +14,61 @@ use std::sync::{
 type Count = Counter<u64, AtomicU64>;
 type Level = Gauge<i64, AtomicI64>;
 
-/// Counters, gauges and histograms of an engine.
-pub struct Metrics {
-    registry: Mutex<Registry>,
-    pub(crate) done: Count,
-    pub(crate) refused: Count,
-    pub(crate) failed: Count,
-    pub(crate) queries: Count,
-    pub(crate) overloaded: Count,
-    pub(crate) storage_full: Count,
-    pub(crate) unavailable: Count,
-    pub(crate) commits: Count,
-    pub(crate) commit_bytes: Count,
-    pub(crate) batch: Histogram,
-    pub(crate) commit_seconds: Histogram,
-    pub(crate) slow: Count,
-    pub(crate) deferred: Count,
-    pub(crate) loads: Count,
-    pub(crate) quarantined: Count,
-    pub(crate) messages: Count,
-    pub(crate) dead: Count,
-    pub(crate) timers_fired: Count,
-    pub(crate) checkpoints: Count,
-    pub(crate) checkpoint_seconds: Histogram,
-    pub(crate) recoveries: Count,
-    pub(crate) pruned_records: Count,
-    pub(crate) pruned_bytes: Count,
-    pub(crate) entities: Level,
-    pub(crate) entity_bytes: Level,
-    pub(crate) pending_bytes: Level,
-    pub(crate) outbox: Level,
-    pub(crate) waiting: Level,
-    pub(crate) in_flight: Level,
-    pub(crate) has_room: Level,
-    pub(crate) disk_bytes: Level,
-    pub(crate) disk_budget_bytes: Level,
-    pub(crate) history_held: Level,
-    pub(crate) stands_by: Level,
-    pub(crate) losses: Level,
+macro_rules! metrics {
+    ($($field:ident: $type:ty = $new:expr, $name:literal, $help:literal;)*) => {
+        /// Counters, gauges and histograms of an engine.
+        pub struct Metrics {
+            registry: Mutex<Registry>,
+            $(pub(crate) $field: $type,)*
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::with_prefix("throng");
+                $(let $field: $type = $new;
+                registry.register($name, $help, $field.clone());)*
+                Self { registry: Mutex::new(registry), $($field),* }
+            }
+        }
+    };
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        let mut registry = Registry::with_prefix("throng");
-        let count = |registry: &mut Registry, name: &str, help: &str| {
-            let count = Count::default();
-            registry.register(name, help, count.clone());
-            count
-        };
-        let level = |registry: &mut Registry, name: &str, help: &str| {
-            let level = Level::default();
-            registry.register(name, help, level.clone());
-            level
-        };
-        let histogram = |registry: &mut Registry, name: &str, help: &str, histogram: Histogram| {
-            registry.register(name, help, histogram.clone());
-            histogram
-        };
-        let r = &mut registry;
-        Self {
-            done: count(r, "commands_done", "Commands accepted"),
-            refused: count(r, "commands_refused", "Commands the entity said no to"),
-            failed: count(
-                r,
-                "commands_failed",
-                "Commands the engine said no to: unknown, malformed, crashed, …",
-            ),
-            queries: count(r, "queries", "Queries answered"),
-            overloaded: count(r, "overloaded", "Commands and queries refused because too much waits"),
-            storage_full: count(r, "storage_full", "Commands refused because the journal has no room"),
-            unavailable: count(
-                r,
-                "unavailable",
-                "Commands and queries refused because the engine is not ready",
-            ),
-            commits: count(r, "commits", "Commits in the journal"),
-            commit_bytes: count(r, "commit_bytes", "Bytes of these commits"),
-            batch: histogram(r, "batch_records", "Records of a commit", Histogram::of_numbers()),
-            commit_seconds: histogram(r, "commit_seconds", "From append to durable", Histogram::of_seconds()),
-            slow: count(r, "commands_slow", "Commands that were at work for over a millisecond"),
-            deferred: count(
-                r,
-                "commands_deferred",
-                "Commands that waited behind others because their entity had its share of the turn",
-            ),
-            loads: count(r, "loads", "Entities brought back from the store"),
-            quarantined: count(
-                r,
-                "quarantined",
-                "Entities set aside because their events cannot be applied or what is stored of them cannot be read",
-            ),
-            messages: count(r, "messages", "Messages between entities taken"),
-            dead: count(
-                r,
-                "messages_dead",
-                "Messages between entities that nobody could take, and ticks of timers that could not be executed",
-            ),
-            timers_fired: count(r, "timers_fired", "Timers fired"),
-            checkpoints: count(r, "checkpoints", "Checkpoints done"),
-            checkpoint_seconds: histogram(
-                r,
-                "checkpoint_seconds",
-                "Duration of a checkpoint",
-                Histogram::of_seconds(),
-            ),
-            pruned_records: count(
-                r,
-                "pruned_records",
-                "Records of history that were removed because they are not kept any longer",
-            ),
-            pruned_bytes: count(r, "pruned_bytes", "Bytes of history that were given back"),
-            recoveries: count(r, "recoveries", "Times the engine started from its journal"),
-            entities: level(r, "entities", "Entities in memory"),
-            entity_bytes: level(
-                r,
-                "entity_bytes",
-                "Bytes of entities, timers and idempotency keys in memory",
-            ),
-            pending_bytes: level(r, "pending_bytes", "Bytes of states on their way to the store"),
-            outbox: level(r, "outbox", "Messages between entities waiting in memory"),
-            waiting: level(r, "waiting", "Commands and queries waiting for a commit"),
-            in_flight: level(r, "commits_in_flight", "Commits in flight"),
-            disk_bytes: level(
-                r,
-                "disk_bytes",
-                "Bytes the journal takes of the disk, where it has a budget",
-            ),
-            disk_budget_bytes: level(r, "disk_budget_bytes", "Bytes the journal may take of the disk"),
-            history_held: level(
-                r,
-                "history_held",
-                "Projections that have not read what would be removed otherwise",
-            ),
-            has_room: level(
-                r,
-                "journal_has_room",
-                "1: the journal has room for more commands; 0: its storage is full",
-            ),
-            stands_by: level(
-                r,
-                "stands_by",
-                "1: another engine has taken over, this one waits for its end",
-            ),
-            losses: level(
-                r,
-                "losses",
-                "Losses of acknowledged commits that were found since the start",
-            ),
-            registry: Mutex::new(registry),
-        }
-    }
+metrics! {
+    done: Count = Count::default(), "commands_done", "Commands accepted";
+    refused: Count = Count::default(), "commands_refused", "Commands the entity said no to";
+    failed: Count = Count::default(), "commands_failed", "Commands the engine said no to: unknown, malformed, crashed, …";
+    queries: Count = Count::default(), "queries", "Queries answered";
+    overloaded: Count = Count::default(), "overloaded", "Commands and queries refused because too much waits";
+    storage_full: Count = Count::default(), "storage_full", "Commands refused because the journal has no room";
+    unavailable: Count = Count::default(), "unavailable", "Commands and queries refused because the engine is not ready";
+    commits: Count = Count::default(), "commits", "Commits in the journal";
+    commit_bytes: Count = Count::default(), "commit_bytes", "Bytes of these commits";
+    batch: Histogram = Histogram::of_numbers(), "batch_records", "Records of a commit";
+    commit_seconds: Histogram = Histogram::of_seconds(), "commit_seconds", "From append to durable";
+    slow: Count = Count::default(), "commands_slow", "Commands that were at work for over a millisecond";
+    deferred: Count = Count::default(), "commands_deferred", "Commands that waited behind others because their entity had its share of the turn";
+    loads: Count = Count::default(), "loads", "Entities brought back from the store";
+    quarantined: Count = Count::default(), "quarantined", "Entities set aside because their events cannot be applied or what is stored of them cannot be read";
+    messages: Count = Count::default(), "messages", "Messages between entities taken";
+    dead: Count = Count::default(), "messages_dead", "Messages between entities that nobody could take, and ticks of timers that could not be executed";
+    timers_fired: Count = Count::default(), "timers_fired", "Timers fired";
+    checkpoints: Count = Count::default(), "checkpoints", "Checkpoints done";
+    checkpoint_seconds: Histogram = Histogram::of_seconds(), "checkpoint_seconds", "Duration of a checkpoint";
+    pruned_records: Count = Count::default(), "pruned_records", "Records of history that were removed because they are not kept any longer";
+    pruned_bytes: Count = Count::default(), "pruned_bytes", "Bytes of history that were given back";
+    recoveries: Count = Count::default(), "recoveries", "Times the engine started from its journal";
+    entities: Level = Level::default(), "entities", "Entities in memory";
+    entity_bytes: Level = Level::default(), "entity_bytes", "Bytes of entities, timers and idempotency keys in memory";
+    pending_bytes: Level = Level::default(), "pending_bytes", "Bytes of states on their way to the store";
+    outbox: Level = Level::default(), "outbox", "Messages between entities waiting in memory";
+    waiting: Level = Level::default(), "waiting", "Commands and queries waiting for a commit";
+    in_flight: Level = Level::default(), "commits_in_flight", "Commits in flight";
+    disk_bytes: Level = Level::default(), "disk_bytes", "Bytes the journal takes of the disk, where it has a budget";
+    disk_budget_bytes: Level = Level::default(), "disk_budget_bytes", "Bytes the journal may take of the disk";
+    history_held: Level = Level::default(), "history_held", "Projections that have not read what would be removed otherwise";
+    has_room: Level = Level::default(), "journal_has_room", "1: the journal has room for more commands; 0: its storage is full";
+    stands_by: Level = Level::default(), "stands_by", "1: another engine has taken over, this one waits for its end";
+    losses: Level = Level::default(), "losses", "Losses of acknowledged commits that were found since the start";
 }
 
 impl Metrics {

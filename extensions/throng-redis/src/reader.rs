@@ -60,14 +60,18 @@ impl Reader {
     /// That is no address.
     pub fn new(url: &str, breaker: Breaker) -> Result<Self, Error> {
         let client = Client::open(url).map_err(|error| Error::Address(error.to_string()))?;
-        Ok(Self {
+        Ok(Self::of(client, breaker))
+    }
+
+    fn of(client: Client, breaker: Breaker) -> Self {
+        Self {
             inner: Arc::new(Inner {
                 client,
                 connection: Mutex::default(),
                 breaker,
                 budget: RetryBudget::default(),
             }),
-        })
+        }
     }
 
     /// Asks; commands that only read, since they may be sent twice. On a tokio runtime with time and sockets.
@@ -108,15 +112,7 @@ impl Reader {
     /// The system gives no thread.
     pub fn watch(&self, health: &Health, models: impl IntoIterator<Item = ReadModel>) -> Result<Watch, Error> {
         let Inner { client, breaker, .. } = &*self.inner;
-        let reader = Self {
-            inner: Arc::new(Inner {
-                client: client.clone(),
-                connection: Mutex::default(),
-                breaker: breaker.clone(),
-                budget: RetryBudget::default(),
-            }),
-        };
-        Watch::start(reader, health, models)
+        Watch::start(Self::of(client.clone(), breaker.clone()), health, models)
     }
 
     async fn try_once<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, Failed> {

@@ -106,81 +106,52 @@ pub(super) fn text(summary: &Summary, replay: &Replay, ending: &Ending) -> Strin
         Durability::Fsync => "each answered after its fdatasync",
         Durability::Os | Durability::Memory => "NOT synced: they do not survive power loss",
     };
-    let mut out = String::from("\n");
-    let mut line = |name: &str, text: String| writeln!(out, "  {name:<10} {text}").expect("a string takes any text");
-    let requests = count(summary.requests as u64);
-    line(
-        "requests",
-        format!("{requests} by {} clients, {survives}", count(ending.clients as u64)),
-    );
-    line(
-        "granted",
-        format!(
-            "{:>7}   {} added, {} present already",
-            count(summary.granted),
-            count(counts.added),
-            count(counts.already_present)
-        ),
-    );
-    line(
-        "refused",
-        format!(
-            "{:>7}   {} section full, {} no such section",
-            count(summary.refused),
-            count(counts.full),
-            count(counts.no_section)
-        ),
-    );
-    line(
-        "dropped",
-        format!(
-            "{:>7}   {} left, {} were not present",
-            count(summary.dropped),
-            count(counts.dropped),
-            count(counts.not_present)
-        ),
-    );
-    line(
-        "elapsed",
-        format!(
-            "{:.3} s, {} requests/s",
-            summary.elapsed_s,
-            count(summary.requests_per_s as u64)
-        ),
-    );
-    line(
-        "latency",
-        format!(
-            "min {:.2} ms, mean {:.2}, median {:.2}, p95 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}",
-            latency.min, latency.mean, latency.p50, latency.p95, latency.p99, latency.p999, latency.max
-        ),
-    );
-    line(
-        "commits",
-        format!(
-            "{}, mean batch {:.1} requests, journal {:.1} MB",
-            count(summary.commits),
-            summary.mean_batch,
-            ending.journal_bytes as f64 / 1e6
-        ),
-    );
-    line("recovery", format!("{:.3} s", summary.recovery_s));
     let faults = faults(replay, ending);
-    let verdict = if faults.is_empty() {
-        "all as they must be"
-    } else {
-        "NOT as they must be"
-    };
-    line(
-        "rosters",
-        format!(
-            "{} sections, {} students enrolled: {verdict}",
-            count(summary.sections as u64),
-            count(summary.enrolled as u64)
-        ),
+    let mut out = format!(
+        "
+  requests   {requests} by {clients} clients, {survives}
+  granted    {granted:>7}   {added} added, {present} present already
+  refused    {refused:>7}   {full} section full, {nowhere} no such section
+  dropped    {dropped:>7}   {left} left, {absent} were not present
+  elapsed    {:.3} s, {rate} requests/s
+  latency    min {:.2} ms, mean {:.2}, median {:.2}, p95 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}
+  commits    {commits}, mean batch {:.1} requests, journal {:.1} MB
+  recovery   {:.3} s
+  rosters    {sections} sections, {enrolled} students enrolled: {verdict}
+",
+        summary.elapsed_s,
+        latency.min,
+        latency.mean,
+        latency.p50,
+        latency.p95,
+        latency.p99,
+        latency.p999,
+        latency.max,
+        summary.mean_batch,
+        ending.journal_bytes as f64 / 1e6,
+        summary.recovery_s,
+        requests = count(summary.requests as u64),
+        clients = count(ending.clients as u64),
+        granted = count(summary.granted),
+        added = count(counts.added),
+        present = count(counts.already_present),
+        refused = count(summary.refused),
+        full = count(counts.full),
+        nowhere = count(counts.no_section),
+        dropped = count(summary.dropped),
+        left = count(counts.dropped),
+        absent = count(counts.not_present),
+        rate = count(summary.requests_per_s as u64),
+        commits = count(summary.commits),
+        sections = count(summary.sections as u64),
+        enrolled = count(summary.enrolled as u64),
+        verdict = match faults.is_empty() {
+            true => "all as they must be",
+            false => "NOT as they must be",
+        },
     );
     for fault in faults {
-        line("!", fault);
+        writeln!(out, "  !          {fault}").expect("a string takes any text");
     }
     out
 }

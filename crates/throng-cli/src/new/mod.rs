@@ -20,45 +20,16 @@ pub(crate) struct NewArguments {
     throng: Option<PathBuf>,
 }
 
-/// A file of a new project: its path, and its text with `{{name}}`, `{{crate}}` and `{{throng}}` to be filled in.
-struct File {
-    path: &'static str,
-    text: &'static str,
-}
-
-const FILES: &[File] = &[
-    File {
-        path: "Cargo.toml",
-        text: include_str!("template/manifest.toml"),
-    },
-    File {
-        path: ".gitignore",
-        text: include_str!("template/gitignore"),
-    },
-    File {
-        path: "README.md",
-        text: include_str!("template/README.md"),
-    },
-    File {
-        path: "load.toml",
-        text: include_str!("template/load.toml"),
-    },
-    File {
-        path: "src/main.rs",
-        text: include_str!("template/src/main.rs"),
-    },
-    File {
-        path: "src/lib.rs",
-        text: include_str!("template/src/lib.rs"),
-    },
-    File {
-        path: "src/account.rs",
-        text: include_str!("template/src/account.rs"),
-    },
-    File {
-        path: "tests/simulation.rs",
-        text: include_str!("template/tests/simulation.rs"),
-    },
+/// Files of a new project: the path of each, and its text with `{{name}}`, `{{crate}}` and `{{throng}}` to be filled in.
+const FILES: &[(&str, &str)] = &[
+    ("Cargo.toml", include_str!("template/manifest.toml")),
+    (".gitignore", include_str!("template/gitignore")),
+    ("README.md", include_str!("template/README.md")),
+    ("load.toml", include_str!("template/load.toml")),
+    ("src/main.rs", include_str!("template/src/main.rs")),
+    ("src/lib.rs", include_str!("template/src/lib.rs")),
+    ("src/account.rs", include_str!("template/src/account.rs")),
+    ("tests/simulation.rs", include_str!("template/tests/simulation.rs")),
 ];
 
 /// Where this program's own source is, if it is still there.
@@ -118,7 +89,7 @@ pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
     let lock = throng.join("Cargo.lock");
     let lock = fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
     ensure!(!is_locked(&lock, name), taken(name));
-    for File { path, text } in FILES {
+    for (path, text) in FILES {
         let text = text
             .replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))

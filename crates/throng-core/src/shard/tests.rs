@@ -18,7 +18,6 @@ struct Account {
 /// With this balance an account has no state that can be stored.
 pub(super) const UNSTORABLE: i64 = 666_666;
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's")]
 fn storable<S: serde::Serializer>(balance: &i64, to: S) -> Result<S::Ok, S::Error> {
     match *balance {
         UNSTORABLE => Err(serde::ser::Error::custom("the beast")),

@@ -7,15 +7,40 @@ use throng::projection::{EventOffset, Progress, State};
 
 /// Something a person can do.
 pub(super) struct Action {
-    pub(super) name: &'static str,
-    pub(super) label: &'static str,
-    pub(super) path: String,
-    pub(super) confirm: Option<Cow<'static, str>>,
+    name: &'static str,
+    label: &'static str,
+    path: String,
+    confirm: Option<Cow<'static, str>>,
     /// Whoever does it says why: `reason` is added to the path.
-    pub(super) needs_reason: bool,
+    needs_reason: bool,
 }
 
 impl Action {
+    pub(super) fn new(name: &'static str, label: &'static str, path: String) -> Self {
+        Self {
+            name,
+            label,
+            path,
+            confirm: None,
+            needs_reason: false,
+        }
+    }
+
+    /// Shows this to whoever is about to do it.
+    pub(super) fn confirm(self, confirm: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            confirm: Some(confirm.into()),
+            ..self
+        }
+    }
+
+    pub(super) fn needs_reason(self) -> Self {
+        Self {
+            needs_reason: true,
+            ..self
+        }
+    }
+
     pub(super) fn shown(&self) -> Value {
         let Self {
             name,
@@ -35,80 +60,50 @@ impl Action {
     /// The actions on one that is quarantined: by an operator, or because it cannot be brought back.
     pub(super) fn of_quarantined(of: (&str, &str), by_operator: bool) -> Vec<Self> {
         let label = if by_operator { "Release" } else { "Load again" };
-        let confirm = by_operator.then_some("It has its turns again, and takes what has waited for it, in order.");
-        let release = Self::entity("release", label, "/admin/release", of, confirm, false);
-        let drop = Self::entity(
-            "drop-messages",
-            "Drop its messages",
-            "/admin/messages/drop",
-            of,
-            Some(
-                "What waits for it now is never taken: nobody can try it again. Whoever asked for an outcome hears that it was dropped.",
-            ),
-            true,
-        );
-        let drop = by_operator.then_some(drop);
-        [release].into_iter().chain(drop).chain([Self::erase(of)]).collect()
+        let release = Self::entity("release", label, "/admin/release", of);
+        if !by_operator {
+            return vec![release, Self::erase(of)];
+        }
+        let release = release.confirm("It has its turns again, and takes what has waited for it, in order.");
+        let drop = Self::entity("drop-messages", "Drop its messages", "/admin/messages/drop", of)
+            .confirm("What waits for it now is never taken: nobody can try it again. Whoever asked for an outcome hears that it was dropped.");
+        vec![release, drop.needs_reason(), Self::erase(of)]
     }
 
     pub(super) fn quarantine(of: (&str, &str)) -> Self {
         let confirm = "It has no turn from now on, also after a restart, until somebody releases it: commands and queries are refused, messages and timers wait.";
-        Self::entity("quarantine", "Quarantine", "/admin/quarantine", of, Some(confirm), true)
+        let quarantine = Self::entity("quarantine", "Quarantine", "/admin/quarantine", of);
+        quarantine.confirm(confirm).needs_reason()
     }
 
     fn erase(of: (&str, &str)) -> Self {
         let confirm =
             "It ends, and all that is recorded of it is overwritten, in the journal, too. There is no way back.";
-        Self::entity("erase", "Erase", "/admin/erase", of, Some(confirm), false)
+        Self::entity("erase", "Erase", "/admin/erase", of).confirm(confirm)
     }
 
-    fn entity(
-        name: &'static str,
-        label: &'static str,
-        path: &str,
-        (kind, id): (&str, &str),
-        confirm: Option<&'static str>,
-        needs_reason: bool,
-    ) -> Self {
-        Self {
-            name,
-            label,
-            path: format!("{path}?kind={}&id={}", encoded(kind), encoded(id)),
-            confirm: confirm.map(Cow::from),
-            needs_reason,
-        }
+    fn entity(name: &'static str, label: &'static str, path: &str, (kind, id): (&str, &str)) -> Self {
+        let path = format!("{path}?kind={}&id={}", encoded(kind), encoded(id));
+        Self::new(name, label, path)
     }
 
     /// What can be done with a projection or sink.
     pub(super) fn of_projection(progress: &Progress) -> Vec<Self> {
-        let action = |name, label, confirm: Option<&'static str>| Self {
-            name,
-            label,
-            path: format!("/admin/projection/{name}?name={}", encoded(progress.name)),
-            confirm: confirm.map(Cow::from),
-            needs_reason: false,
+        let action = |name, label| {
+            let path = format!("/admin/projection/{name}?name={}", encoded(progress.name));
+            Self::new(name, label, path)
         };
         let is_stopped = matches!(progress.state, State::Stopped { .. });
-        let resume = is_stopped.then(|| action("resume", "Try again", None));
+        let resume = is_stopped.then(|| action("resume", "Try again"));
         let skip = match &progress.state {
             State::Stopped { at: Some(event), .. } => Some(Self::skip(progress, *event)),
             _ => None,
         };
         let rebuild = match progress.is_sink {
-            true => action(
-                "rebuild",
-                "Deliver again",
-                Some(
-                    "Every event that is kept is delivered again, from the first: its receiver sees all of them once more.",
-                ),
+            true => action("rebuild", "Deliver again").confirm(
+                "Every event that is kept is delivered again, from the first: its receiver sees all of them once more.",
             ),
-            false => action(
-                "rebuild",
-                "Rebuild",
-                Some(
-                    "Its rows are removed and built again from the first event that is kept. Until that is done, lists from it are not complete, and say so.",
-                ),
-            ),
+            false => action("rebuild", "Rebuild").confirm("Its rows are removed and built again from the first event that is kept. Until that is done, lists from it are not complete, and say so."),
         };
         resume.into_iter().chain(skip).chain([rebuild]).collect()
     }
@@ -119,15 +114,11 @@ impl Action {
             true => "its receiver never gets it",
             false => "what it would have changed is missing in the rows until they are rebuilt",
         };
-        Self {
-            name: "skip",
-            label: "Skip the event",
-            path: format!("/admin/projection/skip?name={}&event={event}", encoded(progress.name)),
-            confirm: Some(
-                format!("It goes past the event at {event} and no other: {lost}. A rebuild comes to it again.").into(),
-            ),
-            needs_reason: true,
-        }
+        let path = format!("/admin/projection/skip?name={}&event={event}", encoded(progress.name));
+        let confirm = format!("It goes past the event at {event} and no other: {lost}. A rebuild comes to it again.");
+        Self::new("skip", "Skip the event", path)
+            .confirm(confirm)
+            .needs_reason()
     }
 }
 

@@ -66,26 +66,11 @@ fn dead_group(kind: &str, cause: &str, count: u64) -> Value {
         let (kind, cause) = (encoded(kind), encoded(cause));
         format!("/admin/dead/{action}?kind={kind}&cause={cause}")
     };
-    let retry = Action {
-        name: "retry",
-        label: "Try all again",
-        path: path("retry"),
-        confirm: Some(
-            format!("All messages to {kind} that died of this are executed again now: {count} when they were counted last. Those to one entity keep their order.")
-                .into(),
-        ),
-        needs_reason: false,
-    };
-    let drop = Action {
-        name: "drop",
-        label: "Drop all",
-        path: path("drop"),
-        confirm: Some(
-            format!("All messages to {kind} that died of this are never taken: {count} when they were counted last. Nobody can try them again. A sender that asked for the outcome hears that they were dropped.")
-                .into(),
-        ),
-        needs_reason: true,
-    };
+    let retry = Action::new("retry", "Try all again", path("retry"))
+        .confirm(format!("All messages to {kind} that died of this are executed again now: {count} when they were counted last. Those to one entity keep their order."));
+    let drop = Action::new("drop", "Drop all", path("drop"))
+        .confirm(format!("All messages to {kind} that died of this are never taken: {count} when they were counted last. Nobody can try them again. A sender that asked for the outcome hears that they were dropped."))
+        .needs_reason();
     json!({
         "kind": kind, "cause": cause, "count": count, "export": path("export"),
         "actions": [retry.shown(), drop.shown()],
@@ -122,23 +107,10 @@ impl Troubles {
             let of = (&*message.receiver.kind, &*message.receiver.id);
             let number = format!("{}.{}", message.number.0, message.number.1);
             let path = |action: &str| format!("/admin/dead/{action}?{}&number={number}", query(of));
-            let retry = Action {
-                name: "retry",
-                label: "Try again",
-                path: path("retry"),
-                confirm: None,
-                needs_reason: false,
-            };
-            let drop = Action {
-                name: "drop",
-                label: "Drop",
-                path: path("drop"),
-                confirm: Some(
-                    "It is never taken: nobody can try it again. If its sender asked for the outcome, it hears that it was dropped."
-                        .into(),
-                ),
-                needs_reason: true,
-            };
+            let retry = Action::new("retry", "Try again", path("retry"));
+            let drop = Action::new("drop", "Drop", path("drop"))
+                .confirm("It is never taken: nobody can try it again. If its sender asked for the outcome, it hears that it was dropped.")
+                .needs_reason();
             let what = format!("{} from {}", message.name, message.sender);
             self.add(&Item {
                 of: Some(of),
@@ -215,15 +187,10 @@ impl Troubles {
         for timer in late.iter().take(EACH_MAX) {
             let of = (&*timer.due.address.kind, &*timer.due.address.id);
             let reason = "It could not be fired: its entity is quarantined or cannot be loaded, or only a newer release understands it. It is tried again by itself.";
-            let cancel = Action {
-                name: "cancel",
-                label: "Cancel",
-                path: format!("/admin/timer/cancel?{}&name={}", query(of), encoded(&timer.due.name)),
-                confirm: Some(
-                    "It never fires, also once its entity can be loaded again, until the entity sets it anew.".into(),
-                ),
-                needs_reason: true,
-            };
+            let path = format!("/admin/timer/cancel?{}&name={}", query(of), encoded(&timer.due.name));
+            let cancel = Action::new("cancel", "Cancel", path)
+                .confirm("It never fires, also once its entity can be loaded again, until the entity sets it anew.")
+                .needs_reason();
             self.add(&Item {
                 of: Some(of),
                 since: micros(timer.due.at.micros),

@@ -119,37 +119,30 @@ pub(crate) fn describe(
     }
     let mut all = Map::new();
     let mut kinds = Kinds::default();
-    for (kind, schemas) in registry.kinds().iter().zip(&schemas) {
-        let commands = Commands::of(kind.name, kind.public, commands::of(&schemas.command, &definitions))?;
-        let is_hidden = hidden.iter().any(|hidden| hidden == kind.name);
-        if !is_hidden {
-            let events = commands::of(&schemas.event, &definitions);
-            all.extend(paths::of(kind, schemas, &commands.public, &events));
+    let of_kinds = registry.kinds().iter().zip(&schemas);
+    let of_kinds = of_kinds.map(|(kind, schemas)| (kind.name, kind.public, schemas, Some(kind)));
+    let of_actors = actors.iter().zip(&of_actors);
+    let of_actors = of_actors.map(|(kind, schemas)| (kind.name, kind.public, schemas, None));
+    for (name, public, schemas, kind) in of_kinds.chain(of_actors) {
+        let commands = Commands::of(name, public, commands::of(&schemas.command, &definitions))?;
+        let is_hidden = hidden.iter().any(|hidden| hidden == name);
+        match kind {
+            _ if is_hidden => {}
+            Some(kind) => {
+                let events = commands::of(&schemas.event, &definitions);
+                all.extend(paths::of(kind, schemas, &commands.public, &events));
+            }
+            None => all.extend(paths::of_actor(name, schemas, &commands.public)),
         }
+        let queries = kind.into_iter().flat_map(|kind| &kind.queries);
         kinds.0.push(Names {
-            kind: kind.name,
-            commands: kind.public.iter().map(|name| (*name).to_owned()).collect(),
+            kind: name,
+            commands: public.iter().map(|name| (*name).to_owned()).collect(),
             internal: commands.internal,
             is_hidden,
-            queries: kind.queries.iter().map(|query| query.name).collect(),
+            queries: queries.map(|query| query.name).collect(),
             rejections: rejections(&schemas.rejection, &definitions),
-            is_actor: false,
-        });
-    }
-    for (kind, schemas) in actors.iter().zip(&of_actors) {
-        let commands = Commands::of(kind.name, kind.public, commands::of(&schemas.command, &definitions))?;
-        let is_hidden = hidden.iter().any(|hidden| hidden == kind.name);
-        if !is_hidden {
-            all.extend(paths::of_actor(kind.name, schemas, &commands.public));
-        }
-        kinds.0.push(Names {
-            kind: kind.name,
-            commands: kind.public.iter().map(|name| (*name).to_owned()).collect(),
-            internal: commands.internal,
-            is_hidden,
-            queries: Vec::new(),
-            rejections: rejections(&schemas.rejection, &definitions),
-            is_actor: true,
+            is_actor: kind.is_none(),
         });
     }
     all.extend(own);

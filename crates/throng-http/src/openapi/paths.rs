@@ -309,135 +309,54 @@ pub(super) fn problem_schema() -> Value {
     })
 }
 
+/// A page: its method, path, operation and media type, and what it is for.
+macro_rules! pages {
+    ($($method:literal $path:literal $id:literal $media:literal: $summary:literal;)*) => {
+        &[$([$method, $path, $id, $media, $summary]),*]
+    };
+}
+
+const PAGES: &[[&str; 5]] = pages! {
+    "get" "/health/live" "live" "application/json": "Does the process answer?";
+    "get" "/health/ready" "ready" "application/json": "Are commands taken?";
+    "get" "/metrics" "metrics" "text/plain": "Counters, levels and histograms, for Prometheus (OpenMetrics where that is accepted)";
+    "get" "/admin/dead" "dead" "application/json": "Messages nobody could take; kind, id, cause, after, limit";
+    "get" "/admin/dead/export" "export-dead" "application/x-ndjson":
+        "The same with their content, one a line, all of them; kind, id, cause";
+    "post" "/admin/dead/retry" "retry-dead" "application/json":
+        "Has dead messages tried again: one (kind, id, number), all to an entity (kind, id), or all of a kind or cause (kind, cause)";
+    "post" "/admin/dead/drop" "drop-dead" "application/json":
+        "Drops a dead message (kind, id, number), or all of a kind or cause (kind, id, cause), for a reason: none is ever taken";
+    "post" "/admin/timer/cancel" "cancel-timer" "application/json": "Cancels a timer (kind, id, name) that could not be fired, for a reason";
+    "post" "/admin/projection/rebuild" "rebuild-projection" "application/json":
+        "Has a projection or sink (name) begin anew, from the first event that is kept";
+    "post" "/admin/projection/resume" "resume-projection" "application/json":
+        "Has a projection or sink (name) try again the event it has stopped at";
+    "get" "/admin/stuck" "stuck" "application/json": "Entities that are quarantined or cannot be brought back, and why";
+    "post" "/admin/quarantine" "quarantine" "application/json":
+        "Quarantines an entity (kind, id), for a reason: it has no turn, and what comes for it waits, until it is released";
+    "post" "/admin/messages/drop" "drop-messages" "application/json":
+        "Drops the messages that wait for an entity (kind, id) which an operator has quarantined, for a reason";
+    "post" "/admin/release" "release" "application/json":
+        "Ends the quarantine of an entity (kind, id; a reason if you like): it takes what has waited, and is loaded again if it could not be";
+    "post" "/admin/prune" "prune" "application/json": "Removes the history that is kept no longer; with dry_run=true, says what would go";
+    "post" "/admin/erase" "erase" "application/json": "Ends an entity (kind, id) and overwrites all that is recorded of it";
+    "post" "/admin/compact" "compact" "application/json": "Gives back the room of the store's file that no row needs any more";
+    "get" "/openapi.json" "openapi" "application/json": "This document";
+};
+
 /// The gateway's own pages.
 pub(super) fn own() -> Map<String, Value> {
-    let page = |id: &str, summary: &str, media: &str| {
-        let mut content = Map::new();
-        content.insert(media.into(), json!({}));
-        json!({ "get": { "tags": ["service"], "operationId": id, "summary": summary, "security": [], "responses": { "200": { "description": summary, "content": content } } } })
+    let page = |[method, path, id, media, summary]: &[&str; 5]| {
+        let mut responses = json!({ "200": { "description": summary, "content": { *media: {} } } });
+        if *id == "ready" {
+            responses["503"] =
+                json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
+        }
+        let operation = json!({ "tags": ["service"], "operationId": id, "summary": summary, "security": [], "responses": responses });
+        ((*path).to_owned(), json!({ *method: operation }))
     };
-    let mut retry = page(
-        "retry-dead",
-        "Has dead messages tried again: one (kind, id, number), all to an entity (kind, id), or all of a kind or cause (kind, cause)",
-        "application/json",
-    );
-    let get = retry["get"].take();
-    retry = json!({ "post": get });
-    let mut drop_dead = page(
-        "drop-dead",
-        "Drops a dead message (kind, id, number), or all of a kind or cause (kind, id, cause), for a reason: none is ever taken",
-        "application/json",
-    );
-    drop_dead = json!({ "post": drop_dead["get"].take() });
-    let mut cancel = page(
-        "cancel-timer",
-        "Cancels a timer (kind, id, name) that could not be fired, for a reason",
-        "application/json",
-    );
-    cancel = json!({ "post": cancel["get"].take() });
-    let mut rebuild = page(
-        "rebuild-projection",
-        "Has a projection or sink (name) begin anew, from the first event that is kept",
-        "application/json",
-    );
-    rebuild = json!({ "post": rebuild["get"].take() });
-    let mut resume = page(
-        "resume-projection",
-        "Has a projection or sink (name) try again the event it has stopped at",
-        "application/json",
-    );
-    resume = json!({ "post": resume["get"].take() });
-    let mut quarantine = page(
-        "quarantine",
-        "Quarantines an entity (kind, id), for a reason: it has no turn, and what comes for it waits, until it is released",
-        "application/json",
-    );
-    quarantine = json!({ "post": quarantine["get"].take() });
-    let mut drop_messages = page(
-        "drop-messages",
-        "Drops the messages that wait for an entity (kind, id) which an operator has quarantined, for a reason",
-        "application/json",
-    );
-    drop_messages = json!({ "post": drop_messages["get"].take() });
-    let mut release = page(
-        "release",
-        "Ends the quarantine of an entity (kind, id; a reason if you like): it takes what has waited, and is loaded again if it could not be",
-        "application/json",
-    );
-    release = json!({ "post": release["get"].take() });
-    let mut prune = page(
-        "prune",
-        "Removes the history that is kept no longer; with dry_run=true, says what would go",
-        "application/json",
-    );
-    prune = json!({ "post": prune["get"].take() });
-    let mut erase = page(
-        "erase",
-        "Ends an entity (kind, id) and overwrites all that is recorded of it",
-        "application/json",
-    );
-    erase = json!({ "post": erase["get"].take() });
-    let mut compact = page(
-        "compact",
-        "Gives back the room of the store's file that no row needs any more",
-        "application/json",
-    );
-    compact = json!({ "post": compact["get"].take() });
-    let mut ready = page("ready", "Are commands taken?", "application/json");
-    ready["get"]["responses"]["503"] =
-        json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
-    let pages = [
-        (
-            "/health/live",
-            page("live", "Does the process answer?", "application/json"),
-        ),
-        ("/health/ready", ready),
-        (
-            "/metrics",
-            page(
-                "metrics",
-                "Counters, levels and histograms, for Prometheus (OpenMetrics where that is accepted)",
-                "text/plain",
-            ),
-        ),
-        (
-            "/admin/dead",
-            page(
-                "dead",
-                "Messages nobody could take; kind, id, cause, after, limit",
-                "application/json",
-            ),
-        ),
-        (
-            "/admin/dead/export",
-            page(
-                "export-dead",
-                "The same with their content, one a line, all of them; kind, id, cause",
-                "application/x-ndjson",
-            ),
-        ),
-        ("/admin/dead/retry", retry),
-        ("/admin/dead/drop", drop_dead),
-        ("/admin/timer/cancel", cancel),
-        ("/admin/projection/rebuild", rebuild),
-        ("/admin/projection/resume", resume),
-        (
-            "/admin/stuck",
-            page(
-                "stuck",
-                "Entities that are quarantined or cannot be brought back, and why",
-                "application/json",
-            ),
-        ),
-        ("/admin/quarantine", quarantine),
-        ("/admin/messages/drop", drop_messages),
-        ("/admin/release", release),
-        ("/admin/prune", prune),
-        ("/admin/erase", erase),
-        ("/admin/compact", compact),
-        ("/openapi.json", page("openapi", "This document", "application/json")),
-    ];
-    pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect()
+    PAGES.iter().map(page).collect()
 }
 
 /// One a kind, and one for the gateway's own.

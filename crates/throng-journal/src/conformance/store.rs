@@ -2,13 +2,7 @@
 
 mod retention;
 
-pub use retention::{
-    a_history_is_pruned_again_and_again, a_store_is_built_anew_from_a_pruned_history,
-    entity_created_anew_keeps_nothing_of_what_it_was, events_may_be_gone_behind_a_state_where_a_newer_one_follows,
-    events_missing_before_the_first_are_told_by_its_number, events_that_are_missing_are_said_to_be,
-    first_events_go_with_those_removed_behind_them, index_begins_after_the_end_of_one_that_is_gone,
-    nothing_is_stored_of_an_entity_that_is_gone, what_is_left_of_a_pruned_history_is_read_as_it_was,
-};
+pub use retention::*;
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
 use crate::{
@@ -78,10 +72,10 @@ pub fn check_all<H: Harness>(harness: &H) {
     entity_created_anew_keeps_nothing_of_what_it_was(harness);
 }
 
-/// A pair under test, and what has been appended to it.
 /// The shards of the service under test.
 const SHARDS: u16 = 256;
 
+/// A pair under test, and what has been appended to it.
 struct Bench<'a, H: Harness> {
     harness: &'a H,
     pair: Pair<H::Journal, H::Store>,
@@ -184,6 +178,14 @@ impl<'a, H: Harness> Bench<'a, H> {
     /// A checkpoint up to the last commit, with nothing else in it.
     fn checkpoint(&self) {
         self.advance(self.upto_here());
+    }
+
+    /// The same after these streams, which have ended since the last one.
+    fn checkpoint_over(&self, sealed: &[Position]) {
+        self.advance(Checkpoint {
+            sealed: sealed.to_vec(),
+            ..self.upto_here()
+        });
     }
 
     fn upto_here(&self) -> Checkpoint {
@@ -292,22 +294,12 @@ pub fn a_checkpoint_before_the_first_commit_keeps_its_rows<H: Harness>(harness: 
         system: vec![(b"layout".to_vec(), Some(b"64 shards".to_vec()))],
         ..begun.clone()
     });
-    let Bench { pair, writer, .. } = bench;
-    let mut bench = Bench {
-        harness,
-        pair: harness.reopen(pair),
-        writer,
-        number: 0,
-        expected: BTreeMap::new(),
-    };
+    let mut bench = bench.reopened();
     assert_eq!(bench.covers(), Some(begun.upto));
     assert_eq!(bench.system(b"layout").as_deref(), Some(&b"64 shards"[..]));
     let sealed = bench.next_writer();
     bench.append(&["a"]);
-    bench.advance(Checkpoint {
-        sealed: vec![sealed],
-        ..bench.upto_here()
-    });
+    bench.checkpoint_over(&[sealed]);
     bench.assert_all_histories();
     assert_eq!(bench.system(b"layout").as_deref(), Some(&b"64 shards"[..]));
 }
@@ -358,17 +350,11 @@ pub fn several_writers_streams_are_indexed_in_order<H: Harness>(harness: &H) {
     bench.append(&["c"]);
     let third = bench.next_writer();
     bench.append(&["b", "c"]);
-    bench.advance(Checkpoint {
-        sealed: vec![first, second, third],
-        ..bench.upto_here()
-    });
+    bench.checkpoint_over(&[first, second, third]);
     bench.assert_all_histories();
     // A store that begins anew gets all streams at once.
     let sealed = bench.next_writer();
-    bench.advance(Checkpoint {
-        sealed: vec![sealed],
-        ..bench.upto_here()
-    });
+    bench.checkpoint_over(&[sealed]);
     assert_eq!(bench.covers(), Some(bench.position()));
     bench.append(&["a"]);
     bench.checkpoint();
@@ -674,20 +660,7 @@ pub fn system_rows_of_a_prefix_are_removed_some_at_a_time<H: Harness>(harness: &
     assert_eq!(left(&bench), others, "nobody else's");
     bench.append(&["a"]);
     bench.checkpoint();
-    let Bench {
-        pair,
-        expected,
-        writer,
-        number,
-        ..
-    } = bench;
-    let bench = Bench {
-        harness,
-        pair: harness.reopen(pair),
-        writer,
-        number,
-        expected,
-    };
+    let bench = bench.reopened();
     assert_eq!(left(&bench), others, "for good, with the next checkpoint");
     bench.assert_all_histories();
 }
@@ -729,20 +702,7 @@ pub fn reopening_sees_the_last_checkpoint_whole<H: Harness>(harness: &H) {
     });
     let covered = bench.covers();
     bench.append(&["a", "c"]);
-    let Bench {
-        pair,
-        expected,
-        writer,
-        number,
-        ..
-    } = bench;
-    let mut bench = Bench {
-        harness,
-        pair: harness.reopen(pair),
-        writer,
-        number,
-        expected,
-    };
+    let mut bench = bench.reopened();
     assert_eq!(bench.covers(), covered);
     assert_eq!(bench.system(b"key").as_deref(), Some(&b"value"[..]));
     let events = bench.expected["a"].clone();
@@ -755,10 +715,7 @@ pub fn reopening_sees_the_last_checkpoint_whole<H: Harness>(harness: &H) {
     );
     let sealed = bench.next_writer();
     bench.append(&["b"]);
-    bench.advance(Checkpoint {
-        sealed: vec![sealed],
-        ..bench.upto_here()
-    });
+    bench.checkpoint_over(&[sealed]);
     for (id, events) in &bench.expected {
         assert_eq!(
             &bench.history(id, 0, usize::MAX, usize::MAX),

@@ -22,24 +22,10 @@ pub struct MemoryDirectory {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     version: u64,
-    nodes: BTreeMap<NodeId, Member>,
+    nodes: BTreeMap<NodeId, Node>,
     owners: Vec<Option<NodeId>>,
     pins: BTreeMap<ShardId, String>,
     floor: Floor,
-}
-
-#[derive(Debug)]
-struct Member {
-    said: Join,
-    state: NodeState,
-    beat: u64,
-    wants_drain: bool,
-}
-
-impl Member {
-    fn lives(&self) -> bool {
-        matches!(self.state, NodeState::Serving | NodeState::Draining)
-    }
 }
 
 impl Members {
@@ -77,16 +63,7 @@ impl Members {
         View {
             cluster: "memory".into(),
             version: self.version,
-            nodes: nodes
-                .map(|(id, node)| Node {
-                    id: *id,
-                    said: node.said.clone(),
-                    state: node.state,
-                    beat: node.beat,
-                    is_disconnected: false,
-                    wants_drain: node.wants_drain,
-                })
-                .collect(),
+            nodes: nodes.map(|(_, node)| node.clone()).collect(),
             owners: self.owners.clone(),
             pins: self.pins.clone(),
             floor: self.floor,
@@ -119,7 +96,7 @@ impl Directory for MemoryDirectory {
         if let Err(refused) = members.floor.refuse(&join) {
             return now(Err(refused));
         }
-        let has_name = |node: &Member| node.lives() && node.said.name == join.name;
+        let has_name = |node: &Node| node.lives() && node.said.name == join.name;
         if members.nodes.values().any(has_name) {
             return now(Err(Error::Refused(format!(
                 "a node of the name {:?} lives: stop it, or give this one another name",
@@ -135,13 +112,15 @@ impl Directory for MemoryDirectory {
         }
         members.owners.resize(shards, None);
         let id = NodeId(members.nodes.last_key_value().map_or(1, |(last, _)| last.0 + 1));
-        let member = Member {
+        let node = Node {
+            id,
             said: join,
             state: NodeState::Serving,
             beat: 0,
+            is_disconnected: false,
             wants_drain: false,
         };
-        members.nodes.insert(id, member);
+        members.nodes.insert(id, node);
         members.version += 1;
         history.seal_alone();
         self.tell();

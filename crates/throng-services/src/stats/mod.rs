@@ -271,13 +271,6 @@ impl Timing {
     }
 }
 
-macro_rules! debug {
-    ($($name:ident),*) => {$(
-        impl fmt::Debug for $name {
-            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )*};
-}
-debug!(Counter, Level, Timing);
+opaque!(Counter);
+opaque!(Level);
+opaque!(Timing);

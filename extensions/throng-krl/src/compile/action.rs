@@ -36,7 +36,6 @@ impl Compiler {
                 let count = u32::try_from(block.actions.len()).unwrap_or(u32::MAX);
                 self.emit(Operation::Sample(count));
                 let numbers = block.actions.iter().enumerate();
-                #[expect(clippy::cast_precision_loss, reason = "a block has fewer than 2^53 actions")]
                 let numbers = numbers.map(|(number, action)| (Some(Value::Number(number as f64)), action));
                 self.one_of(&numbers.collect::<Vec<_>>());
             }

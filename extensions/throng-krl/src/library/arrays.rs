@@ -63,7 +63,6 @@ pub(super) fn index(run: &mut Run<'_>, given: Given) -> Result<Value> {
     for (place, item) in items.iter().enumerate() {
         run.compared(item, wanted)?;
         if item == wanted {
-            #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
             return Ok(Value::Number(place as f64));
         }
     }
@@ -98,7 +97,6 @@ pub(super) fn length(_: &mut Run<'_>, given: Given) -> Result<Value> {
         Value::String(text) => text.chars().count(),
         _ => 0,
     };
-    #[expect(clippy::cast_precision_loss, reason = "nothing has 2^53 items")]
     Ok(Value::Number(count as f64))
 }
 
@@ -124,20 +122,13 @@ fn number(value: &Value, refused: impl FnOnce(&str) -> String) -> Result<f64> {
 
 /// A place in an array: below 0 it counts from the end, as lodash has it.
 fn place(number: f64, count: usize) -> usize {
-    #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
     let all = count as f64;
     let number = if number < 0.0 {
         all + number.trunc()
     } else {
         number.trunc()
     };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to the array"
-    )]
-    let place = number.clamp(0.0, all) as usize;
-    place
+    number.clamp(0.0, all) as usize
 }
 
 /// The items from one index to another, both included; with one index, those up to it.
@@ -150,7 +141,6 @@ pub(super) fn slice(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
         return Ok(given.take(0));
     }
     let count = items.len();
-    #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
     let all = count as f64;
     let first = number(given.get(1), |text| {
         format!("The .slice() operator cannot use {text} as an index")
@@ -177,7 +167,6 @@ pub(super) fn splice(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
         return Ok(Value::array(Vec::new()));
     }
     let count = items.len();
-    #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
     let all = count as f64;
     let start = number(given.get(1), |text| {
         format!("The .splice() operator cannot use {text}as an index")

@@ -15,9 +15,7 @@ fn operands(given: &Given, what: &str) -> Result<(i32, i32)> {
 /// The low 32 bits of a number.
 fn to_int32(number: f64) -> i32 {
     let low = number.trunc().rem_euclid(4_294_967_296.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 2^32")]
-    let bits = low as u32;
-    bits.cast_signed()
+    (low as u32).cast_signed()
 }
 
 fn number(bits: i32) -> Result<Value> {

@@ -24,7 +24,6 @@ fn each(
     match collection {
         Value::Array(items) => {
             for (place, item) in items.iter().enumerate() {
-                #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
                 if !visit(run, item, Value::Number(place as f64))? {
                     break;
                 }
@@ -101,42 +100,33 @@ pub(super) fn collect(run: &mut Run<'_>, given: Given) -> Result<Value> {
     ))
 }
 
-pub(super) fn filter(run: &mut Run<'_>, given: Given) -> Result<Value> {
-    let mut kept = Vec::new();
+/// A collection of the same shape with what `keep` makes of each item and of what the function returns for it.
+fn made(given: &Given, run: &mut Run<'_>, keep: impl Fn(&Value, Value) -> Option<Value>) -> Result<Value> {
+    let mut items = Vec::new();
     let mut entries = Map::default();
     let is_array = matches!(given.get(0), Value::Array(_));
     each(run, given.get(0), given.get(1), |_, item, key, result| {
-        if result.is_true() {
+        if let Some(value) = keep(item, result) {
             match key {
-                Value::String(key) if !is_array => entries.insert(Arc::clone(key), item.clone()),
-                _ => kept.push(item.clone()),
+                Value::String(key) if !is_array => entries.insert(Arc::clone(key), value),
+                _ => items.push(value),
             }
         }
         Ok(true)
     })?;
     Ok(if is_array {
-        Value::array(kept)
+        Value::array(items)
     } else {
         Value::from(entries)
     })
 }
 
+pub(super) fn filter(run: &mut Run<'_>, given: Given) -> Result<Value> {
+    made(&given, run, |item, result| result.is_true().then(|| item.clone()))
+}
+
 pub(super) fn map(run: &mut Run<'_>, given: Given) -> Result<Value> {
-    let mut made = Vec::new();
-    let mut entries = Map::default();
-    let is_array = matches!(given.get(0), Value::Array(_));
-    each(run, given.get(0), given.get(1), |_, _, key, result| {
-        match key {
-            Value::String(key) if !is_array => entries.insert(Arc::clone(key), result),
-            _ => made.push(result),
-        }
-        Ok(true)
-    })?;
-    Ok(if is_array {
-        Value::array(made)
-    } else {
-        Value::from(entries)
-    })
+    made(&given, run, |_, result| Some(result))
 }
 
 /// Calls a function with the first items of several arrays, then with their second items, and so on.
@@ -198,7 +188,6 @@ pub(super) fn reduce(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
         (items[0].clone(), 1)
     };
     for (place, item) in items.iter().enumerate().skip(from) {
-        #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
         let place = Value::Number(place as f64);
         let before = std::mem::take(&mut result);
         result = run.call_function(function, &[before, item.clone(), place, array.clone()])?;

@@ -49,7 +49,6 @@ pub(super) fn convert(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
 
 fn to_hex(value: &Value) -> Value {
     match value {
-        #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
         Value::Number(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => {
             let sign = if *number < 0.0 { "-" } else { "" };
             Value::from(format!("{sign}{:x}", (number.abs() as i64)))
@@ -122,7 +121,6 @@ pub(super) fn encode(_: &mut Run<'_>, given: Given) -> Result<Value> {
     if indent < 1.0 {
         return Ok(Value::from(value.to_json()));
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 to 10")]
     let indent = indent.min(10.0) as usize;
     Ok(Value::from(value.to_json_indented(indent)))
 }
@@ -177,11 +175,6 @@ pub(super) fn range(run: &mut Run<'_>, given: Given) -> Result<Value> {
     if count > RANGE_MAX {
         return Err(Error::limit(format!("a range of more than {RANGE_MAX} numbers")).into());
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at most a million"
-    )]
     let count = count as u32;
     run.budget().step(u64::from(count))?;
     run.budget().allocate(u64::from(count) * 24)?;

@@ -45,7 +45,6 @@ fn rounded(arguments: &Arguments, round: fn(f64) -> f64) -> Result<Value> {
     if precision == 0.0 {
         return of_number(arguments, round);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
     let precision = precision as i32;
     let moved = |number: f64, places: i32| {
         let text = format!("{number:e}");

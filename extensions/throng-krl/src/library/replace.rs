@@ -82,7 +82,6 @@ fn by_function(run: &mut Run<'_>, text: &Arc<str>, regex: &Regex, function: &Val
         let mut arguments: Vec<Value> = groups.collect();
         let place = text[..whole.start()].encode_utf16().count();
         run.budget().step(place as u64 / 8)?;
-        #[expect(clippy::cast_precision_loss, reason = "no text has 2^53 units")]
         arguments.push(Value::Number(place as f64));
         arguments.push(Value::String(Arc::clone(text)));
         let part = run.call_function(function, &arguments)?;

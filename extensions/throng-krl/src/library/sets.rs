@@ -170,25 +170,14 @@ fn by_text(run: &mut Run<'_>, items: &[Value]) -> Result<Vec<(Value, usize)>> {
             other => other.to_text(),
         };
         match places.get(&key) {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "the place of an item"
-            )]
             Some(Value::Number(place)) => counts[*place as usize].1 += 1,
             _ => {
-                #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
                 places.insert(key, Value::Number(counts.len() as f64));
                 counts.push((item.clone(), 1));
             }
         }
     }
     let places = places.values().filter_map(Value::to_number);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the place of an item"
-    )]
     let places = places.map(|place| place as usize);
     Ok(places.filter_map(|place| counts.get(place).cloned()).collect())
 }

@@ -10,7 +10,6 @@ pub(super) fn chr(_: &mut Run<'_>, given: Given) -> Result<Value> {
     let Some(code) = given.get(0).to_number() else {
         return Ok(Value::Null);
     };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 2^16")]
     let unit = code.trunc().rem_euclid(65_536.0) as u16;
     Ok(Value::from(String::from_utf16_lossy(&[unit])))
 }
@@ -161,7 +160,6 @@ pub(super) fn substr(_: &mut Run<'_>, given: Given) -> Result<Value> {
         text.encode_utf16().collect()
     };
     let count = if text.is_ascii() { text.len() } else { units.len() };
-    #[expect(clippy::cast_precision_loss, reason = "no text has 2^53 units")]
     let all = count as f64;
     if start > all {
         return Ok(Value::from(""));
@@ -171,15 +169,7 @@ pub(super) fn substr(_: &mut Run<'_>, given: Given) -> Result<Value> {
         Some(length) if length > 0.0 => start + length,
         Some(length) => all + length,
     };
-    let place = |number: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "clamped to the text"
-        )]
-        let place = number.trunc().clamp(0.0, all) as usize;
-        place
-    };
+    let place = |number: f64| number.trunc().clamp(0.0, all) as usize;
     let (start, end) = (place(start), place(end));
     let (start, end) = (start.min(end), start.max(end));
     Ok(if text.is_ascii() {

@@ -24,10 +24,6 @@ pub(super) fn new(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
         return Err(Error::value_error("time:new needs a date string").into());
     }
     if let Value::Number(number) = date {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a number beyond all times saturates, and is refused"
-        )]
         let time = Timestamp::from_millisecond(number as i64);
         return match time {
             Ok(time) => Ok(written(time)),
@@ -79,7 +75,6 @@ fn sum(time: Timestamp, spec: &Map) -> Option<Timestamp> {
         weeks
     };
     // What is no number counts for nothing, and nothing that is added to it either. Halves go away from 0.
-    #[expect(clippy::cast_possible_truncation, reason = "saturates, and is beyond all times")]
     let whole = |number: f64| number.round() as i64;
     let months = 0
         .days()
@@ -89,9 +84,7 @@ fn sum(time: Timestamp, spec: &Map) -> Option<Timestamp> {
     let milliseconds = milliseconds + seconds * 1_000.0 + minutes * 60_000.0 + hours * 3_600_000.0;
     let date = Offset::UTC.to_datetime(time).checked_add(months).ok()?;
     let date = date.checked_add(days).ok()?.to_zoned(TimeZone::UTC).ok()?;
-    #[expect(clippy::cast_precision_loss, reason = "times are far below 2^53 milliseconds")]
     let sum = date.timestamp().as_millisecond() as f64 + if milliseconds.is_nan() { 0.0 } else { milliseconds };
-    #[expect(clippy::cast_possible_truncation, reason = "saturates, and is refused")]
     Timestamp::from_millisecond(sum as i64).ok()
 }
 
@@ -142,7 +135,6 @@ pub(super) fn strftime(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value
 /// The time of a `schedule … at`, in milliseconds since 1970: a number of them, or a text.
 pub(crate) fn timestamp_ms(time: &Value, now_ms: i64) -> Option<i64> {
     match time {
-        #[expect(clippy::cast_possible_truncation, reason = "a number beyond all times saturates")]
         Value::Number(number) if number.is_finite() => Some(*number as i64),
         Value::String(text) => parse(text, now_ms).map(Timestamp::as_millisecond),
         _ => None,

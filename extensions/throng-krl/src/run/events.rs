@@ -146,7 +146,6 @@ impl Run<'_> {
             .run_code(self.root, within, &state.settings)?
             .to_number()
             .unwrap_or(0.0);
-        #[expect(clippy::cast_precision_loss, reason = "a time is far below 2^53 milliseconds")]
         let passed = event.time_ms.saturating_sub(began_ms) as f64;
         if passed > limit {
             state.states = vec![START];
@@ -305,7 +304,6 @@ fn aggregate(operator: AggregateOperator, values: &[Value]) -> Value {
         AggregateOperator::Max => numbers().reduce(f64::max).map_or(Value::Null, Value::Number),
         AggregateOperator::Min => numbers().reduce(f64::min).map_or(Value::Null, Value::Number),
         AggregateOperator::Sum => Value::Number(numbers().sum()),
-        #[expect(clippy::cast_precision_loss, reason = "an aggregator gathers fewer than 2^53 values")]
         AggregateOperator::Avg => Value::number(numbers().sum::<f64>() / values.len() as f64),
         AggregateOperator::Push => Value::array(values.to_vec()),
     }

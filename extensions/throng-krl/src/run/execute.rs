@@ -318,11 +318,6 @@ impl Run<'_> {
 
     fn loop_place(&self, at: usize) -> usize {
         match self.vm.stack[at + 2] {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "counted from 0 by ones"
-            )]
             Value::Number(number) => number as usize,
             _ => 0,
         }
@@ -334,7 +329,6 @@ impl Run<'_> {
         let Some(item) = self.vm.stack[at].as_array().and_then(|items| items.get(place)).cloned() else {
             return false;
         };
-        #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
         let number = place as f64;
         self.vm.stack[at + 2] = Value::Number(number + 1.0);
         if let Some(key) = key {

@@ -107,7 +107,6 @@ impl Run<'_> {
                 attribute.cloned().unwrap_or(Value::Undefined)
             }
             "eid" => Value::String(Arc::clone(&event.eid)),
-            #[expect(clippy::cast_precision_loss, reason = "a time is far below 2^53 milliseconds")]
             _ => Value::Number(event.time_ms as f64),
         }
     }

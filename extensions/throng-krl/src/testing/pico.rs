@@ -281,7 +281,6 @@ impl Outside {
             ("data", Value::map([("attrs", schedule.attributes.clone())])),
             ("time", Value::Number(0.0)),
         ]);
-        #[expect(clippy::cast_precision_loss, reason = "a time is far below 2^53 milliseconds")]
         let (kind, when) = match &schedule.when {
             When::At(at) => ("at", ("time", Value::Number(*at as f64))),
             When::Repeat(timespec) => ("repeat", ("timespec", Value::String(Arc::clone(timespec)))),

@@ -75,9 +75,7 @@ impl Value {
             Value::Number(number) => number.is_finite().then_some(*number),
             Value::String(text) if is_hex(text) => parse_digits(&text[2..], 16),
             Value::String(text) => parse_number(text),
-            #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 items")]
             Value::Array(array) => Some(array.len() as f64),
-            #[expect(clippy::cast_precision_loss, reason = "no map has 2^53 entries")]
             Value::Map(map) => Some(map.len() as f64),
             Value::Regex(_) | Value::Function(_) => None,
         }

@@ -14,7 +14,6 @@ impl Serialize for Value {
         match self {
             Value::Null | Value::Undefined => serializer.serialize_unit(),
             Value::Boolean(boolean) => serializer.serialize_bool(*boolean),
-            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^63")]
             Value::Number(number) if number.fract() == 0.0 && number.abs() < 9_223_372_036_854_775_808.0 => {
                 serializer.serialize_i64(*number as i64)
             }
@@ -70,12 +69,10 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(Value::Boolean(boolean))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "numbers of the language are floating point")]
     fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
         Ok(Value::Number(number as f64))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "numbers of the language are floating point")]
     fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
         Ok(Value::Number(number as f64))
     }

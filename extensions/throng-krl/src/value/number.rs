@@ -8,7 +8,6 @@ pub fn format_number(number: f64) -> String {
         return if number > 0.0 { "Infinity" } else { "-Infinity" }.into();
     }
     if number.fract() == 0.0 && number.abs() < 1e15 {
-        #[expect(clippy::cast_possible_truncation, reason = "a whole number below 1e15 fits")]
         return (number as i64).to_string();
     }
     // The shortest digits that read back as the number, and the exponent of the first of them.

@@ -148,6 +148,13 @@ impl Draft<'_> {
     fn ctx(&mut self, call: &Call<'_>) -> Result<Value, Stop> {
         let argument = |place, name| call.arguments.get(place, name);
         let text_of = |place, name| text(&call.arguments.get(place, name));
+        let shape = |from| {
+            native::shape(
+                &argument(from, "tags"),
+                &argument(from + 1, "eventPolicy"),
+                &argument(from + 2, "queryPolicy"),
+            )
+        };
         match call.name {
             "picoId" => Ok(self.own_text()),
             "parent" => Ok(self.body().parent.map(eci_value).unwrap_or_default()),
@@ -170,28 +177,12 @@ impl Draft<'_> {
             }
             "delPico" => self.del_pico(&text_of(0, "eci")).map(|()| Value::Null),
             "newChannel" => {
-                let shape = native::shape(
-                    &argument(0, "tags"),
-                    &argument(1, "eventPolicy"),
-                    &argument(2, "queryPolicy"),
-                )?;
-                let channel = self.new_channel(shape)?;
+                let channel = self.new_channel(shape(0)?)?;
                 Ok(value(channel.shown(self.id())))
             }
-            "putChannel" => {
-                let shape = native::shape(
-                    &argument(1, "tags"),
-                    &argument(2, "eventPolicy"),
-                    &argument(3, "queryPolicy"),
-                )?;
-                self.put_channel(&text_of(0, "eci"), shape).map(|()| Value::Null)
-            }
+            "putChannel" => self.put_channel(&text_of(0, "eci"), shape(1)?).map(|()| Value::Null),
             "upsertChannel" => {
-                let shape = native::shape(
-                    &argument(0, "tags"),
-                    &argument(1, "eventPolicy"),
-                    &argument(2, "queryPolicy"),
-                )?;
+                let shape = shape(0)?;
                 let tags: Vec<&str> = shape.tags.iter().map(|tag| &**tag).collect();
                 match self.tagged(&tags) {
                     Some(eci) => self.put_channel(&eci.to_string(), shape).map(|()| Value::Null),

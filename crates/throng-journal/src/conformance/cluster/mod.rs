@@ -4,25 +4,9 @@ mod coverage;
 mod directory;
 mod streams;
 
-pub use coverage::{
-    a_checkpoint_of_a_stream_that_has_ended_leaves_nothing,
-    a_checkpoint_says_nothing_of_shards_that_are_not_its_streams, checkpoints_of_two_nodes_stand_side_by_side,
-    from_one_engine_to_a_cluster_and_back_nothing_is_indexed_twice, the_events_of_a_shard_that_moves_are_indexed_once,
-};
-pub use directory::{
-    a_change_is_told_and_a_wait_for_none_ends, a_draining_node_is_given_nothing_and_a_beat_ends_no_life,
-    a_draining_node_is_pinned_nothing, a_node_gives_only_what_it_owns_and_no_stream_of_it_may_hold,
-    a_node_that_is_asked_to_drain_knows_it, a_node_that_leaves_frees_what_it_owns,
-    after_it_is_finalized_older_programs_and_releases_are_not_let_in, nobody_takes_from_a_node_that_lives,
-    one_name_is_one_node_that_lives, only_a_silent_node_is_declared_dead_and_only_by_one_that_lives,
-    shards_stay_pinned_to_a_name_until_it_is_said_otherwise, shards_that_cannot_be_pinned_change_nothing,
-    the_version_grows_with_every_change, what_is_declared_dead_by_two_ends_once,
-};
-pub use streams::{
-    a_node_that_is_over_opens_nothing, a_refused_opening_ends_nothing,
-    an_engine_alone_is_refused_while_a_node_lives_and_takes_all_after_them,
-    opening_again_ends_the_nodes_own_stream_and_no_other, take_lists_the_ended_streams_that_may_hold_the_shards,
-};
+pub use coverage::*;
+pub use directory::*;
+pub use streams::*;
 
 use super::kit::{self, Event, address, block_on, commit_of, outcome};
 use crate::{

@@ -465,10 +465,7 @@ pub fn index_begins_after_the_end_of_one_that_is_gone<H: Harness>(harness: &H) {
         (last - 1..=last)
             .filter(|seq| *seq > 3)
             .for_each(|seq| bench.append_record(RecordKind::Event, seq));
-        bench.advance(Checkpoint {
-            sealed: vec![ended],
-            ..bench.upto_here()
-        });
+        bench.checkpoint_over(&[ended]);
         bench = bench.reopened();
         assert_eq!(loaded(&bench), (None, (4..=last).collect()));
         let found = bench.load("a", 1);

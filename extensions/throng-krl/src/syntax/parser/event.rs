@@ -206,11 +206,7 @@ impl Parser<'_> {
             let attribute = self.word("an attribute")?;
             attributes.push((attribute, self.regex()?));
         }
-        let mut condition = if self.take_word("where") {
-            Some(self.expression(0)?)
-        } else {
-            None
-        };
+        let mut condition = self.behind("where", |parser| parser.expression(0))?;
         let (mut setting, mut deprecation) = (Vec::new(), None);
         if self.take_word("setting") {
             if condition.is_some() {

@@ -374,11 +374,7 @@ impl Parser<'_> {
         if self.is_word("returns") {
             return Err(self.expected("expected `return` or `}`: an action returns one value"));
         }
-        let result = if self.take_word("return") {
-            Some(self.expression(0)?)
-        } else {
-            None
-        };
+        let result = self.behind("return", |parser| parser.expression(0))?;
         if self.is_raw(",") {
             return Err(self.expected("expected `}`: an action returns one value"));
         }

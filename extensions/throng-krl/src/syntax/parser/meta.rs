@@ -68,16 +68,8 @@ impl Parser<'_> {
     fn uses(&mut self) -> Result<MetaKind, ParseError> {
         self.expect_word("module")?;
         let rid = self.rid()?;
-        let alias = if self.take_word("alias") {
-            Some(self.identifier()?)
-        } else {
-            None
-        };
-        let with = if self.take_word("with") {
-            self.with()?
-        } else {
-            Vec::new()
-        };
+        let alias = self.behind("alias", Self::identifier)?;
+        let with = self.behind("with", Self::with)?.unwrap_or_default();
         Ok(MetaKind::Use(Use { rid, alias, with }))
     }
 

@@ -128,6 +128,15 @@ impl<'a> Parser<'a> {
         is_it
     }
 
+    /// Reads what follows this word, where it stands here.
+    fn behind<T>(
+        &mut self,
+        word: &str,
+        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<Option<T>, ParseError> {
+        self.take_word(word).then(|| read(self)).transpose()
+    }
+
     fn expect_raw(&mut self, text: &str) -> Result<(), ParseError> {
         if self.take_raw(text) {
             Ok(())
@@ -316,11 +325,7 @@ impl<'a> Parser<'a> {
             }
             self.expect_raw("}")?;
         }
-        let global = if self.take_word("global") {
-            self.declaration_block()?
-        } else {
-            Vec::new()
-        };
+        let global = self.behind("global", Self::declaration_block)?.unwrap_or_default();
         let mut rules = Vec::new();
         while self.is_word("rule") {
             rules.push(self.rule()?);

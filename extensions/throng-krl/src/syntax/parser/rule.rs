@@ -20,11 +20,7 @@ impl Parser<'_> {
             self.advance();
         }
         self.expect_raw("{")?;
-        let select = if self.take_word("select") {
-            Some(self.select()?)
-        } else {
-            None
-        };
+        let select = self.behind("select", Self::select)?;
         let mut foreach = Vec::new();
         while self.take_word("foreach") {
             let collection = self.expression(0)?;
@@ -32,11 +28,7 @@ impl Parser<'_> {
             let setting = self.setting()?;
             foreach.push(Foreach { collection, setting });
         }
-        let prelude = if self.take_word("pre") {
-            self.declaration_block()?
-        } else {
-            Vec::new()
-        };
+        let prelude = self.behind("pre", Self::declaration_block)?.unwrap_or_default();
         let has_actions = self.kind() == TokenKind::Symbol && !POSTLUDE.contains(&self.text());
         let block = if has_actions { Some(self.action_block()?) } else { None };
         let postlude = self.postlude()?;
@@ -67,11 +59,7 @@ impl Parser<'_> {
             return Err(self.expected("expected `when` or `where`"));
         }
         let event = self.event_expression(0)?;
-        let within = if self.take_word("within") {
-            Some(self.within()?)
-        } else {
-            None
-        };
+        let within = self.behind("within", Self::within)?;
         Ok(Select::When { event, within })
     }
 
@@ -151,11 +139,7 @@ impl Parser<'_> {
         }
         let callee = self.maybe_domain(name)?;
         let arguments = self.arguments()?;
-        let setting = if self.take_word("setting") {
-            self.setting()?
-        } else {
-            Vec::new()
-        };
+        let setting = self.behind("setting", Self::setting)?.unwrap_or_default();
         self.take_raw(";");
         Ok(Action {
             location,

@@ -94,16 +94,8 @@ impl Parser<'_> {
 
     fn raise(&mut self) -> Result<StatementKind, ParseError> {
         let event = self.event_type()?;
-        let for_rid = if self.take_word("for") {
-            Some(self.expression(0)?)
-        } else {
-            None
-        };
-        let attributes = if self.take_word("attributes") {
-            Some(self.expression(0)?)
-        } else {
-            None
-        };
+        let for_rid = self.behind("for", |parser| parser.expression(0))?;
+        let attributes = self.behind("attributes", |parser| parser.expression(0))?;
         Ok(StatementKind::Raise(RaiseStatement {
             event,
             for_rid,
@@ -119,11 +111,7 @@ impl Parser<'_> {
         }
         self.advance();
         let time = self.expression(0)?;
-        let attributes = if self.take_word("attributes") {
-            Some(self.expression(0)?)
-        } else {
-            None
-        };
+        let attributes = self.behind("attributes", |parser| parser.expression(0))?;
         let setting = if self.take_word("setting") {
             self.expect_bracket("(", Role::Suffix)?;
             let name = self.identifier()?;
