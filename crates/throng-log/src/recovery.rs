@@ -89,6 +89,7 @@ pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, Error> {
 pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let (mut begun, mut spares) = (Vec::new(), Vec::new());
+    let mut foreign = None;
     for number in list(files, dir)? {
         match open_segment(files, dir, number)? {
             Ok(segment) => {
@@ -114,6 +115,9 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
             }
             Err(fault) => {
                 let stray = refuse_lost_header(files, dir, number, &fault)?;
+                if let (Fault::Unreadable(why), scan::Stray::Nothing) = (&fault, stray) {
+                    foreign.get_or_insert_with(|| (number, why.clone()));
+                }
                 if fault == Fault::Empty && stray == scan::Stray::Nothing {
                     spares.push(number);
                 } else {
@@ -121,6 +125,9 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
                 }
             }
         }
+    }
+    if let (true, Some((number, why))) = (begun.is_empty(), foreign) {
+        return Err(foreign_file(dir, number, &why));
     }
     // A number that once stood in a header is never given again; a segment prepared for the next one is used.
     let newest = begun.last().map_or(0, |segment| segment.header.segment);
@@ -131,6 +138,17 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
     let kept = link(dir, begun, &mut recovered)?;
     find_end(dir, &kept, &mut recovered)?;
     Ok(recovered)
+}
+
+/// A crash leaves zeros or a header. In a directory without any segment, other bytes are a file that somebody else has put there.
+fn foreign_file(dir: &Path, number: u64, why: &str) -> Error {
+    Error::Backend {
+        doing: format!("opening the log in {}", dir.display()),
+        why: format!(
+            "{} is no segment of a log: {why}; it is left as it is: move it away, or name another directory",
+            segment_path(dir, number).display()
+        ),
+    }
 }
 
 /// A segment without a readable header holds nothing, or has lost it.

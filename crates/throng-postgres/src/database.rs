@@ -348,7 +348,12 @@ fn pool(options: &PostgresOptions, dialer: &Arc<Dialer>) -> Result<Pool, Error> 
             let set_up = Arc::clone(&set_up);
             Box::pin(async move {
                 let made = timeout(limit, client.batch_execute(&set_up)).await;
-                made.map_err(|_| HookError::message(format!("no answer within {limit:?}")))?
+                let silent = || {
+                    format!(
+                        "no answer within {limit:?}; where the server is only slow, raise connect_timeout in the URL"
+                    )
+                };
+                made.map_err(|_| HookError::message(silent()))?
                     .map_err(HookError::Backend)
             })
         }))

@@ -83,8 +83,12 @@ impl Dialer {
 
     async fn dial_one(&self, host: &OneHost) -> Result<Connected, String> {
         let limit = self.limit();
-        let silent =
-            || format!("no answer within {limit:?}; the host takes connections or drops them, and says nothing");
+        let silent = || {
+            format!(
+                "no answer within {limit:?}; the host takes connections or drops them, and says nothing; where it is only slow, raise \
+                 connect_timeout in the URL"
+            )
+        };
         let explained = |error: tokio_postgres::Error| explain(&error, &self.options);
         let Some((name, port)) = &host.name else {
             let connected = timeout(limit, host.config.connect(self.tls.clone())).await;

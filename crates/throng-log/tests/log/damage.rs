@@ -138,6 +138,30 @@ fn a_lost_header_before_synced_commits_is_damage() {
 }
 
 #[test]
+fn file_that_is_no_segment_is_refused_and_left_as_it_is() {
+    let long = [b'x'; 4096];
+    for (number, bytes) in [
+        (1, &b"hello, world\n"[..]),
+        (1, &long[..]),
+        (7, &b"2026-11-27 started\n"[..]),
+    ] {
+        let disk = Disk::new();
+        disk.process().create_dir(DIR.as_ref()).unwrap();
+        disk.set_bytes(&segment(number), bytes.to_vec());
+        let refused = open(&disk).unwrap_err();
+        assert!(matches!(refused, Error::Backend { .. }), "{refused}");
+        let name = segment(number).display().to_string();
+        let refused = refused.to_string();
+        assert!(
+            refused.contains(&format!("{name} is no segment of a log")) && refused.contains("move it away"),
+            "{refused}"
+        );
+        assert_eq!(disk.bytes(&segment(number)), bytes);
+        assert_eq!(disk.segments(), [segment(number)]);
+    }
+}
+
+#[test]
 fn a_segment_made_ready_that_gets_another_number_while_it_is_verified_is_no_damage() {
     let (disk, _) = killed();
     let sound = verify(&options(&disk), DIR.as_ref()).unwrap();

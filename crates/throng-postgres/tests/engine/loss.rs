@@ -3,8 +3,9 @@
 use crate::{
     counter::{Command, Counter, Hits, engine},
     kit,
+    over_nodes::Counted,
 };
-use throng::{Engine, StartError};
+use throng::{Engine, StartError, projection::State};
 use throng_journal::{Error, Loss, Position};
 use throng_postgres::{PostgresOptions, open_postgres, tools};
 
@@ -21,6 +22,10 @@ async fn halved(schema: &str) {
         hit(&engine, 3).await;
         engine.stop().await;
     }
+    lose_last_writer(schema).await;
+}
+
+async fn lose_last_writer(schema: &str) {
     let psql = kit::psql(&kit::SERVER).await;
     let last = format!("(SELECT max(writer) FROM {schema}.writers)");
     psql.batch_execute(&format!(
@@ -34,6 +39,14 @@ async fn halved(schema: &str) {
 async fn start(options: PostgresOptions) -> Result<Engine, StartError> {
     let opened = open_postgres(options).unwrap();
     let builder = Engine::builder().with::<Counter>().query::<Counter, Hits>();
+    builder.start_shared(opened.journal, opened.store).await
+}
+
+/// Starts an engine with a read model in the schema of its journal.
+async fn start_with_rows(options: PostgresOptions) -> Result<Engine, StartError> {
+    let opened = open_postgres(options).unwrap();
+    let builder = Engine::builder().with::<Counter>().query::<Counter, Hits>();
+    let builder = builder.projection(Counted).views(opened.views);
     builder.start_shared(opened.journal, opened.store).await
 }
 
@@ -138,4 +151,41 @@ async fn commits_whose_writer_is_not_known_are_damage() {
         .unwrap();
     let refused = start(kit::options(&schema, "lease=0")).await.err().unwrap().to_string();
     assert!(refused.contains("missing from the table writers"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_model_of_lost_commits_stops_until_it_is_rebuilt() {
+    for has_taken_them in [true, false] {
+        let schema = kit::schema();
+        let options = || kit::options(&schema, "lease=0");
+        for has_rows in [true, has_taken_them] {
+            let engine = match has_rows {
+                true => start_with_rows(options()).await.unwrap(),
+                false => start(options()).await.unwrap(),
+            };
+            hit(&engine, 3).await;
+            assert!(!has_rows || engine.read_model::<Counted>().caught_up().await);
+            engine.stop().await;
+        }
+        lose_last_writer(&schema).await;
+        let loss = refused(options()).await;
+        let engine = start_with_rows(accepting(&schema, loss.covered)).await.unwrap();
+        let rows = engine.read_model::<Counted>();
+        assert_eq!(rows.caught_up().await, !has_taken_them, "{:?}", engine.projections());
+        if has_taken_them {
+            let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
+                panic!("{:?}", engine.projections())
+            };
+            assert!(reason.contains("has lost its end; rebuild"), "{reason}");
+            assert!(engine.rebuild_projection("counted"));
+        }
+        hit(&engine, 2).await;
+        assert!(rows.caught_up().await, "{:?}", engine.projections());
+        assert_eq!(rows.get("one").await.unwrap(), Some(b"5".to_vec()));
+        engine.stop().await;
+        drop((engine, rows));
+        let again = start_with_rows(options()).await.unwrap();
+        assert!(again.read_model::<Counted>().caught_up().await);
+        again.stop().await;
+    }
 }

@@ -22,7 +22,7 @@ const SHARDS: u16 = 256;
 const COUNTERS: usize = 40;
 
 /// The hits of each counter; an event that does not follow the one before stops it.
-struct Counted;
+pub(crate) struct Counted;
 
 impl Projection for Counted {
     const NAME: &'static str = "counted";

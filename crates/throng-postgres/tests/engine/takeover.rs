@@ -1,10 +1,12 @@
 //! A second engine takes over: the first commits nothing more, makes no checkpoint, and answers nothing.
 
 use crate::{
-    counter::{Command, Counter, Hits, engine, until},
+    counter::{Command, Counter, Hits, Load, engine, until},
     kit,
+    over_nodes::Counted,
 };
 use std::time::Duration;
+use throng::{Engine, Options};
 use throng_journal::{
     Address, Append, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind,
     ShardId, ShardSet, Stamp, Store, WriterId,
@@ -310,4 +312,32 @@ async fn an_idle_engine_notices_that_it_was_taken_over_and_takes_back_when_the_o
         "with what the other did"
     );
     first.stop().await;
+}
+
+/// A holder of the one connection in the pool waits for no other connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_pooled_connection_is_enough_for_an_engine() {
+    let schema = kit::schema();
+    let options = || kit::options(&schema, "lease=0&pool=1");
+    let opened = open_postgres(options()).unwrap();
+    let often = Options {
+        checkpoint_every: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let builder = Engine::builder()
+        .with::<Counter>()
+        .query::<Counter, Hits>()
+        .options(often);
+    let builder = builder.projection(Counted).views(opened.views);
+    let engine = builder.start_shared(opened.journal, opened.store).await.unwrap();
+    let load = Load::begin(&engine);
+    for _ in 0..2 {
+        load.more(50).await;
+        engine.checkpoint().await.unwrap();
+        engine.prune(false).await.unwrap();
+        let history = engine.history(0, "0", 0, 2).await.unwrap();
+        assert_eq!(history.events.len(), 2);
+        assert!(engine.read_model::<Counted>().caught_up().await);
+    }
+    load.end(engine, options()).await;
 }

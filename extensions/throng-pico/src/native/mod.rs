@@ -9,7 +9,7 @@ use crate::draft::{Draft, Stop};
 use throng_krl::{Error, Event, Value};
 
 pub(crate) use subscription::well_known;
-pub(crate) use ui::{TAGS as UI_TAGS, channel as ui_channel, children};
+pub(crate) use ui::{channel as ui_channel, children};
 pub(crate) use wrangler::{born, name_of};
 
 /// What the console of pico-engine 1.x asks and sends.

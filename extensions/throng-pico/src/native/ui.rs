@@ -12,7 +12,7 @@ use crate::{
 use throng_krl::{Event, Value};
 
 /// The tags of the channel for the console.
-pub(crate) const TAGS: [&str; 2] = ["engine", "ui"];
+const TAGS: [&str; 2] = ["engine", "ui"];
 const BLUE: &str = "#87cefa";
 
 pub(super) const RULESET: Native = Native {

@@ -296,6 +296,8 @@ impl<'a> Plan<'a> {
 
     fn change(&mut self, change: Change) {
         let old = self.levels.last().map(|level| level.old).unwrap_or_default();
+        // The first channel with the console's tags is the one that the console is told.
+        self.portion.changes.extend(self.names.console(old, &change));
         let Some(mut change) = self.names.change(old, change) else {
             return;
         };

@@ -4,7 +4,6 @@ use crate::{
     channel::Channel,
     family::{self, Family},
     id::{Eci, PicoId, Secret},
-    native,
     pico::{Body, Change},
 };
 use serde_json::Value as Json;
@@ -50,6 +49,24 @@ impl Names {
         (Family::of(pico, kin.key), new)
     }
 
+    /// The exporting engine reaches the pico's console by this channel.
+    fn is_console(&self, pico: PicoId, secret: Secret) -> bool {
+        family::ui(self.old_realm, pico).secret == secret
+    }
+
+    /// This engine's channel for the console, beside the exporting engine's, which an identical pico keeps.
+    pub(super) fn console(&self, pico: PicoId, change: &Change) -> Option<Change> {
+        match change {
+            Change::Channel(channel) if self.seed.is_none() && self.is_console(pico, channel.secret) => {
+                Some(Change::Channel(Channel {
+                    secret: family::ui(self.realm, pico).secret,
+                    ..channel.clone()
+                }))
+            }
+            _ => None,
+        }
+    }
+
     /// A channel of an imported pico by its new name; any other as it is.
     pub(super) fn eci(&self, old: Eci) -> Eci {
         let Some(kin) = self.picos.get(&old.pico).copied() else {
@@ -69,7 +86,7 @@ impl Names {
         }
         let secret = match old.secret {
             secret if secret == was.well_known() => is.well_known(),
-            secret if family::ui(self.old_realm, old.pico).secret == secret => family::ui(self.realm, pico).secret,
+            secret if self.seed.is_some() && self.is_console(old.pico, secret) => family::ui(self.realm, pico).secret,
             other => self.secret(other),
         };
         Eci { pico, secret }
@@ -120,10 +137,6 @@ impl Names {
         let secret = |secret: Secret| self.eci(Eci { pico, secret }).secret;
         Some(match change {
             Change::Channel(channel) if channel.family.is_some() && pico == self.top => return None,
-            Change::Channel(channel) if channel.shape.is_tagged(&native::UI_TAGS) => Change::Channel(Channel {
-                secret: family::ui(self.realm, self.pico(pico)).secret,
-                ..channel
-            }),
             Change::Channel(channel) => Change::Channel(Channel {
                 secret: secret(channel.secret),
                 family: channel.family.map(|family| self.pico(family)),

@@ -125,6 +125,50 @@ fn an_identical_one_has_its_channels_on_another_engine_and_comes_back_once_it_wa
 }
 
 #[test]
+fn console_channel_stays_valid_after_identical_import() {
+    let (here, there) = (start(), start());
+    let eci = child(&here, "Bob");
+    let box_of = |service: &Service, ui: &str| service.query(ui, UI, "box", "");
+    let only_child = |service: &Service| text(&box_of(service, &service.ui())["children"][0]);
+    let ui = only_child(&here);
+    here.event(&ui, "engine_ui", "testing_eci", &json!({ "eci": ui }));
+    assert_eq!(
+        imported(&there, &there.root(), "identical=true", &export(&here, &eci)),
+        eci
+    );
+    // Its new engine has its own channel for the console, the known one is still good, and is what it was in variables.
+    let own = only_child(&there);
+    assert_ne!(own, ui);
+    for known in [&own, &ui] {
+        let shown = box_of(&there, known);
+        assert_eq!((&shown["name"], &shown["eci"]), (&json!("Bob"), &json!(own)), "{known}");
+    }
+    assert_eq!(there.query(&own, UI, "testingECI", ""), json!(ui));
+    // Back on the first engine both are.
+    let back = export(&there, &eci);
+    let family = here.query(&here.root(), WRANGLER, "children", "")[0]["eci"].clone();
+    here.event(
+        &here.root(),
+        "wrangler",
+        "child_deletion_request",
+        &json!({ "eci": family }),
+    );
+    until(|| here.get(&format!("/c/{eci}/query/{WRANGLER}/name")).status == 410);
+    assert_eq!(imported(&here, &here.root(), "identical=true", &back), eci);
+    let here = here.again();
+    assert_eq!(only_child(&here), ui);
+    for known in [&own, &ui] {
+        assert_eq!(box_of(&here, known)["eci"], json!(ui), "{known}");
+    }
+    // A copy has only channels of its own.
+    let copy = imported(&here, &here.root(), "", &back);
+    let channels = here.query(&copy, WRANGLER, "channels", "").to_string();
+    for known in [&eci, &own, &ui] {
+        assert!(!channels.contains(known.as_str()), "{known}: {channels}");
+    }
+}
+
+#[test]
 fn what_was_cut_or_altered_is_refused_with_its_line_and_nothing_is_imported() {
     let service = start();
     let eci = collection(&service);
