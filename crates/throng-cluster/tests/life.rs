@@ -146,7 +146,7 @@ async fn next(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_the_node_it_is_then() {
+async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
     let directory = Arc::new(MemoryJournal::new().directory());
     let (tell, mut told) = mpsc::unbounded_channel();
     let life = Arc::new(Life::new(Parts {
@@ -194,7 +194,7 @@ async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_behind_a_look_is_seen_without_waiting_for_the_next_beat() {
+async fn a_change_behind_a_look_is_seen_before_the_next_beat() {
     let directory = Arc::new(AsksBehindALook {
         within: MemoryJournal::new().directory(),
         has_asked: AtomicBool::new(false),

@@ -199,7 +199,7 @@ fn requests_reach_the_owner_in_the_order_they_were_made() {
 }
 
 #[test]
-fn a_request_whose_time_is_over_is_of_unknown_outcome_and_does_not_hold_up_others() {
+fn a_timed_out_request_is_unknown_and_holds_up_no_other() {
     let (_directory, _journal, one, other) = pair(Duration::from_secs(3));
     let begun = Instant::now();
     assert_eq!(
@@ -218,7 +218,7 @@ fn a_request_whose_time_is_over_is_of_unknown_outcome_and_does_not_hold_up_other
 }
 
 #[test]
-fn connections_are_worked_on_the_loops_and_who_waits_there_is_told_when_they_end() {
+fn waiters_on_loops_are_told_when_their_connection_ends() {
     let (directory, journal, one, _other) = pair(Duration::from_secs(30));
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let builder = builder.worker_threads(1).enable_all();
@@ -251,7 +251,7 @@ fn connections_are_worked_on_the_loops_and_who_waits_there_is_told_when_they_end
 }
 
 #[test]
-fn what_was_sent_to_a_node_that_ends_is_of_unknown_outcome_and_later_nobody_is_there() {
+fn requests_to_an_ending_node_are_unknown_then_unreachable() {
     let (_directory, _journal, mut one, other) = pair(Duration::from_secs(30));
     let sent = ask(&other.links, 3, "sent", Duration::from_secs(20));
     until("it is worked on", || one.noted.at_work.load(SeqCst) > 0);
@@ -373,7 +373,7 @@ fn certificates_and_keys_that_are_none_are_told() {
 }
 
 #[test]
-fn who_is_no_node_is_told_so_or_cut_off() {
+fn a_stranger_is_told_so_or_cut_off() {
     let (directory, _journal, _one, _other) = pair(Duration::ZERO);
     let view = wait(directory.view()).unwrap();
     for hostile in [
@@ -391,7 +391,7 @@ fn who_is_no_node_is_told_so_or_cut_off() {
 }
 
 #[test]
-fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are_gone() {
+fn silent_strangers_are_bounded_and_nodes_enter_once_they_left() {
     let (directory, journal, _one, _other) = pair(Duration::ZERO);
     let view = wait(directory.view()).unwrap();
     let silent: Vec<TcpStream> = (0..200)
@@ -429,7 +429,7 @@ fn silent_strangers_give_way_to_newcomers() {
 }
 
 #[test]
-fn a_node_of_an_older_program_is_known_by_its_name_for_as_long_as_it_lives() {
+fn a_node_of_an_older_program_is_known_by_name_while_it_lives() {
     let (directory, _journal, one, other) = pair(Duration::ZERO);
     let older = |started: &Started| started.links.without_feature(ERASES);
     let join = Join {
@@ -447,7 +447,7 @@ fn a_node_of_an_older_program_is_known_by_its_name_for_as_long_as_it_lives() {
 }
 
 #[test]
-fn a_node_of_a_newer_release_is_known_after_one_look_and_so_is_that_it_is_gone() {
+fn one_look_shows_a_newer_node_and_one_look_shows_it_gone() {
     let (directory, _journal, one, other) = pair(Duration::ZERO);
     let newer = |started: &Started| {
         wait(started.links.looked());

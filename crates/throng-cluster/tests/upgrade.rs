@@ -249,7 +249,7 @@ fn wrong(acknowledged: &[Acknowledged], known: &BTreeMap<u64, Known>) -> Vec<Str
 }
 
 #[test]
-fn an_upgrade_of_real_nodes_with_one_taken_back_loses_nothing_doubles_nothing_and_leaves_nothing_dead() {
+fn a_rolling_upgrade_with_one_step_back_delivers_exactly_once() {
     let server = Postgres::start(PostgresOptions::default()).unwrap();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let world = World {

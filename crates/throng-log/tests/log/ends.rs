@@ -253,7 +253,7 @@ fn a_removal_reads_only_the_part_of_history_it_is_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_removed_is_read_back_from_the_archive() {
+async fn removed_commits_are_read_back_from_the_archive() {
     let disk = Disk::new();
     for _ in 0..2 {
         let running = start(&disk, NOTHING).await;

@@ -93,7 +93,7 @@ fn nothing_acknowledged_is_lost_whichever_other_call_fails() {
 }
 
 #[test]
-fn a_call_that_fails_while_the_log_is_opened_is_told_and_harms_nothing() {
+fn a_call_that_fails_while_opening_is_told_and_harms_nothing() {
     let disk = Disk::new();
     let log = open(&disk).unwrap();
     let acknowledged = work(&log);
@@ -123,7 +123,7 @@ fn a_call_that_fails_while_the_log_is_opened_is_told_and_harms_nothing() {
 }
 
 #[test]
-fn a_writer_whose_sync_failed_is_over_and_its_segment_left_for_good() {
+fn a_failed_sync_ends_the_writer_and_abandons_its_segment() {
     let disk = Disk::new();
     let log = open(&disk).unwrap();
     let writer = open_writer(&log).unwrap();
@@ -157,7 +157,7 @@ fn a_writer_whose_sync_failed_is_over_and_its_segment_left_for_good() {
 }
 
 #[test]
-fn commits_go_on_while_what_was_written_is_synced() {
+fn commits_go_on_during_a_sync() {
     let disk = Disk::new();
     let options = Options {
         durability: Durability::Os,

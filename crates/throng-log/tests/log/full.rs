@@ -74,7 +74,7 @@ fn a_full_disk_holds_commits_and_not_unused_room() {
 }
 
 #[test]
-fn what_was_begun_ends_on_a_full_disk_and_the_next_start_begins() {
+fn on_a_full_disk_begun_work_ends_and_the_next_start_succeeds() {
     for keeps_what_failed in [false, true] {
         let (disk, log, store) = full_after(1 << 20, keeps_what_failed);
         let writer = open_writer(&log).unwrap();

@@ -219,7 +219,7 @@ fn ids(ids: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn relatives_that_come_to_an_entity_too_large_to_be_stored_are_there_after_each_restart() {
+async fn relatives_of_an_entity_too_large_to_store_survive_restarts() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;
@@ -250,7 +250,7 @@ async fn relatives_that_come_to_an_entity_too_large_to_be_stored_are_there_after
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entity_that_ended_too_large_to_be_stored_has_ended_after_each_restart() {
+async fn an_entity_that_ended_too_large_to_store_stays_ended() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;
@@ -270,7 +270,7 @@ async fn an_entity_that_ended_too_large_to_be_stored_has_ended_after_each_restar
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_but_its_end_is_left_of_one_that_ended_too_large_and_is_over() {
+async fn only_its_end_is_left_of_an_ended_entity_too_large_to_store() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;
@@ -294,7 +294,7 @@ async fn nothing_but_its_end_is_left_of_one_that_ended_too_large_and_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_noted_of_one_too_large_to_be_stored_that_is_erased() {
+async fn an_erased_entity_too_large_to_store_leaves_no_note() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;

@@ -53,7 +53,7 @@ fn begin(disk: &Disk) -> EmbeddedViews {
 }
 
 #[test]
-fn a_batch_whose_write_or_sync_fails_leaves_the_one_before() {
+fn a_failed_batch_leaves_the_one_before() {
     for call in [Call::Write, Call::Sync] {
         let mut failures = 0;
         for after in 0..40 {
@@ -89,7 +89,7 @@ fn a_batch_whose_write_or_sync_fails_leaves_the_one_before() {
 }
 
 #[test]
-fn read_models_whose_file_failed_go_on_without_a_restart() {
+fn read_models_go_on_after_a_failed_file_without_a_restart() {
     for call in [Call::Write, Call::Sync, Call::Open] {
         let mut failures = 0;
         for after in 0..10 {
@@ -130,7 +130,7 @@ fn read_models_whose_file_failed_go_on_without_a_restart() {
 }
 
 #[test]
-fn after_a_power_loss_a_view_is_that_of_one_batch_no_older_than_the_last_sync() {
+fn a_power_loss_leaves_a_view_at_one_batch_since_the_last_sync() {
     let mut behind = 0;
     for seed in 0..40 {
         let disk = Disk::new();

@@ -54,7 +54,7 @@ async fn until_refused(node: &Node, id: &str, refused: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_refuses_commands_once_others_have_filled_the_disk_budget_until_history_is_removed() {
+async fn a_disk_budget_filled_by_others_refuses_until_history_goes() {
     let schema = kit::schema();
     let wires: Arc<Wires> = Arc::default();
     let one = join_with(&schema, "one", &wires, options()).await;

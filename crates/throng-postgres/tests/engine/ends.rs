@@ -120,7 +120,7 @@ async fn assert_sound(schema: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pass_that_loses_its_connection_at_any_statement_loses_nothing() {
+async fn a_pass_cut_off_at_any_statement_loses_nothing() {
     let schema = &kit::schema();
     let first = engine(schema, NOTHING).await;
     let striking = Striking::begin(schema).await;
@@ -154,7 +154,7 @@ async fn a_pass_that_loses_its_connection_at_any_statement_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_same() {
+async fn an_erasure_cut_off_at_any_statement_is_done_all_the_same() {
     let schema = &kit::schema();
     let first = engine(schema, Keep::Forever).await;
     hit(&first, "stays", 3).await;
@@ -215,7 +215,7 @@ async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
+async fn tables_stay_as_large_as_the_kept_history_over_many_passes() {
     const ROUNDS_MAX: usize = 60;
     // So many rounds after each other leave them as large as they were.
     const FLAT: usize = 8;

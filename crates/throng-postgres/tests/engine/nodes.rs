@@ -168,7 +168,7 @@ async fn end_sessions(schema: &str, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_reads_a_stream_that_another_node_goes_on_with_may_meet_a_row_that_stands_for_more() {
+async fn a_reader_of_a_moved_stream_may_meet_a_row_for_many_commits() {
     let schema = kit::schema();
     let mut one = Node::serving(&schema, "", "one", &[0, 1]).await;
     for seq in 1..=6 {
@@ -270,7 +270,7 @@ async fn only_leases_of_silent_processes_are_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_gives_a_shard_goes_on_at_once_and_so_does_the_one_that_is_given_it() {
+async fn giver_and_receiver_of_a_shard_both_go_on_at_once() {
     let schema = kit::schema();
     // Waiting for such a lease would be noticed.
     let mut a = Node::serving(&schema, "lease=3600s", "a", &[0, 1]).await;
@@ -306,7 +306,7 @@ async fn a_node_joins_only_once_an_engine_alone_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_joins_although_an_engine_alone_was_stopped_in_the_middle_of_a_checkpoint() {
+async fn a_node_joins_after_a_lone_engine_stopped_mid_checkpoint() {
     let schema = kit::schema();
     let first = Node::join(&schema, "lease=1s", "first").await;
     let psql = kit::psql(&kit::SERVER).await;
@@ -331,7 +331,7 @@ async fn a_node_joins_although_an_engine_alone_was_stopped_in_the_middle_of_a_ch
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_sessions_are_gone_lives_on_until_somebody_says_otherwise() {
+async fn a_node_without_sessions_lives_until_it_is_declared_dead() {
     let schema = kit::schema();
     let mut a = Node::serving(&schema, "lease=2s", "a", &[0]).await;
     let b = Node::join(&schema, "lease=2s", "b").await;
@@ -374,7 +374,7 @@ async fn a_process_joins_again_that_did_not_hear_that_it_had_joined() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_begins_hears_of_a_newer_node_that_is_gone_and_for_how_long() {
+async fn a_starting_node_hears_how_long_a_newer_node_is_gone() {
     let schema = kit::schema();
     let newer = open(&schema, "lease=1s").await;
     let node = try_join_as(&newer, "newer", 2).await.unwrap();
@@ -415,7 +415,7 @@ async fn a_schema_may_have_a_name_as_long_as_the_server_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commits_that_a_node_has_covered_and_that_are_gone_are_noticed() {
+async fn lost_commits_that_a_node_has_covered_are_noticed() {
     let schema = kit::schema();
     let mut a = Node::serving(&schema, "lease=1s", "a", &[0]).await;
     let mut b = Node::serving(&schema, "lease=1s", "b", &[1]).await;
@@ -466,7 +466,7 @@ async fn commits_that_a_node_has_covered_and_that_are_gone_are_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tools_count_what_each_node_has_covered() {
+async fn the_tools_count_the_commits_each_node_has_covered() {
     let schema = kit::schema();
     let mut a = Node::serving(&schema, "lease=1s", "a", &[0, 1]).await;
     let mut b = Node::serving(&schema, "lease=1s", "b", &[2]).await;
@@ -501,7 +501,7 @@ async fn the_tools_count_what_each_node_has_covered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() {
+async fn nodes_fill_the_table_events_once_it_is_switched_on() {
     let schema = kit::schema();
     let seqs = async |expected: &[(&str, i64)]| {
         let psql = kit::psql(&kit::SERVER).await;
@@ -572,7 +572,7 @@ fn as_before(schema: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_tables_give_way_to_a_node_that_uses_the_old_ones_in_the_other_order() {
+async fn a_migration_yields_to_a_node_that_locks_in_the_other_order() {
     let schema = kit::schema();
     drop(open(&schema, "").await);
     let psql = kit::psql(&kit::SERVER).await;
@@ -595,7 +595,7 @@ async fn new_tables_give_way_to_a_node_that_uses_the_old_ones_in_the_other_order
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_the_program_before_goes_on_over_new_tables_and_is_known_to_be_older() {
+async fn an_older_node_works_on_new_tables_and_is_known_as_older() {
     let schema = kit::schema();
     let old = Node::serving(&schema, "", "old", &[0, 1]).await;
     // And the next one makes the tables its own beside that node.

@@ -46,7 +46,7 @@ async fn connections_ended_by_an_operator_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_that_runs_into_its_timeout_ends_the_writer_and_not_the_service() {
+async fn a_statement_timeout_ends_the_writer_and_not_the_service() {
     let schema = kit::schema();
     let options = || kit::options(&schema, "options=-c%20statement_timeout%3D500ms");
     let engine = engine(options()).await;
@@ -68,7 +68,7 @@ async fn a_statement_that_runs_into_its_timeout_ends_the_writer_and_not_the_serv
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_commands_and_not_reads_until_there_is_room() {
+async fn a_full_disk_refuses_commands_but_not_reads() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "")).await;
     let idle = || engine.entity::<Counter>("idle");

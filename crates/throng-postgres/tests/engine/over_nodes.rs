@@ -149,7 +149,7 @@ async fn check(engines: &[&Engine], hits: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_lists_and_histories_are_the_same_on_all_nodes_and_on_a_single_engine_before_and_after() {
+async fn rows_lists_and_histories_agree_on_nodes_and_lone_engines() {
     let schema = kit::schema();
     let (single, _) = start(&schema, None).await;
     hit(&single).await;
@@ -272,7 +272,7 @@ async fn left(engine: &Engine) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn history_that_is_over_goes_while_shards_change_their_owners_and_the_commits_alone_are_enough() {
+async fn expired_history_goes_while_shards_change_owners() {
     const ROUNDS: u16 = 8;
     let schema = kit::schema();
     let options = || Options {

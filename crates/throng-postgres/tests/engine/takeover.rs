@@ -31,7 +31,7 @@ async fn append(journal: &dyn Journal, commit: Commit) -> Result<(), AppendError
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() {
+async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
     let other = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
@@ -119,7 +119,7 @@ async fn an_engine_does_not_take_back_from_one_that_is_about_to_begin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lease() {
+async fn a_taken_over_engine_lets_its_successor_renew_the_lease() {
     const LEASE: Duration = Duration::from_secs(3600);
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
@@ -147,7 +147,7 @@ async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_checkpoint_that_was_begun_before_does_not_hold_up_the_next_engine() {
+async fn an_unfinished_checkpoint_does_not_hold_up_the_next_engine() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=0")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
@@ -206,7 +206,7 @@ async fn an_engine_that_was_taken_over_answers_nothing_from_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_whose_server_is_silent_stops_answering_when_its_lease_is_over() {
+async fn an_engine_with_a_silent_server_stops_answering_at_lease_end() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "lease=500ms")).await;
     engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
@@ -238,7 +238,7 @@ async fn is_unexpired(writer: WriterId, schema: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_opens_waits_for_a_lease_also_if_somebody_else_has_sealed_its_writer() {
+async fn opening_waits_for_the_lease_of_a_writer_sealed_by_others() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
@@ -286,7 +286,7 @@ async fn an_engine_that_ends_in_order_is_followed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_engine_notices_that_it_was_taken_over_and_takes_back_when_the_other_one_ends() {
+async fn an_idle_engine_notices_a_takeover_and_takes_back_afterwards() {
     let schema = kit::schema();
     let first = engine(kit::options(&schema, "lease=1s")).await;
     first.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();

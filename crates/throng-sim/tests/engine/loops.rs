@@ -3,7 +3,7 @@
 use crate::stepped::{Step, World};
 
 #[test]
-fn leadership_alternates_between_two_loops_that_both_always_have_work() {
+fn leadership_alternates_between_two_busy_loops() {
     let world = World::new();
     let loops = [world.new_loop("a"), world.new_loop("b")];
     loops.iter().for_each(|own| own.run(Step::poll_committer));
@@ -28,7 +28,7 @@ fn leadership_alternates_between_two_loops_that_both_always_have_work() {
 }
 
 #[test]
-fn a_loop_busy_with_something_else_does_not_hold_up_the_commits_of_the_others() {
+fn a_busy_loop_does_not_hold_up_the_commits_of_others() {
     let world = World::new();
     let (busy, other) = (world.new_loop("busy"), world.new_loop("other"));
     busy.run(Step::poll_committer);
@@ -53,7 +53,7 @@ fn a_loop_busy_with_something_else_does_not_hold_up_the_commits_of_the_others() 
 }
 
 #[test]
-fn what_a_loop_staged_is_committed_when_the_loop_ends() {
+fn staged_records_are_committed_when_their_loop_ends() {
     let world = World::new();
     world.run_woken_tasks();
     let ends = world.new_loop("ends");
@@ -68,7 +68,7 @@ fn what_a_loop_staged_is_committed_when_the_loop_ends() {
 }
 
 #[test]
-fn what_a_loop_asked_for_is_committed_though_it_ends_before_its_turn_to_lead() {
+fn a_loop_that_ends_before_its_turn_to_lead_still_commits() {
     let world = World::new();
     world.run_woken_tasks();
     let (leads, ends) = (world.new_loop("leads"), world.new_loop("ends"));
