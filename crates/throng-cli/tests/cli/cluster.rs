@@ -4,8 +4,8 @@ use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
-use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock, time::Duration};
-use throng_testing::{Client, until};
+use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock};
+use throng_testing::{Client, PATIENCE, until};
 use tokio_tungstenite::tungstenite::{
     Message, WebSocket,
     client::{IntoClientRequest, client},
@@ -90,7 +90,7 @@ struct Follower(WebSocket<TcpStream>);
 impl Follower {
     fn new(node: &Served, after: &Value) -> Self {
         let stream = TcpStream::connect(node.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut request = format!("ws://{}/api/ws", node.address).into_client_request().unwrap();
         let protocol = HeaderValue::from_static("throng.v1");
         request.headers_mut().insert("sec-websocket-protocol", protocol);

@@ -1,6 +1,10 @@
 //! More than a loop can do.
 
-use crate::support::{Answer, Client, client::request, start};
+use crate::support::{
+    Answer, Client,
+    client::{PATIENCE, request},
+    start,
+};
 use std::{
     io::ErrorKind,
     sync::atomic::{AtomicBool, Ordering},
@@ -163,7 +167,7 @@ fn a_refused_request_leaves_its_connection_in_order_though_its_body_comes_late()
                 .set_read_timeout(Some(Duration::from_millis(50)))
                 .unwrap();
             let early = client.try_answer();
-            client.stream().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            client.stream().set_read_timeout(Some(PATIENCE)).unwrap();
             client.send(end);
             match early {
                 Ok(refused) => {

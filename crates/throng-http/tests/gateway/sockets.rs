@@ -9,6 +9,7 @@ use crate::support::{
 use serde_json::{Value, json};
 use std::{collections::HashSet, io::Write, thread, time::Duration};
 use throng_http::{Limits, Running};
+use throng_testing::blocking_pause;
 use tokio_tungstenite::tungstenite::{
     Message, WebSocket,
     protocol::{
@@ -127,7 +128,7 @@ fn send(socket: &mut Socket, numbers: &mut Numbers, mut bytes: &[u8]) {
         stream.write_all(&bytes[..count]).unwrap();
         bytes = &bytes[count..];
         if !bytes.is_empty() {
-            thread::sleep(Duration::from_millis(1));
+            blocking_pause();
         }
     }
 }

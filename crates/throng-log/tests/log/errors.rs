@@ -7,6 +7,7 @@ use crate::{
 use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
 use throng_journal::{AppendError, Durability, Error, Journal, WriterId, conformance::block_on};
 use throng_log::{Log, Options};
+use throng_testing::PATIENCE;
 
 /// Twenty commits, a new writer wherever one is over; what was acknowledged, by writer.
 fn work(log: &Log) -> BTreeMap<WriterId, u64> {
@@ -172,7 +173,7 @@ fn commits_go_on_during_a_sync() {
         move || {
             let (appended, done) = std::sync::mpsc::channel();
             std::thread::spawn(move || appended.send(append(&log, writer, 2, 100)));
-            tell.send(done.recv_timeout(Duration::from_secs(30))).unwrap();
+            tell.send(done.recv_timeout(PATIENCE)).unwrap();
         }
     });
     log.sync().unwrap();

@@ -5,12 +5,10 @@ use crate::{
     disk::Disk,
     kit::{DIR, append, checkpoint, count, open_writer, options},
 };
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 use throng_journal::{CommitNo, Journal, ShardSet, Store, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, Log, Options, open_embedded};
+use throng_testing::until;
 
 const RESERVE_BYTES: u64 = 256 << 10;
 const SEGMENT_BYTES: u64 = 128 << 10;
@@ -48,14 +46,6 @@ fn fill(log: &Log, writer: WriterId) -> u64 {
         append(log, writer, number, COMMIT_BYTES).unwrap();
     }
     number
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "never came true: {what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! An entity whose state is too large to be stored keeps its relatives and its end, whatever a checkpoint has covered.
 
+use crate::notes::once_free;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -9,6 +10,7 @@ use throng::{
     model::*,
 };
 use throng_log::open_embedded;
+use throng_testing::eventually_ok;
 
 /// Above what is stored of a state.
 const TOO_LARGE: usize = 17 << 20;
@@ -109,16 +111,7 @@ impl Kept<'_> {
         let (journal, store): (Arc<dyn throng::journal::Journal>, Arc<dyn Store>) = match self {
             Self::Memory(journal, store) => (Arc::new(journal.clone()), Arc::new(store.clone())),
             Self::Disk(dir) => {
-                let opening = async {
-                    loop {
-                        match open_embedded(dir, throng_log::Options::default()) {
-                            // An engine that has ended may hold it a moment longer.
-                            Err(throng_journal::Error::InUse { .. }) => tokio::task::yield_now().await,
-                            opened => break opened.unwrap(),
-                        }
-                    }
-                };
-                let (log, store) = tokio::time::timeout(Duration::from_mins(1), opening).await.unwrap();
+                let (log, store) = once_free(|| open_embedded(dir, throng_log::Options::default())).await;
                 (log, store)
             }
         };
@@ -155,12 +148,7 @@ impl Running {
 
     async fn adopt(&self, child: &str) {
         self.ask("a", Command::Adopt { id: child.into() }).await;
-        let is_there = async {
-            while self.look(child).await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_mins(1), is_there).await.unwrap();
+        eventually_ok("it is there", async || self.look(child).await).await;
     }
 
     async fn look(&self, id: &str) -> Result<Seen, Error<Never>> {

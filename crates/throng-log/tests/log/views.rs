@@ -4,15 +4,12 @@ use crate::{
     disk::{Call, Chance, Disk, Fault},
     kit::open,
 };
-use std::{
-    io::ErrorKind,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io::ErrorKind, sync::Arc};
 use throng_journal::{
     Applied, CommitNo, Position, ViewBatch, ViewOffset, ViewRange, Views, WriterId, conformance::block_on,
 };
 use throng_log::{EmbeddedViews, Log};
+use throng_testing::until;
 
 const VIEW: &str = "available";
 
@@ -109,17 +106,13 @@ fn read_models_go_on_after_a_failed_file_without_a_restart() {
             failures += u32::from(applied.is_err() || synced.is_err());
             disk.heal();
             // Tried again as a projection does: from the offset that is found.
-            let begun = Instant::now();
-            loop {
-                assert!(begun.elapsed() < Duration::from_secs(60), "it never goes on");
+            until("it goes on", || {
                 let Ok(found) = block_on(views.offset(VIEW)) else {
-                    continue;
+                    return false;
                 };
                 let from = found.unwrap().position.commit.0;
-                if let Ok(Applied::Done) = block_on(views.apply(VIEW, batch(from, 3))) {
-                    break;
-                }
-            }
+                matches!(block_on(views.apply(VIEW, batch(from, 3))), Ok(Applied::Done))
+            });
             assert_eq!(whole(&views), 3);
             views.sync().unwrap();
             drop(views);

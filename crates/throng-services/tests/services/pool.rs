@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, thread, time::Duration};
 use throng_services::{Context, PoolSetup, Reply, Service, coordinate::wait_all, key_of, pool};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 
 #[derive(Default)]
 struct Worker {

@@ -11,7 +11,7 @@ use std::{
 use throng_services::{AskError, Context, HandOver, OnPanic, Reply, Service, TrySendError, service};
 
 /// What takes longer has failed.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 
 enum Message {
     Add(u64),

@@ -387,7 +387,7 @@ impl Positions {
 async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> Cursor {
     let mut follower = node.engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
     while told.count() < until {
-        let events = tokio::time::timeout(Duration::from_secs(20), follower.next(7)).await;
+        let events = tokio::time::timeout(Duration::from_mins(1), follower.next(7)).await;
         told.note(&events.expect("it is told").unwrap());
     }
     // As a client has it, and comes back with it.
@@ -464,7 +464,7 @@ async fn followers_that_wait_are_told_events_of_another_node() {
         ask(&one.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
     }
     for follower in waiting {
-        let seen = tokio::time::timeout(Duration::from_secs(20), follower)
+        let seen = tokio::time::timeout(Duration::from_mins(1), follower)
             .await
             .expect("it is told")
             .unwrap();

@@ -120,9 +120,9 @@ fn ids(events: &[Arc<EntityEvent>]) -> Vec<(String, u64)> {
 
 /// A test ends, also one that waits for what does not come.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future)
+    tokio::time::timeout(Duration::from_mins(1), future)
         .await
-        .expect("it comes within 20 seconds")
+        .expect("it comes within a minute")
 }
 
 /// A future that is polled by hand, and tells when it was woken.

@@ -164,7 +164,7 @@ async fn who_waits_to_be_caught_up_while_the_engine_recovers_goes_on_though_noth
         tokio::task::yield_now().await;
         journal.recovers();
     };
-    let (is_there, ()) = tokio::time::timeout(Duration::from_secs(10), async {
+    let (is_there, ()) = tokio::time::timeout(Duration::from_mins(1), async {
         tokio::join!(model.caught_up(), recovers)
     })
     .await

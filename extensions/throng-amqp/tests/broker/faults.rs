@@ -9,8 +9,8 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use std::time::Duration;
 use throng_amqp::{FrameOptions, Frames};
+use throng_testing::pause;
 use tokio::task::JoinSet;
 
 fn counters() -> impl Iterator<Item = String> {
@@ -36,7 +36,7 @@ async fn a_broker_killed_under_load_loses_and_doubles_nothing() {
                 let message = message(&queue, &format!("{client}-{sent}"), ask(&client.to_string(), "Hit"));
                 // Whatever befell it, it is sent again under its id.
                 while publisher.publish(message.clone()).await.is_err() {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    pause().await;
                 }
                 sent += 1;
                 confirmed.fetch_add(1, Ordering::AcqRel);
