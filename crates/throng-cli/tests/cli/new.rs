@@ -204,7 +204,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
 }
 
 #[test]
-fn what_is_no_checkout_is_refused_before_anything_is_written() {
+fn a_directory_without_checkout_is_refused_before_any_write() {
     let directory = tempfile::tempdir().unwrap();
     let refused = throng()
         .args(["new", "wallet", "--throng", "."])

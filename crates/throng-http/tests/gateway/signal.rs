@@ -89,7 +89,7 @@ fn a_program_in_a_process_of_its_own() {
 }
 
 #[test]
-fn a_signal_ends_the_gateway_gracefully_and_with_a_last_checkpoint_however_it_is_waited_for() {
+fn a_signal_ends_the_gateway_with_a_last_checkpoint() {
     // Where the test was started to outlive its terminal, so was the program.
     let signals = [SIGHUP, SIGINT, SIGQUIT]
         .into_iter()

@@ -100,7 +100,7 @@ async fn agree(engines: &[&Engine]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_projection_takes_what_happens_on_all_nodes() {
+async fn a_projection_takes_the_events_of_all_nodes() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     for (number, id) in ids().enumerate() {
@@ -304,7 +304,7 @@ async fn any_node_lists_all_entities_and_knows_their_history() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_listed_is_whole_while_shards_move() {
+async fn a_listing_is_whole_while_shards_move() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     for id in ids() {
@@ -395,7 +395,7 @@ async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_is_followed_at_any_node_and_the_rest_of_it_at_another_one() {
+async fn a_kind_is_followed_at_one_node_and_on_at_another() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     let start = other.engine.place(true).await.unwrap();
