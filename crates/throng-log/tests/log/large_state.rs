@@ -10,7 +10,7 @@ use throng::{
     model::*,
 };
 use throng_log::open_embedded;
-use throng_testing::eventually_ok;
+use throng_testing::{eventually_ok, fixtures::Never};
 
 /// Above what is stored of a state.
 const TOO_LARGE: usize = 17 << 20;
@@ -35,15 +35,6 @@ enum Happened {
     Closed,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("a parcel never says no")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Parcel {
     const KIND: &'static str = "parcel";

@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use throng::{Builder, Engine, Options, model::*};
 use throng_log::{EmbeddedStore, open_embedded};
 use throng_testing::eventually_ok;
+pub use throng_testing::fixtures::Never;
 
 pub const ARCHIVE: &str = "archive";
 
@@ -37,15 +38,6 @@ pub enum Happened {
     Closed,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("a note never says no")]
-pub struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Note {
     const KIND: &'static str = "note";

@@ -9,6 +9,7 @@ use throng::{
     model::*,
 };
 use throng_sim::{Sim, Simulation};
+use throng_testing::fixtures::Never;
 
 const KEPT: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,15 +49,6 @@ pub(crate) enum Happened {
     Mended,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(crate) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Clock {
     const KIND: &'static str = "clock";

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng::{DeadMessage, Retried, model::*};
 use throng_sim::{Sim, Simulation};
+use throng_testing::fixtures::Never;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -14,15 +15,6 @@ enum Happened {
     Charged { cents: u64 },
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 /// One kind, as three programs know it.
 macro_rules! bank {

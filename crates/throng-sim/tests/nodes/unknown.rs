@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use throng::model::*;
 use throng_sim::{Nodes, Sim, Simulation, Timing};
+use throng_testing::fixtures::Never;
 
 const PAGES: u64 = 16;
 /// Pages that are marked by those before, so many further.
@@ -25,15 +26,6 @@ enum HappenedSince {
     Closed,
 }
 impl Event for HappenedSince {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 /// A page, as one of two programs knows it.
 macro_rules! page {
