@@ -81,8 +81,8 @@ fn no_cent_is_lost_between_accounts_whoever_dies() {
 }
 
 #[test]
-fn interest_is_paid_for_every_day_also_for_those_the_bank_was_down() {
-    let test = "interest_is_paid_for_every_day_also_for_those_the_bank_was_down";
+fn interest_is_paid_also_for_days_the_bank_was_down() {
+    let test = "interest_is_paid_also_for_days_the_bank_was_down";
     for_each_seed("bank", test, 10, |seed, keep_trace| {
         let outcome = world(seed, keep_trace).try_run(|sim| async move {
             open(&sim).await;
@@ -100,8 +100,8 @@ fn interest_is_paid_for_every_day_also_for_those_the_bank_was_down() {
 }
 
 #[test]
-fn the_richest_are_who_has_most_after_all_that_went_wrong() {
-    let test = "the_richest_are_who_has_most_after_all_that_went_wrong";
+fn the_richest_list_matches_the_balances_after_all_faults() {
+    let test = "the_richest_list_matches_the_balances_after_all_faults";
     for_each_seed("bank", test, 10, |seed, keep_trace| {
         let outcome = world(seed, keep_trace).try_run(|sim| async move {
             open(&sim).await;

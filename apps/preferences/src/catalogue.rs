@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_catalogue_is_the_same_whenever_it_is_made_and_has_items_in_every_category() {
+    fn the_catalogue_is_always_the_same_and_fills_every_category() {
         let (one, other) = (Catalogue::make(), Catalogue::make());
         assert_eq!(one.categories, other.categories);
         assert_eq!(one.traits, other.traits);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_buys_in_a_category_is_shown_more_of_it_and_not_the_same_again() {
+    fn a_buyer_is_shown_more_of_the_category_and_nothing_twice() {
         let catalogue = Catalogue::get();
         let bought = 100;
         let list = recommend(&summary([(ActionKind::Buy, bought)]), 10);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purchase_counts_more_than_a_like_and_a_like_more_than_a_view() {
+    fn purchases_count_more_than_likes_and_likes_more_than_views() {
         let catalogue = Catalogue::get();
         let first = |category: u8| {
             let item = catalogue.categories.iter().position(|of| *of == category);
@@ -260,7 +260,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn the_list_is_what_the_rules_say(
+        fn the_list_follows_the_rules(
             actions in prop::collection::vec((0..3_u8, 0..ITEMS as u32), 0..200), limit in 0..=LIMIT_MAX
         ) {
             let kinds = [ActionKind::View, ActionKind::Like, ActionKind::Buy];

@@ -59,7 +59,7 @@ fn actions_go_in_and_recommendations_come_out() {
 }
 
 #[test]
-fn a_request_that_cannot_be_is_answered_with_a_problem_that_names_the_field() {
+fn an_invalid_request_gets_a_problem_that_names_the_field() {
     let service = served();
     let at = service.address();
     for (body, status, field) in [
@@ -159,7 +159,7 @@ fn loads(engine: &Engine) -> u64 {
 }
 
 #[test]
-fn summaries_survive_a_restart_and_a_small_budget_forces_users_out_and_in_with_the_same_lists() {
+fn lists_survive_a_restart_and_passivation_under_a_small_budget() {
     let directory = tempfile::tempdir().unwrap();
     block_on(async {
         let engine = start(directory.path(), 512 << 20).await;

@@ -59,7 +59,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn what_finds_no_place_is_refused_and_the_rest_is_computed() {
+    fn numbers_without_a_place_are_refused_and_the_rest_computed() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let workers = Workers::of(1, 1);

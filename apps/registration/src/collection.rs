@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_needed_again_is_recorded_once_and_says_itself_that_it_is_open() {
+    fn a_section_needed_again_is_recorded_once_and_reports_itself() {
         let done = home().when(needed("C S 142-1")).unwrap();
         assert!(done.effects.is_empty());
         assert!(!done.forwarded.unwrap().child);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_is_not_offered_refuses_adds_and_drops_and_gets_no_roster() {
+    fn a_section_not_offered_refuses_requests_and_has_no_roster() {
         let mut reference = Reference::open(&[section("C S 142-1", 1)]);
         for operation in [Add, Drop, AdministrativeDrop] {
             assert_eq!(

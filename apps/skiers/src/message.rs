@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ride_is_written_with_the_names_of_the_class_project_and_read_from_its_own_writing() {
+    fn a_ride_has_the_class_projects_names_and_is_read_back() {
         let ride = Ride {
             resort: 56,
             season: 2022,

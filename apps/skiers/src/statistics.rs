@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_is_listed_with_its_mean_and_its_maximum() {
+    fn only_requested_operations_are_listed_with_mean_and_maximum() {
         let statistics = Statistics::default();
         assert_eq!(statistics.read().endpoint_stats, []);
         for millis in [2, 4, 6] {

@@ -20,10 +20,8 @@ use throng_cluster::{
 use throng_journal::{
     Directory, Error, Floor, Join, Later, MemoryDirectory, MemoryJournal, NodeId, NodeState, ShardSet, View,
 };
-use tokio::{runtime::Handle, sync::mpsc, sync::oneshot, time::timeout};
-
-/// How long something may take that has to come.
-const PATIENCE: Duration = Duration::from_secs(30);
+use throng_testing::{eventually, soon};
+use tokio::{runtime::Handle, sync::mpsc, sync::oneshot};
 
 /// What an engine was told to serve, and how it says that it does.
 type Told = (NodeId, ShardSet, oneshot::Sender<()>);
@@ -139,14 +137,11 @@ fn named(name: &str) -> Join {
 
 /// Waits for what an engine is told next.
 async fn next(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
-    timeout(PATIENCE, told.recv())
-        .await
-        .expect("the engine is told")
-        .unwrap()
+    soon("the engine is told", told.recv()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_the_node_it_is_then() {
+async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
     let directory = Arc::new(MemoryJournal::new().directory());
     let (tell, mut told) = mpsc::unbounded_channel();
     let life = Arc::new(Life::new(Parts {
@@ -177,14 +172,11 @@ async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_
     while !is_dead().await {}
     directory.leave(other).await.unwrap();
     let owner = async || directory.view().await.unwrap().owners[0];
-    let owns_again = async {
-        while owner().await == Some(first) || owner().await == Some(other) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, owns_again)
-        .await
-        .expect("it takes the shard as another node");
+    eventually("it takes the shard as another node", async || {
+        let owner = owner().await;
+        owner != Some(first) && owner != Some(other)
+    })
+    .await;
 
     serves.send(()).unwrap();
     let (node, again, _) = next(&mut told).await;
@@ -194,7 +186,7 @@ async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_behind_a_look_is_seen_without_waiting_for_the_next_beat() {
+async fn a_change_behind_a_look_is_seen_before_the_next_beat() {
     let directory = Arc::new(AsksBehindALook {
         within: MemoryJournal::new().directory(),
         has_asked: AtomicBool::new(false),
@@ -218,11 +210,8 @@ async fn what_changes_behind_a_look_is_seen_without_waiting_for_the_next_beat() 
         let own = status.view.node(node);
         own.is_some_and(|own| own.state == NodeState::Draining)
     });
-    let is_seen = timeout(PATIENCE, drains).await.is_ok();
-    assert!(
-        directory.has_asked.load(Ordering::Relaxed) && is_seen,
-        "it drains at once"
-    );
+    soon("it drains at once", drains).await.unwrap();
+    assert!(directory.has_asked.load(Ordering::Relaxed));
     drop(served);
     running.abort();
 }

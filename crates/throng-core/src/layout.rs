@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_another_number_of_shards_are_noticed_without_the_row() {
+    fn records_of_another_shard_count_are_noticed_without_the_row() {
         for written in [1, 48, 256] {
             assert_eq!(check(&layout(written), &commit_of(20, written)), Ok(()));
         }

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_s_unknown_field_is_named_and_a_recorded_one_is_not_minded() {
+    fn unknown_fields_are_refused_from_clients_and_not_from_records() {
         for (name, body, said) in [
             ("deposit", r#"{"cents":1,"amuont":2}"#, "unknown field `amuont`"),
             ("pay", r#"{"cents":1,"of":{"cents":1,"x":2}}"#, "of: unknown field `x`"),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_given_what_the_type_says() {
+    fn client_input_is_read_as_the_type_says() {
         for body in ["", " {} ", "null"] {
             assert_eq!(from_client::<Command>("close", body.as_bytes()), Ok(Command::Close));
         }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_s_worth_may_come_at_once_and_then_one_as_each_is_due() {
+    fn one_seconds_worth_may_burst_and_then_one_when_due() {
         let rate = rate(10);
         let now = rate.began + Duration::from_secs(100);
         assert_eq!((0..20).filter(|_| rate.take(7, now).is_ok()).count(), 10);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_beyond_those_that_are_known_share_a_place_and_the_idle_are_forgotten() {
+    fn surplus_clients_share_a_place_and_idle_ones_are_forgotten() {
         let mut rate = rate(1);
         rate.known_max = 100;
         let now = rate.began;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_takes_no_more_connections_than_it_may_and_leaves_some_to_others() {
+    fn connections_of_one_address_are_bounded() {
         let connected = Connected::new(None, 8);
         let taken: Vec<_> = (0..8).map_while(|_| connected.enter(7)).collect();
         assert_eq!(taken.len(), 6);

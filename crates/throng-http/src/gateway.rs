@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_was_started_under_load_serves_its_part_of_the_new_connections() {
+    fn a_loop_started_under_load_serves_its_share_of_connections() {
         let journal = MemoryJournal::new();
         let store = MemoryStore::new(journal.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_found_by_its_name_or_its_words_joined_by_hyphens() {
+    fn a_command_is_found_by_name_or_hyphenated_words() {
         let commands = ["open", "add_student", "DropStudent", "setURL"]
             .map(str::to_owned)
             .to_vec();

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_named_with_what_to_do() {
+    fn a_taken_port_is_named_with_advice() {
         let first = listen(any(), 1, false).unwrap();
         let address = first[0].local_addr().unwrap();
         for loops in [1, 2] {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_starts_when_all_are_saturated_and_a_core_is_free_for_a_while() {
+    fn another_loop_starts_when_all_are_full_and_a_core_is_free() {
         let mut decider = Decider::default();
         assert_eq!(looks(&mut decider, SATURATED, LOOKS - 1), 0);
         assert_eq!(looks(&mut decider, SATURATED, 1), 1);

@@ -37,7 +37,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 #[test]
-fn a_command_s_span_names_the_trace_and_a_malformed_one_is_ignored() {
+fn a_commands_span_names_the_trace_unless_it_is_malformed() {
     let log = Log::default();
     tracing_subscriber::fmt()
         .with_ansi(false)

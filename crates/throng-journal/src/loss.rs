@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_says_what_is_missing() {
+    fn a_loss_names_the_missing_commits() {
         let said_by = |witness, covered, held| {
             let loss = Loss { covered, held, witness };
             loss.to_string()

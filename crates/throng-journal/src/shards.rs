@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_shards_is_told() {
+    fn text_that_names_no_shards_is_refused() {
         for (text, said) in [
             ("", "names no shards"),
             ("1,,2", "names no shards"),

@@ -379,7 +379,7 @@ mod tests {
     use crate::{CommitBuilder, CommitNo, ShardId, Stamp};
 
     #[test]
-    fn events_are_missed_where_no_state_follows_that_stands_in_for_them() {
+    fn events_are_missed_where_no_later_state_replaces_them() {
         let found = |records: &[(RecordKind, u64)]| {
             let mut open = CommitBuilder::default();
             for (record, seq) in records {

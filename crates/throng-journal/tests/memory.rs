@@ -100,6 +100,6 @@ fn the_memory_store_is_a_store() {
 }
 
 #[test]
-fn what_nodes_share_in_memory_is_a_cluster() {
+fn the_memory_directory_passes_the_cluster_suite() {
     cluster::check_all(&Memory);
 }

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn another_segments_header_another_version_and_zeros_are_told_apart() {
+    fn another_segment_another_version_and_zeros_are_told_apart() {
         let bytes = header().encode();
         assert!(matches!(Header::decode(&bytes, 8), Err(Fault::Unreadable(_))));
         assert_eq!(Header::decode(&[0; 1024], 7), Err(Fault::Empty));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_name_that_is_not_text_is_no_header_though_its_checksum_fits() {
+    fn a_header_with_a_non_text_node_name_is_refused() {
         let mut bytes = header().encode();
         bytes.truncate(LENGTH);
         bytes[74..76].copy_from_slice(&(NODE_BYTES_MAX as u16).to_le_bytes());

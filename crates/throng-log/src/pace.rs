@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_follows_the_average_up_and_comes_back_well_below_each_threshold() {
+    fn the_depth_follows_the_average_with_hysteresis() {
         let mut pace = Pace::default();
         assert_eq!(after(&mut pace, 100, 300), 2);
         assert_eq!(after(&mut pace, 100, 200), 2);

@@ -375,7 +375,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sparse_copy_reads_as_what_was_copied(
+        fn a_sparse_copy_equals_its_original(
             runs in proptest::collection::vec((any::<bool>(), 0usize..9_000), 0..8),
             offset in 0u64..10_000,
         ) {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_rewriting_makes_is_a_leftover_of_it() {
+    fn only_files_of_a_rewriting_are_its_leftovers() {
         assert!(is_leftover("00000007.log.new"));
         assert!(!is_leftover("00000007.log") && !is_leftover("store.redb.new") && !is_leftover("notes.new"));
     }

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_whose_asker_is_gone_waits_for_no_connection_and_finishes_on_one_it_has() {
+    fn a_dropped_read_waits_for_no_connection() {
         let server = Postgres::start(ServerOptions::default()).unwrap();
         let database = narrow(&server);
         let (took, mut taken) = oneshot::channel();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_without_showing_a_password() {
+    fn nonsense_is_refused_without_showing_a_password() {
         let refusals = [
             ("mysql://ann:secret@h/d", "postgres://"),
             ("postgres://ann:secret@h/d?schema=A-B", "schema is"),

@@ -148,12 +148,12 @@ fn the_store_is_a_store_without_the_table_events() {
 }
 
 #[test]
-fn what_nodes_share_is_a_cluster() {
+fn the_directory_passes_the_cluster_suite() {
     cluster::check_all(&OnServer { more: "lease=1s" });
 }
 
 #[test]
-fn what_nodes_share_is_a_cluster_without_the_table_events() {
+fn the_cluster_suite_passes_without_the_table_events() {
     cluster::check_all(&OnServer {
         more: "lease=1s&events=off",
     });

@@ -83,7 +83,7 @@ fn two_senders_lose_nothing() {
 }
 
 #[test]
-fn two_receivers_share_what_is_sent_and_both_see_the_end() {
+fn two_receivers_share_the_messages_and_both_see_the_end() {
     model(|| {
         let (mut sender, mut one) = bounded(tiny(HandOver::Every(1)));
         let mut other = one.clone();
@@ -97,7 +97,7 @@ fn two_receivers_share_what_is_sent_and_both_see_the_end() {
 }
 
 #[test]
-fn the_end_of_the_last_sender_is_seen_by_a_receiver_that_goes_to_sleep() {
+fn a_receiver_going_to_sleep_sees_the_last_sender_end() {
     model(|| {
         let (sender, mut receiver) = bounded::<u8>(tiny(HandOver::Adaptive));
         let ending = thread::spawn(move || drop(sender));
@@ -107,7 +107,7 @@ fn the_end_of_the_last_sender_is_seen_by_a_receiver_that_goes_to_sleep() {
 }
 
 #[test]
-fn the_end_of_the_last_receiver_is_seen_by_a_sender_that_goes_to_sleep() {
+fn a_sender_going_to_sleep_sees_the_last_receiver_end() {
     model(|| {
         let (mut sender, receiver) = bounded(tiny(HandOver::Adaptive).batch_items(1));
         let ending = thread::spawn(move || drop(receiver));

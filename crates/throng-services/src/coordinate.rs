@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn all_answers_come_in_the_order_of_the_asks_and_who_gave_none_is_told_apart() {
+    fn answers_come_in_order_of_the_asks_and_silence_is_told_apart() {
         let ([first, second, third], pending) = pairs();
         third.unwrap().send(3);
         first.unwrap().send(1);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_answers_is_enough_and_those_who_cannot_do_not_count() {
+    fn the_first_answer_is_enough_and_failures_do_not_count() {
         let ([first, second, third], pending) = pairs();
         drop(first);
         let answering = std::thread::spawn(move || third.unwrap().send(3));

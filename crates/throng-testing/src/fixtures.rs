@@ -4,6 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::model::*;
 
+/// The rejection of an entity that never refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+pub struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
 /// Counts its hits: an event that is lost or applied twice shows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counter {

@@ -8,6 +8,7 @@ pub use browser::{Browser, browse};
 pub use client::{Client, JSON, Response, request};
 
 use std::{
+    fmt::Display,
     future::Future,
     thread,
     time::{Duration, Instant},
@@ -58,11 +59,22 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// The condition does not hold within [`PATIENCE`].
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    until_ok(what, || holds().then_some(()).ok_or("it does not hold"));
+}
+
+/// Tries until it works, and tells the last failure of what never did.
+///
+/// # Panics
+/// No try works within [`PATIENCE`].
+#[track_caller]
+pub fn until_ok<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        // The processors are for what it waits for.
-        thread::sleep(PAUSE);
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(why) => assert!(begun.elapsed() < PATIENCE, "never came true: {what}: {why}"),
+        }
+        blocking_pause();
     }
 }
 
@@ -71,9 +83,38 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// # Panics
 /// The condition does not hold within [`PATIENCE`].
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    eventually_ok(what, async || holds().await.then_some(()).ok_or("it does not hold")).await;
+}
+
+/// Tries in an async test until it works, as [`until_ok`] does.
+///
+/// # Panics
+/// No try works within [`PATIENCE`].
+pub async fn eventually_ok<T, E: Display>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
-    while !holds().await {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        tokio::time::sleep(PAUSE).await;
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(why) => assert!(begun.elapsed() < PATIENCE, "never came true: {what}: {why}"),
+        }
+        pause().await;
     }
+}
+
+/// Runs what has to end by itself, and tells what did not.
+///
+/// # Panics
+/// The future does not end within [`PATIENCE`].
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect(what)
+}
+
+/// Leaves the processors for a moment to what a test waits for.
+pub async fn pause() {
+    tokio::time::sleep(PAUSE).await;
+}
+
+/// Leaves the processors for a moment, as [`pause`] does, on a thread of its own.
+pub fn blocking_pause() {
+    thread::sleep(PAUSE);
 }

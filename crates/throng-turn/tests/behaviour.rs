@@ -24,7 +24,7 @@ fn a_full_inbox_gives_the_work_back() {
 }
 
 #[test]
-fn what_waits_in_the_inbox_goes_first() {
+fn waiting_inbox_items_go_first() {
     let turnstile = Turnstile::new(Vec::new(), 9);
     let push = |number: i32| -> Job<Vec<i32>> { Box::new(move |value: &mut Vec<i32>| value.push(number)) };
     turnstile.wait(|_| assert_eq!(turnstile.enter(1, |_, _| (), push), Entered::Queued));
@@ -33,7 +33,7 @@ fn what_waits_in_the_inbox_goes_first() {
 }
 
 #[test]
-fn who_does_not_wait_finds_the_lock_free_or_does_nothing() {
+fn try_lock_finds_the_lock_free_or_does_nothing() {
     let turnstile = Turnstile::new(Vec::new(), 9);
     let push = |number: i32| -> Job<Vec<i32>> { Box::new(move |value: &mut Vec<i32>| value.push(number)) };
     turnstile.wait(|_| {
@@ -72,7 +72,7 @@ fn a_sweep_wakes_those_past_their_deadline_and_they_can_wait_on() {
 }
 
 #[test]
-fn a_waker_is_kept_until_its_commit_is_decided_or_its_deadline_swept() {
+fn a_waker_is_kept_until_its_commit_or_its_deadline() {
     let open = OpenCommit::<Vec<u8>>::new(Arc::default());
     open.stage(|batch| batch.push(1));
     let count = Arc::new(Count(AtomicUsize::new(0)));
@@ -171,7 +171,7 @@ impl Loop {
 }
 
 #[test]
-fn who_asked_meanwhile_leads_next_and_the_leader_goes_behind_it() {
+fn a_later_request_leads_next_before_the_leader_again() {
     let (leader, first, second) = (Leader::new(), Loop::new(), Loop::new());
     let mut term = first.leads(&leader).unwrap();
     assert!(second.leads(&leader).is_none());
@@ -204,7 +204,7 @@ fn one_that_does_not_come_is_passed_over_and_keeps_its_place() {
 }
 
 #[test]
-fn all_in_line_are_woken_so_that_none_waits_for_one_that_does_not_come() {
+fn all_in_line_are_woken_so_no_absent_leader_is_awaited() {
     let (leader, busy, third) = (Leader::new(), Loop::new(), Loop::new());
     let term = Loop::new().leads(&leader);
     assert!(busy.leads(&leader).is_none() && third.leads(&leader).is_none());

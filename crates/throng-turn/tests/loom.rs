@@ -125,7 +125,7 @@ fn check_that_leadership_was_handed_over(seen: &[Seen]) {
 }
 
 #[test]
-fn leadership_is_handed_over_and_no_leader_leads_twice_while_another_waits() {
+fn no_leader_leads_twice_while_another_waits() {
     model(|| {
         let leader = Arc::new(Leader::new());
         let seen = Arc::new(loom::sync::Mutex::new(Vec::new()));
@@ -160,7 +160,7 @@ fn leadership_is_handed_over_and_no_leader_leads_twice_while_another_waits() {
 }
 
 #[test]
-fn what_one_asked_for_that_went_away_is_looked_at() {
+fn requests_of_a_departed_loop_are_looked_at() {
     model(|| {
         let (leader, work) = (Arc::new(Leader::new()), Arc::new(AtomicUsize::new(0)));
         let done = Arc::new(AtomicUsize::new(0));
@@ -187,7 +187,7 @@ fn what_one_asked_for_that_went_away_is_looked_at() {
 }
 
 #[test]
-fn who_waits_for_a_commit_is_woken_when_it_lands() {
+fn waiters_are_woken_when_their_commit_lands() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         let place = open.stage(|batch| batch.push(1));
@@ -204,7 +204,7 @@ fn who_waits_for_a_commit_is_woken_when_it_lands() {
 }
 
 #[test]
-fn who_waits_for_a_full_commit_waits_for_one_that_is_taken() {
+fn waiters_for_room_wait_for_a_taken_commit() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         open.stage(|batch| batch.push(1));
@@ -223,7 +223,7 @@ fn who_waits_for_a_full_commit_waits_for_one_that_is_taken() {
 }
 
 #[test]
-fn who_asks_to_be_woken_is_woken_or_told_that_it_has_landed() {
+fn a_waker_is_woken_or_told_that_the_commit_has_landed() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         open.stage(|batch| batch.push(1));
@@ -327,7 +327,7 @@ fn an_end_that_is_dropped_leaves_nobody_asleep() {
 }
 
 #[test]
-fn who_waits_at_the_end_learns_whether_its_commit_is_lost() {
+fn waiters_at_the_end_learn_whether_their_commit_is_lost() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         open.stage(|batch| batch.push(1));
@@ -347,7 +347,7 @@ fn who_waits_at_the_end_learns_whether_its_commit_is_lost() {
 }
 
 #[test]
-fn what_is_durable_never_passes_a_commit_still_in_flight() {
+fn durability_never_passes_a_commit_in_flight() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         for number in 1..=2 {

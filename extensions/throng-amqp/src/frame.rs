@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_says_that_it_is_a_frame_and_is_none_is_refused() {
+    fn a_malformed_frame_is_refused() {
         assert_eq!(
             decode(None, b"[1]").unwrap(),
             [b"[1]"],
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_holds_what_was_put_into_it(texts in prop::collection::vec(".*", 0..20)) {
+        fn a_frame_holds_its_messages(texts in prop::collection::vec(".*", 0..20)) {
             let messages: Vec<Vec<u8>> = texts.iter().map(|text| serde_json::to_vec(text).unwrap()).collect();
             let frame = encode(&messages);
             let decoded = decode(Some(CONTENT_TYPE), &frame).unwrap();

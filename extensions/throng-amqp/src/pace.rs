@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_many_messages_come_is_said_of_the_last_stretch_that_was_long_enough() {
+    fn the_rate_is_of_the_last_stretch_that_was_long_enough() {
         let start = Instant::now();
         let mut rate = Rate::new(start);
         let at = |millis| start + Duration::from_millis(millis);

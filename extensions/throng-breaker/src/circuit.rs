@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_at_the_share_of_failures_and_only_once_there_are_enough_calls() {
+    fn it_opens_at_the_failure_share_after_enough_calls() {
         let mut circuit = Circuit::new(SETTINGS);
         for outcome in [Outcome::Failed, Outcome::Failed, Outcome::Succeeded] {
             call(&mut circuit, at(1), outcome);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_begin_anew_once_it_has_closed() {
+    fn pauses_double_up_to_a_bound_and_restart_after_closing() {
         let mut circuit = Circuit::new(SETTINGS);
         (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
         let mut now = at(0);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_whose_caller_went_away_gives_its_place_to_another() {
+    fn an_abandoned_probe_gives_its_place_to_another() {
         let mut circuit = Circuit::new(SETTINGS);
         (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
         let passes = [circuit.ask(at(1)).unwrap(), circuit.ask(at(1)).unwrap()];
@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_happens_it_never_passes_more_than_its_state_allows_and_never_stays_shut(steps in steps()) {
+        fn it_never_passes_too_many_calls_and_never_stays_shut(steps in steps()) {
             let mut circuit = Circuit::new(SETTINGS);
             let (mut now, mut under_way, mut probes) = (Duration::ZERO, Vec::new(), 0);
             for step in steps {

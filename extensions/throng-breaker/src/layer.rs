@@ -103,7 +103,7 @@ mod tests {
     use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_that_fails_is_left_alone_and_its_callers_hear_so_at_once() {
+    async fn calls_to_a_failing_service_are_refused_at_once() {
         let breaker = Breaker::new(
             "elsewhere",
             Settings {

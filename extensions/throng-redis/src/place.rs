@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_known_and_another_history_is_noticed() {
+    fn taken_commits_are_known_and_another_history_is_noticed() {
         let last = place("2.10.1@100");
         assert_eq!(has(&last, "2.10.2@100"), Ok(false));
         assert_eq!(has(&last, "3.1.0@90"), Ok(false), "a clock that was set back");

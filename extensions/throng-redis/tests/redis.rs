@@ -140,7 +140,7 @@ async fn a_redis_killed_under_load_counts_every_event_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_history_is_not_mixed_with_what_redis_holds() {
+async fn another_history_is_not_mixed_into_redis() {
     let redis = Redis::start().unwrap();
     let first = engine(&redis, parts()).await;
     hit(&first, 10).await;

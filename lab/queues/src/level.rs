@@ -132,7 +132,7 @@ mod tests {
     use crate::Candidate;
 
     #[test]
-    fn every_way_delivers_what_was_due() {
+    fn every_way_delivers_all_due_messages() {
         let short = Level {
             rate: 20_000.0,
             threads: 3,

@@ -13,6 +13,7 @@
 
 mod error;
 mod keeper;
+mod ports;
 mod postgres;
 mod programs;
 mod rabbitmq;
@@ -21,6 +22,7 @@ mod standby;
 mod start;
 
 pub use error::Error;
+pub use ports::free_port;
 pub use postgres::{Postgres, PostgresOptions, Stop};
 pub use rabbitmq::{RabbitMq, RabbitMqOptions};
 pub use redis::Redis;

@@ -3,8 +3,9 @@
 use crate::{
     Error,
     keeper::{Directory, Keeper},
+    ports::free_port,
     programs::{self, User},
-    start::{free_port, takes_connections, until_ready},
+    start::{takes_connections, until_ready},
 };
 use std::{
     fmt::Write as _,

@@ -3,8 +3,9 @@
 use crate::{
     Error, Stop,
     keeper::{Directory, Keeper},
+    ports::free_port,
     programs::{self, User},
-    start::{free_port, takes_connections, until_ready},
+    start::{takes_connections, until_ready},
 };
 use std::{
     fmt::Write as _,

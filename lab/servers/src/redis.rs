@@ -3,8 +3,9 @@
 use crate::{
     Error, Stop,
     keeper::{Directory, Keeper},
+    ports::free_port,
     programs::{self, User},
-    start::{answers_ping, free_port, until_ready},
+    start::{answers_ping, until_ready},
 };
 
 const INSTALL: &str = "the package redis-server of the distribution (./test does so)";

@@ -1,6 +1,6 @@
 //! Copies of a private PostgreSQL: standbys that follow it, and base backups.
 
-use crate::{Error, keeper::Directory, postgres::Postgres, programs::User, start::free_port};
+use crate::{Error, keeper::Directory, ports::free_port, postgres::Postgres, programs::User};
 use std::{
     fmt::Write as _,
     fs,

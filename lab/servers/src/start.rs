@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{
     io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -14,13 +14,6 @@ use std::{
 /// A broker takes seconds of a core to start, on a machine that may have others to serve.
 const PATIENCE: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// A port of the loopback that nobody listens on.
-pub(crate) fn free_port() -> Result<u16, Error> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
-    let address = listener.local_addr().map_err(Error::io("looking for a free port"))?;
-    Ok(address.port())
-}
 
 pub(crate) fn takes_connections(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()

@@ -8,7 +8,7 @@ use std::{
 };
 
 #[test]
-fn a_broker_is_killed_and_restarted_on_the_same_ports_and_leaves_nothing() {
+fn a_killed_broker_restarts_on_its_ports_and_leaves_nothing() {
     let mut broker = RabbitMq::start(RabbitMqOptions {
         management: true,
         users: vec![("consumer".into(), "admin".into())],
@@ -36,7 +36,7 @@ fn a_broker_is_killed_and_restarted_on_the_same_ports_and_leaves_nothing() {
 }
 
 #[test]
-fn a_redis_that_is_killed_holds_what_it_had_answered() {
+fn a_killed_redis_holds_the_writes_it_answered() {
     let mut redis = Redis::start().unwrap();
     let ask = |port: u16, command: &str| {
         let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();

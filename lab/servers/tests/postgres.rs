@@ -5,7 +5,7 @@ use servers::{Postgres, PostgresOptions, Stop};
 use std::{net::TcpStream, path::Path, process::Command, time::Instant};
 
 #[test]
-fn a_server_is_restarted_on_what_it_holds_and_leaves_nothing() {
+fn a_restarted_server_keeps_its_data_and_leaves_nothing() {
     let mut server = Postgres::start(PostgresOptions::default()).unwrap();
     let (port, directory) = (server.port(), server.socket().to_owned());
     let first = server.process_id().unwrap();
@@ -39,7 +39,7 @@ fn a_process_with_a_server() {
 }
 
 #[test]
-fn a_server_goes_with_the_process_that_wanted_it_even_if_that_is_killed() {
+fn a_server_ends_with_its_owner_even_if_that_is_killed() {
     use std::io::BufRead as _;
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["a_process_with_a_server", "--exact", "--ignored", "--nocapture"])

@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_followed_in_a_segment_can_be_read(
+        fn followed_commits_of_a_segment_can_be_read(
             raw in vec(any::<u8>(), 0..64),
             pieces in vec((vec(prop_oneof![6 => Just(0), 1 => any::<u8>()], 48..120), any::<bool>()), 0..6),
         ) {
@@ -315,7 +315,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_imported_can_be_read(bytes in of(LINES)) {
+        fn imported_commits_can_be_read(bytes in of(LINES)) {
             import_lines(&bytes);
         }
     }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pre_zeroed_segment_holds_whole_blocks_and_is_written_from_its_start_again() {
+    fn a_zeroed_segment_has_whole_blocks_and_wraps_to_its_start() {
         let layout = Layout::of(100 << 20 >> 1, 7, Mode::PreZeroed).unwrap();
         assert_eq!(layout.file_bytes, 5 * (50 << 20));
         assert_eq!(layout.place(4), 4 * (50 << 20));

@@ -36,7 +36,7 @@ fn a_transfer_leaves_is_on_its_way_and_asks_the_other() {
 }
 
 #[test]
-fn what_was_taken_is_gone_and_what_was_not_is_back() {
+fn taken_money_is_gone_and_refused_money_is_back() {
     for (outcome, cents) in [(Ok(Balance::default()), 49_300), (Err(RequestError::Unknown), 50_000)] {
         let mut ann = ann([]);
         ann.when(transfer("bob", 700)).unwrap();
@@ -59,7 +59,7 @@ fn nothing_is_spent_that_is_not_there() {
 }
 
 #[test]
-fn interest_is_paid_for_each_day_also_for_those_that_were_missed() {
+fn interest_is_paid_also_for_missed_days() {
     let mut ann = ann([]);
     let done = ann.when(Command::PayInterest {}).unwrap();
     assert_eq!(done.effects.events, [AccountEvent::InterestPaid { cents: 5 }]);
@@ -88,7 +88,7 @@ fn opening_sets_the_timer_and_closing_ends_it() {
 }
 
 #[test]
-fn an_account_that_is_not_empty_stays_open_and_one_holds_only_so_much() {
+fn a_nonempty_account_stays_open_and_balances_are_bounded() {
     assert_eq!(refusal(ann([]).when(Command::Close {})), AccountRejection::IsNotEmpty);
     let mut full = ann([]);
     full.when(transfer("bob", 100)).unwrap();

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::sync::mpsc;
 
 #[test]
-fn a_student_finds_the_way_from_the_owner_to_a_seat_and_can_do_nothing_else() {
+fn a_student_reaches_a_seat_from_the_owner_and_nothing_else() {
     let service = Service::of_owner(Router::new());
     service.open_section("MATH-1", 1);
     let collection = service.collection();
@@ -115,7 +115,7 @@ document.body.append(frame)
 "#;
 
 #[test]
-fn a_student_searches_joins_and_drops_in_a_browser_and_sees_the_seats_live() {
+fn a_student_joins_and_drops_in_a_browser_and_sees_seats_live() {
     if is_without_browser() {
         return;
     }

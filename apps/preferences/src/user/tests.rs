@@ -17,7 +17,7 @@ fn act(action: ActionKind, item: u32) -> Act {
 }
 
 #[test]
-fn every_action_of_a_command_is_an_event_with_its_category_and_time() {
+fn each_action_of_a_command_is_an_event_with_category_and_time() {
     let mut user = Subject::<User>::given("anna", []);
     user.now = Timestamp { micros: 5_999_999 };
     let actions = vec![act(ActionKind::View, 7), act(ActionKind::Buy, 8)];
@@ -56,7 +56,7 @@ fn a_list_with_one_action_that_cannot_be_changes_nothing() {
 }
 
 #[test]
-fn what_is_a_half_life_older_counts_half() {
+fn an_action_one_half_life_older_counts_half() {
     let (old, new) = (acted(ActionKind::Like, 0, 0), acted(ActionKind::Like, 1, HALF_LIFE_S));
     let user = Subject::<User>::given("anna", [old, new]).state;
     let weight = |item| {

@@ -10,7 +10,7 @@ use std::{
 };
 
 #[test]
-fn a_service_without_entities_writes_nothing_and_warns_of_nothing() {
+fn a_service_without_entities_writes_nothing_and_warns_not() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_primes"))
         .args(["serve", "--listen", "127.0.0.1:0"])

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_seat_a_student_twice_or_take_a_seat_nobody_had_are_contradictory() {
+    fn contradictory_answers_about_seats_are_found() {
         let add = request(Operation::Add);
         let twice = Rosters::from_answers([(&add, Outcome::Added), (&add, Outcome::Added)]).unwrap_err();
         assert_eq!(twice.count, 2);

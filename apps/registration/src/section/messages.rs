@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_version_ever_wrote_is_not_guessed_at() {
+    fn messages_no_version_ever_wrote_are_refused() {
         for old in [
             recorded("Added", 1, json!({ "student": "7" })),
             recorded("Added", 1, json!({ "student_id": "7" })),

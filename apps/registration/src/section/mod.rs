@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_says_what_changed_and_how_full_it_is() {
+    fn the_reply_says_the_change_and_how_full_the_section_is() {
         let mut section = opened(2);
         let mut replies = Vec::new();
         for command in [add("ann"), add("ann"), add("bob"), drop_of("cem"), drop_of("ann")] {

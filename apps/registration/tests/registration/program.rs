@@ -72,7 +72,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
+fn the_program_serves_and_shows_its_default_directory() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
     let opened = served.client().post("/api/section/S/open", None, r#"{"capacity":30}"#);
@@ -133,7 +133,7 @@ fn help_names_the_program_and_all_that_can_be_set() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_in_one_sentence_of_the_program() {
+fn each_failure_of_the_program_is_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let refused = run(directory.path(), &["journal", "verify"]);
     assert_eq!(refused.status.code(), Some(1));

@@ -65,7 +65,7 @@ fn problem(answer: &(u16, Value)) -> (u16, &str) {
 }
 
 #[test]
-fn a_student_gets_a_seat_and_gives_it_back_over_the_app_s_own_routes() {
+fn a_student_takes_and_returns_a_seat_over_the_apps_routes() {
     let service = Service::start();
     service.open("C S 142-1", 1);
     let path = "/sections/C%20S%20142-1";
@@ -131,7 +131,7 @@ fn the_collection_lists_its_sections_and_passes_requests_on() {
 }
 
 #[test]
-fn what_is_not_there_is_404_on_every_way_to_it() {
+fn anything_missing_is_404_on_every_route() {
     let service = Service::start();
     let ann = json!({ "student": "ann" });
     assert_eq!(problem(&service.get("/sections/Z-9")), (404, "unknown-entity"));

@@ -81,7 +81,7 @@ fn files_from_other_systems_are_read_alike() {
 }
 
 #[test]
-fn the_first_line_of_a_section_holds_and_each_later_one_is_reported() {
+fn a_sections_first_line_holds_and_later_ones_are_reported() {
     let Reading { trace, duplicates } =
         parse("C S 142-1\t30\nMATH 110-1\t5\nC S 142-1\t30\nC S 142-1\t7\n", REQUESTS).unwrap();
     assert_eq!(
@@ -103,7 +103,7 @@ fn the_first_line_of_a_section_holds_and_each_later_one_is_reported() {
 }
 
 #[test]
-fn a_request_for_a_section_that_is_not_offered_is_kept_and_counted() {
+fn requests_for_sections_not_offered_are_kept_and_counted() {
     let requests = format!("{REQUESTS}1,MATH 110-1,2026-11-04,00:00:12,A\n");
     let trace = parse(CAPACITIES, &requests).unwrap().trace;
     assert_eq!(trace.requests.len(), 2);
@@ -111,7 +111,7 @@ fn a_request_for_a_section_that_is_not_offered_is_kept_and_counted() {
 }
 
 #[test]
-fn a_line_with_too_few_or_too_many_fields_is_named_with_the_layout() {
+fn a_line_with_a_wrong_field_count_is_named_with_the_layout() {
     assert_eq!(
         complaint("C S 142-1\t30\nC S 142-2 30\n", REQUESTS),
         "capacities.txt, line 2: expected 2 fields as in `section<tab>seats`, found 1; correct the line `C S 142-2 30`"
@@ -183,7 +183,7 @@ fn times_that_no_clock_shows_are_refused() {
 }
 
 #[test]
-fn names_are_bounded_and_free_of_what_disturbs_the_files_or_a_terminal() {
+fn names_are_bounded_and_free_of_control_characters() {
     let longest = "s".repeat(NAME_BYTES_MAX);
     assert_eq!(
         &*request(&format!("{longest},C S 142-1,2026-11-04,00:00:12,A")).student,
@@ -266,7 +266,7 @@ fn a_folder_that_is_not_there_cannot_be_written_to() {
 type Change = fn(&mut Trace);
 
 #[test]
-fn what_the_format_cannot_hold_is_not_written() {
+fn values_the_format_cannot_hold_are_not_written() {
     let good = parse(CAPACITIES, REQUESTS).unwrap().trace;
     let changes: [(&str, Change); 6] = [
         ("section", |trace| trace.sections[1].id = "tab\there".into()),
@@ -343,7 +343,7 @@ fn any_trace() -> impl Strategy<Value = Trace> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back_equal(trace in any_trace()) {
+    fn written_traces_are_read_back_equal(trace in any_trace()) {
         let capacities = trace.capacities_text("capacities").unwrap();
         let requests = trace.requests_text("requests").unwrap();
         let reading = parse(&capacities, &requests).unwrap();

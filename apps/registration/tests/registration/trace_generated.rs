@@ -26,7 +26,7 @@ fn the_built_in_trace_has_the_published_counts() {
 }
 
 #[test]
-fn a_seed_names_the_same_trace_on_every_platform_and_in_every_version() {
+fn a_seed_names_one_trace_on_all_platforms_and_versions() {
     assert_eq!(
         fingerprint(&Trace::registration_day(DEFAULT_SEED)),
         BUILT_IN_FINGERPRINT
@@ -119,7 +119,7 @@ fn an_impossible_shape_is_refused_with_the_count_and_its_range() {
 }
 
 #[test]
-fn more_clients_than_sections_leave_lanes_empty_and_no_client_counts_as_one() {
+fn surplus_clients_have_empty_lanes_and_zero_counts_as_one() {
     let trace = generate(&Shape::one_in(5_000), 1).unwrap();
     let lanes = trace.lanes(64);
     assert_eq!(lanes.len(), 64);
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn lanes_hold_every_request_once_in_order_and_each_section_whole(
+    fn lanes_hold_each_request_once_in_order_and_sections_whole(
         shape in possible_shape(), seed: u64, clients in 1_usize..12,
     ) {
         let trace = generate(&shape, seed).unwrap();

@@ -118,7 +118,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn it_says_what_the_shows_say_after_any_commands_restarts_and_a_rebuild(
+    fn the_list_equals_the_shows_after_restarts_and_a_rebuild(
         steps in proptest::collection::vec(step(), 1..120),
     ) {
         runtime().block_on(async {
@@ -188,7 +188,7 @@ fn a_show_is_listed_while_it_has_seats_left() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_400() {
+fn an_invalid_listing_is_400() {
     let service = Service::start();
     for query in [
         "",

@@ -90,7 +90,7 @@ fn a_seat_is_reserved_and_given_back_in_words() {
 }
 
 #[test]
-fn what_does_not_exist_is_400_to_a_change_and_an_empty_404_to_a_read() {
+fn a_missing_thing_is_400_to_a_change_and_404_to_a_read() {
     let service = Service::start();
     for action in ["RESERVE", "CANCEL_RESERVATION"] {
         assert_eq!(
@@ -129,7 +129,7 @@ fn an_id_in_capitals_is_the_same_show() {
 }
 
 #[test]
-fn what_cannot_be_read_is_400_and_changes_nothing() {
+fn an_unreadable_request_is_400_and_changes_nothing() {
     let service = Service::start();
     service.post("/shows", &create(ID, 2));
     let reserve = r#"{"action":"RESERVE"}"#;

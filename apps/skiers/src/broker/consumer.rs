@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_the_original_is_read_with_its_line_breaks_and_without_a_wait_and_so_is_a_frame() {
+    fn original_messages_and_frames_are_read_without_a_wait() {
         let body = b"{\n  \"time\": 1,\n  \"liftID\": 2,\n  \"skierID\": 3,\n  \"day\": 4,\n  \"seasonID\": 2022,\n  \"resortID\": 56\n}";
         let incoming = |body, content_type| Incoming {
             body,

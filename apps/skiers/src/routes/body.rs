@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named_in_the_order_of_the_parameters() {
+    fn missing_and_wrong_parameters_are_named_in_their_order() {
         for (body, message) in [
             ("{}", "Missing parameter: 'time'"),
             (r#"{"time":null,"liftID":0}"#, "Missing parameter: 'time'"),

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_told_from_a_number_out_of_its_range() {
+    fn a_wrong_path_is_told_from_a_number_out_of_range() {
         for path in [
             "",
             "7",

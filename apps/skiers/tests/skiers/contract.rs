@@ -25,7 +25,7 @@ fn created() -> (u16, String) {
 }
 
 #[test]
-fn a_ride_is_created_in_both_spellings_with_and_without_its_wait() {
+fn a_ride_is_created_in_both_spellings_with_or_without_wait() {
     let service = Service::start();
     assert_eq!(service.post(DAY, RIDE), created());
     let other = "/skiers/56/seasons/2022/day/12/skiers/7";
@@ -50,7 +50,7 @@ fn minutes_and_days_are_taken_to_both_ends_of_their_ranges() {
 }
 
 #[test]
-fn what_cannot_be_is_told_as_a_message_and_to_the_originals_clients_as_text() {
+fn errors_are_messages_and_plain_text_for_original_clients() {
     let service = Service::start();
     for (path, body, status, said) in [
         (DAY, "{}", 400, "Missing parameter: 'time'"),
@@ -266,7 +266,7 @@ fn resorts_and_seasons_are_those_added_and_those_with_rides() {
 }
 
 #[test]
-fn the_statistics_tell_what_was_asked() {
+fn the_statistics_list_each_requested_operation() {
     let service = Service::start();
     assert_eq!(service.get("/statistics"), text(200, r#"{"endpointStats":[]}"#));
     service.post(DAY, RIDE);

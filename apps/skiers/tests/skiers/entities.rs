@@ -84,7 +84,7 @@ fn rides() -> impl Strategy<Value = Vec<(u32, Ride)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_query_says_what_the_rides_come_to_and_equal_rides_are_two(rides in rides()) {
+    fn every_query_sums_the_rides_and_counts_equal_rides_twice(rides in rides()) {
         let (mut world, mut model) = (World::default(), Model::default());
         for (skier, ride) in rides {
             prop_assert_eq!(world.ride(skier, ride), Ok(()));

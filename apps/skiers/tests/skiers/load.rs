@@ -20,7 +20,7 @@ fn run(service: &Service, name: &str, variables: &[(&str, f64)]) -> Report {
 }
 
 #[test]
-fn every_ride_of_the_three_phases_is_created_and_counts_on_its_day() {
+fn rides_of_all_three_phases_count_on_their_day() {
     let service = Service::start();
     let report = run(
         &service,
@@ -35,7 +35,7 @@ fn every_ride_of_the_three_phases_is_created_and_counts_on_its_day() {
 }
 
 #[test]
-fn the_three_reads_find_what_was_loaded() {
+fn the_three_reads_find_the_loaded_rides() {
     let service = Service::start();
     run(
         &service,

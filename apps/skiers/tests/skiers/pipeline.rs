@@ -81,7 +81,7 @@ fn fastrand(seed: u32) -> impl FnMut() -> u32 {
 }
 
 #[test]
-fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_killed() {
+fn rides_count_once_though_broker_redis_and_consumer_die() {
     let rounds = std::env::var("THRONG_TEST_PIPELINE_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     let mut broker = RabbitMq::start(RabbitMqOptions {
         users: vec![("server".into(), "admin".into()), ("consumer".into(), "admin".into())],

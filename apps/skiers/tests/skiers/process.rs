@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader},
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -57,7 +57,7 @@ impl Drop for Process {
 }
 
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    (Ipv4Addr::LOCALHOST, servers::free_port().unwrap()).into()
 }
 
 /// Waits for a query's answer.

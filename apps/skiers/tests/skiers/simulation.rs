@@ -78,8 +78,8 @@ async fn compare(sim: &Sim, model: &Model) {
 }
 
 #[test]
-fn a_ride_that_was_answered_counts_once_in_every_query_whoever_dies() {
-    let test = "a_ride_that_was_answered_counts_once_in_every_query_whoever_dies";
+fn an_answered_ride_counts_once_in_every_query_despite_deaths() {
+    let test = "an_answered_ride_counts_once_in_every_query_despite_deaths";
     for_each_seed("skiers", test, 20, |seed, keep_trace| {
         let outcome = world(seed, keep_trace).try_run(|sim| async move {
             let mut model = Model::default();
@@ -120,8 +120,8 @@ fn a_ride_that_was_answered_counts_once_in_every_query_whoever_dies() {
 }
 
 #[test]
-fn of_rides_that_were_not_answered_none_counts_for_a_day_and_not_for_its_skier() {
-    let test = "of_rides_that_were_not_answered_none_counts_for_a_day_and_not_for_its_skier";
+fn unanswered_rides_count_for_day_and_skier_alike() {
+    let test = "unanswered_rides_count_for_day_and_skier_alike";
     for_each_seed("skiers", test, 20, |seed, keep_trace| {
         let outcome = world(seed, keep_trace).try_run(|sim| async move {
             let day = ResortDayId {

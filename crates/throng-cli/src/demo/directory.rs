@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_demo_s_is_left_alone() {
+    fn directories_of_others_are_left_alone() {
         let base = tempfile::tempdir().unwrap();
         fs::write(base.path().join("thesis.tex"), "42").unwrap();
         let said = Directory::fresh(base.path()).err().unwrap().to_string();

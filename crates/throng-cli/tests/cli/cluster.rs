@@ -4,8 +4,8 @@ use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
-use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock, time::Duration};
-use throng_testing::{Client, until};
+use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock};
+use throng_testing::{Client, PATIENCE, until};
 use tokio_tungstenite::tungstenite::{
     Message, WebSocket,
     client::{IntoClientRequest, client},
@@ -90,7 +90,7 @@ struct Follower(WebSocket<TcpStream>);
 impl Follower {
     fn new(node: &Served, after: &Value) -> Self {
         let stream = TcpStream::connect(node.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut request = format!("ws://{}/api/ws", node.address).into_client_request().unwrap();
         let protocol = HeaderValue::from_static("throng.v1");
         request.headers_mut().insert("sec-websocket-protocol", protocol);
@@ -137,7 +137,7 @@ impl Follower {
 }
 
 #[test]
-fn a_kind_is_followed_over_the_nodes_and_on_at_another_one_when_its_node_dies() {
+fn a_kind_is_followed_over_nodes_and_past_the_death_of_one() {
     let [a, b] = two("follow");
     let nodes = [a, b];
     open_all(&nodes);
@@ -228,7 +228,7 @@ fn said(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn shards_that_are_moved_stay_at_their_node_over_its_lives_until_they_are_let_go() {
+fn moved_shards_stay_at_their_node_until_they_are_released() {
     let [a, b] = two("moves");
     let nodes = [a, b];
     open_all(&nodes);
@@ -322,7 +322,7 @@ fn once_a_release_is_finalized_no_older_one_joins() {
 }
 
 #[test]
-fn what_a_release_that_left_before_a_node_began_may_know_is_asked_for_again_later() {
+fn commands_of_a_release_that_left_are_answered_with_retry() {
     let schema = "newer_gone";
     let begun = |name: &str, app: &str| {
         let mut command = command(schema, name);

@@ -114,7 +114,7 @@ impl Person {
 }
 
 #[test]
-fn every_acknowledged_request_survives_kill_9_and_none_is_taken_twice() {
+fn acknowledged_requests_survive_kill_9_and_count_once() {
     let seed = std::env::var("THRONG_TEST_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())

@@ -101,7 +101,7 @@ fn damage_is_named_and_ends_with_an_exit_code() {
 }
 
 #[test]
-fn what_is_no_data_directory_is_refused() {
+fn a_directory_without_data_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let empty = directory.path().display().to_string();
     assert_refused(
@@ -131,7 +131,7 @@ fn what_is_no_data_directory_is_refused() {
 }
 
 #[test]
-fn a_running_service_is_backed_up_again_and_again_and_restored_to_any_commit() {
+fn backups_of_a_running_service_restore_to_any_commit() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (data, copy, early, late) = (path("data"), path("copy"), path("early"), path("late"));
@@ -221,7 +221,7 @@ fn copied_journal_acts_only_when_told_to() {
 }
 
 #[test]
-fn history_of_a_stopped_directory_is_removed_and_an_entity_erased() {
+fn a_stopped_directory_loses_history_and_an_erased_entity() {
     let directory = tempfile::tempdir().unwrap();
     let data = data(directory.path());
     let archive = directory.path().join("archive").display().to_string();

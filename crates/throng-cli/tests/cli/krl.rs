@@ -38,7 +38,7 @@ fn a_ruleset_is_checked_formatted_and_tried_out() {
 }
 
 #[test]
-fn what_is_wrong_in_a_ruleset_is_said_with_its_place() {
+fn errors_of_a_ruleset_have_their_place() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.krl").display().to_string();
     fs::write(&file, "ruleset bad { rule a { select when a b x() } }").unwrap();

@@ -48,7 +48,7 @@ fn sections(served: &Served) -> usize {
 const PATIENT: &[&str] = &["--wait", "5s"];
 
 #[test]
-fn the_registration_plan_opens_every_section_and_every_request_is_answered() {
+fn the_registration_plan_opens_all_sections_and_is_answered() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), PATIENT);
     let (output, report) = registration(&served, &[]);

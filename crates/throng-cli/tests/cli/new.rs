@@ -2,7 +2,10 @@
 
 use super::kit::{assert_refused, throng};
 use std::{
-    env, fs,
+    collections::BTreeMap,
+    env,
+    fmt::Write as _,
+    fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -39,6 +42,47 @@ fn cargo(project: &Path) -> Command {
         }
     }
     cargo
+}
+
+/// Features of each package of a registry, by name and version, in a build with these arguments.
+fn features(directory: &Path, arguments: &[&str]) -> BTreeMap<(String, String), Vec<String>> {
+    let mut tree = cargo(directory);
+    tree.args(["tree", "--prefix", "none", "--edges", "normal,build,dev"]);
+    let listed = tree.args(["--format", "{p}|{f}"]).args(arguments).output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+    let lines = String::from_utf8(listed.stdout).unwrap();
+    let packages = lines.lines().filter_map(|line| {
+        let (package, features) = line.split_once('|')?;
+        let (name, version) = package.trim_end_matches(" (proc-macro)").split_once(" v")?;
+        let features = features.trim_end_matches(" (*)").split(',');
+        let features = features.filter(|feature| !feature.is_empty()).map(str::to_owned);
+        // Packages of a checkout have their directory behind their version.
+        let is_published = !version.contains(' ');
+        is_published.then(|| ((name.to_owned(), version.to_owned()), features.collect()))
+    });
+    packages.collect()
+}
+
+/// Gives the project's packages the features they have in the build around, as far as they are more: Cargo would compile each anew for less, and
+/// all above it, which is nearly everything.
+fn share_packages_of_this_build(project: &Path) {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let built = features(&checkout, &["--workspace"]);
+    let manifest = project.join("Cargo.toml");
+    let mut text = fs::read_to_string(&manifest).unwrap();
+    for (number, ((name, version), few)) in features(project, &["--features", "bench"]).into_iter().enumerate() {
+        let Some(all) = built.get(&(name.clone(), version.clone())).filter(|all| **all != few) else {
+            continue;
+        };
+        for table in ["dependencies", "build-dependencies"] {
+            writeln!(
+                text,
+                "\n[{table}.shared-{number}]\npackage = \"{name}\"\nversion = \"={version}\"\ndefault-features = false\nfeatures = {all:?}"
+            )
+            .unwrap();
+        }
+    }
+    fs::write(manifest, text).unwrap();
 }
 
 /// Applies the change of the book's first page, whose parts are apart from each other by `@@`.
@@ -109,6 +153,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
         .unwrap();
     assert!(formatted.status.success(), "{formatted:?}");
     change_as_the_book_says(&project.join("src/account.rs"));
+    share_packages_of_this_build(&project);
     let tested = cargo(&project).args(["test", "--features", "bench"]).output().unwrap();
     let log = String::from_utf8_lossy(&tested.stdout);
     assert!(tested.status.success(), "{tested:?}");
@@ -159,7 +204,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
 }
 
 #[test]
-fn what_is_no_checkout_is_refused_before_anything_is_written() {
+fn a_directory_without_checkout_is_refused_before_any_write() {
     let directory = tempfile::tempdir().unwrap();
     let refused = throng()
         .args(["new", "wallet", "--throng", "."])

@@ -68,7 +68,7 @@ fn a_service_starts_again_from_its_database_also_after_a_kill() {
 }
 
 #[test]
-fn a_journal_moves_from_a_directory_to_a_database_and_back_with_one_command() {
+fn one_command_moves_a_journal_to_a_database_and_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| format!("file:{}", directory.path().join(name).display());
     let (here, back, url) = (path("here"), path("back"), url("moved"));
@@ -114,7 +114,7 @@ fn documented(words: &str) -> String {
 }
 
 #[test]
-fn a_dump_is_restored_and_the_store_rebuilt_as_the_document_says() {
+fn a_dump_is_restored_and_the_store_rebuilt_as_documented() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kept.dump").display().to_string();
     SERVER.run("createdb", &["kept"]).unwrap();
@@ -159,7 +159,7 @@ fn a_dump_is_restored_and_the_store_rebuilt_as_the_document_says() {
 }
 
 #[test]
-fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing() {
+fn a_paused_engine_answers_and_commits_nothing_after_a_takeover() {
     let url = url("paused");
     let first = serve(&url);
     fill(&first);
@@ -188,7 +188,7 @@ fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing
 }
 
 #[test]
-fn a_service_that_is_taken_over_says_by_whom_and_exits_with_a_code_of_its_own_if_told_to() {
+fn a_taken_over_service_names_its_successor_and_may_exit() {
     let url = url("exits");
     let mut command = throng();
     command.args([
@@ -210,7 +210,7 @@ fn a_service_that_is_taken_over_says_by_whom_and_exits_with_a_code_of_its_own_if
 }
 
 #[test]
-fn what_is_no_journal_in_a_database_is_refused_without_showing_the_password() {
+fn a_wrong_database_is_refused_without_showing_the_password() {
     let nothing = url("nothing_there");
     assert_refused(
         &run(&["journal", "verify", &nothing]),
@@ -249,7 +249,7 @@ fn what_is_no_journal_in_a_database_is_refused_without_showing_the_password() {
 }
 
 #[test]
-fn history_on_a_database_that_no_service_uses_is_removed_and_an_entity_erased() {
+fn an_unused_database_loses_history_and_an_erased_entity() {
     let place = url("ends");
     let served = serve(&place);
     fill(&served);

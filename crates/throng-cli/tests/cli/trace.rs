@@ -39,7 +39,7 @@ fn a_seed_decides_the_trace() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_with_the_line_and_the_field() {
+fn unusable_files_are_named_with_line_and_field() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data").display().to_string();
     let (capacities, requests) = small_trace(directory.path());

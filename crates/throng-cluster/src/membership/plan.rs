@@ -309,7 +309,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
         #[test]
-        fn a_plan_that_is_carried_out_leaves_nothing_to_do_and_moves_no_more_than_it_has_to(given in given(1)) {
+        fn a_plan_moves_the_fewest_shards_and_leaves_nothing_to_do(given in given(1)) {
             prop_assume!(given.nodes.len() < 4);
             let mut view = given.view();
             let plan = Plan::of(&view);

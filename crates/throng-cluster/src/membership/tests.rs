@@ -234,7 +234,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 proptest! {
     #[test]
-    fn after_the_last_fault_all_is_served_evenly_or_where_it_is_pinned_and_nothing_moves(faults in proptest::collection::vec(fault(), 0..40)) {
+    fn after_the_last_fault_shards_are_even_or_pinned_and_at_rest(faults in proptest::collection::vec(fault(), 0..40)) {
         let mut world = World::new();
         world.join();
         for fault in faults {
@@ -290,7 +290,7 @@ fn a_third_node_gets_exactly_its_share_and_nothing_else_moves() {
 }
 
 #[test]
-fn pinned_shards_go_to_their_node_and_come_back_to_it_when_it_serves_again() {
+fn pinned_shards_come_back_to_their_node_when_it_returns() {
     let mut world = World::new();
     (0..3).for_each(|_| world.join());
     (0..20).for_each(|_| world.round());
@@ -321,7 +321,7 @@ fn pinned_shards_go_to_their_node_and_come_back_to_it_when_it_serves_again() {
 }
 
 #[test]
-fn what_is_pinned_and_nobody_s_is_taken_by_its_node_at_once() {
+fn a_node_takes_pinned_shards_without_owner_at_once() {
     let mut world = World::new();
     (0..3).for_each(|_| world.join());
     world.pin(0..SHARDS, Some(2));
@@ -330,7 +330,7 @@ fn what_is_pinned_and_nobody_s_is_taken_by_its_node_at_once() {
 }
 
 #[test]
-fn shards_are_not_pinned_to_an_older_program_than_has_written_them() {
+fn shards_are_not_pinned_to_a_program_older_than_their_writer() {
     let mut world = World::new();
     world.join();
     world.join();
@@ -347,7 +347,7 @@ fn shards_are_not_pinned_to_an_older_program_than_has_written_them() {
 }
 
 #[test]
-fn shards_that_a_node_of_the_newest_program_left_late_are_all_taken() {
+fn shards_a_node_of_the_newest_program_left_late_are_taken() {
     let mut world = World::new();
     (0..3).for_each(|_| world.join());
     (0..10).for_each(|_| world.round());
@@ -361,7 +361,7 @@ fn shards_that_a_node_of_the_newest_program_left_late_are_all_taken() {
 }
 
 #[test]
-fn shards_go_to_equal_or_newer_programs_whether_they_are_given_or_taken() {
+fn given_and_taken_shards_go_to_equal_or_newer_programs() {
     let mut world = World::new();
     world.join();
     world.join();
@@ -381,7 +381,7 @@ fn shards_go_to_equal_or_newer_programs_whether_they_are_given_or_taken() {
 }
 
 #[test]
-fn a_silent_node_is_dead_after_its_lease_and_a_fourth_and_not_while_the_one_that_looks_was_cut_off() {
+fn a_silent_node_is_dead_after_its_lease_unless_we_were_cut_off() {
     let mut world = World::new();
     world.join();
     world.join();
@@ -402,7 +402,7 @@ fn a_silent_node_is_dead_after_its_lease_and_a_fourth_and_not_while_the_one_that
 }
 
 #[test]
-fn a_port_that_refuses_alone_and_a_session_that_is_gone_alone_prove_nothing() {
+fn a_refusing_port_alone_or_a_lost_session_alone_proves_nothing() {
     for (refuses, is_disconnected, is_dead) in [(true, false, false), (false, true, false), (true, true, true)] {
         let mut world = World::new();
         world.join();
@@ -423,7 +423,7 @@ fn a_port_that_refuses_alone_and_a_session_that_is_gone_alone_prove_nothing() {
 }
 
 #[test]
-fn a_silence_lasts_from_the_first_look_at_a_beat_until_the_next_one() {
+fn silence_lasts_from_the_first_sight_of_a_beat_to_the_next() {
     let mut world = World::new();
     world.join();
     world.join();
@@ -443,7 +443,7 @@ fn a_silence_lasts_from_the_first_look_at_a_beat_until_the_next_one() {
 }
 
 #[test]
-fn a_node_that_has_given_to_one_gives_to_the_next_before_it_serves_the_rest() {
+fn a_node_gives_to_all_receivers_before_it_serves_the_rest() {
     let mut world = World::new();
     (0..3).for_each(|_| world.join());
     (0..20).for_each(|_| world.round());

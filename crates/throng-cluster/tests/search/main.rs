@@ -134,7 +134,7 @@ fn one_of_two_nodes_pauses_until_it_is_declared_dead() {
 }
 
 #[test]
-fn one_of_two_nodes_is_asked_to_give_what_it_has() {
+fn one_of_two_nodes_is_asked_to_give_its_shards() {
     all_holds("a drain, a write", two(1, &[("drains", 1), ("writes", 1)]));
 }
 
@@ -163,7 +163,7 @@ fn one_of_three_nodes_is_killed() {
 
 /// More of each, which takes longer than a test may: `THRONG_SEARCH="2 nodes 1 shards 2 writes 1 drains;…"`.
 #[test]
-fn what_the_environment_asks_for() {
+fn the_environment_names_worlds_to_search() {
     let Ok(wanted) = std::env::var("THRONG_SEARCH") else {
         return;
     };

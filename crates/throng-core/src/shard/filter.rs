@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_is_found_and_less_than_one_in_a_hundred_else() {
+    fn all_members_are_found_and_under_one_percent_of_others() {
         for count in [64, 300, 1_344, 10_000, 87_000] {
             let mut filter = Filter::default();
             let mut bytes = 0;

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_id_of_a_completed_checkpoint_is_known_after_any_restart() {
+    fn ids_of_a_completed_checkpoint_are_known_after_any_restart() {
         let (mut known, mut stored, mut most) = (Known::default(), Stored::new(), 0);
         for round in 0..400 {
             (round * 10..round * 10 + 10).for_each(|n| _ = known.insert(hash(n)));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_what_was_stored_are_noticed() {
+    fn damaged_rows_are_noticed() {
         let mut known = Known::default();
         for (name, value) in [
             (&[LIST, 0, 0, 0, 0][..], &[1, 2, 3][..]),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn relatives_are_noted_once_for_an_entity_that_cannot_be_stored_until_it_can() {
+    fn relatives_of_an_unstorable_entity_are_noted_once() {
         let note = |children: &[&str]| (vec![Some(children.iter().map(|id| (*id).to_owned()).collect())], 0);
         let nothing = (Vec::new(), 0);
         let mut bench = Bench::new();

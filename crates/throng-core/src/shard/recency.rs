@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_scan_does_not_push_out_what_is_used_again() {
+    fn one_scan_does_not_push_out_entities_in_use() {
         let (mut slots, mut recency) = (vec![Links::default(); 10], Recency::default());
         for at in [0, 1, 0, 1, 2, 3, 4, 9] {
             recency.used(&mut slots, at);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_a_service_is_localhost_an_address_or_what_it_was_told() {
+    fn on_loopback_a_service_has_local_and_given_names() {
         let names = names(&["shop.test"], &[]);
         for own in [
             "localhost",
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn where_others_reach_it_a_service_has_any_name_until_it_is_told_its_own() {
+    fn a_reachable_service_has_any_name_until_it_is_given_its_own() {
         assert!(names(&[], &[]).is_own(b"any.example", false, Part::Service));
         assert!(!names(&["one.example"], &[]).is_own(b"any.example", false, Part::Service));
         assert!(names(&["*"], &[]).is_own(b"any.example", true, Part::Service));
     }
 
     #[test]
-    fn a_page_of_this_host_may_and_one_of_another_only_if_it_is_allowed() {
+    fn pages_of_other_hosts_are_refused_unless_allowed() {
         let may = |origin: &str, allowed: &[&str]| {
             names(&[], allowed).may(origin.as_bytes(), Some(b"localhost:8080".as_slice()), Part::Service)
         };

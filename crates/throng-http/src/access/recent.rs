@@ -78,7 +78,7 @@ mod tests {
     use crate::access::Means;
 
     #[test]
-    fn what_was_looked_at_is_known_until_something_was_read_again_and_only_so_many_are() {
+    fn recent_tokens_are_known_up_to_a_bound_until_a_reload() {
         let mut recent = Recent::default();
         let found = (Caller::new("ann", Means::Token, serde_json::Map::new()), None);
         recent.keep(b"one", &found);

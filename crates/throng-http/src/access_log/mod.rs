@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_in_time_is_dropped_and_counted_and_nobody_waits() {
+    fn lines_beyond_the_queue_are_dropped_and_counted() {
         let (permission, permissions) = channel();
         let (log, dropped) = log(1, Sink::Other(Box::new(Slow(permissions))));
         let most = WAITING_MAX * 3;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_json_of_what_is_known() {
+    fn a_line_is_json_of_the_known_fields() {
         let line = serde_json::to_string(&entry("/a\"\n")).unwrap();
         let expected = r#"{"at":"1970-01-01T00:00:01.5Z","client":"192.0.2.1","protocol":"HTTP/1.1","method":"GET","path":"/a\"\n","status":200}"#;
         assert_eq!(line, expected);

@@ -25,7 +25,7 @@ fn after(ticks: &Ticks, connection: &Connection, count: u32) -> Verdict {
 }
 
 #[test]
-fn of_trusted_proxies_alone_a_header_says_whose_a_request_is_if_there_are_any() {
+fn only_trusted_proxies_may_name_the_client_in_a_header() {
     let (_, connection) = connection();
     let believed = |address: &str, proxies: &[&str]| {
         let proxies: Vec<IpAddr> = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
@@ -115,7 +115,7 @@ fn a_body_that_comes_too_slowly_is_late_after_some_grace() {
 }
 
 #[test]
-fn an_answer_of_which_nothing_is_taken_ends_the_connection_and_one_that_waits_for_news_does_not() {
+fn an_untaken_answer_ends_its_connection_but_an_idle_stream_not() {
     let (ticks, connection) = connection();
     let connection = Rc::new(connection);
     drop(connection.begin(http::Version::HTTP_2));
@@ -135,7 +135,7 @@ fn an_answer_of_which_nothing_is_taken_ends_the_connection_and_one_that_waits_fo
 }
 
 #[test]
-fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
+fn pings_keep_no_connection_and_unfinished_ones_are_dropped() {
     let (ticks, connection) = connection();
     connection.speaks_http2();
     assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
@@ -148,7 +148,7 @@ fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
 }
 
 #[test]
-fn who_looks_after_a_silent_socket_is_told_and_only_that_one() {
+fn the_owner_of_a_silent_socket_alone_is_told() {
     let (ticks, connection) = connection();
     for asks in [false, true, false] {
         connection.asks_if_silent(asks);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_made_once_for_all_who_ask_at_a_time_until_it_is_cleared() {
+    fn an_answer_is_made_once_for_concurrent_requests() {
         let (kept, made) = (Kept::default(), Cell::new(0));
         let made_anew = async || {
             made.set(made.get() + 1);

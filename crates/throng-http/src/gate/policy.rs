@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn long_requests_are_taken_for_what_they_are_if_they_are_many() {
+    fn many_long_requests_are_estimated_as_long() {
         let mut policy = Policy::new(WAIT_MAX, TURN);
         (0..100).for_each(|_| policy.observe(Duration::from_millis(98), 1));
         assert_eq!(policy.room(), 5);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused_before_a_few_full_turns_or_after_nothing_waited() {
+    fn no_refusal_before_a_few_full_turns_or_after_an_idle_one() {
         assert_eq!(after(7).room(), usize::MAX);
         let mut policy = after(8);
         assert!(policy.room() < usize::MAX);

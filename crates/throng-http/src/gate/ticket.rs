@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_sent_together_goes_together_in_one_turn() {
+    fn requests_sent_together_go_in_one_turn() {
         let place = TurnSlot::default();
         let go = |turn, bytes| place.go(Some(turn), bytes, &ThreadClock).is_some();
         assert!(!go(1, 0), "it has none yet");

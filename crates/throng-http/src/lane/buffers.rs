@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_with_makes_room_and_the_rest_stays() {
+    fn consumed_bytes_make_room_and_the_rest_stays() {
         let mut input = Input::default();
         input.reserve(8);
         input.bytes.extend_from_slice(b"abcdefgh");

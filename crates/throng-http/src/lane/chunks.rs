@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_last_chunk_belongs_to_somebody_else() {
+    fn bytes_after_the_last_chunk_belong_to_the_next_request() {
         let mut chunks = Chunks::default();
         assert_eq!(chunks.take(b"3\r\nabc\r\n0\r\n\r\n3\r\n"), Some(13));
         assert!(chunks.is_over());

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_a_known_length_goes_to_its_end_and_no_byte_further() {
+    fn a_request_of_known_length_ends_at_its_last_byte() {
         let request = "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\n12345GET";
         let mut extent = extent_of(request).unwrap();
         let mut taken = 0;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_chunks_goes_to_its_last_one_in_pieces_of_any_length() {
+    fn a_chunked_body_ends_at_its_last_chunk_in_any_pieces() {
         let request = "POST /a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
                        5;name=\"v\"\r\n12345\r\n0a\r\n1234567890\r\n0\r\nTrailer: x\r\n\r\nGET";
         for length in 1..request.len() {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_has_no_end() {
+    fn a_malformed_request_has_no_end() {
         for text in [
             "GET /a HTTP/1.1\r\nhost",
             "\u{1}",

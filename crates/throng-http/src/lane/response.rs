@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_say_their_length_in_hexadecimal_and_none_ends_the_body_early() {
+    fn chunk_lengths_are_hexadecimal_and_no_chunk_is_empty() {
         assert_eq!(
             text(|output| chunk(output, &[b'x'; 26])),
             format!("1a\r\n{}\r\n", "x".repeat(26))

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_enum_has_no_commands() {
+    fn a_type_that_is_not_an_enum_has_no_commands() {
         assert_eq!(names::<u64>(), [""; 0]);
     }
 }

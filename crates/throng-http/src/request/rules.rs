@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_path_may_not_hold_a_query_may_and_neither_may_hold_a_fragment() {
+    fn paths_and_queries_differ_in_characters_and_have_no_fragment() {
         for target in [
             "/",
             "/a/b%20c",

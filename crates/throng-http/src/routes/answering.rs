@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_a_command_is_small_while_it_waits_for_its_commit() {
+    fn a_command_that_waits_for_its_commit_is_small() {
         assert!(size_of::<Answering>() <= 256, "{}", size_of::<Answering>());
     }
 }

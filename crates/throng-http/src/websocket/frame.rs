@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_text_is_what_a_library_wrote_and_masked_again_it_is_as_it_came() {
+    fn a_masked_text_equals_the_librarys_and_masks_back() {
         for text in texts() {
             let came = written(Message::text(&*text), Role::Client);
             let mut input = came.clone();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_short_text_of_a_client_is_left_to_others() {
+    fn frames_other_than_short_client_texts_are_left_to_others() {
         let fragment = Message::Frame(Written::message("half", OpCode::Data(Data::Text), false));
         for (message, role) in [
             (Message::binary("x"), Role::Client),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_goes_on_until_its_last_frame_whatever_control_frames_are_between() {
+    fn a_message_spans_control_frames_to_its_last_frame() {
         let goes_on = |first: u8, before| Head::parse(&[first, 0]).unwrap().goes_on(before);
         assert!(goes_on(TEXT, false) && goes_on(0, true) && goes_on(FINAL | 0x9, true));
         assert!(!goes_on(FINAL | TEXT, false) && !goes_on(FINAL, true) && !goes_on(FINAL | 0x9, false));

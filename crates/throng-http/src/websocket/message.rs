@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_the_id_comes_with_it() {
+    fn errors_are_named_with_the_id_of_their_message() {
         assert_eq!(problem("7").1, None);
         assert_eq!(problem(r#"{"type":"credit","credit":1}"#).1.as_deref(), Some("id"));
         assert_eq!(problem(r#"{"type":"dance","id":1}"#).1.as_deref(), Some("type"));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_with_whose_they_are_only_where_that_is_not_clear() {
+    fn events_name_their_entity_only_where_it_is_not_clear() {
         let event = StoredEvent {
             seq: 3,
             position: Position {

@@ -109,7 +109,7 @@ fn a_hook_decides_about_each_access() {
 }
 
 #[test]
-fn a_token_says_who_asks_and_without_one_only_what_is_for_everybody_is_answered() {
+fn a_token_names_the_caller_and_without_one_little_is_open() {
     let (dir, [ann, bob]) = tokens(["ann", "bob"]);
     let gateway = start(|gateway| gateway.tokens(dir.path().join("tokens")));
     let mut client = Client::new(&gateway);
@@ -170,7 +170,7 @@ fn a_token_says_who_asks_and_without_one_only_what_is_for_everybody_is_answered(
 }
 
 #[test]
-fn many_commands_sent_together_are_each_asked_who_sends_them() {
+fn each_command_of_a_batch_is_authenticated() {
     let (dir, [ann]) = tokens(["ann"]);
     let gateway = start(|gateway| gateway.tokens(dir.path().join("tokens")));
     let good = request(
@@ -193,7 +193,7 @@ fn many_commands_sent_together_are_each_asked_who_sends_them() {
 }
 
 #[test]
-fn a_file_of_tokens_is_read_again_when_it_changes_and_what_has_expired_is_refused() {
+fn a_changed_token_file_is_read_and_expired_tokens_are_refused() {
     let (dir, [ann]) = tokens(["ann"]);
     let file = dir.path().join("tokens");
     let gateway = start(|gateway| gateway.tokens(&file));
@@ -258,7 +258,7 @@ fn credentials_that_cannot_be_read_are_a_warning_until_they_are() {
 }
 
 #[test]
-fn what_is_open_by_a_token_ends_when_the_token_is_taken_back() {
+fn connections_of_a_token_end_when_it_is_revoked() {
     let (dir, [ann, bob]) = tokens(["ann", "bob"]);
     let file = dir.path().join("tokens");
     let gateway = start(|gateway| gateway.tokens(&file));
@@ -289,7 +289,7 @@ fn what_is_open_by_a_token_ends_when_the_token_is_taken_back() {
 }
 
 #[test]
-fn a_command_that_waits_when_its_token_is_taken_back_is_answered() {
+fn a_waiting_command_of_a_revoked_token_is_answered() {
     let (dir, [ann, _bob]) = tokens(["ann", "bob"]);
     let file = dir.path().join("tokens");
     let options = Options {
@@ -320,7 +320,7 @@ fn a_command_that_waits_when_its_token_is_taken_back_is_answered() {
 }
 
 #[test]
-fn what_is_open_by_a_token_ends_with_the_token() {
+fn connections_of_a_token_end_when_it_expires() {
     // How long it may take to open both is not known: a token that did not last gets a longer one.
     let opened = [2, 8, 32].into_iter().find_map(|seconds| {
         let until = jiff::Timestamp::now() + std::time::Duration::from_secs(seconds);
@@ -426,7 +426,7 @@ fn administration_has_a_listener_of_its_own() {
 }
 
 #[test]
-fn who_comes_through_a_proxy_on_the_same_machine_is_not_local() {
+fn a_request_through_a_local_proxy_is_not_local() {
     for gateway in [plain(), start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()))] {
         let admin = gateway.admin_address().unwrap_or(gateway.address());
         assert_eq!(Client::of(admin).get("/admin/dead").status, 200);
@@ -453,7 +453,7 @@ fn who_comes_through_a_proxy_on_the_same_machine_is_not_local() {
 }
 
 #[test]
-fn beyond_loopback_administration_is_closed_until_somebody_is_named() {
+fn remote_administration_is_closed_until_an_admin_is_named() {
     let (dir, [ann, bob]) = tokens(["ann", "bob"]);
     let everywhere = || ([0, 0, 0, 0], 0).into();
     let closed = start(|gateway| gateway.admin(everywhere()));

@@ -37,7 +37,7 @@ fn said(line: &Value) -> String {
 }
 
 #[test]
-fn each_request_has_a_line_without_what_may_be_secret() {
+fn each_request_has_a_line_without_secrets() {
     let (dir, [ann]) = tokens(["ann"]);
     let file = dir.path().join("access.log");
     let gateway = start(|gateway| {
@@ -131,7 +131,7 @@ fn each_request_has_a_line_without_what_may_be_secret() {
 }
 
 #[test]
-fn behind_a_proxy_that_is_trusted_a_line_has_the_address_the_proxy_names() {
+fn behind_a_trusted_proxy_a_line_has_the_clients_address() {
     const HEADER: &str = "x-forwarded-for";
     for (proxy, says, expected) in [
         ("127.0.0.1", "198.51.100.1, 192.0.2.7", "192.0.2.7"),
@@ -183,7 +183,7 @@ fn of_http2_each_stream_has_a_line() {
 }
 
 #[test]
-fn one_request_in_so_many_has_a_line_whichever_way_it_is_answered() {
+fn sampled_requests_have_a_line_on_every_path() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("access.log");
     let gateway = start(|gateway| logging(gateway.loops(1), 10, &file));
@@ -200,7 +200,7 @@ fn one_request_in_so_many_has_a_line_whichever_way_it_is_answered() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_made_anew_while_the_service_runs() {
+fn a_moved_log_file_is_made_anew_while_the_service_runs() {
     let dir = tempfile::tempdir().unwrap();
     let (file, moved) = (dir.path().join("access.log"), dir.path().join("access.log.1"));
     let gateway = start(|gateway| logging(gateway, 1, &file));

@@ -64,7 +64,7 @@ fn with_rates() -> Running {
 }
 
 #[test]
-fn an_actor_is_asked_over_the_routes_of_its_commands_and_has_no_others() {
+fn an_actor_has_the_routes_of_its_commands_only() {
     let gateway = with_rates();
     let mut client = Client::new(&gateway);
     for (hits, expected) in [(3, "3"), (4, "7")] {
@@ -104,7 +104,7 @@ fn an_actor_is_asked_over_a_socket() {
 }
 
 #[test]
-fn a_check_that_is_registered_with_the_engine_decides_whether_the_service_is_ready() {
+fn a_registered_check_decides_readiness() {
     let gateway = with_rates();
     let mut client = Client::new(&gateway);
     let bank = gateway

@@ -146,7 +146,7 @@ fn all_dead_messages_of_a_kind_or_a_cause_are_done_by_one_call() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn nonsensical_requests_are_refused_with_a_reason() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.get("/admin").problem(404, "unknown-route");
@@ -163,7 +163,7 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn only_who_may_administrates() {
+fn only_administrators_administrate() {
     let gateway = start(|gateway| gateway.admin_token("secret"));
     let mut client = Client::new(&gateway);
     let refused = client.get("/admin/dead");

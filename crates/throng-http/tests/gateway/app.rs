@@ -36,7 +36,7 @@ fn with_app() -> Running {
 }
 
 #[test]
-fn a_handler_asks_entities_and_answers_problems_as_the_gateway_does() {
+fn a_handler_asks_entities_and_answers_problems() {
     let gateway = with_app();
     let mut client = Client::new(&gateway);
     client.post("/seats/S1/7", "").problem(404, "unknown-entity");
@@ -49,7 +49,7 @@ fn a_handler_asks_entities_and_answers_problems_as_the_gateway_does() {
 }
 
 #[test]
-fn what_is_the_gateways_own_is_not_asked_of_the_app() {
+fn routes_of_the_gateway_are_not_asked_of_the_app() {
     let gateway = with_app();
     let mut client = Client::new(&gateway);
     let own = [
@@ -67,7 +67,7 @@ fn what_is_the_gateways_own_is_not_asked_of_the_app() {
 }
 
 #[test]
-fn what_the_app_does_not_know_is_a_problem_too() {
+fn an_unknown_route_of_the_app_is_a_problem_too() {
     let gateway = with_app();
     let mut client = Client::new(&gateway);
     client.get("/seats").problem(404, "unknown-route");

@@ -18,7 +18,7 @@ const OPEN: &str = "/api/section/S1/open";
 const ADD: &str = "/api/section/S1/add-student";
 
 #[test]
-fn a_request_may_take_as_long_as_its_deadline_at_most_may_be_and_no_longer() {
+fn a_request_timeout_is_bounded_by_the_largest_deadline() {
     let gateway = start(|gateway| {
         gateway.limits(Limits {
             deadline_max: Duration::from_secs(20),
@@ -45,7 +45,7 @@ fn a_request_may_take_as_long_as_its_deadline_at_most_may_be_and_no_longer() {
 }
 
 #[test]
-fn what_does_not_exist_is_named_and_what_does_is_listed() {
+fn missing_kinds_and_commands_are_named_beside_existing_ones() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     let kind = client.post("/api/lecture/S1/open", "{}").problem(404, "unknown-kind");
@@ -82,7 +82,7 @@ fn what_does_not_exist_is_named_and_what_does_is_listed() {
 }
 
 #[test]
-fn a_method_that_is_not_possible_is_answered_with_those_that_are() {
+fn a_wrong_method_is_answered_with_the_allowed_ones() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     let cases = [
@@ -373,7 +373,7 @@ fn the_type_of_an_entity_s_own_refusal_leads_to_a_page() {
 }
 
 #[test]
-fn a_field_the_command_does_not_have_and_an_id_that_is_none_are_named() {
+fn unknown_fields_and_invalid_ids_are_named() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     let problem = client

@@ -38,7 +38,7 @@ fn begun(gateway: &Running, field: (&str, &str), pieces: usize) -> Client {
 }
 
 #[test]
-fn bodies_of_all_connections_together_take_no_more_than_they_may() {
+fn bodies_of_all_connections_are_bounded_together() {
     for field in [("x-lane", "plain"), ("te", "trailers")] {
         let gateway = with(128 << 10);
         let mut clients: Vec<_> = (0..32).map(|_| begun(&gateway, field, 256)).collect();
@@ -106,7 +106,7 @@ fn bodies_of_an_http2_connection_are_some_of_them() {
 }
 
 #[test]
-fn a_body_that_comes_too_slowly_is_told_so_before_its_time_is_over() {
+fn a_slow_body_is_refused_before_its_time_is_over() {
     let limits = Limits {
         body_wait: Duration::from_secs(3_600),
         body_grace: Duration::from_millis(40),

@@ -38,7 +38,7 @@ fn a_service_on_loopback_is_asked_under_no_foreign_name() {
 }
 
 #[test]
-fn a_page_of_another_origin_asks_for_nothing_unless_it_is_allowed() {
+fn pages_of_another_origin_are_refused_unless_allowed() {
     let gateway = start(|gateway| gateway.origin("https://app.example"));
     Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
     let body = r#"{"student":"eve"}"#;
@@ -71,7 +71,7 @@ fn a_page_of_another_origin_asks_for_nothing_unless_it_is_allowed() {
 }
 
 #[test]
-fn what_a_page_of_any_site_could_send_without_asking_is_no_command() {
+fn requests_any_page_could_send_unasked_are_no_commands() {
     let gateway = plain();
     Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
     let path = "POST /api/section/S1/crash HTTP/1.1\r\nhost: localhost\r\n";

@@ -73,7 +73,7 @@ fn connections_that_say_nothing_keep_no_probe_away() {
 }
 
 #[test]
-fn an_address_gets_no_more_connections_than_it_may_and_those_it_gives_up_again() {
+fn an_address_has_bounded_connections_and_can_reuse_them() {
     let gateway = limited(|limits| limits.connections_per_address_max = Some(4));
     let mut clients = fill(&gateway, 4);
     let mut fifth = Client::new(&gateway);
@@ -119,7 +119,7 @@ fn statuses(client: &mut Client, count: usize, headers: &[(&str, &str)]) -> Vec<
 }
 
 #[test]
-fn an_address_asks_no_more_a_second_than_it_may_on_all_its_connections() {
+fn requests_of_an_address_are_bounded_over_its_connections() {
     for headers in [&[][..], &[("te", "trailers")]] {
         let gateway = limited(|limits| limits.request_rate_max = NonZeroU32::new(3));
         let mut first = Client::new(&gateway);

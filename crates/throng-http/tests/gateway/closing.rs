@@ -47,7 +47,7 @@ fn answers_of(gateway: &Running, last: &str, first_headers: &[(&str, &str)]) -> 
 }
 
 #[test]
-fn the_answers_before_the_last_one_reach_their_client_though_it_sends_on() {
+fn last_answers_reach_a_client_that_sends_on() {
     for headers in [&[][..], &[("te", "trailers")]] {
         for (last, status) in [
             (add(LAST - 1, &[("connection", "close")]), 200),
@@ -65,7 +65,7 @@ fn the_answers_before_the_last_one_reach_their_client_though_it_sends_on() {
 }
 
 #[test]
-fn all_that_was_asked_before_a_client_said_it_will_ask_no_more_is_answered() {
+fn requests_before_a_half_close_are_answered() {
     for header in [("x-nothing", "1"), ("te", "trailers"), ("accept", "text/html")] {
         let gateway = plain();
         open(&gateway);
@@ -84,7 +84,7 @@ fn all_that_was_asked_before_a_client_said_it_will_ask_no_more_is_answered() {
 }
 
 #[test]
-fn a_chunked_request_is_answered_after_its_client_said_it_will_ask_no_more() {
+fn a_chunked_request_is_answered_after_a_half_close() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\ne\r\n{\"capacity\":1}\r\n0\r\n\r\n");

@@ -1,6 +1,10 @@
 //! Connections: many requests on one, slow clients, too many of them.
 
-use crate::support::{Client, client::request, plain, start};
+use crate::support::{
+    Client,
+    client::{PATIENCE, request},
+    plain, start,
+};
 use std::time::Duration;
 use throng_http::Limits;
 
@@ -107,7 +111,7 @@ fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
     // Asks for more than the buffers of both ends hold, and reads nothing.
     let ask = request("GET", "/openapi.json", &[], "");
     let mut stream = client.stream().try_clone().unwrap();
-    let until = std::time::Instant::now() + Duration::from_secs(20);
+    let until = std::time::Instant::now() + PATIENCE;
     let error = loop {
         match std::io::Write::write(&mut stream, ask.as_bytes()) {
             Ok(_) => {}

@@ -56,7 +56,7 @@ fn the_page_is_sent_with_a_policy_compressed_and_only_once() {
 }
 
 #[test]
-fn only_who_may_sees_the_data() {
+fn only_permitted_users_see_the_data() {
     let gateway = start(|gateway| gateway.admin_token("secret"));
     let mut client = Client::new(&gateway);
     for path in ["/admin/overview", "/admin/series"] {
@@ -86,7 +86,7 @@ fn only_who_may_sees_the_data() {
 }
 
 #[test]
-fn the_overview_says_what_is_served() {
+fn the_overview_lists_the_served_kinds() {
     let gateway = start(|gateway| gateway.title("Sections", "1.4.0").journal_place("directory", "/data"));
     let mut client = Client::new(&gateway);
     for id in ["S1", "S2"] {
@@ -123,7 +123,7 @@ fn the_overview_says_what_is_served() {
 }
 
 #[test]
-fn the_series_has_a_point_for_each_second_with_what_was_done() {
+fn the_series_counts_work_for_each_second() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     until(&mut client, "/admin/series", |all| all["times"] != json!([]));
@@ -372,7 +372,7 @@ fn a_state_of_a_mebibyte_and_a_history_of_thousands_are_shown() {
 }
 
 #[test]
-fn a_command_is_run_by_hand_and_one_is_tried_out_without_a_trace() {
+fn an_operator_runs_a_command_and_tries_one_without_a_trace() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":1}"#);
@@ -486,7 +486,7 @@ fn trouble_groups_dead_messages_by_cause_with_actions_on_all() {
 }
 
 #[test]
-fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
+fn each_trouble_is_named_with_an_action_that_mends_it() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     assert_eq!(
@@ -540,7 +540,7 @@ impl Projection for Students {
 }
 
 #[test]
-fn a_projection_is_rebuilt_and_resumed_by_hand_while_the_service_runs() {
+fn an_operator_rebuilds_and_resumes_a_live_projection() {
     let is_poison = Arc::new(AtomicBool::new(false));
     let engine = crate::support::engine_of(|builder| builder.projection(Students(is_poison.clone())));
     let gateway = Gateway::builder(engine).start().unwrap();
@@ -592,7 +592,7 @@ fn a_projection_is_rebuilt_and_resumed_by_hand_while_the_service_runs() {
 }
 
 #[test]
-fn a_stopped_projection_goes_past_the_event_that_is_named_and_no_other() {
+fn a_stopped_projection_skips_only_the_named_event() {
     let engine = crate::support::engine_of(|builder| builder.projection(Students(Arc::new(true.into()))));
     let gateway = Gateway::builder(engine).start().unwrap();
     let mut client = Client::new(&gateway);
@@ -748,7 +748,7 @@ fn a_socket_has_a_point_each_second_and_follows_entities() {
 }
 
 #[test]
-fn a_socket_is_opened_only_for_who_may_also_with_a_browsers_token() {
+fn a_socket_needs_permission_also_with_a_browsers_token() {
     let gateway = start(|gateway| gateway.admin_token("secret"));
     let open = |fields: &[(&'static str, &str)]| Socket::open_at(&gateway, LIVE, fields).map(|(socket, _)| socket);
     assert_eq!(open(&[PROTOCOL]).err(), Some(401));

@@ -38,7 +38,7 @@ fn students(client: &mut Client) -> usize {
 }
 
 #[test]
-fn requests_of_every_sort_sent_together_are_answered_in_their_order() {
+fn requests_of_every_sort_are_answered_in_order() {
     let engine = engine();
     let routes = Router::new()
         .route("/now", get(async || "now"))
@@ -97,7 +97,7 @@ fn requests_of_every_sort_sent_together_are_answered_in_their_order() {
 }
 
 #[test]
-fn who_waits_for_a_handler_holds_up_nobody_and_goes_on_afterwards() {
+fn a_client_waiting_for_a_handler_holds_up_no_other() {
     let (waits, released) = waits();
     let gateway = Gateway::builder(engine())
         .routes(Router::new().route("/waits", waits))
@@ -156,7 +156,7 @@ fn a_client_that_goes_takes_no_other_answer_along() {
 }
 
 #[test]
-fn who_waits_too_long_for_the_journal_is_told_that_nobody_knows_yet() {
+fn a_wait_beyond_the_deadline_is_of_unknown_outcome() {
     let limits = Limits {
         deadline: std::time::Duration::from_millis(300),
         ..Limits::default()
@@ -175,7 +175,7 @@ fn who_waits_too_long_for_the_journal_is_told_that_nobody_knows_yet() {
 }
 
 #[test]
-fn a_stop_answers_what_waits_for_the_journal() {
+fn a_stop_answers_requests_that_wait_for_the_journal() {
     let (gateway, hold) = held(Limits::default());
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
@@ -193,7 +193,7 @@ fn a_stop_answers_what_waits_for_the_journal() {
 }
 
 #[test]
-fn a_stop_answers_what_a_handler_works_on() {
+fn a_stop_answers_requests_in_a_handler() {
     let (waits, released) = waits();
     let routes = Router::new().route("/waits", waits);
     let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
@@ -210,7 +210,7 @@ fn a_stop_answers_what_a_handler_works_on() {
 }
 
 #[test]
-fn a_handler_that_answers_after_its_client_has_gone_disturbs_nobody() {
+fn a_handler_that_answers_a_gone_client_disturbs_no_other() {
     let (waits, released) = waits();
     let routes = Router::new().route("/waits", waits);
     let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
@@ -227,7 +227,7 @@ fn a_handler_that_answers_after_its_client_has_gone_disturbs_nobody() {
 }
 
 #[test]
-fn what_was_asked_before_a_client_said_all_it_will_is_answered() {
+fn requests_before_the_end_of_input_are_answered() {
     let gateway = Gateway::builder(engine())
         .routes(Router::new().route("/now", get(async || "now")))
         .start()
@@ -245,7 +245,7 @@ fn what_was_asked_before_a_client_said_all_it_will_is_answered() {
 }
 
 #[test]
-fn an_answer_that_follows_one_that_rests_on_no_commit_leaves_though_nothing_else_happens() {
+fn an_answer_behind_one_without_commit_leaves_by_itself() {
     let gateway = Gateway::builder(engine())
         .routes(Router::new().route("/now", get(async || "now")))
         .start()

@@ -57,7 +57,7 @@ fn a_page_cut_by_its_bytes_says_that_there_is_more() {
 }
 
 #[test]
-fn a_page_of_what_the_store_has_says_so_too_and_so_does_one_across_both() {
+fn a_page_from_the_store_or_from_both_says_so() {
     let gateway = with_checkpoints(Duration::from_millis(20));
     let mut client = Client::new(&gateway);
     fill(&mut client);

@@ -50,7 +50,7 @@ fn many_commands_share_one_connection() {
 }
 
 #[test]
-fn commands_whose_commit_waits_are_answered_with_it_or_told_at_their_deadline() {
+fn waiting_commands_are_answered_by_commit_or_deadline() {
     let (gateway, hold) = held(Limits::default());
     wait(async {
         let (client, _) = Http2::new(gateway.address(), |_| {}).await;
@@ -86,7 +86,7 @@ fn commands_whose_commit_waits_are_answered_with_it_or_told_at_their_deadline() 
 }
 
 #[test]
-fn a_body_that_is_late_is_told_so_though_others_on_its_connection_finish() {
+fn a_late_body_is_refused_while_others_on_its_connection_end() {
     let gateway = limited(|limits| limits.body_wait = Duration::from_millis(60));
     wait(async {
         let (client, _) = Http2::new(gateway.address(), |_| {}).await;
@@ -126,7 +126,7 @@ fn uploads_after_a_late_one_are_taken() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_of_an_answer_is_cut_off_though_it_sends_pings() {
+fn a_client_that_takes_no_answer_is_cut_off_despite_pings() {
     let gateway = limited(|limits| limits.write_wait = Duration::from_millis(60));
     wait(async {
         for path in ["/openapi.json", "/api/section/none"] {
@@ -138,7 +138,7 @@ fn a_client_that_takes_nothing_of_an_answer_is_cut_off_though_it_sends_pings() {
 }
 
 #[test]
-fn a_connection_that_asks_nothing_is_told_to_go_away_whatever_it_pings() {
+fn an_idle_connection_is_told_to_go_away_despite_pings() {
     let gateway = limited(|limits| {
         limits.header_wait = Duration::from_millis(30);
         limits.idle = Duration::from_millis(90);
@@ -174,7 +174,7 @@ fn half_a_greeting_ends_like_half_a_head() {
 }
 
 #[test]
-fn a_panic_of_the_gateway_over_a_command_costs_its_request_and_not_the_others_of_the_connection() {
+fn a_panic_of_the_gateway_costs_only_its_request() {
     let gateway = start(|gateway| {
         gateway.authorize(|access: &Access<'_>| match access.action {
             Action::Command("rename") => panic!("nobody thought of that"),

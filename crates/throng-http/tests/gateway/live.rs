@@ -18,7 +18,7 @@ fn until(client: &mut Client, start: &str) -> String {
 }
 
 #[test]
-fn a_stream_shows_what_has_happened_and_what_happens() {
+fn a_stream_shows_past_and_new_events() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);

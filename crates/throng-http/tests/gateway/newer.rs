@@ -39,7 +39,7 @@ impl Peers for Other {
 }
 
 #[test]
-fn what_a_newer_release_may_know_is_asked_for_again_later_while_one_lives_or_may_be_restarting() {
+fn unknown_commands_are_retried_while_a_newer_release_may_live() {
     let (other, journal) = (Arc::new(Other::default()), MemoryJournal::new());
     let engine = engine_on(journal.clone(), |builder| builder.peers(other.clone()));
     wait(async {

@@ -1,6 +1,10 @@
 //! More than a loop can do.
 
-use crate::support::{Answer, Client, client::request, start};
+use crate::support::{
+    Answer, Client,
+    client::{PATIENCE, request},
+    start,
+};
 use std::{
     io::ErrorKind,
     sync::atomic::{AtomicBool, Ordering},
@@ -47,7 +51,7 @@ fn storm(
 }
 
 #[test]
-fn who_would_wait_too_long_is_refused_before_anything_is_done() {
+fn requests_that_would_wait_too_long_are_refused_undone() {
     let limits = Limits {
         turn: Duration::from_millis(1),
         wait_max: Duration::from_millis(2),
@@ -73,7 +77,7 @@ fn who_would_wait_too_long_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn a_deadline_that_passes_while_a_request_waits_is_told_and_nothing_is_done() {
+fn a_deadline_passed_while_waiting_is_told_and_nothing_done() {
     let limits = Limits {
         turn: Duration::from_millis(1),
         ..Limits::default()
@@ -138,7 +142,7 @@ fn while_saturated(test: impl FnOnce(&Running)) {
 }
 
 #[test]
-fn health_metrics_and_administration_have_a_place_while_others_are_refused() {
+fn health_metrics_and_admin_are_served_under_overload() {
     while_saturated(|gateway| {
         let mut old = Client::new(gateway);
         for _ in 0..20 {
@@ -151,7 +155,7 @@ fn health_metrics_and_administration_have_a_place_while_others_are_refused() {
 }
 
 #[test]
-fn a_refused_request_leaves_its_connection_in_order_though_its_body_comes_late() {
+fn a_refused_request_with_a_late_body_keeps_its_connection() {
     while_saturated(|gateway| {
         let bytes = request("POST", "/api/section/0/ponder", &[], PONDER);
         let (begin, end) = bytes.split_at(bytes.len() - 4);
@@ -163,7 +167,7 @@ fn a_refused_request_leaves_its_connection_in_order_though_its_body_comes_late()
                 .set_read_timeout(Some(Duration::from_millis(50)))
                 .unwrap();
             let early = client.try_answer();
-            client.stream().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            client.stream().set_read_timeout(Some(PATIENCE)).unwrap();
             client.send(end);
             match early {
                 Ok(refused) => {

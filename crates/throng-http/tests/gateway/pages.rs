@@ -11,7 +11,7 @@ use throng::services::health::{Check, Reason, Status};
 use throng_http::{Described, Route};
 
 #[test]
-fn health_says_whether_commands_are_taken_and_what_they_survive() {
+fn health_says_readiness_and_durability() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     assert_eq!(client.get("/health/live").json(), json!({"live": true}));
@@ -29,7 +29,7 @@ fn health_says_whether_commands_are_taken_and_what_they_survive() {
 }
 
 #[test]
-fn a_part_of_the_service_that_fails_makes_it_not_ready_until_it_passes() {
+fn a_failing_part_makes_the_service_unready_until_it_passes() {
     let status = Arc::new(Mutex::new((Status::Warn, Reason::None)));
     let asked = status.clone();
     let gateway = start(|gateway| {
@@ -57,7 +57,7 @@ fn a_part_of_the_service_that_fails_makes_it_not_ready_until_it_passes() {
 }
 
 #[test]
-fn metrics_count_requests_by_route_and_status_and_problems_by_type() {
+fn metrics_count_requests_by_route_and_problems_by_type() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":0}"#);

@@ -31,7 +31,7 @@ fn a_command_is_answered_with_its_reply_and_seen_by_queries() {
 }
 
 #[test]
-fn a_rejection_is_told_with_its_code_its_status_its_field_and_itself() {
+fn a_rejection_has_its_code_status_field_and_value() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":0}"#);
@@ -48,7 +48,7 @@ fn a_rejection_is_told_with_its_code_its_status_its_field_and_itself() {
 }
 
 #[test]
-fn under_one_key_a_command_takes_effect_once_and_another_is_refused() {
+fn a_key_takes_effect_once_and_refuses_another_command() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);

@@ -14,6 +14,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore, ShardSet, Store as _},
 };
 use throng_http::{Gateway, Running};
+use throng_testing::blocking_pause;
 
 /// This process has a handler for the signal. Without one the signal would end it.
 fn is_handled(signal: i32) -> bool {
@@ -77,7 +78,7 @@ fn a_program_in_a_process_of_its_own() {
         signal_hook::low_level::raise(signal).unwrap();
         let patience = Instant::now() + Duration::from_secs(60);
         while !serving.is_finished() && Instant::now() < patience {
-            thread::sleep(Duration::from_millis(5));
+            blocking_pause();
         }
     }
     serving.join().unwrap().unwrap();
@@ -88,7 +89,7 @@ fn a_program_in_a_process_of_its_own() {
 }
 
 #[test]
-fn a_signal_ends_the_gateway_gracefully_and_with_a_last_checkpoint_however_it_is_waited_for() {
+fn a_signal_ends_the_gateway_with_a_last_checkpoint() {
     // Where the test was started to outlive its terminal, so was the program.
     let signals = [SIGHUP, SIGINT, SIGQUIT]
         .into_iter()

@@ -9,6 +9,7 @@ use crate::support::{
 use serde_json::{Value, json};
 use std::{collections::HashSet, io::Write, thread, time::Duration};
 use throng_http::{Limits, Running};
+use throng_testing::blocking_pause;
 use tokio_tungstenite::tungstenite::{
     Message, WebSocket,
     protocol::{
@@ -127,7 +128,7 @@ fn send(socket: &mut Socket, numbers: &mut Numbers, mut bytes: &[u8]) {
         stream.write_all(&bytes[..count]).unwrap();
         bytes = &bytes[count..];
         if !bytes.is_empty() {
-            thread::sleep(Duration::from_millis(1));
+            blocking_pause();
         }
     }
 }
@@ -183,7 +184,7 @@ fn talks(gateway: &Running, seed: u64) {
 }
 
 #[test]
-fn whatever_comes_between_commands_all_are_executed_in_their_order_and_answered_once() {
+fn commands_run_in_order_and_are_answered_once_amid_others() {
     for seed in 0..12 {
         let turn = Duration::from_micros(if seed % 2 == 0 { 100 } else { 5_000 });
         let limits = Limits {
@@ -198,7 +199,7 @@ fn whatever_comes_between_commands_all_are_executed_in_their_order_and_answered_
 }
 
 #[test]
-fn of_many_sockets_those_that_would_wait_too_long_are_refused_before_anything_is_done() {
+fn overloaded_sockets_are_refused_before_any_work() {
     let limits = Limits {
         turn: Duration::from_millis(1),
         wait_max: Duration::from_millis(2),
@@ -244,7 +245,7 @@ fn of_many_sockets_those_that_would_wait_too_long_are_refused_before_anything_is
 }
 
 #[test]
-fn a_command_that_may_take_long_keeps_no_other_connections_from_their_deadline() {
+fn a_long_deadline_keeps_no_other_connection_from_its_own() {
     let limits = Limits {
         deadline: Duration::from_millis(300),
         ..Limits::default()
@@ -268,7 +269,7 @@ fn a_command_that_may_take_long_keeps_no_other_connections_from_their_deadline()
 }
 
 #[test]
-fn a_client_is_not_taken_for_gone_while_its_requests_keep_it_from_being_heard() {
+fn a_client_held_up_by_its_requests_is_not_taken_for_gone() {
     let limits = Limits {
         socket_ping: Duration::from_millis(50),
         socket_requests_max: 1,

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use throng_http::Limits;
 
 #[test]
-fn what_is_in_flight_is_answered_and_what_idles_is_closed() {
+fn requests_in_flight_are_answered_and_idle_connections_close() {
     let gateway = plain();
     let mut idle = Client::new(&gateway);
     idle.get("/health/live");

@@ -78,7 +78,7 @@ fn an_entity_s_events_come_as_far_as_credit_goes() {
 }
 
 #[test]
-fn a_kind_s_events_come_in_the_order_of_the_log_and_go_on_after_a_cursor() {
+fn events_of_a_kind_come_in_log_order_and_after_a_cursor() {
     let gateway = plain();
     let (mut client, mut socket) = (Client::new(&gateway), Socket::new(&gateway));
     open(&mut client, "S1");
@@ -125,7 +125,7 @@ fn a_kind_s_events_come_in_the_order_of_the_log_and_go_on_after_a_cursor() {
 }
 
 #[test]
-fn what_many_subscriptions_follow_is_read_once() {
+fn events_many_subscriptions_follow_are_read_once() {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let (journal, _hold) = Held::new(journal);
@@ -224,7 +224,7 @@ fn a_cursor_of_another_history_is_noticed() {
 }
 
 #[test]
-fn events_that_wait_too_long_for_credit_end_their_subscription_with_its_cursor() {
+fn missing_credit_ends_a_subscription_with_its_cursor() {
     let gateway = start(|gateway| {
         gateway.limits(Limits {
             socket_credit_wait: Duration::from_millis(20),

@@ -15,7 +15,7 @@ fn add(id: impl Into<Value>, student: &str) -> Value {
 }
 
 #[test]
-fn the_hello_names_what_the_socket_bears() {
+fn the_hello_names_the_limits_of_the_socket() {
     let gateway = plain();
     let (mut socket, response) = Socket::open(&gateway, &[]).unwrap();
     assert!(
@@ -30,7 +30,7 @@ fn the_hello_names_what_the_socket_bears() {
 }
 
 #[test]
-fn the_commands_of_a_frame_share_turns_and_commits_even_where_every_turn_is_full() {
+fn commands_of_a_frame_share_full_turns_and_commits() {
     let limits = Limits {
         turn: Duration::ZERO,
         ..Limits::default()
@@ -53,7 +53,7 @@ fn the_commands_of_a_frame_share_turns_and_commits_even_where_every_turn_is_full
 }
 
 #[test]
-fn a_frame_of_messages_is_executed_in_their_order_and_answered_by_their_ids() {
+fn messages_of_a_frame_run_in_order_and_are_answered_by_id() {
     let gateway = plain();
     let mut socket = Socket::new(&gateway);
     let look = |id: &str| query(id, "S1", "view", &json!({}));
@@ -186,7 +186,7 @@ fn a_key_takes_effect_once_and_a_deadline_is_kept() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_socket_lives() {
+fn unreadable_messages_are_refused_and_the_socket_lives() {
     let gateway = plain();
     let mut socket = Socket::new(&gateway);
     socket.inner.send(Message::text("{no")).unwrap();
@@ -204,7 +204,7 @@ fn what_cannot_be_read_is_told_and_the_socket_lives() {
 }
 
 #[test]
-fn more_requests_than_may_be_in_flight_wait_unread_and_are_all_answered() {
+fn surplus_requests_wait_unread_and_are_all_answered() {
     let gateway = start(|gateway| {
         gateway.limits(Limits {
             socket_requests_max: 4,
@@ -245,7 +245,7 @@ fn frames_that_are_none_close_the_socket_with_a_code() {
 }
 
 #[test]
-fn only_who_asks_for_a_websocket_gets_one() {
+fn only_an_upgrade_request_gets_a_websocket() {
     let gateway = start(|gateway| gateway.origin("https://app.example"));
     let own = format!("http://{}", gateway.address());
     let status = |fields: &[(&'static str, &str)]| Socket::open(&gateway, fields).err();
@@ -266,7 +266,7 @@ fn only_who_asks_for_a_websocket_gets_one() {
 }
 
 #[test]
-fn a_client_that_says_nothing_is_asked_and_one_that_is_gone_is_let_go() {
+fn a_silent_client_is_pinged_and_a_gone_one_is_let_go() {
     let gateway = start(|gateway| {
         gateway.limits(Limits {
             socket_ping: Duration::from_millis(50),
@@ -313,7 +313,7 @@ fn a_client_that_takes_nothing_is_bounded_and_cut_off() {
 }
 
 #[test]
-fn a_stop_answers_what_is_in_flight_and_closes() {
+fn a_stop_answers_requests_in_flight_and_closes() {
     let gateway = plain();
     let mut socket = Socket::new(&gateway);
     socket.command("S1", "open", &json!({ "capacity": 9 }));

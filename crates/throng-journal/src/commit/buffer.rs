@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_holds_what_a_vector_would_and_is_aligned_once_it_is_large() {
+    fn a_buffer_equals_a_vector_and_is_aligned_once_large() {
         let (mut buffer, mut expected) = (Buffer::default(), Vec::new());
         for step in 0..200_usize {
             match step % 7 {

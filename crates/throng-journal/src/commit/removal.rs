@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_stands_where_it_stood_and_of_the_rest_no_byte(
+        fn kept_records_stay_in_place_and_no_removed_byte_remains(
             bodies in proptest::collection::vec(proptest::collection::vec(1u8.., 0..30), 1..12),
             over in any::<u16>(),
         ) {

@@ -38,7 +38,7 @@ fn build(rows: &[Row]) -> Commit {
 
 proptest! {
     #[test]
-    fn what_is_pushed_is_read_back(rows in proptest::collection::vec(row(), 0..20), seed in any::<[u8; 12]>()) {
+    fn pushed_records_are_read_back(rows in proptest::collection::vec(row(), 0..20), seed in any::<[u8; 12]>()) {
         let mut commit = build(&rows);
         commit.seal(&seed);
         let commit = Commit::parse(commit.into_bytes(), &seed).unwrap();
@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn a_mark_takes_back_what_was_pushed_since() {
+fn a_mark_takes_back_later_pushes() {
     let mut builder = CommitBuilder::default();
     let address = Address::new("k", "i");
     builder.push(RecordKind::Event, ShardId(1), &address, 1, "A", 1, b"one");

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn postponed_room_keeps_its_name_when_it_is_wanted_again_and_no_other_can_be_made() {
+    fn postponed_room_keeps_its_name_when_wanted_again() {
         let dir = tempfile::tempdir().unwrap();
         let files = Arc::new(Failing::default());
         let keeper = keeper(&files, dir.path());

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_is_answered_that_waits_only_after_a_sync_has_covered_it() {
+    fn a_late_waiter_is_answered_after_the_sync_covered_it() {
         let mut state = written();
         let first = state.await_sync(CommitNo(1), Buffer::default());
         // The sync that the first asked for began when the second was written, and ends before the second waits.
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_is_in_doubt_that_waits_only_after_a_sync_has_failed_or_the_stream_has_ended() {
+    fn a_late_waiter_is_in_doubt_after_a_failed_sync_or_the_end() {
         let in_doubt = |why: &str| Some(Err(AppendError::InDoubt(why.into()).to_string()));
         let mut state = written();
         state.fail("the disk".into()).send();

@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_unpacked(entries in proptest::collection::vec(entry(), 1..30), writer in any::<u64>()) {
+        fn packed_values_are_unpacked(entries in proptest::collection::vec(entry(), 1..30), writer in any::<u64>()) {
             let mut packer = Packer::default();
             let mut expected = Vec::new();
             for (commit, at_micros, segment, offset, body, version, name) in &entries {

@@ -9,6 +9,7 @@ use throng::{
 };
 use throng_journal::{Durability, RecordKind};
 use throng_log::{Options, open_embedded, tools::for_each_commit};
+use throng_testing::eventually_ok;
 
 const BUDGET: u64 = 20 << 20;
 const TEXT_BYTES: usize = 200 << 10;
@@ -58,13 +59,11 @@ async fn fill(engine: &Engine) {
 }
 
 async fn until_there_is_room(engine: &Engine) {
-    let makes_room = async {
-        while engine.health().storage_full {
-            tokio::task::yield_now().await;
-        }
-    };
-    let made = tokio::time::timeout(Duration::from_mins(1), makes_room).await;
-    assert!(made.is_ok(), "{:?}", engine.health());
+    eventually_ok("there is room", async || match engine.health() {
+        health if health.storage_full => Err(format!("{health:?}")),
+        _ => Ok(()),
+    })
+    .await;
     write(engine).await.unwrap();
 }
 

@@ -247,7 +247,7 @@ fn meanwhile(disk: &Disk, work: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn what_checkpoints_change_meanwhile_is_in_the_new_file() {
+fn changes_of_checkpoints_meanwhile_are_in_the_new_file() {
     let (disk, world) = prepared();
     let store = Arc::clone(&world.store);
     let world = Arc::new(Mutex::new(world));
@@ -273,7 +273,7 @@ fn what_checkpoints_change_meanwhile_is_in_the_new_file() {
 }
 
 #[test]
-fn a_compaction_gives_back_what_no_row_needs() {
+fn a_compaction_gives_back_unused_room() {
     let (disk, world) = prepared();
     let before = disk.bytes(&file()).len() as u64;
     let compacted = world.store.compact_here().unwrap();
@@ -381,12 +381,12 @@ fn a_compaction_that_is_killed_at_any_call_loses_nothing() {
 }
 
 #[test]
-fn a_compaction_whose_power_goes_at_any_call_loses_nothing() {
+fn a_power_loss_at_any_call_of_a_compaction_loses_nothing() {
     each_call(End::PowerLoss);
 }
 
 #[test]
-fn without_room_for_a_second_file_it_is_refused_and_says_what_to_do() {
+fn a_compaction_without_room_is_refused_with_advice() {
     let (disk, mut world) = prepared();
     let paths = disk.paths();
     disk.set_room(Some(disk.used() + 40_000));
@@ -420,7 +420,7 @@ fn a_store_that_is_closed_ends_its_compaction() {
 }
 
 #[test]
-fn who_reads_the_old_file_goes_on_with_it() {
+fn readers_of_the_old_file_go_on_with_it() {
     let (disk, world) = prepared();
     let store = Arc::clone(&world.store);
     let before = disk.bytes(&file()).len();
@@ -444,7 +444,7 @@ fn who_reads_the_old_file_goes_on_with_it() {
 }
 
 #[test]
-fn a_file_that_is_much_larger_than_its_rows_is_compacted_by_itself() {
+fn a_file_much_larger_than_its_rows_is_compacted_by_itself() {
     let (disk, world) = prepared();
     let options = Options {
         store_compact_bytes: 1,

@@ -239,12 +239,12 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn what_was_acknowledged_survives_whatever_happens(steps in prop::collection::vec(step(), 1..80)) {
+    fn acknowledged_commits_survive_every_fault(steps in prop::collection::vec(step(), 1..80)) {
         live(&steps, Durability::Fsync, Duration::ZERO);
     }
 
     #[test]
-    fn what_was_synced_survives_where_syncs_are_left_to_the_system(steps in prop::collection::vec(step(), 1..80)) {
+    fn synced_commits_survive_where_the_system_syncs(steps in prop::collection::vec(step(), 1..80)) {
         live(&steps, Durability::Os, Duration::ZERO);
     }
 }
@@ -253,7 +253,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn what_was_acknowledged_survives_on_a_slow_disk(steps in prop::collection::vec(step(), 1..80)) {
+    fn acknowledged_commits_survive_on_a_slow_disk(steps in prop::collection::vec(step(), 1..80)) {
         live(&steps, Durability::Fsync, Duration::from_micros(300));
     }
 }

@@ -32,7 +32,7 @@ fn ended() -> (Disk, WriterId) {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_of_its_last_commits_keeps_the_whole_ones() {
+fn a_log_cut_at_any_byte_keeps_its_whole_commits() {
     let (disk, writer) = killed();
     let whole = disk.bytes(&segment(1));
     let commits = commits_of(&whole);
@@ -162,7 +162,7 @@ fn file_that_is_no_segment_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_segment_made_ready_that_gets_another_number_while_it_is_verified_is_no_damage() {
+fn a_ready_segment_renumbered_during_verify_is_no_damage() {
     let (disk, _) = killed();
     let sound = verify(&options(&disk), DIR.as_ref()).unwrap();
     let (ready, postponed) = (segment(8), segment(9));
@@ -175,7 +175,7 @@ fn a_segment_made_ready_that_gets_another_number_while_it_is_verified_is_no_dama
 }
 
 #[test]
-fn a_header_copy_that_was_never_written_is_a_note_and_one_that_has_changed_is_damage() {
+fn an_unwritten_header_copy_is_noted_and_a_changed_one_damage() {
     let (disk, writer) = killed();
     let whole = disk.bytes(&segment(1));
     for copy in [0..512, 512..1024] {

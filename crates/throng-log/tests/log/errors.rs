@@ -7,6 +7,7 @@ use crate::{
 use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
 use throng_journal::{AppendError, Durability, Error, Journal, WriterId, conformance::block_on};
 use throng_log::{Log, Options};
+use throng_testing::PATIENCE;
 
 /// Twenty commits, a new writer wherever one is over; what was acknowledged, by writer.
 fn work(log: &Log) -> BTreeMap<WriterId, u64> {
@@ -93,7 +94,7 @@ fn nothing_acknowledged_is_lost_whichever_other_call_fails() {
 }
 
 #[test]
-fn a_call_that_fails_while_the_log_is_opened_is_told_and_harms_nothing() {
+fn a_call_that_fails_while_opening_is_told_and_harms_nothing() {
     let disk = Disk::new();
     let log = open(&disk).unwrap();
     let acknowledged = work(&log);
@@ -123,7 +124,7 @@ fn a_call_that_fails_while_the_log_is_opened_is_told_and_harms_nothing() {
 }
 
 #[test]
-fn a_writer_whose_sync_failed_is_over_and_its_segment_left_for_good() {
+fn a_failed_sync_ends_the_writer_and_abandons_its_segment() {
     let disk = Disk::new();
     let log = open(&disk).unwrap();
     let writer = open_writer(&log).unwrap();
@@ -157,7 +158,7 @@ fn a_writer_whose_sync_failed_is_over_and_its_segment_left_for_good() {
 }
 
 #[test]
-fn commits_go_on_while_what_was_written_is_synced() {
+fn commits_go_on_during_a_sync() {
     let disk = Disk::new();
     let options = Options {
         durability: Durability::Os,
@@ -172,7 +173,7 @@ fn commits_go_on_while_what_was_written_is_synced() {
         move || {
             let (appended, done) = std::sync::mpsc::channel();
             std::thread::spawn(move || appended.send(append(&log, writer, 2, 100)));
-            tell.send(done.recv_timeout(Duration::from_secs(30))).unwrap();
+            tell.send(done.recv_timeout(PATIENCE)).unwrap();
         }
     });
     log.sync().unwrap();

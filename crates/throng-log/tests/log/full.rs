@@ -5,12 +5,10 @@ use crate::{
     disk::Disk,
     kit::{DIR, append, checkpoint, count, open_writer, options},
 };
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 use throng_journal::{CommitNo, Journal, ShardSet, Store, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, Log, Options, open_embedded};
+use throng_testing::until;
 
 const RESERVE_BYTES: u64 = 256 << 10;
 const SEGMENT_BYTES: u64 = 128 << 10;
@@ -50,14 +48,6 @@ fn fill(log: &Log, writer: WriterId) -> u64 {
     number
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "never came true: {what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_full_disk_holds_commits_and_not_unused_room() {
     for keeps_what_failed in [false, true] {
@@ -74,7 +64,7 @@ fn a_full_disk_holds_commits_and_not_unused_room() {
 }
 
 #[test]
-fn what_was_begun_ends_on_a_full_disk_and_the_next_start_begins() {
+fn on_a_full_disk_begun_work_ends_and_the_next_start_succeeds() {
     for keeps_what_failed in [false, true] {
         let (disk, log, store) = full_after(1 << 20, keeps_what_failed);
         let writer = open_writer(&log).unwrap();

@@ -16,7 +16,7 @@ fn body(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn large_commits_between_small_ones_are_read_back_also_after_a_kill() {
+fn large_and_small_commits_are_read_back_after_a_kill() {
     const COMMITS: u64 = 60;
     let dir = tempfile::tempdir().unwrap();
     let options = Options {

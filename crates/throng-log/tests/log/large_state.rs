@@ -1,5 +1,6 @@
 //! An entity whose state is too large to be stored keeps its relatives and its end, whatever a checkpoint has covered.
 
+use crate::notes::once_free;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -10,6 +11,7 @@ use throng::{
     model::*,
 };
 use throng_log::open_embedded;
+use throng_testing::{eventually_ok, fixtures::Never};
 
 /// Above what is stored of a state.
 const TOO_LARGE: usize = 17 << 20;
@@ -34,15 +36,6 @@ enum Happened {
     Closed,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("a parcel never says no")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Parcel {
     const KIND: &'static str = "parcel";
@@ -110,16 +103,7 @@ impl Kept<'_> {
         let (journal, store): (Arc<dyn throng::journal::Journal>, Arc<dyn Store>) = match self {
             Self::Memory(journal, store) => (Arc::new(journal.clone()), Arc::new(store.clone())),
             Self::Disk(dir) => {
-                let opening = async {
-                    loop {
-                        match open_embedded(dir, throng_log::Options::default()) {
-                            // An engine that has ended may hold it a moment longer.
-                            Err(throng_journal::Error::InUse { .. }) => tokio::task::yield_now().await,
-                            opened => break opened.unwrap(),
-                        }
-                    }
-                };
-                let (log, store) = tokio::time::timeout(Duration::from_mins(1), opening).await.unwrap();
+                let (log, store) = once_free(|| open_embedded(dir, throng_log::Options::default())).await;
                 (log, store)
             }
         };
@@ -156,12 +140,7 @@ impl Running {
 
     async fn adopt(&self, child: &str) {
         self.ask("a", Command::Adopt { id: child.into() }).await;
-        let is_there = async {
-            while self.look(child).await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_mins(1), is_there).await.unwrap();
+        eventually_ok("it is there", async || self.look(child).await).await;
     }
 
     async fn look(&self, id: &str) -> Result<Seen, Error<Never>> {
@@ -220,7 +199,7 @@ fn ids(ids: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn relatives_that_come_to_an_entity_too_large_to_be_stored_are_there_after_each_restart() {
+async fn relatives_of_an_entity_too_large_to_store_survive_restarts() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;
@@ -251,7 +230,7 @@ async fn relatives_that_come_to_an_entity_too_large_to_be_stored_are_there_after
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entity_that_ended_too_large_to_be_stored_has_ended_after_each_restart() {
+async fn an_entity_that_ended_too_large_to_store_stays_ended() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;
@@ -271,7 +250,7 @@ async fn an_entity_that_ended_too_large_to_be_stored_has_ended_after_each_restar
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_but_its_end_is_left_of_one_that_ended_too_large_and_is_over() {
+async fn only_its_end_is_left_of_an_ended_entity_too_large_to_store() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;
@@ -295,7 +274,7 @@ async fn nothing_but_its_end_is_left_of_one_that_ended_too_large_and_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_noted_of_one_too_large_to_be_stored_that_is_erased() {
+async fn an_erased_entity_too_large_to_store_leaves_no_note() {
     on_each_journal(async |kept| {
         let mut running = small(kept).await;
         running.ask("a", Command::Fill { bytes: TOO_LARGE }).await;

@@ -73,7 +73,7 @@ fn loss_of(disk: &Disk, options: Options) -> Loss {
 }
 
 #[test]
-fn a_log_that_lacks_what_its_store_covers_is_refused_and_the_proof_is_kept() {
+fn a_log_behind_its_store_is_refused_and_the_proof_is_kept() {
     let disk = checkpointed();
     cut(&disk, 2);
     let expected = Loss {
@@ -96,7 +96,7 @@ fn a_log_that_lacks_what_its_store_covers_is_refused_and_the_proof_is_kept() {
 }
 
 #[test]
-fn an_accepted_loss_is_recorded_and_no_check_calls_the_log_sound_again() {
+fn an_accepted_loss_is_recorded_and_every_check_reports_it() {
     let disk = checkpointed();
     cut(&disk, 2);
     let (log, store) = open_embedded(DIR, accepting(&disk, at(2, 6))).unwrap();
@@ -133,7 +133,7 @@ fn a_writers_number_that_lost_commits_had_is_not_given_again() {
 }
 
 #[test]
-fn a_log_with_another_commit_than_the_one_the_store_covers_is_refused() {
+fn a_log_with_another_commit_than_its_store_covers_is_refused() {
     let disk = checkpointed();
     disk.remove(&segment(2));
     {

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use throng::{Builder, Engine, Options, model::*};
 use throng_log::{EmbeddedStore, open_embedded};
+use throng_testing::eventually_ok;
+pub use throng_testing::fixtures::Never;
 
 pub const ARCHIVE: &str = "archive";
 
@@ -36,15 +38,6 @@ pub enum Happened {
     Closed,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("a note never says no")]
-pub struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Note {
     const KIND: &'static str = "note";
@@ -98,16 +91,11 @@ pub struct Running {
 
 /// Takes the directory as soon as nobody uses it: an engine that has ended may hold it a moment longer.
 pub async fn once_free<T>(take: impl Fn() -> Result<T, throng_journal::Error>) -> T {
-    let taking = async {
-        loop {
-            match take() {
-                Err(throng_journal::Error::InUse { .. }) => tokio::task::yield_now().await,
-                taken => break taken.unwrap(),
-            }
-        }
-    };
-    let taken = tokio::time::timeout(Duration::from_mins(1), taking).await;
-    taken.expect("whoever had the directory holds it for good")
+    let taken = eventually_ok("the directory is free", async || match take() {
+        Err(in_use @ throng_journal::Error::InUse { .. }) => Err(in_use),
+        taken => Ok(taken.unwrap()),
+    });
+    taken.await
 }
 
 /// Starts an engine on the disk as it is now, with a new process.

@@ -7,7 +7,7 @@ use std::{
 use throng_log::{EmbeddedViews, Options, open_embedded};
 
 #[test]
-fn directory_and_files_are_their_owners_only_whatever_the_umask_lets_through() {
+fn directory_and_files_are_private_under_any_umask() {
     let parent = tempfile::tempdir().unwrap();
     // What others may do in the directory around it says nothing of what is new in it.
     fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).unwrap();

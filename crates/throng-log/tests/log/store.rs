@@ -61,7 +61,7 @@ fn whole(store: &EmbeddedStore) -> u64 {
 }
 
 #[test]
-fn a_checkpoint_whose_write_or_sync_fails_leaves_the_one_before_and_may_be_tried_again() {
+fn a_failed_checkpoint_keeps_the_one_before_and_can_be_retried() {
     for call in [Call::Write, Call::Sync, Call::SetLength, Call::Read] {
         let mut failures = 0;
         for after in 0..60 {
@@ -136,7 +136,7 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
 }
 
 #[test]
-fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_next() {
+fn the_next_reader_reopens_a_failed_store() {
     for call in [Call::Write, Call::Sync, Call::SetLength, Call::Open] {
         let mut failures = 0;
         for after in 0..12 {
@@ -201,7 +201,7 @@ fn with_damage(of: &[u8]) -> Disk {
 }
 
 #[test]
-fn an_entity_whose_stored_state_is_damaged_is_rebuilt_from_its_events() {
+fn an_entity_with_damaged_state_is_rebuilt_from_its_events() {
     let disk = with_damage(&[6; 500]);
     let (_log, store) = open_embedded(DIR, options(&disk)).unwrap();
     let Maybe::Ready(loaded) = store.load(&Address::new("section", "s"), 1) else {
@@ -212,7 +212,7 @@ fn an_entity_whose_stored_state_is_damaged_is_rebuilt_from_its_events() {
 }
 
 #[test]
-fn damage_of_the_index_is_told_as_damage_of_the_store_and_not_of_the_log() {
+fn index_damage_is_reported_for_the_store_and_not_the_log() {
     let third = body(WriterId(1), 3, 200);
     let disk = with_damage(&crc32c::crc32c(&third).to_le_bytes());
     let (_log, store) = open_embedded(DIR, options(&disk)).unwrap();
@@ -258,7 +258,7 @@ fn flipped_bit_of_an_index_row_never_gives_another_history() {
 }
 
 #[test]
-fn the_stores_file_is_bounded_by_what_it_holds_however_often_that_changes() {
+fn the_store_file_stays_bounded_by_its_content() {
     const STATES: u64 = 40;
     let disk = Disk::new();
     let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
@@ -286,7 +286,7 @@ fn the_stores_file_is_bounded_by_what_it_holds_however_often_that_changes() {
 }
 
 #[test]
-fn a_store_and_read_models_that_are_closed_write_only_while_the_directory_is_locked() {
+fn closing_stores_write_only_while_the_directory_is_locked() {
     for number in 1..=2 {
         let disk = Disk::new();
         let (log, store) = open_embedded(DIR, options(&disk)).unwrap();

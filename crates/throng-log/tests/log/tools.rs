@@ -278,7 +278,7 @@ fn an_export_that_was_cut_or_altered_is_refused_with_the_line() {
 }
 
 #[test]
-fn an_export_of_an_older_program_is_taken_where_that_is_asked_for() {
+fn an_export_of_an_older_program_is_taken_on_request() {
     let dir = TempDir::new().unwrap();
     let text = "{\"throng_export\":1}\n{\"writer\":1,\"node\":\"n\"}\n{\"commit\":1,\"at_micros\":1}\n";
     let to = dir.path().join("new");
@@ -313,7 +313,7 @@ fn an_import_that_did_not_end_is_no_journal() {
 }
 
 #[test]
-fn a_directory_that_is_held_for_a_move_is_not_opened_and_one_in_use_is_not_held() {
+fn a_directory_is_either_held_for_a_move_or_in_use() {
     let dir = TempDir::new().unwrap();
     live(dir.path());
     let held = tools::hold(&options(), dir.path()).unwrap();
@@ -632,7 +632,7 @@ fn commits_of(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_copy_is_brought_up_to_date_while_the_log_is_written_and_each_commit_of_it_can_be_restored() {
+fn a_copy_follows_a_live_log_and_restores_at_any_commit() {
     let mut seed = 7;
     let (dir, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let copy = copies.path().join("copy");

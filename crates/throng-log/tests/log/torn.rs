@@ -39,7 +39,7 @@ fn tear(disk: &Disk, number: usize, at: usize) {
 }
 
 #[test]
-fn history_ends_before_the_first_torn_commit_though_later_ones_are_whole() {
+fn history_ends_before_the_first_torn_commit() {
     for torn in 1..=10 {
         for sector in 0..2 {
             let (disk, writer) = in_flight(0);
@@ -71,7 +71,7 @@ fn a_torn_commit_that_was_synced_is_damage() {
 }
 
 #[test]
-fn what_was_cut_never_comes_back() {
+fn cut_commits_never_come_back() {
     let (disk, writer) = in_flight(0);
     tear(&disk, 4, 0);
     let whole = disk.bytes(&segment(1));

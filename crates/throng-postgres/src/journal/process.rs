@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_killed_has_ended_before_and_after_it_was_waited_for() {
+    fn a_killed_process_has_ended_before_and_after_its_wait() {
         let own = Process::own().unwrap();
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let id = i32::try_from(child.id()).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_another_ones_by_now_has_ended_and_another_machines_has_not() {
+    fn a_reused_process_number_has_ended_but_a_remote_one_has_not() {
         let own = Process::own().unwrap();
         let earlier = Process {
             began: own.began - 1,

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn no_row_is_looked_at_for_every_page_whatever_the_statistics_say() {
+    fn no_page_reads_every_row_under_any_statistics() {
         let server = Postgres::start(PostgresOptions::default()).unwrap();
         for (schema, before, after) in [
             ("never", "", ""),

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_jsonb_does_not_take_is_told_from_what_it_takes() {
+    fn values_jsonb_refuses_are_told_from_those_it_takes() {
         for json in [r#"{"seats":50}"#, "null", " [1, 2.5e3] ", r#""\u00e9""#] {
             assert!(
                 is_json(json.as_bytes(), Trust::Syntax) && is_json(json.as_bytes(), Trust::Values),

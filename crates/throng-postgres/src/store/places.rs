@@ -81,7 +81,7 @@ mod tests {
     use throng_journal::{Address, CommitBuilder, RecordKind, ShardId, Stamp, WriterId};
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_values_are_unpacked() {
         let mut open = CommitBuilder::default();
         let long = "N".repeat(255);
         for (seq, name) in [(1, "Opened"), (2, ""), (3, &long)] {

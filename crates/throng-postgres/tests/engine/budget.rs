@@ -12,6 +12,7 @@ use throng::{
     limits,
     model::{Error, Keep},
 };
+use throng_testing::{eventually, eventually_ok};
 
 const SHARDS: u16 = 256;
 const BUDGET: u64 = 300_000;
@@ -41,20 +42,22 @@ async fn is_refused(node: &Node, id: &str) -> bool {
     }
 }
 
-/// Until a command is refused, or is taken; for a minute at most.
+/// Waits until a command is refused, or is taken.
 async fn until_refused(node: &Node, id: &str, refused: bool) {
-    let waiting = async {
-        while is_refused(node, id).await != refused {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    eventually_ok("a command is refused or taken", async || {
+        match is_refused(node, id).await {
+            is_refused if is_refused == refused => Ok(()),
+            is_refused => Err(format!(
+                "refused: {is_refused}, at {:?} bytes",
+                node.engine.disk_bytes()
+            )),
         }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
-    let used = node.engine.disk_bytes();
-    assert!(waited.is_ok(), "a command is refused: {}, at {used:?} bytes", !refused);
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_refuses_commands_once_others_have_filled_the_disk_budget_until_history_is_removed() {
+async fn a_disk_budget_filled_by_others_refuses_until_history_goes() {
     let schema = kit::schema();
     let wires: Arc<Wires> = Arc::default();
     let one = join_with(&schema, "one", &wires, options()).await;
@@ -78,13 +81,10 @@ async fn a_node_refuses_commands_once_others_have_filled_the_disk_budget_until_h
     );
 
     // How far the projection has come stands with its rows within a second; before that nothing goes.
-    let pruned = async {
-        while other.engine.prune(false).await.unwrap().commits == 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), pruned).await;
-    waited.expect("nothing is removed");
+    eventually("something is removed", async || {
+        other.engine.prune(false).await.unwrap().commits > 0
+    })
+    .await;
     until_refused(&one, &own, false).await;
     until_refused(&other, &of_other, false).await;
 
@@ -103,17 +103,14 @@ async fn a_node_refuses_commands_once_others_have_filled_the_disk_budget_until_h
         assert!(files.cast_unsigned() > BUDGET, "{files} bytes of files");
         [&one, &other, &third].map(|node| (node.engine.disk_bytes(), Some(left.cast_unsigned())))
     };
-    let counted = async {
-        while counts().await.iter().any(|(counted, left)| counted != left) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+    eventually_ok("each node counts what is there", async || {
+        let counts = counts().await;
+        match counts.iter().all(|(counted, left)| counted == left) {
+            true => Ok(()),
+            false => Err(format!("{counts:?}")),
         }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), counted).await;
-    assert!(
-        waited.is_ok(),
-        "what each node counts, and what is there: {:?}",
-        counts().await
-    );
+    })
+    .await;
     for node in [one, other, third] {
         node.engine.stop().await;
         node.directory.leave(node.id).await.unwrap();

@@ -9,6 +9,7 @@ use std::{
 };
 use throng::{Engine, Options};
 use throng_postgres::{PostgresOptions, open_postgres};
+use throng_testing::eventually;
 pub(crate) use throng_testing::fixtures::{Command, Counter, Happened, Hits};
 use tokio::task::JoinSet;
 
@@ -109,16 +110,7 @@ pub(crate) async fn total(engine: &Engine) -> u64 {
     total
 }
 
-/// Waits for a condition, for a minute at most.
+/// Waits for a condition.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_secs(60);
-    assert!(
-        tokio::time::timeout(patience, waiting).await.is_ok(),
-        "never came true: {what}"
-    );
+    eventually(what, async || holds()).await;
 }

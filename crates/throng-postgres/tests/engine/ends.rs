@@ -10,6 +10,7 @@ use throng_postgres::{
     PostgresOptions,
     tools::{Seen, verify, walk},
 };
+use throng_testing::eventually_ok;
 use tokio_postgres::Client;
 
 /// Everything that is durable is over.
@@ -94,22 +95,6 @@ impl<'a> Striking<'a> {
     }
 }
 
-/// Tries until it works, for a minute at most.
-async fn surely<T, E: std::fmt::Display>(what: &str, attempt: impl AsyncFn() -> Result<T, E>) -> T {
-    let mut failed = String::new();
-    let trying = async {
-        loop {
-            match attempt().await {
-                Ok(done) => return done,
-                Err(error) => failed = error.to_string(),
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let tried = tokio::time::timeout(Duration::from_mins(1), trying).await;
-    tried.unwrap_or_else(|_| panic!("{what}: {failed}"))
-}
-
 async fn assert_sound(schema: &str) {
     let options = kit::options(schema, "");
     let found = tokio::task::spawn_blocking(move || verify(&options))
@@ -120,7 +105,7 @@ async fn assert_sound(schema: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pass_that_loses_its_connection_at_any_statement_loses_nothing() {
+async fn a_pass_cut_off_at_any_statement_loses_nothing() {
     let schema = &kit::schema();
     let first = engine(schema, NOTHING).await;
     let striking = Striking::begin(schema).await;
@@ -135,9 +120,9 @@ async fn a_pass_that_loses_its_connection_at_any_statement_loses_nothing() {
         let _ = first.prune(false).await;
         let has_struck = striking.has_struck(statement).await;
         striking.strike_at(0).await;
-        let counted = surely("the engine answers again", async || hits(&first, &id).await).await;
+        let counted = eventually_ok("the engine answers again", async || hits(&first, &id).await).await;
         assert_eq!(counted, 3, "the connection was lost at statement {statement}");
-        surely("a pass works again", async || first.prune(false).await).await;
+        eventually_ok("a pass works again", async || first.prune(false).await).await;
         if !has_struck {
             break;
         }
@@ -154,7 +139,7 @@ async fn a_pass_that_loses_its_connection_at_any_statement_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_same() {
+async fn an_erasure_cut_off_at_any_statement_is_done_all_the_same() {
     let schema = &kit::schema();
     let first = engine(schema, Keep::Forever).await;
     hit(&first, "stays", 3).await;
@@ -171,9 +156,9 @@ async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_s
         striking.strike_at(0).await;
         if erased.is_err() {
             // Wholly there, or on its way to be gone, whichever: asked for again it is done.
-            surely("it is erased", async || first.erase("counter", &id).await).await;
+            eventually_ok("it is erased", async || first.erase("counter", &id).await).await;
         }
-        let looked = surely("the engine answers again", async || {
+        let looked = eventually_ok("the engine answers again", async || {
             match first.entity::<Counter>(&*id).read(Hits).await {
                 Err(Error::Unavailable { reason }) => Err(reason),
                 looked => Ok(looked),
@@ -215,7 +200,7 @@ async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
+async fn tables_stay_as_large_as_the_kept_history_over_many_passes() {
     const ROUNDS_MAX: usize = 60;
     // So many rounds after each other leave them as large as they were.
     const FLAT: usize = 8;

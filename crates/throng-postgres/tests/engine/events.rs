@@ -51,7 +51,7 @@ async fn commit(journal: &dyn Journal, mut open: CommitBuilder, writer: throng_j
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_event_stands_in_it_also_what_jsonb_does_not_take() {
+async fn the_table_holds_every_event_also_those_jsonb_refuses() {
     let schema = kit::schema();
     let opened = open_postgres(kit::options(&schema, "")).unwrap();
     let writer = opened.journal.open("node").await.unwrap().writer;

@@ -10,6 +10,7 @@ use std::{collections::BTreeSet, time::Duration};
 use throng::{Engine, Options};
 use throng_journal::{Address, Append, AppendError, CommitBuilder, CommitNo, Journal as _, RecordKind, ShardId, Stamp};
 use throng_postgres::{OnLoss, PostgresOptions, open_postgres};
+use throng_testing::eventually_ok;
 
 struct Pair {
     primary: Postgres,
@@ -50,17 +51,11 @@ async fn begin(options: PostgresOptions) -> Engine {
 }
 
 async fn hit(engine: &Engine, key: &str) -> u64 {
-    let asked = async {
-        loop {
-            let handle = engine.entity::<Counter>("one").once(key).within(Duration::from_secs(1));
-            if let Ok(hits) = handle.ask(Command::Hit {}).await {
-                return hits;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_mins(1);
-    tokio::time::timeout(patience, asked).await.expect("it serves again")
+    let asked = eventually_ok("it serves again", async || {
+        let handle = engine.entity::<Counter>("one").once(key).within(Duration::from_secs(1));
+        handle.ask(Command::Hit {}).await
+    });
+    asked.await
 }
 
 fn signal(server: &Postgres, signal: Signal) {

@@ -65,7 +65,7 @@ fn accepting(schema: &str, covered: Position) -> PostgresOptions {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_checkpoint_of_commits_that_are_gone_is_refused_and_nothing_is_changed() {
+async fn a_checkpoint_of_lost_commits_is_refused_and_changes_nothing() {
     let schema = kit::schema();
     halved(&schema).await;
     let loss = refused(kit::options(&schema, "lease=0")).await;
@@ -139,7 +139,7 @@ async fn an_accepted_loss_is_recorded_and_no_number_is_given_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commits_whose_writer_is_not_known_are_damage() {
+async fn commits_of_an_unknown_writer_are_damage() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "lease=0")).await;
     hit(&engine, 1).await;

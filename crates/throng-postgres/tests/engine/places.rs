@@ -8,7 +8,7 @@ use throng_journal::{
 use throng_postgres::open_postgres;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn places_of_many_events_are_compressed_by_lz4_where_the_server_can() {
+async fn long_place_lists_are_lz4_compressed_where_the_server_can() {
     let schema = kit::schema();
     let opened = open_postgres(kit::options(&schema, "")).unwrap();
     let writer = opened.journal.open("node").await.unwrap().writer;

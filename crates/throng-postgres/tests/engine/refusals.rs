@@ -80,7 +80,7 @@ async fn tables_of_a_newer_program_are_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn tables_of_an_older_program_are_not_changed_by_who_only_looks() {
+async fn read_only_tools_do_not_change_an_older_programs_tables() {
     let schema = kit::schema();
     drop(open_postgres(kit::options(&schema, "")).unwrap());
     let psql = kit::psql(&kit::SERVER).await;
@@ -131,7 +131,7 @@ async fn a_server_that_takes_no_writes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_make_tables_is_refused() {
+async fn a_user_without_the_right_to_create_tables_is_refused() {
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute("CREATE ROLE guest LOGIN PASSWORD 'secret'")
         .await

@@ -11,6 +11,7 @@ use throng_journal::{
     AppendError, Directory as _, Error, Journal as _, Loss, NodeState, Store as _, Witness, WriterId,
 };
 use throng_postgres::{OnLoss, PostgresOptions, open_postgres, tools};
+use throng_testing::eventually_ok;
 
 /// Checkpoints would notice, too.
 fn without_checkpoints() -> Options {
@@ -22,13 +23,10 @@ fn without_checkpoints() -> Options {
 
 /// A hit under a key, asked for until it is acknowledged.
 async fn hit(engine: &Engine, key: &str) -> u64 {
-    loop {
-        let asked = engine.entity::<Counter>("one").once(key).ask(Command::Hit {}).await;
-        if let Ok(hits) = asked {
-            return hits;
-        }
-        tokio::task::yield_now().await;
-    }
+    let asked = eventually_ok("it is hit", async || {
+        engine.entity::<Counter>("one").once(key).ask(Command::Hit {}).await
+    });
+    asked.await
 }
 
 async fn hits(engine: &Engine) -> Option<u64> {

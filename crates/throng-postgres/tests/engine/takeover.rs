@@ -12,6 +12,7 @@ use throng_journal::{
     ShardId, ShardSet, Stamp, Store, WriterId,
 };
 use throng_postgres::open_postgres;
+use throng_testing::{eventually, eventually_ok, soon};
 
 fn commit(writer: WriterId, number: u64) -> Commit {
     let mut open = CommitBuilder::default();
@@ -33,17 +34,17 @@ async fn append(journal: &dyn Journal, commit: Commit) -> Result<(), AppendError
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() {
+async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
     let other = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
     append(&*one.journal, commit(first, 1)).await.unwrap();
-    assert!(one.journal.holds(first));
+    until("it has its lease", || one.journal.holds(first)).await;
     // Its engine could answer until its lease is over: so long this one waits.
     let second = other.journal.open("node").await.unwrap().writer;
     assert!(!one.journal.holds(first), "its lease is over");
-    assert!(other.journal.holds(second));
+    until("it has its lease", || other.journal.holds(second)).await;
     let refused = append(&*one.journal, commit(first, 2)).await;
     assert!(refused.is_err(), "{refused:?}");
     let upto = Position {
@@ -73,10 +74,11 @@ async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() 
         matches!(again, Err(Error::Sealed(writer)) if writer == first),
         "{again:?}"
     );
-    assert!(other.journal.holds(second));
+    until("it has its lease", || other.journal.holds(second)).await;
     drop(other);
     let third = one.journal.open("node").await.unwrap().writer;
-    assert!(third > second && one.journal.holds(third));
+    assert!(third > second);
+    until("it has its lease", || one.journal.holds(third)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,9 +97,10 @@ async fn an_engine_does_not_take_back_from_one_that_is_about_to_begin() {
         let query = format!(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND relation = '{schema}.cluster'::regclass"
         );
-        while session.query_one(&query, &[]).await.unwrap().get::<_, i64>(0) < count {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("they wait at the gate", async || {
+            session.query_one(&query, &[]).await.unwrap().get::<_, i64>(0) >= count
+        })
+        .await;
     };
     // The one takes over, and the other one, which has noticed or lost its connections, opens its next writer right behind.
     let taking_over = async { other.journal.open("node").await };
@@ -110,18 +113,18 @@ async fn an_engine_does_not_take_back_from_one_that_is_about_to_begin() {
         gate.batch_execute("COMMIT").await.unwrap();
     };
     let all = async { tokio::join!(taking_over, taking_back, opening_the_gate) };
-    let (taken_over, taken_back, ()) = tokio::time::timeout(Duration::from_secs(60), all).await.unwrap();
+    let (taken_over, taken_back, ()) = soon("both have opened", all).await;
     assert!(
         matches!(taken_back, Err(Error::Sealed(writer)) if writer == first),
         "{taken_back:?}"
     );
     let second = taken_over.unwrap().writer;
     append(&*other.journal, commit(second, 1)).await.unwrap();
-    assert!(other.journal.holds(second));
+    until("it has its lease", || other.journal.holds(second)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lease() {
+async fn a_taken_over_engine_lets_its_successor_renew_the_lease() {
     const LEASE: Duration = Duration::from_secs(3600);
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
@@ -149,7 +152,7 @@ async fn an_engine_that_was_taken_over_gives_the_other_one_time_to_renew_its_lea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_checkpoint_that_was_begun_before_does_not_hold_up_the_next_engine() {
+async fn an_unfinished_checkpoint_does_not_hold_up_the_next_engine() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=0")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
@@ -208,7 +211,7 @@ async fn an_engine_that_was_taken_over_answers_nothing_from_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_whose_server_is_silent_stops_answering_when_its_lease_is_over() {
+async fn an_engine_with_a_silent_server_stops_answering_at_lease_end() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "lease=500ms")).await;
     engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
@@ -216,18 +219,15 @@ async fn an_engine_whose_server_is_silent_stops_answering_when_its_lease_is_over
     psql.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.leases IN ACCESS EXCLUSIVE MODE"))
         .await
         .unwrap();
-    let mut refused = false;
-    while !refused {
-        refused = engine.entity::<Counter>("one").read(Hits).await.is_err();
-        tokio::task::yield_now().await;
-    }
+    eventually("it answers no more", async || {
+        engine.entity::<Counter>("one").read(Hits).await.is_err()
+    })
+    .await;
     psql.batch_execute("ROLLBACK").await.unwrap();
-    let mut answered = None;
-    while answered.is_none() {
-        answered = engine.entity::<Counter>("one").read(Hits).await.ok();
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(answered, Some(1));
+    let answered = eventually_ok("it answers again", async || {
+        engine.entity::<Counter>("one").read(Hits).await
+    });
+    assert_eq!(answered.await, 1);
     until("it is up", || engine.health().ready).await;
     engine.stop().await;
 }
@@ -240,7 +240,7 @@ async fn is_unexpired(writer: WriterId, schema: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_opens_waits_for_a_lease_also_if_somebody_else_has_sealed_its_writer() {
+async fn opening_waits_for_the_lease_of_a_writer_sealed_by_others() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
@@ -252,7 +252,7 @@ async fn whoever_opens_waits_for_a_lease_also_if_somebody_else_has_sealed_its_wr
     let third = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let opened = third.journal.open("node").await.unwrap().writer;
     assert!(!is_unexpired(first, &schema).await && !one.journal.holds(first));
-    assert!(third.journal.holds(opened));
+    until("it has its lease", || third.journal.holds(opened)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -260,7 +260,7 @@ async fn a_session_that_is_gone_does_not_say_that_its_engine_is() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
-    assert!(one.journal.holds(first));
+    until("it has its lease", || one.journal.holds(first)).await;
     // As an operator, or a server that restarts: the process lives on, and answers from memory for as long as its lease.
     let psql = kit::psql(&kit::SERVER).await;
     let pattern = format!("throng {schema} %");
@@ -272,7 +272,8 @@ async fn a_session_that_is_gone_does_not_say_that_its_engine_is() {
     .unwrap();
     let other = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let second = other.journal.open("node").await.unwrap().writer;
-    assert!(!one.journal.holds(first) && other.journal.holds(second));
+    assert!(!one.journal.holds(first));
+    until("it has its lease", || other.journal.holds(second)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -288,7 +289,7 @@ async fn an_engine_that_ends_in_order_is_followed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_engine_notices_that_it_was_taken_over_and_takes_back_when_the_other_one_ends() {
+async fn an_idle_engine_notices_a_takeover_and_takes_back_afterwards() {
     let schema = kit::schema();
     let first = engine(kit::options(&schema, "lease=1s")).await;
     first.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();

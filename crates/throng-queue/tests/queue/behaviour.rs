@@ -56,7 +56,7 @@ fn a_waiting_receiver_gets_the_first_item_at_once() {
 }
 
 #[test]
-fn what_is_sent_while_the_receiver_is_busy_is_one_batch() {
+fn messages_sent_to_a_busy_receiver_are_one_batch() {
     let (mut sender, mut receiver) = bounded(Options::default());
     sender.send_all(0..700).unwrap();
     assert_eq!(receiver.receive().unwrap().len(), 700);
@@ -93,7 +93,7 @@ fn a_fixed_batch_waits_until_it_is_full_or_flushed() {
 }
 
 #[test]
-fn a_dropped_sender_hands_over_what_it_has_even_if_the_queue_is_full() {
+fn a_dropped_sender_hands_over_its_messages_to_a_full_queue() {
     for hand_over in BOTH {
         let (mut sender, mut receiver) = bounded(small(hand_over));
         let mut late = sender.clone();
@@ -233,7 +233,7 @@ fn several_receivers_share_the_work() {
 }
 
 #[test]
-fn what_a_receiver_has_not_given_out_goes_to_the_others() {
+fn messages_a_dropped_receiver_held_go_to_the_others() {
     let (mut sender, mut first) = bounded(small(HandOver::Every(4)));
     sender.send_all(0..8).unwrap();
     assert_eq!(*first.receive().unwrap(), [0, 1, 2, 3]);
@@ -243,7 +243,7 @@ fn what_a_receiver_has_not_given_out_goes_to_the_others() {
 }
 
 #[test]
-fn without_a_receiver_senders_get_back_what_was_not_received() {
+fn senders_without_receiver_get_unreceived_messages_back() {
     let (mut sender, receiver) = bounded(small(HandOver::Every(3)));
     sender.send(1).unwrap();
     sender.send(2).unwrap();
@@ -288,7 +288,7 @@ fn a_sender_that_waits_for_room_hears_that_the_receiver_is_gone() {
 }
 
 #[test]
-fn a_receiver_gets_what_is_left_and_then_the_end() {
+fn a_receiver_gets_the_rest_and_then_the_end() {
     for hand_over in BOTH {
         let (mut sender, mut receiver) = bounded(small(hand_over));
         sender.send_all(0..5).unwrap();
@@ -399,7 +399,7 @@ fn every_item_is_dropped_once_wherever_it_is() {
 }
 
 #[test]
-fn what_a_sender_keeps_when_every_receiver_is_gone_is_dropped_with_it() {
+fn gathered_items_drop_with_a_sender_without_receivers() {
     for hand_over in BOTH {
         let drops = Arc::new(AtomicUsize::new(0));
         let item = || Counted {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_periodic_timer_keeps_its_beat_and_skips_what_it_is_late_for() {
+    fn a_periodic_timer_keeps_its_beat_and_skips_missed_ticks() {
         let begin = Instant::now();
         let mut timers = Timers::default();
         let mut count = 0;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_timer_does_not_fire_also_one_that_has_fired_before() {
+    fn a_cancelled_timer_never_fires_again() {
         let begin = Instant::now();
         let mut timers = Timers::default();
         let once = timers.set(begin, Duration::ZERO, Due::Once(1)).unwrap();

@@ -122,7 +122,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_summary_is_what_its_name_says() {
+    fn each_summary_computes_the_statistic_it_names() {
         let found = Summary::of(vec![2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
         let expected = Summary {
             seconds: 8,

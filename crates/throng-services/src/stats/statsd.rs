@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_goes_out_in_one_packet_and_nothing_twice() {
+    fn new_values_go_out_once_in_one_packet() {
         let (server, stats) = (server(), Stats::with_clock(|| 7));
         let exporter = Exporter::connect(&stats, server.local_addr().unwrap()).unwrap();
         let mut exporter = exporter.prefix("shop.");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_below_nothing_is_set_and_what_is_no_number_is_not_sent() {
+    fn a_negative_level_is_set_and_a_non_number_is_not_sent() {
         let (server, stats) = (server(), Stats::with_clock(|| 7));
         let mut exporter = Exporter::connect(&stats, server.local_addr().unwrap()).unwrap();
         stats.level("balance").set(-3.5);

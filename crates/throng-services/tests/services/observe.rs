@@ -43,7 +43,7 @@ fn seconds_are_asked_for_one_by_one_and_together() {
 }
 
 #[test]
-fn a_level_is_its_last_value_and_a_timing_the_mean_of_its_second() {
+fn a_level_keeps_its_last_value_and_a_timing_its_seconds_mean() {
     let second = Arc::new(AtomicU64::new(5));
     let stats = at(&second);
     stats.level("depth").set(3.0);
@@ -99,7 +99,7 @@ fn a_service_records_itself() {
 }
 
 #[test]
-fn a_check_that_does_not_check_in_within_its_time_to_live_fails_until_it_does() {
+fn a_check_fails_after_its_time_to_live_until_it_checks_in() {
     let (begun, passed) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     let clock = {
         let passed = passed.clone();
@@ -131,7 +131,7 @@ fn a_check_that_does_not_check_in_within_its_time_to_live_fails_until_it_does() 
 }
 
 #[test]
-fn who_was_replaced_or_went_away_says_nothing_any_more() {
+fn replaced_or_departed_checks_report_nothing() {
     let health = Health::new();
     let old = health.register("billing", None);
     let new = health.register("billing", None);

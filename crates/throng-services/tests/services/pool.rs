@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, thread, time::Duration};
 use throng_services::{Context, PoolSetup, Reply, Service, coordinate::wait_all, key_of, pool};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 
 #[derive(Default)]
 struct Worker {
@@ -90,7 +90,7 @@ fn in_place_the_workers_of_a_pool_run_on_the_threads_that_send() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn a_keys_messages_all_come_to_one_worker_in_the_order_they_were_sent(
+    fn messages_of_one_key_reach_one_worker_in_order(
         keys in prop::collection::vec(0..50_u64, 0..500), count in 1..6_usize
     ) {
         let running = sharded().workers(count).start().unwrap();

@@ -11,7 +11,7 @@ use std::{
 use throng_services::{AskError, Context, HandOver, OnPanic, Reply, Service, TrySendError, service};
 
 /// What takes longer has failed.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 
 enum Message {
     Add(u64),
@@ -79,7 +79,7 @@ fn held() -> (Message, Receiver<()>, Sender<()>) {
 }
 
 #[test]
-fn hooks_come_in_their_order_and_what_is_sent_meanwhile_is_one_batch() {
+fn hooks_run_in_order_and_messages_sent_meanwhile_are_one_batch() {
     let hooks = Arc::<Mutex<Vec<String>>>::default();
     let of = hooks.clone();
     let counter = move || Counter {
@@ -152,7 +152,7 @@ fn a_panic_costs_its_message_and_the_service_goes_on_as_it_is() {
 }
 
 #[test]
-fn a_service_that_restarts_is_made_anew_after_a_panic_and_the_rest_of_the_batch_is_received() {
+fn a_restarted_service_receives_the_rest_of_the_batch() {
     let running = service("counter", Counter::default)
         .on_panic(OnPanic::Restart)
         .start()
@@ -171,7 +171,7 @@ fn a_service_that_restarts_is_made_anew_after_a_panic_and_the_rest_of_the_batch_
 }
 
 #[test]
-fn a_service_whose_factory_panics_is_over_and_its_senders_are_told() {
+fn a_panicking_factory_ends_the_service_and_tells_its_senders() {
     let mut times = 0;
     let factory = move || {
         times += 1;
@@ -229,7 +229,7 @@ fn a_service_can_end_itself() {
 }
 
 #[test]
-fn an_ask_that_is_not_answered_ends_at_its_limit_and_one_that_is_dropped_at_once() {
+fn an_unanswered_ask_ends_at_its_limit_a_dropped_one_at_once() {
     let running = service("counter", Counter::default).start().unwrap();
     let mut address = running.address();
     let kept = address.ask(Message::Keep);
@@ -260,7 +260,7 @@ fn tasks_ask_too_and_their_limit_is_tokios() {
 }
 
 #[test]
-fn a_full_queue_says_so_to_who_does_not_want_to_wait() {
+fn a_full_queue_refuses_a_send_that_does_not_wait() {
     let running = service("counter", Counter::default).queue(1, 1).start().unwrap();
     let mut address = running.address();
     let (hold, is_there, go) = held();
@@ -346,7 +346,7 @@ fn timers_come_by_themselves_to_a_service_that_sleeps() {
 }
 
 #[test]
-fn a_service_asks_another_without_waiting_and_hears_exactly_one_outcome_of_each_ask() {
+fn each_ask_between_services_has_exactly_one_outcome() {
     let counter = service("counter", Counter::default).start().unwrap();
     let gone = service("gone", Counter::default).start().unwrap();
     let to_gone = gone.address();
@@ -401,7 +401,7 @@ fn a_limit_may_be_for_ever() {
 }
 
 #[test]
-fn in_place_a_message_is_received_before_send_returns_on_the_senders_thread() {
+fn in_place_a_message_is_received_on_the_senders_thread() {
     let running = service("counter", Counter::default).in_place();
     let mut address = running.address();
     address.send(Message::Add(2)).unwrap();
@@ -414,7 +414,7 @@ fn in_place_a_message_is_received_before_send_returns_on_the_senders_thread() {
 }
 
 #[test]
-fn in_place_what_many_threads_send_is_received_once_each_one_at_a_time() {
+fn in_place_messages_of_many_threads_are_received_one_by_one() {
     let running = service("counter", Counter::default).queue(16, 1).in_place();
     let senders: Vec<_> = (0..4)
         .map(|_| {

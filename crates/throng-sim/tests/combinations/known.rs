@@ -66,7 +66,7 @@ fn ended_entity_does_not_come_back() {
 }
 
 #[test]
-fn history_goes_on_behind_what_a_copy_lacks() {
+fn history_goes_on_behind_the_commits_a_copy_lacks() {
     let steps = [
         write((1, 0), 1, true),
         Step::of(Action::Follow),

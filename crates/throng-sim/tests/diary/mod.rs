@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng::model::*;
+pub(crate) use throng_testing::fixtures::Never;
 
 pub(crate) const KINDS: [&str; 3] = ["forever", "aged", "counted"];
 pub(crate) const FOREVER: usize = 0;
@@ -45,15 +46,6 @@ pub(crate) enum Happened {
     Closed,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(crate) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 /// What only an entity's own events say.
 pub(crate) fn secret(kind: usize, id: u64) -> String {

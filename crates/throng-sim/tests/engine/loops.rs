@@ -3,17 +3,17 @@
 use crate::stepped::{Step, World};
 
 #[test]
-fn leadership_alternates_between_two_loops_that_both_always_have_work() {
+fn leadership_alternates_between_two_busy_loops() {
     let world = World::new();
     let loops = [world.new_loop("a"), world.new_loop("b")];
     loops.iter().for_each(|own| own.run(Step::poll_committer));
-    loops[0].run(|own| own.open("0"));
+    loops[0].run(|own| own.hit("0"));
     for round in 1..=6 {
         let (leads, stages) = (&loops[(round + 1) % 2], &loops[round % 2]);
         let asks = stages.clone();
         world.journal.during_the_next_append(move || {
             asks.run(move |own| {
-                own.open(&round.to_string());
+                own.hit(&round.to_string());
                 own.poll_committer();
             });
         });
@@ -28,23 +28,23 @@ fn leadership_alternates_between_two_loops_that_both_always_have_work() {
 }
 
 #[test]
-fn a_loop_busy_with_something_else_does_not_hold_up_the_commits_of_the_others() {
+fn a_busy_loop_does_not_hold_up_the_commits_of_others() {
     let world = World::new();
     let (busy, other) = (world.new_loop("busy"), world.new_loop("other"));
     busy.run(Step::poll_committer);
     other.run(Step::poll_committer);
-    other.run(|own| own.open("first"));
+    other.run(|own| own.hit("first"));
     let asks = busy.clone();
     world.journal.during_the_next_append(move || {
         asks.run(|own| {
-            own.open("second");
+            own.hit("second");
             own.poll_committer();
         });
     });
     other.run(Step::poll_committer);
     // From here on `busy` does not come to polling its committer.
     for more in ["third", "fourth"] {
-        other.run(|own| own.open(more));
+        other.run(|own| own.hit(more));
         other.run(Step::poll_woken_committer);
     }
     assert_eq!(world.journal.leaders(), ["other"; 3]);
@@ -53,12 +53,12 @@ fn a_loop_busy_with_something_else_does_not_hold_up_the_commits_of_the_others() 
 }
 
 #[test]
-fn what_a_loop_staged_is_committed_when_the_loop_ends() {
+fn staged_records_are_committed_when_their_loop_ends() {
     let world = World::new();
     world.run_woken_tasks();
     let ends = world.new_loop("ends");
     ends.run(Step::poll_committer);
-    ends.run(|own| own.open("staged"));
+    ends.run(|own| own.hit("staged"));
     world.run_woken_tasks();
     assert_eq!(world.journal.leaders().len(), 0, "it is this loop's to commit");
     ends.run(Step::end);
@@ -68,17 +68,17 @@ fn what_a_loop_staged_is_committed_when_the_loop_ends() {
 }
 
 #[test]
-fn what_a_loop_asked_for_is_committed_though_it_ends_before_its_turn_to_lead() {
+fn a_loop_that_ends_before_its_turn_to_lead_still_commits() {
     let world = World::new();
     world.run_woken_tasks();
     let (leads, ends) = (world.new_loop("leads"), world.new_loop("ends"));
     leads.run(Step::poll_committer);
     ends.run(Step::poll_committer);
-    leads.run(|own| own.open("first"));
+    leads.run(|own| own.hit("first"));
     let asks = ends.clone();
     world.journal.during_the_next_append(move || {
         asks.run(|own| {
-            own.open("second");
+            own.hit("second");
             own.poll_committer();
             own.end();
         });

@@ -17,6 +17,7 @@ use throng::{
     projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError},
 };
 use throng_sim::{Faults, Sim, Simulation, for_each_seed};
+use throng_testing::fixtures::Never;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Till {
@@ -31,14 +32,6 @@ enum Happened {
     Inserted { coins: u64 },
 }
 impl Event for Happened {}
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 impl Entity for Till {
     const KIND: &'static str = "till";
     type Id = String;

@@ -326,7 +326,7 @@ fn an_erasure_ends_though_each_process_dies_before_it_is_done() {
 }
 
 #[test]
-fn a_pass_looks_at_what_has_become_over_and_not_at_all_there_is() {
+fn a_pass_looks_only_at_newly_expired_history() {
     let options = Options {
         keep: [("aged".to_owned(), Keep::Age(Duration::from_secs(160)))].into(),
         ..Options::default()
@@ -454,7 +454,7 @@ fn a_store_that_needs_the_first_event_is_noticed() {
 }
 
 #[test]
-fn what_nothing_stands_in_for_is_noticed() {
+fn a_removed_event_without_later_state_is_noticed() {
     is_noticed(Lie::DropsStates, "is shown as");
 }
 

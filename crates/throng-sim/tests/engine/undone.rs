@@ -9,6 +9,7 @@ use throng::{
     model::*,
 };
 use throng_sim::{Sim, Simulation};
+use throng_testing::fixtures::Never;
 
 const KEPT: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,15 +49,6 @@ pub(crate) enum Happened {
     Mended,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(crate) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Clock {
     const KIND: &'static str = "clock";
@@ -172,7 +164,7 @@ fn simulation() -> Simulation {
 }
 
 #[test]
-fn a_timer_that_was_set_for_long_fires_once_though_its_records_go_and_the_store_is_lost() {
+fn a_distant_timer_fires_once_though_records_and_store_are_lost() {
     simulation().run(|sim| async move {
         tell(&sim, LONG, Command::Set { millis: 20_000 }).await;
         seconds(&sim, 35).await;
@@ -195,7 +187,7 @@ fn a_timer_that_was_set_for_long_fires_once_though_its_records_go_and_the_store_
 }
 
 #[test]
-fn a_dead_message_that_was_retried_is_not_dead_again_once_the_store_is_lost() {
+fn a_retried_dead_message_stays_retried_when_the_store_is_lost() {
     simulation().run(|sim| async move {
         tell(&sim, BUSY, Command::Send { to: BROKEN }).await;
         seconds(&sim, 15).await;

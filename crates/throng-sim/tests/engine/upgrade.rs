@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng::{DeadMessage, Retried, model::*};
 use throng_sim::{Sim, Simulation};
+use throng_testing::fixtures::Never;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -14,15 +15,6 @@ enum Happened {
     Charged { cents: u64 },
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 /// One kind, as three programs know it.
 macro_rules! bank {
@@ -138,7 +130,7 @@ async fn metric(sim: &Sim, name: &'static str) -> String {
 }
 
 #[test]
-fn a_beat_whose_command_is_gone_is_dead_with_its_reason_and_retried_by_a_program_that_knows_it() {
+fn a_tick_without_command_is_dead_until_a_program_knows_it() {
     world().run(|sim| async move {
         let ask = async |key, command| sim.ask_until_known::<Yesterday>("ann", key, command).await.unwrap();
         ask("open", YesterdayCommand::Open).await;
@@ -175,7 +167,7 @@ fn a_beat_whose_command_is_gone_is_dead_with_its_reason_and_retried_by_a_program
 }
 
 #[test]
-fn a_message_whose_command_is_gone_is_taken_a_step_up() {
+fn a_message_without_command_is_taken_a_step_up() {
     world().run(|sim| async move {
         let ask = async |id: &str, key, command| sim.ask_until_known::<Yesterday>(id, key, command).await.unwrap();
         ask("bob", "open", YesterdayCommand::Open).await;

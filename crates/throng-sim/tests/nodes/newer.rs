@@ -387,8 +387,8 @@ fn each_seed(test: &str, seeds: u64, upgrade: Upgrade, counted: &[&str]) {
 }
 
 #[test]
-fn what_only_the_next_release_understands_is_taken_once_and_in_order_by_the_end_of_the_upgrade() {
-    let test = "newer::what_only_the_next_release_understands_is_taken_once_and_in_order_by_the_end_of_the_upgrade";
+fn newer_messages_are_taken_once_in_order_after_the_upgrade() {
+    let test = "newer::newer_messages_are_taken_once_in_order_after_the_upgrade";
     let upgrade = Upgrade {
         is_taken_back: false,
         lie: None,
@@ -405,8 +405,8 @@ fn what_only_the_next_release_understands_is_taken_once_and_in_order_by_the_end_
 }
 
 #[test]
-fn once_the_next_release_is_taken_back_nothing_waits_and_what_nobody_understands_is_dead() {
-    let test = "newer::once_the_next_release_is_taken_back_nothing_waits_and_what_nobody_understands_is_dead";
+fn newer_messages_are_dead_once_the_release_is_taken_back() {
+    let test = "newer::newer_messages_are_dead_once_the_release_is_taken_back";
     let upgrade = Upgrade {
         is_taken_back: true,
         lie: None,

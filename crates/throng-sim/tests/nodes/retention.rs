@@ -575,7 +575,7 @@ fn messages_that_go_before_they_are_taken_are_noticed() {
 }
 
 #[test]
-fn a_node_that_judges_what_others_own_is_noticed() {
+fn a_node_that_judges_shards_of_others_is_noticed() {
     is_noticed(Lie::RemovesOthers, "is shown as");
 }
 

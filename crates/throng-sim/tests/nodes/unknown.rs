@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use throng::model::*;
 use throng_sim::{Nodes, Sim, Simulation, Timing};
+use throng_testing::fixtures::Never;
 
 const PAGES: u64 = 16;
 /// Pages that are marked by those before, so many further.
@@ -25,15 +26,6 @@ enum HappenedSince {
     Closed,
 }
 impl Event for HappenedSince {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 /// A page, as one of two programs knows it.
 macro_rules! page {
@@ -178,7 +170,7 @@ fn world() -> Simulation {
 }
 
 #[test]
-fn a_message_that_only_a_newer_program_understands_waits_until_that_owns_its_receiver() {
+fn a_newer_message_waits_until_a_newer_node_owns_its_receiver() {
     let run = world().try_run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         let sent = both_releases(&sim, &nodes).await;
@@ -252,7 +244,7 @@ fn a_message_outlasts_that_the_only_newer_node_is_started_again() {
 }
 
 #[test]
-fn once_the_newer_release_is_gone_for_a_while_the_message_is_dead_with_the_reason() {
+fn a_newer_message_is_dead_with_reason_once_the_release_is_gone() {
     let run = world().try_run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         both_releases(&sim, &nodes).await;
@@ -276,7 +268,7 @@ fn once_the_newer_release_is_gone_for_a_while_the_message_is_dead_with_the_reaso
 }
 
 #[test]
-fn a_message_that_waits_holds_up_only_what_the_same_entity_sends_to_the_same_one() {
+fn a_waiting_message_holds_up_only_its_sender_and_receiver_pair() {
     let run = world().try_run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         both_releases(&sim, &nodes).await;
@@ -342,7 +334,7 @@ async fn came_to_the_older(sim: &Sim, nodes: &Nodes, seconds: u64) {
 }
 
 #[test]
-fn messages_to_one_whose_events_only_a_newer_program_applies_wait_and_so_do_timers_that_only_that_one_understands() {
+fn messages_and_timers_wait_for_the_program_that_knows_them() {
     let run = world().try_run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         came_to_the_older(&sim, &nodes, 10).await;
@@ -390,7 +382,7 @@ fn messages_to_one_whose_events_only_a_newer_program_applies_wait_and_so_do_time
 }
 
 #[test]
-fn a_timer_that_waits_for_a_newer_program_is_dead_once_none_has_lived_for_a_while() {
+fn a_newer_timer_is_dead_once_no_newer_node_has_lived_long() {
     let run = world().try_run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         came_to_the_older(&sim, &nodes, 10).await;

@@ -43,8 +43,8 @@ pub(crate) async fn is_over(sim: &Sim, nodes: &Nodes) {
 }
 
 #[test]
-fn nodes_are_replaced_by_a_newer_release_and_no_shard_goes_back_to_the_older_one() {
-    let test = "upgrade::nodes_are_replaced_by_a_newer_release_and_no_shard_goes_back_to_the_older_one";
+fn in_a_rolling_upgrade_no_shard_goes_back_to_an_older_node() {
+    let test = "upgrade::in_a_rolling_upgrade_no_shard_goes_back_to_an_older_node";
     let happens = [
         "node replaced",
         "both releases owned shards",

@@ -28,7 +28,7 @@ fn is_noticed(lie: Lie, words: &[&str]) {
 }
 
 #[test]
-fn a_journal_that_loses_what_it_acknowledged_is_noticed() {
+fn a_journal_that_loses_an_acknowledged_commit_is_noticed() {
     is_noticed(Lie::LosesAcknowledged, &["promise 2", "promise 3"]);
 }
 
@@ -38,7 +38,7 @@ fn a_commit_that_lands_twice_is_noticed() {
 }
 
 #[test]
-fn a_message_whose_taking_is_lost_is_noticed() {
+fn a_lost_receipt_of_a_message_is_noticed() {
     is_noticed(Lie::DropsTaken, &["promise 6"]);
 }
 

@@ -363,7 +363,7 @@ fn an_idle_engine_writes_nothing() {
 }
 
 #[test]
-fn a_panic_of_the_test_itself_names_what_it_says() {
+fn a_panic_of_the_test_itself_keeps_its_message() {
     let outcome = Simulation::new(3)
         .faults(Faults::none())
         .try_run(|_| async { panic!("planned panic: a test") });

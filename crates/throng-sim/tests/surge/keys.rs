@@ -17,7 +17,7 @@ async fn checkpoint(sim: &Sim) -> bool {
 }
 
 #[test]
-fn a_key_takes_effect_once_though_an_old_answer_of_the_store_comes_late() {
+fn a_key_takes_effect_once_despite_a_late_answer_of_the_store() {
     for seed in 0..100 {
         service(seed).options(quiet_options()).run(|sim| async move {
             assert_eq!(ask_once(&sim, "player", "key".into()).await, 1);
@@ -62,7 +62,7 @@ async fn ask_once_a_day(sim: &Sim, id: &str, command: Command) -> u64 {
 }
 
 #[test]
-fn a_key_of_a_longer_life_outlives_the_hour_also_where_its_command_was_forwarded_to() {
+fn a_key_of_longer_life_outlives_the_hour_also_when_forwarded() {
     let pass = || Command::Pass { to: "receiver".into() };
     service(3).options(quiet_options()).run(|sim| async move {
         for id in ["passer", "receiver"] {

@@ -71,7 +71,7 @@ fn two_loops_with_syncs_of_their_own_threads_are_served_alike() {
 }
 
 #[test]
-fn clients_whose_answers_leave_together_are_together_in_the_next_commit() {
+fn clients_answered_together_are_together_in_the_next_commit() {
     let faults = Faults {
         later: 1.0,
         delay_micros: 1_000..1_001,
@@ -128,7 +128,7 @@ fn a_loop_does_not_deliver_the_messages_of_all_others() {
 }
 
 #[test]
-fn a_loop_at_work_does_not_hold_up_a_commit_others_put_something_into() {
+fn a_busy_loop_does_not_hold_up_a_commit_with_records_of_others() {
     service(2)
         .loops(2)
         .shards(64)

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng::model::*;
 use throng_sim::busy_for;
+pub(crate) use throng_testing::fixtures::Never;
 
 pub(crate) const KIND: &str = "player";
 /// Says who passed.
@@ -53,15 +54,6 @@ pub(crate) enum Happened {
     Hit { pad: String },
 }
 impl Event for Happened {}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(crate) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Player {
     const KIND: &'static str = KIND;

@@ -34,7 +34,7 @@ fn throw(to: &str) -> Command {
 }
 
 #[test]
-fn messages_for_an_entity_that_cannot_be_loaded_hold_up_nobody_else() {
+fn messages_for_an_unloadable_entity_hold_up_no_other() {
     for (seed, loops) in [(0, 0), (1, 2)] {
         service(seed).loops(loops).options(options()).run(|sim| async move {
             for id in ["sender", "bad", "good"] {
@@ -59,7 +59,7 @@ fn messages_for_an_entity_that_cannot_be_loaded_hold_up_nobody_else() {
 }
 
 #[test]
-fn messages_for_an_entity_that_cannot_be_loaded_are_dead_with_the_reason_and_taken_when_tried_again() {
+fn messages_for_an_unloadable_entity_are_dead_and_retriable() {
     service(2).options(options()).run(|sim| async move {
         for id in ["sender", "bad"] {
             ask(&sim, id, Command::Hit).await.unwrap();
@@ -91,7 +91,7 @@ fn messages_for_an_entity_that_cannot_be_loaded_are_dead_with_the_reason_and_tak
 }
 
 #[test]
-fn an_entity_whose_row_can_be_read_again_is_released_by_hand() {
+fn an_operator_releases_an_entity_with_a_readable_row() {
     service(3).options(options()).run(|sim| async move {
         ask(&sim, "bad", Command::Hit).await.unwrap();
         restart_with_a_damaged_row(&sim, "bad").await;
@@ -110,7 +110,7 @@ fn an_entity_whose_row_can_be_read_again_is_released_by_hand() {
 }
 
 #[test]
-fn a_timer_of_an_entity_that_cannot_be_loaded_holds_up_no_other_timer() {
+fn a_timer_of_an_unloadable_entity_holds_up_no_other_timer() {
     service(4).options(options()).run(|sim| async move {
         for id in ["bad", "good"] {
             let plan = Command::Plan {

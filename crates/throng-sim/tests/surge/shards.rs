@@ -3,7 +3,7 @@
 use crate::{Command, ask, hits, quiet_options, service};
 
 #[test]
-fn another_number_of_shards_is_refused_at_the_start_and_loses_nothing() {
+fn another_shard_count_is_refused_at_start_and_loses_nothing() {
     service(0).shards(8).options(quiet_options()).run(|sim| async move {
         for number in 0..20 {
             ask(&sim, &number.to_string(), Command::Hit).await.unwrap();
@@ -24,7 +24,7 @@ fn another_number_of_shards_is_refused_at_the_start_and_loses_nothing() {
 }
 
 #[test]
-fn another_number_of_shards_is_refused_also_when_the_store_was_lost() {
+fn another_shard_count_is_refused_also_when_the_store_was_lost() {
     service(1).shards(8).options(quiet_options()).run(|sim| async move {
         ask(&sim, "one", Command::Hit).await.unwrap();
         sim.kill();

@@ -54,7 +54,7 @@ fn a_slow_entity_does_not_hold_up_the_clients_of_another_loop() {
 }
 
 #[test]
-fn a_loop_goes_on_while_a_command_waits_for_a_slow_entitys_shard() {
+fn a_loop_goes_on_while_a_command_waits_for_a_slow_shard() {
     world_of_one_shard(1, async |sim| {
         let done = begin_slow_work(&sim).await;
         let waits = sim.clone();
@@ -79,7 +79,7 @@ fn a_loop_goes_on_while_a_query_waits_for_a_slow_entitys_shard() {
 }
 
 #[test]
-fn a_loop_goes_on_while_a_listing_a_history_and_dead_messages_wait_for_a_slow_entitys_shard() {
+fn a_loop_goes_on_while_reads_wait_for_a_slow_shard() {
     world_of_one_shard(3, async |sim| {
         let done = begin_slow_work(&sim).await;
         let listed = sim.call_on(1, |engine| async move { engine.entities(0, None, 10).await });

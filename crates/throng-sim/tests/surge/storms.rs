@@ -50,7 +50,7 @@ fn syncs_of(micros: u64) -> Faults {
 }
 
 #[test]
-fn two_entities_that_send_to_each_other_without_end_stop_no_commit() {
+fn two_entities_that_send_endlessly_stop_no_commit() {
     for (seed, loops) in [(0, 0), (1, 1), (2, 2)] {
         let simulation = service(seed).loops(loops).options(options()).faults(syncs_of(100));
         simulation.run(|sim| async move {
@@ -134,7 +134,7 @@ fn timers_due_at_the_same_moment_are_spread_over_commits() {
 }
 
 #[test]
-fn a_storm_on_a_journal_that_hangs_waits_for_it_and_takes_no_more_memory() {
+fn a_storm_on_a_hanging_journal_waits_in_bounded_memory() {
     let faults = Faults {
         later: 1.0,
         delay_micros: 100..101,

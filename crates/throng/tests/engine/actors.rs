@@ -147,7 +147,7 @@ fn commands_of_many_threads_are_received_one_at_a_time() {
 }
 
 #[test]
-fn those_nobody_asks_for_long_are_forgotten_and_those_in_use_are_kept() {
+fn idle_actors_are_forgotten_and_busy_ones_kept() {
     run(async |engine| {
         let hit = async |id: String| engine.actor::<Rate>(id).ask(RateCommand::Hit).await.unwrap();
         hit("rare".into()).await;
@@ -160,7 +160,7 @@ fn those_nobody_asks_for_long_are_forgotten_and_those_in_use_are_kept() {
 }
 
 #[test]
-fn who_asks_one_on_workers_is_not_held_up_and_told_in_time() {
+fn an_ask_of_an_actor_on_workers_does_not_block_and_is_timely() {
     run(async |engine| {
         let (begun, has_begun) = mpsc::channel();
         let (go, may_go) = mpsc::channel();
@@ -192,7 +192,7 @@ fn who_asks_one_on_workers_is_not_held_up_and_told_in_time() {
 }
 
 #[test]
-fn what_actors_and_services_record_of_themselves_is_part_of_the_metrics() {
+fn metrics_hold_the_records_of_actors_and_services() {
     run(async |engine| {
         for _ in 0..3 {
             engine.actor::<Rate>("a").ask(RateCommand::Hit).await.unwrap();

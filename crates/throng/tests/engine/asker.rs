@@ -160,7 +160,7 @@ async fn a_client_is_told_from_an_entity_a_timer_and_an_outcome() {
 }
 
 #[tokio::test]
-async fn what_was_forwarded_comes_from_the_entity_that_did_whether_that_was_recorded_or_not() {
+async fn a_forwarded_command_comes_from_the_forwarding_entity() {
     let engine = engine().await;
     for (from, to, notes) in [("f", "g", false), ("h", "i", true)] {
         let forward = Command::Forward { to: to.into(), notes };

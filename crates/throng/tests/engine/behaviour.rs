@@ -34,7 +34,7 @@ async fn answers_come_after_the_events_and_rejections_change_nothing() {
 }
 
 #[tokio::test]
-async fn everything_acknowledged_is_there_after_a_restart_with_and_without_a_last_checkpoint() {
+async fn acknowledged_changes_survive_a_restart_or_a_crash() {
     for graceful in [true, false] {
         let world = World::new();
         let engine = world.engine().await;
@@ -101,7 +101,7 @@ async fn history_and_listing_reach_over_the_checkpoint() {
 }
 
 #[tokio::test]
-async fn what_stands_in_many_commits_after_the_checkpoint_is_read_at_once() {
+async fn many_commits_after_the_checkpoint_are_read_at_once() {
     let world = World::new();
     let engine = world.engine().await;
     open(&engine, "a", 0).await;
@@ -232,7 +232,7 @@ async fn more_messages_than_memory_holds_wait_in_the_log() {
 }
 
 #[tokio::test]
-async fn forwarding_answers_the_asker_with_and_without_a_record_of_its_own() {
+async fn forwarding_answers_the_asker_recorded_or_not() {
     let engine = World::new().engine().await;
     open(&engine, "b", 3).await;
     for note in [false, true] {
@@ -289,7 +289,7 @@ async fn a_key_takes_effect_once_through_forwarding_and_restart() {
 }
 
 #[tokio::test]
-async fn a_command_that_was_refused_under_a_key_is_not_accepted_when_its_copy_comes_late() {
+async fn a_late_copy_of_a_refused_command_is_not_accepted() {
     let world = World::new();
     let engine = world.engine().await;
     open(&engine, "a", 1).await;
@@ -478,7 +478,7 @@ async fn one_large_entity_of_each_shard_is_put_away() {
 }
 
 #[tokio::test]
-async fn what_a_gateway_holds_of_the_memory_is_not_the_entities() {
+async fn memory_of_a_gateway_is_not_for_entities() {
     let options = Options {
         memory_bytes_max: 256 << 10,
         ..Options::default()

@@ -110,7 +110,7 @@ async fn entities_reach_each_other_over_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_whose_answer_is_lost_are_taken_once() {
+async fn messages_with_a_lost_answer_are_taken_once() {
     let (cluster, one, other) = two().await;
     for id in ids() {
         ask(&one.engine, &id, Command::Open { balance: 1_000 }).await.unwrap();
@@ -149,7 +149,7 @@ async fn node_with_small_outbox(cluster: &Cluster, name: &str) -> Node {
 const OUTBOX_MAX: u64 = 32;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_to_a_node_out_of_reach_wait_in_the_log_and_hold_up_nobody_else() {
+async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
     for is_life_over in [false, true] {
         let cluster = Cluster::new();
         let (one, other) = (
@@ -251,7 +251,7 @@ async fn shards_move_under_load_and_nobody_notices() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_node_has_answered_is_there_and_it_can_write_nothing_more() {
+async fn a_dead_nodes_answers_survive_and_it_writes_no_more() {
     let (cluster, one, other) = two().await;
     for id in ids() {
         ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();

@@ -93,7 +93,7 @@ async fn balances(nodes: &[Node; 2]) -> BTreeMap<String, i64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_an_erased_entity_in_any_node_s_stream_while_all_go_on() {
+async fn an_erased_entity_leaves_nothing_in_any_nodes_stream() {
     let (cluster, nodes) = two().await;
     for id in ids() {
         ask(&nodes[0].engine, &id, Command::Open { balance: 100 })
@@ -170,7 +170,7 @@ async fn nothing_is_left_of_an_erased_entity_in_any_node_s_stream_while_all_go_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_waits_for_a_node_that_cannot_be_asked_and_goes_on_by_itself() {
+async fn an_erasure_waits_for_an_unreachable_node_and_goes_on() {
     let (cluster, nodes) = two().await;
     let [one, other] = &nodes;
     let id = on(one, other, "one").await;
@@ -190,7 +190,7 @@ async fn an_erasure_waits_for_a_node_that_cannot_be_asked_and_goes_on_by_itself(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entity_is_not_erased_while_a_node_runs_a_program_that_cannot_erase() {
+async fn no_entity_is_erased_while_a_node_cannot_erase() {
     let (cluster, nodes) = two().await;
     let [one, other] = &nodes;
     let id = on(one, other, "one").await;
@@ -205,7 +205,7 @@ async fn an_entity_is_not_erased_while_a_node_runs_a_program_that_cannot_erase()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_goes_on_where_it_was_once_its_node_is_dead_and_another_has_the_shard() {
+async fn an_erasure_of_a_dead_node_goes_on_at_the_next_owner() {
     let cluster = Cluster::new();
     let journals = [(); 2].map(|()| Failing::new(&cluster.world.journal));
     let [one, other] = [

@@ -100,7 +100,7 @@ async fn agree(engines: &[&Engine]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_projection_takes_what_happens_on_all_nodes() {
+async fn a_projection_takes_the_events_of_all_nodes() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     for (number, id) in ids().enumerate() {
@@ -304,7 +304,7 @@ async fn any_node_lists_all_entities_and_knows_their_history() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_listed_is_whole_while_shards_move() {
+async fn a_listing_is_whole_while_shards_move() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     for id in ids() {
@@ -387,7 +387,7 @@ impl Positions {
 async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> Cursor {
     let mut follower = node.engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
     while told.count() < until {
-        let events = tokio::time::timeout(Duration::from_secs(20), follower.next(7)).await;
+        let events = tokio::time::timeout(Duration::from_mins(1), follower.next(7)).await;
         told.note(&events.expect("it is told").unwrap());
     }
     // As a client has it, and comes back with it.
@@ -395,7 +395,7 @@ async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_is_followed_at_any_node_and_the_rest_of_it_at_another_one() {
+async fn a_kind_is_followed_at_one_node_and_on_at_another() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     let start = other.engine.place(true).await.unwrap();
@@ -464,7 +464,7 @@ async fn followers_that_wait_are_told_events_of_another_node() {
         ask(&one.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
     }
     for follower in waiting {
-        let seen = tokio::time::timeout(Duration::from_secs(20), follower)
+        let seen = tokio::time::timeout(Duration::from_mins(1), follower)
             .await
             .expect("it is told")
             .unwrap();

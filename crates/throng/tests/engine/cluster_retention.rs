@@ -91,7 +91,7 @@ async fn balances(engine: &Engine) -> Vec<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_goes_from_all_streams_and_the_journal_alone_is_enough_for_whoever_owns_what() {
+async fn expired_history_goes_from_all_streams_of_the_nodes() {
     let cluster = Cluster::new();
     let nodes = two(&cluster, &keeping(NOTHING)).await;
     let [one, other] = &nodes;
@@ -148,7 +148,7 @@ async fn what_is_over_goes_from_all_streams_and_the_journal_alone_is_enough_for_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_events_of_each_entity_are_kept_whoever_has_written_them() {
+async fn the_last_events_of_each_entity_are_kept_of_any_writer() {
     let cluster = Cluster::new();
     let nodes = two(&cluster, &keeping(Keep::Events(3))).await;
     let [one, other] = &nodes;
@@ -264,7 +264,7 @@ async fn stopped(left_behind_after: Option<Duration>) -> (Cluster, [Node; 2], Ar
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_projection_has_not_read_stays_at_all_nodes_wherever_it_runs() {
+async fn events_a_projection_has_not_read_stay_at_all_nodes() {
     let (cluster, nodes, may_go_on) = stopped(None).await;
     for node in &nodes {
         node.engine.prune(false).await.unwrap();
@@ -287,7 +287,7 @@ async fn what_a_projection_has_not_read_stays_at_all_nodes_wherever_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_leave_a_projection_behind_does_so_wherever_it_runs() {
+async fn retention_may_leave_a_projection_behind_on_any_node() {
     let (cluster, nodes, _) = stopped(Some(Duration::ZERO)).await;
     nodes[0].engine.prune(false).await.unwrap();
     let deposits = async || left(&cluster, |record| record.record == RecordKind::Event && record.seq == 2).await;
@@ -297,7 +297,7 @@ async fn who_may_leave_a_projection_behind_does_so_wherever_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_begins_to_follow_at_any_node_is_told_that_history_was_removed() {
+async fn a_new_follower_at_any_node_hears_of_removed_history() {
     let cluster = Cluster::new();
     let nodes = two(&cluster, &keeping(NOTHING)).await;
     open_all(&nodes[0].engine).await;

@@ -105,7 +105,7 @@ async fn a_dead_request_that_is_tried_again_is_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_who_try_a_dead_message_again_at_once_take_it_once() {
+async fn two_retries_of_a_dead_message_at_once_take_it_once() {
     let options = Options {
         checkpoint_every: std::time::Duration::from_millis(1),
         ..Options::default()
@@ -156,7 +156,7 @@ fn ann() -> ByHand<'static> {
 }
 
 #[tokio::test]
-async fn a_dropped_message_is_never_taken_and_the_journal_says_who_dropped_it_and_why() {
+async fn a_dropped_message_is_never_taken_and_its_drop_is_recorded() {
     let world = World::new();
     let engine = world.engine().await;
     open(&engine, "a", 10).await;

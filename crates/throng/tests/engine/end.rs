@@ -47,7 +47,7 @@ async fn in_each_way(check: impl AsyncFn(&Engine)) {
 }
 
 #[tokio::test]
-async fn an_entity_that_has_ended_takes_no_command_and_shows_its_last_state_and_history() {
+async fn an_ended_entity_takes_no_command_and_shows_its_last_state() {
     in_each_way(async |engine| {
         for command in [
             Command::Deposit { amount: 1 },
@@ -89,7 +89,7 @@ async fn command_that_recreates_begins_with_nothing() {
 }
 
 #[tokio::test]
-async fn one_that_was_created_anew_comes_back_from_its_events_as_what_it_is_now() {
+async fn a_recreated_entity_comes_back_as_its_newest_self() {
     for checkpoint in [false, true] {
         let mut world = World::new();
         let engine = world.engine().await;
@@ -128,7 +128,7 @@ async fn the_late_twin_of_the_last_command_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn messages_to_one_that_has_ended_are_refused_and_requests_hear_of_it() {
+async fn messages_to_an_ended_entity_are_refused_and_requests_told() {
     in_each_way(async |engine| {
         open(engine, "b", 9).await;
         let pay = Command::Pay {

@@ -298,7 +298,7 @@ where
 }
 
 #[tokio::test]
-async fn events_are_taken_up_and_states_of_another_version_are_rebuilt_from_them() {
+async fn events_are_upcast_and_states_of_other_versions_rebuilt() {
     for stored in [false, true] {
         let world = World::new();
         let yesterday = world.engine::<Yesterday>().await;
@@ -322,7 +322,7 @@ async fn events_are_taken_up_and_states_of_another_version_are_rebuilt_from_them
 }
 
 #[tokio::test]
-async fn an_event_without_a_way_up_quarantines_its_entity_with_the_reason() {
+async fn an_event_that_cannot_be_upcast_quarantines_its_entity() {
     let world = World::new();
     let yesterday = world.engine::<Yesterday>().await;
     add::<Yesterday>(&yesterday, "a", 1).await.unwrap();
@@ -398,7 +398,7 @@ async fn restart_keeps_the_gauge_of_entities_that_cannot_be_loaded() {
 }
 
 #[tokio::test]
-async fn a_stored_state_that_cannot_be_read_is_rebuilt_from_the_events() {
+async fn an_unreadable_stored_state_is_rebuilt_from_its_events() {
     let world = World::new();
     let yesterday = world.engine::<Yesterday>().await;
     add::<Yesterday>(&yesterday, "a", 1).await.unwrap();
@@ -411,7 +411,7 @@ async fn a_stored_state_that_cannot_be_read_is_rebuilt_from_the_events() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_know_a_kind_forgets_none_of_its_entities() {
+async fn a_program_without_a_kind_forgets_none_of_its_entities() {
     for stored in [false, true] {
         let world = World::new();
         let newer = world.engine::<Added>().await;
@@ -435,7 +435,7 @@ async fn a_program_that_does_not_know_a_kind_forgets_none_of_its_entities() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_know_a_kind_forgets_neither_relatives_nor_ends_of_its_entities() {
+async fn a_program_without_a_kind_keeps_its_relatives_and_ends() {
     for stored in [false, true] {
         let world = World::new();
         // Checkpoints are made when they are asked for only.

@@ -120,9 +120,9 @@ fn ids(events: &[Arc<EntityEvent>]) -> Vec<(String, u64)> {
 
 /// A test ends, also one that waits for what does not come.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future)
+    tokio::time::timeout(Duration::from_mins(1), future)
         .await
-        .expect("it comes within 20 seconds")
+        .expect("it comes within a minute")
 }
 
 /// A future that is polled by hand, and tells when it was woken.
@@ -217,7 +217,7 @@ async fn each_commit_is_read_and_decoded_once_for_all_followers() {
 }
 
 #[tokio::test]
-async fn what_has_just_happened_is_read_once_for_all_who_come_back_to_it() {
+async fn recent_events_are_read_once_for_all_returning_followers() {
     let world = World::new();
     let journal = Counting::new(&world);
     let engine = engine(&world, journal.clone()).await;
@@ -248,7 +248,7 @@ async fn what_has_just_happened_is_read_once_for_all_who_come_back_to_it() {
 }
 
 #[tokio::test]
-async fn nothing_is_read_while_nobody_follows_or_all_have_what_there_is() {
+async fn nothing_is_read_without_followers_or_news() {
     let world = World::new();
     let journal = Counting::new(&world);
     let engine = engine(&world, journal.clone()).await;
@@ -262,7 +262,7 @@ async fn nothing_is_read_while_nobody_follows_or_all_have_what_there_is() {
 }
 
 #[tokio::test]
-async fn who_follows_another_kind_or_entity_is_not_woken() {
+async fn followers_of_other_kinds_or_entities_are_not_woken() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
     for id in ["a", "b"] {
@@ -296,7 +296,7 @@ async fn who_follows_another_kind_or_entity_is_not_woken() {
 }
 
 #[tokio::test]
-async fn who_falls_behind_what_is_kept_sees_all_of_it_in_order_and_once() {
+async fn slow_follower_replays_from_log_without_gaps() {
     // More than is kept.
     const EVENTS: u64 = 161;
     const BATCH: u64 = 20;
@@ -331,7 +331,7 @@ async fn who_falls_behind_what_is_kept_sees_all_of_it_in_order_and_once() {
 }
 
 #[tokio::test]
-async fn what_is_durable_is_told_also_after_another_waited_and_went_while_the_tail_rested() {
+async fn durable_events_are_told_after_another_follower_left_at_rest() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
     open(&engine, "a", 0).await;
@@ -353,7 +353,7 @@ async fn what_is_durable_is_told_also_after_another_waited_and_went_while_the_ta
 }
 
 #[tokio::test]
-async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
+async fn a_follower_outlives_a_recovery_into_the_next_writer() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, journal.clone()).await;
@@ -424,7 +424,7 @@ impl Host for Hasty {
 }
 
 #[tokio::test]
-async fn a_recovery_that_takes_too_long_ends_a_wait_but_recoveries_do_not_add_up() {
+async fn one_long_recovery_ends_a_wait_but_several_short_do_not() {
     const TEN_SECONDS: u64 = 10_000_000;
     let world = World::new();
     let journal = Failing::new(&world.journal);
@@ -479,7 +479,7 @@ async fn a_recovery_that_takes_too_long_ends_a_wait_but_recoveries_do_not_add_up
 }
 
 #[tokio::test]
-async fn who_waits_hears_that_the_engine_has_stopped() {
+async fn a_waiting_follower_hears_that_the_engine_has_stopped() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
     let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
@@ -493,7 +493,7 @@ async fn who_waits_hears_that_the_engine_has_stopped() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_loses_nothing_and_a_look_takes_nothing() {
+async fn an_abandoned_wait_loses_nothing_and_a_peek_takes_nothing() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
     open(&engine, "a", 0).await;

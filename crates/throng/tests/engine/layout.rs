@@ -32,7 +32,7 @@ async fn assert_refused(world: &World, shards: u16) {
 }
 
 #[tokio::test]
-async fn another_number_of_shards_is_refused_and_the_stored_one_finds_everything() {
+async fn another_shard_count_is_refused_and_the_stored_one_works() {
     for (entities, graceful) in [(20, true), (20, false), (0, false)] {
         let world = World::new();
         let engine = with_shards(&world, 64).await.unwrap();
@@ -54,7 +54,7 @@ async fn another_number_of_shards_is_refused_and_the_stored_one_finds_everything
 }
 
 #[tokio::test]
-async fn another_number_of_shards_is_refused_by_the_records_where_the_store_is_lost() {
+async fn the_records_refuse_another_shard_count_without_the_store() {
     let mut world = World::new();
     let engine = with_shards(&world, 64).await.unwrap();
     let opened = (0..20).map(|n| {

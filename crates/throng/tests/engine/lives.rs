@@ -23,7 +23,7 @@ async fn engine(world: &World, journal: &Failing) -> Engine {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_was_stopped_while_it_recovered_begins_no_other_life() {
+async fn an_engine_stopped_during_recovery_begins_no_other_epoch() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, &journal).await;
@@ -54,7 +54,7 @@ async fn an_engine_that_was_stopped_while_it_recovered_begins_no_other_life() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_whose_journal_failed_once_runs_again_with_all_that_was_acknowledged() {
+async fn an_engine_runs_on_after_its_journal_failed_once() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, &journal).await;
@@ -71,7 +71,7 @@ async fn an_engine_whose_journal_failed_once_runs_again_with_all_that_was_acknow
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_without_room_takes_no_commands_and_answers_reads_until_it_has_room() {
+async fn a_full_journal_refuses_commands_and_answers_reads() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, &journal).await;
@@ -100,7 +100,7 @@ async fn a_journal_without_room_takes_no_commands_and_answers_reads_until_it_has
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_beyond_its_disk_budget_takes_no_commands_until_it_is_within_it() {
+async fn a_journal_over_its_budget_refuses_commands_until_within() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
     let options = throng::Options {

@@ -119,7 +119,7 @@ async fn a_read_model_follows_and_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_killed_leaves_what_the_next_goes_on_from() {
+async fn the_next_engine_goes_on_where_a_killed_one_ended() {
     let (world, views) = (World::new(), MemoryViews::new());
     let mut total = 0;
     for round in 0..20 {
@@ -144,7 +144,7 @@ async fn an_engine_that_is_killed_leaves_what_the_next_goes_on_from() {
 }
 
 #[tokio::test]
-async fn who_waits_to_be_caught_up_while_the_engine_recovers_goes_on_though_nothing_happens_then() {
+async fn a_wait_to_catch_up_ends_after_a_quiet_recovery() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
     let engine = Engine::builder()
@@ -164,7 +164,7 @@ async fn who_waits_to_be_caught_up_while_the_engine_recovers_goes_on_though_noth
         tokio::task::yield_now().await;
         journal.recovers();
     };
-    let (is_there, ()) = tokio::time::timeout(Duration::from_secs(10), async {
+    let (is_there, ()) = tokio::time::timeout(Duration::from_mins(1), async {
         tokio::join!(model.caught_up(), recovers)
     })
     .await
@@ -193,7 +193,7 @@ async fn a_rebuild_while_it_runs_comes_to_the_same() {
 }
 
 #[tokio::test]
-async fn rows_that_are_rebuilt_are_told_to_be_incomplete_until_they_are_complete_also_over_a_restart() {
+async fn rebuilt_rows_are_incomplete_until_done_also_over_a_restart() {
     let (world, views) = (World::new(), MemoryViews::new());
     let engine = start_balances(&world, &views).await;
     open(&engine, "ann", 1).await;
@@ -355,7 +355,7 @@ async fn poisoned(panics: bool) {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_applied_stops_its_projection_and_is_named() {
+async fn an_unappliable_event_stops_its_projection_and_is_named() {
     poisoned(false).await;
 }
 
@@ -420,7 +420,7 @@ impl Views for Shaky {
 }
 
 #[tokio::test]
-async fn rows_that_cannot_be_written_are_tried_again_and_no_event_counts_twice() {
+async fn unwritable_rows_are_retried_and_no_event_counts_twice() {
     for seed in [100, 200, 300] {
         let world = World::new();
         let shaky = Arc::new(Shaky {
@@ -678,7 +678,7 @@ async fn decision_to_skip_is_durable_when_it_is_answered() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_no_event_cannot_be_skipped() {
+async fn a_failure_without_event_cannot_be_skipped() {
     let (world, views) = (World::new(), MemoryViews::new());
     let engine = start_balances(&world, &views).await;
     open(&engine, "ann", 1).await;
@@ -770,7 +770,7 @@ impl Courier {
 }
 
 #[tokio::test]
-async fn a_sink_is_given_every_event_at_least_once_and_its_offset_tells_the_second_time() {
+async fn a_sink_gets_events_at_least_once_with_offsets() {
     let (world, views) = (World::new(), MemoryViews::new());
     let courier = Courier::default();
     let begin = async || start(&world, Arc::new(views.clone()), |builder| builder.sink(courier.clone())).await;

@@ -142,7 +142,7 @@ fn run(may: bool, test: impl AsyncFnOnce(Engine, watch::Sender<bool>)) {
 }
 
 #[test]
-fn what_is_published_comes_in_order_and_only_from_commands_that_were_accepted() {
+fn only_accepted_commands_publish_and_in_order() {
     run(true, async |engine, _gate| {
         let clock = || engine.entity::<Clock>("a");
         let mut first = engine.topic(&TICKS).unwrap().subscribe();

@@ -29,7 +29,7 @@ async fn a_request_to_an_entity_that_is_not_there_is_answered() {
 }
 
 #[tokio::test]
-async fn an_engine_that_could_not_hear_the_outcome_of_a_request_does_not_start() {
+async fn an_engine_without_handler_for_an_outcome_does_not_start() {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let started = Engine::builder().with::<Account>().start(journal, store).await;

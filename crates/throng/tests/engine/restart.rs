@@ -127,7 +127,7 @@ async fn assert_known(engine: &Engine) {
 }
 
 #[tokio::test]
-async fn a_start_reads_a_few_rows_however_many_entities_and_keys_there_are() {
+async fn a_start_reads_few_rows_with_many_entities_and_keys() {
     let (world, shown) = (World::new(), Arc::default());
     filled(&world).await;
     let engine = start(&world, &shown).await;
@@ -165,7 +165,7 @@ async fn a_page_of_dead_messages_reads_no_more_rows_than_it_shows() {
 }
 
 #[tokio::test]
-async fn rows_that_are_lost_or_damaged_are_read_from_the_journal_again() {
+async fn lost_or_damaged_rows_are_read_from_the_journal_again() {
     for (row, damaged) in [
         (b"s", None),
         (b"n", Some(b"damaged")),

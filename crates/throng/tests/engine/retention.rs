@@ -82,7 +82,7 @@ async fn again(world: &mut World, engine: Engine, keep: Keep, is_store_lost: boo
 }
 
 #[tokio::test]
-async fn what_is_over_goes_and_the_state_remains_whatever_is_lost_then() {
+async fn expired_history_goes_and_the_state_survives_any_loss() {
     for is_store_lost in [false, true] {
         let mut world = World::new();
         let mut engine = world.engine_with(keeping(NOTHING)).await;
@@ -301,7 +301,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
 }
 
 #[tokio::test]
-async fn what_a_pass_did_not_reach_of_one_that_is_gone_goes_with_the_next() {
+async fn records_of_a_gone_entity_left_by_a_pass_go_with_the_next() {
     let mut world = World::new();
     let journal = Failing::new(&world.journal);
     let engine = Engine::builder()
@@ -443,7 +443,7 @@ async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
 }
 
 #[tokio::test]
-async fn who_begins_before_what_was_removed_is_told() {
+async fn a_follower_from_before_removed_history_is_told() {
     let world = World::new();
     let engine = Engine::builder()
         .with::<Account>()
@@ -653,7 +653,7 @@ async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
 }
 
 #[tokio::test]
-async fn what_is_created_anew_during_an_erasure_stays() {
+async fn an_entity_recreated_during_its_erasure_stays() {
     let mut world = World::new();
     let (engine, store) = with_refusing_store(&world).await;
     // It was noted and has ended; nothing is overwritten yet.

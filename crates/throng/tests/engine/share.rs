@@ -85,7 +85,7 @@ async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_hot_show_waits_behind_the_others_of_its_turn_once_it_had_its_share() {
+async fn a_hot_show_with_its_share_waits_behind_the_others() {
     let mut requests = vec!["a"];
     requests.extend(["hot"; 9]);
     requests.extend(["b", "c"]);
@@ -110,7 +110,7 @@ async fn a_hot_show_alone_waits_for_nobody() {
 }
 
 #[tokio::test]
-async fn many_who_are_not_hot_share_one_commit() {
+async fn many_cold_entities_share_one_commit() {
     let ids: Vec<&'static str> = (0..100).map(|n| &*format!("e{n}").leak()).collect();
     let executed = turn(&ids).await;
     assert_eq!(executed.len(), 1);

@@ -109,7 +109,7 @@ fn slow_commands(engine: &Engine) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_waited_for_another_of_its_shard_was_not_slow_itself() {
+async fn a_command_that_waited_for_its_shard_was_not_slow() {
     let (holds, is_held) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
     HELD.set((holds, Mutex::new(may_go))).unwrap();

@@ -1,8 +1,8 @@
 //! Recorded commands are decided again with another program.
 
+use crate::kinds::eventually;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 use throng::{
     Builder, Engine,
     check::CheckReport,
@@ -98,8 +98,8 @@ async fn history<T: Entity<Id = String, Command = Do>>(commands: &[Do]) -> Memor
     for command in commands {
         let _ = engine.entity::<T>("one").ask(command.clone()).await;
         // The beat lands before the next command: in one commit with it, their events could not be told apart.
-        while matches!(command, Do::Remind) && !records(&journal).await.contains(&"timer-cleared".to_owned()) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        if matches!(command, Do::Remind) {
+            eventually(async || records(&journal).await.contains(&"timer-cleared".to_owned())).await;
         }
     }
     engine.stop().await;

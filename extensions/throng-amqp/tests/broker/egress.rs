@@ -34,7 +34,7 @@ impl Outbound for HitsOut {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_event_is_published_also_while_the_broker_is_killed_and_a_second_copy_has_the_same_id() {
+async fn events_are_published_despite_broker_kills_copies_share_ids() {
     const EACH: u64 = 400;
     let mut server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
     let queue = kit::name();

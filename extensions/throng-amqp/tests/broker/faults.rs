@@ -9,8 +9,8 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use std::time::Duration;
 use throng_amqp::{FrameOptions, Frames};
+use throng_testing::pause;
 use tokio::task::JoinSet;
 
 fn counters() -> impl Iterator<Item = String> {
@@ -18,7 +18,7 @@ fn counters() -> impl Iterator<Item = String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing() {
+async fn a_broker_killed_under_load_loses_and_doubles_nothing() {
     let rounds = kit::number("THRONG_TEST_BROKER_KILLS", 2);
     let mut server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ async fn a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing() {
                 let message = message(&queue, &format!("{client}-{sent}"), ask(&client.to_string(), "Hit"));
                 // Whatever befell it, it is sent again under its id.
                 while publisher.publish(message.clone()).await.is_err() {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    pause().await;
                 }
                 sent += 1;
                 confirmed.fetch_add(1, Ordering::AcqRel);
@@ -67,13 +67,13 @@ async fn a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_is_long_at_the_start_is_worked_off_within_the_prefetch() {
+async fn a_long_queue_is_worked_off_within_the_prefetch() {
     work_off(10_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a minute; `cargo test -p throng-amqp --test broker -- --ignored hundred_thousand`"]
-async fn a_queue_of_a_hundred_thousand_messages_at_the_start_is_worked_off() {
+async fn a_queue_of_a_hundred_thousand_messages_is_worked_off() {
     work_off(100_000).await;
 }
 

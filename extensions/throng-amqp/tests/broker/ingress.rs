@@ -95,7 +95,7 @@ async fn a_message_that_comes_again_under_its_id_takes_effect_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_can_take_is_among_the_dead_letters_with_the_reason_and_holds_up_nobody() {
+async fn untakable_messages_are_dead_letters_and_hold_up_no_other() {
     let (queue, engine) = (kit::name(), kit::engine().await);
     engine.entity::<Counter>("a").ask(Command::Hit {}).await.unwrap();
     let publisher = kit::publisher(&SERVER, &queue);

@@ -70,7 +70,7 @@ fn counters() -> impl Iterator<Item = String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_killed_between_its_commit_and_the_acknowledgement_counts_what_comes_again_once() {
+async fn a_consumer_killed_between_commit_and_ack_counts_once() {
     let (queue, sent) = (kit::name(), 40);
     let directory = tempfile::tempdir().unwrap();
     publish_hits(&queue, sent).await;
@@ -99,7 +99,7 @@ async fn a_consumer_killed_between_its_commit_and_the_acknowledgement_counts_wha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_killed_while_it_consumes_loses_and_doubles_nothing() {
+async fn a_consumer_killed_at_work_loses_and_doubles_nothing() {
     let (kills, each) = (kit::number("THRONG_TEST_CONSUMER_KILLS", 3), 2_000_u32);
     let sent = u64::from(each) * (kills + 1);
     let queue = kit::name();

@@ -5,7 +5,7 @@ use servers::{RabbitMq, RabbitMqOptions};
 use throng_amqp::{Broker, Error, Publisher, PublisherOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_is_spoken_to_under_tls_if_its_certificate_is_trusted() {
+async fn a_broker_is_reached_over_tls_if_its_certificate_is_trusted() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let server = RabbitMq::start(RabbitMqOptions {
         tls: Some((made.cert.pem(), made.signing_key.serialize_pem())),

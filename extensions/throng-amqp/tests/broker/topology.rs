@@ -27,7 +27,7 @@ async fn a_queue_that_is_another_than_asked_for_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_to_be_there_and_is_not_is_named() {
+async fn a_missing_part_of_the_topology_is_named() {
     let topology = Topology {
         exchanges: vec![Exchange {
             name: "nowhere".into(),
@@ -49,7 +49,7 @@ async fn what_has_to_be_there_and_is_not_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_fanout_exchange_is_given_each_of_its_queues_has() {
+async fn each_queue_of_a_fanout_exchange_gets_every_message() {
     let (exchange, queues) = (kit::name(), [kit::name(), kit::name()]);
     let bound = |name: &String| Queue {
         name: name.clone(),
@@ -78,7 +78,7 @@ async fn what_a_fanout_exchange_is_given_each_of_its_queues_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quorum_queue_confirms_what_it_keeps_and_is_no_classic_one() {
+async fn a_quorum_queue_confirms_kept_messages_and_is_not_classic() {
     let exchange = kit::name();
     let with = |queue_type| {
         let topology = Topology {

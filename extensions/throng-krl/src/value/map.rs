@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_have_the_order_of_a_javascript_object_however_many_there_are() {
+    fn entries_have_the_order_of_a_javascript_object_at_any_size() {
         let names = ["b", "10", "a", "2", "01", "0", "-1", "4294967295", "4294967294"];
         let more: Vec<String> = (0..2 * FEW).map(|number| format!("{}", number * 7 % 31)).collect();
         let keys: Vec<&str> = names.iter().copied().chain(more.iter().map(String::as_str)).collect();

@@ -31,7 +31,7 @@ fn limit(global: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_rule_that_never_ends_is_ended_and_says_which_bound_it_reached() {
+fn an_endless_rule_is_ended_and_names_the_bound_it_reached() {
     let recursion = "f = function(n) { f(n + 1) }";
     assert!(limit(recursion, "pre { x = f(0) }").contains("RangeError: Maximum call stack size exceeded"));
     let operators = "f = function(n) { [n].map(function(x) { f(x + 1) }) }";
@@ -86,7 +86,7 @@ fn an_event_that_fails_changes_nothing() {
 }
 
 #[test]
-fn what_nests_too_deeply_is_refused_with_its_place() {
+fn too_deep_nesting_is_refused_with_its_place() {
     let deep = |open: &str, close: &str| {
         let source = format!(
             "ruleset r {{ global {{ a = {}1{} }} }}",
@@ -114,7 +114,7 @@ fn what_nests_too_deeply_is_refused_with_its_place() {
 }
 
 #[test]
-fn errors_of_a_source_name_line_column_what_was_found_and_what_was_expected() {
+fn source_errors_name_line_column_found_and_expected() {
     for (source, message) in [
         ("rules x {}", "line 1, column 1: expected `ruleset`, found `rules`"),
         (

@@ -17,7 +17,7 @@ fn load(path: &Path) -> Program {
 }
 
 #[test]
-fn every_ruleset_does_what_its_script_expects() {
+fn every_ruleset_meets_the_expectations_of_its_script() {
     let mut scripts = 0;
     let mut wrong = Vec::new();
     for entry in fs::read_dir(folder()).unwrap() {

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_clean() {
+    fn a_correct_history_is_clean() {
         let operations = [
             add("a", 10, 20, 1),
             add("b", 15, 40, 2),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_an_answer_may_have_come_to_something_or_not() {
+    fn an_unanswered_request_may_or_may_not_have_taken_effect() {
         let mut open = add("a", 10, 20, 1);
         (open.answered, open.status) = (None, 0);
         assert_eq!(found(&[open.clone()], history(&[("Added", "a")])), (0, 0, 0));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bench_that_was_killed_has_left_goes_and_what_a_living_one_has_stays() {
+    fn leftovers_of_a_killed_bench_go_and_a_living_ones_stay() {
         if let Some(why) = unavailable() {
             return println!("not tried: {why}");
         }

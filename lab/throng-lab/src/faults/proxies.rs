@@ -300,7 +300,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
 
     #[test]
-    fn it_is_known_whose_a_connection_is() {
+    fn each_connection_has_a_known_owner() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = stream.local_addr().unwrap().port();

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_counts_what_was_sent_in_it() {
+    fn a_window_counts_the_requests_sent_in_it() {
         let watched = watched(&[10]);
         let window = Window::new(&watched.looks[0], &seen(900), Duration::from_secs(1));
         assert_eq!((window.commands, window.p50_ms), (1_000, 0.5));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_adds_another_student_and_the_sections_take_turns() {
+    fn each_request_adds_a_student_and_sections_take_turns() {
         let mut students = Students::new(&load(Pace::Closed), 7).unwrap();
         let mut seen = Vec::new();
         for _ in 0..4 {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_load_keeps_its_rates_and_loses_what_nobody_is_free_to_send() {
+    fn an_open_load_keeps_its_rates_and_drops_unsendable_requests() {
         let pace = Pace::Open {
             calm: 100.0,
             surge: 1_000.0,

@@ -35,7 +35,7 @@ fn assert_clean(kinds: &str) {
 }
 
 #[test]
-fn the_checker_finds_what_a_service_loses_that_keeps_nothing() {
+fn the_checker_finds_the_losses_of_a_service_without_journal() {
     let (output, lines) = campaign("kill", &["--durability", "memory"]);
     assert!(lines[0]["lost"].as_u64() > Some(0), "{lines:?}");
     assert_eq!(output.status.code(), Some(1));
@@ -62,7 +62,7 @@ fn attacks_stay_within_the_memory_and_lose_nothing() {
 }
 
 #[test]
-fn a_backup_that_follows_is_restored_at_any_commit_as_the_service_was_then() {
+fn a_following_backup_is_restored_at_any_commit() {
     assert_clean("restore");
 }
 
@@ -72,22 +72,22 @@ fn failures_of_the_database_lose_nothing() {
 }
 
 #[test]
-fn a_stand_by_that_takes_over_loses_nothing_and_no_read_is_stale() {
+fn a_standby_takes_over_without_loss_or_stale_reads() {
     assert_clean("take-over,take-over-paused");
 }
 
 #[test]
-fn nodes_of_a_cluster_that_die_pause_and_give_lose_nothing_and_no_read_is_stale() {
+fn dying_pausing_and_giving_nodes_cause_no_loss_or_stale_read() {
     assert_clean("cluster-kill,cluster-pause,cluster-drain,cluster-move,cluster-roll");
 }
 
 #[test]
-fn nodes_that_are_cut_off_from_each_other_and_from_the_database_lose_nothing_and_no_read_is_stale() {
+fn nodes_cut_off_from_all_cause_no_loss_or_stale_read() {
     assert_clean("cluster-cut");
 }
 
 #[test]
-fn nodes_whose_connections_are_held_each_way_or_reset_lose_nothing_and_no_read_is_stale() {
+fn held_and_reset_connections_cause_no_loss_or_stale_read() {
     assert_clean("cluster-cut-proxied");
 }
 

@@ -27,7 +27,7 @@ fn the_log_is_measured_as_a_recorder_at_three_sizes() {
 }
 
 #[test]
-fn durable_commands_are_measured_beside_an_echo_with_and_without_a_delay() {
+fn durable_commands_are_measured_beside_an_echo() {
     let figures = measured(&[
         "http",
         "--connections",
@@ -46,7 +46,7 @@ fn durable_commands_are_measured_beside_an_echo_with_and_without_a_delay() {
 }
 
 #[test]
-fn lift_rides_are_measured_until_the_read_models_hold_all_of_them_at_each_limit_of_a_commit() {
+fn lift_rides_are_measured_until_the_read_models_hold_them() {
     let plots = tempfile::tempdir().unwrap();
     let file = plots.path().join("limits.svg");
     let figures = measured(&[

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_garbage() {
+    fn bytes_that_are_not_http_are_garbage() {
         for data in [
             &b"\x16\x03\x01 not http at all"[..],
             b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",

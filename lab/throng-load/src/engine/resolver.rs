@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_moves_is_followed_and_one_that_vanishes_has_no_address() {
+    fn a_moved_name_is_followed_and_a_vanished_has_no_address() {
         let (answer, answers) = mpsc::channel::<io::Result<Vec<SocketAddr>>>();
         let answers = Mutex::new(answers);
         let resolver = Resolver::new(vec![address(1)], Duration::ZERO, move || {

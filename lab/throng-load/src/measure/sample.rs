@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_evenly_spread() {
+    fn kept_samples_are_bounded_and_evenly_spread() {
         for requests in [0, 1, 1_000, 1_025, 100_000] {
             let sample = sample(requests);
             assert!(sample.points.len() <= KEPT_MAX);

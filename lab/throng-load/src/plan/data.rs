@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffled_list_has_each_value_once_and_every_user_may_walk_it() {
+    fn a_shuffled_list_has_each_value_once_for_every_user() {
         let list = source("list = ['a', 'b', 3]\npick = 'shuffled'\nwalk = 'user'", &[]).unwrap();
         let first = drawn(&list, &[], 3, 0, 2);
         assert_eq!(first, drawn(&list, &[], 3, 1, 2));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_sources_are_refused() {
         for text in [
             "range = [2, 1]",
             "list = []",

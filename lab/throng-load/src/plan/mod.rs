@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place_and_what_would_be_right() {
+    fn a_mistake_is_told_with_its_place_and_a_correction() {
         let with = |request: &str, phase: &str| {
             format!("name = \"x\"\n[request.get]\npath = \"/\"\n{request}\n[[phase]]\nname = \"a\"\n{phase}\n")
         };

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_registration_opens_every_section_and_makes_the_published_requests_at_any_pace() {
+    fn registration_makes_the_published_requests_at_any_pace() {
         for pace in [1.0, 60.0, 7.0] {
             assert_eq!(
                 expected("registration", &[("pace", pace)]),

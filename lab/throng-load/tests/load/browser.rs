@@ -126,7 +126,7 @@ fn a_run_too_short_for_lines_is_drawn_by_its_requests() {
 }
 
 #[test]
-fn runs_stand_side_by_side_with_what_can_be_said_of_them() {
+fn runs_stand_side_by_side_with_their_comparison() {
     let Some(browser) = chromium() else { return };
     let one = report(2.2);
     let rounds = vec![Repetition::of_run(&one); 3];

@@ -81,7 +81,7 @@ fn a_closed_run_writes_json_csv_and_a_page() {
 }
 
 #[test]
-fn an_open_run_sends_what_it_was_asked_with_method_headers_and_body() {
+fn an_open_run_sends_the_given_method_headers_and_body() {
     let (server, files) = (fine(), Files::new());
     let (body, out) = (files.write("body.json", "{\"a\":1}"), files.text("a.json"));
     let code = load(&[
@@ -163,7 +163,7 @@ fn a_plan_file_runs_with_its_variables_and_csv() {
 }
 
 #[test]
-fn a_plan_is_logged_as_the_courses_client_logs_every_try_by_itself() {
+fn a_plan_is_logged_like_the_courses_client_try_by_try() {
     let server = Server::start(|number, _| Reply::Answer(if number == 0 { 503 } else { 201 }, String::new()));
     let files = Files::new();
     let plan = files.write(
@@ -482,7 +482,7 @@ fn commands_are_started_measured_and_ended() {
 }
 
 #[test]
-fn every_line_of_the_csv_says_what_the_report_counts() {
+fn every_line_of_the_csv_agrees_with_the_report() {
     let server = Server::start(|number, _| Reply::Answer([200, 503, 409][number % 3], "no".into()));
     let files = Files::new();
     let plan = files.write(
@@ -552,7 +552,7 @@ fn files_that_cannot_be_written_are_found_before_the_run() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_before_a_request() {
+fn an_unrunnable_plan_is_refused_before_any_request() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let files = Files::new();
     let no_trace = files.write("empty.jsonl", "\n");
@@ -617,7 +617,7 @@ fn a_name_without_address_is_counted_by_its_kind() {
 }
 
 #[test]
-fn the_targets_metrics_and_its_brokers_queues_are_sampled_beside_a_run() {
+fn target_metrics_and_broker_queues_are_sampled_during_a_run() {
     let server = Server::start(|number, request| {
         let body = match request.line.split(' ').nth(1).unwrap() {
             "/metrics" => {

@@ -115,7 +115,7 @@ fn an_answer_that_ends_with_the_connection_is_a_success() {
 }
 
 #[test]
-fn a_hanging_target_is_a_timeout_and_its_wait_is_in_the_histogram() {
+fn a_hanging_target_is_a_timeout_in_the_histogram() {
     let server = Server::start(|_, _| Reply::Hang);
     let mut options = server.options(2);
     options.request_timeout = Duration::from_millis(30);
@@ -178,7 +178,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn a_stop_ends_the_run_with_the_report_of_what_was_done() {
+fn a_stop_ends_the_run_with_its_report() {
     let stop = throng_load::Stop::new();
     let thrown = stop.clone();
     let server = Server::start(move |number, _| {

@@ -129,7 +129,7 @@ fn a_goaway_after_the_streams_it_took_costs_no_request() {
 }
 
 #[test]
-fn requests_that_an_abrupt_goaway_leaves_unanswered_are_counted_and_the_load_goes_on() {
+fn an_abrupt_goaway_counts_unanswered_requests_and_goes_on() {
     let server = Server::start(|number, _| match number % 20 {
         19 => Reply::GoAway(Reason::ENHANCE_YOUR_CALM),
         _ => fine(),
@@ -145,7 +145,7 @@ fn requests_that_an_abrupt_goaway_leaves_unanswered_are_counted_and_the_load_goe
 }
 
 #[test]
-fn reset_and_refused_streams_are_told_apart_and_cost_no_connection() {
+fn reset_and_refused_streams_differ_and_cost_no_connection() {
     let server = Server::start(|number, _| match number % 4 {
         0 => Reply::Reset(Reason::INTERNAL_ERROR),
         1 => Reply::Reset(Reason::REFUSED_STREAM),
@@ -213,7 +213,7 @@ fn the_end_of_the_time_does_not_wait_for_streams_that_hang() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_told_by_whether_the_answer_had_begun() {
+fn a_connections_end_before_and_during_an_answer_differ() {
     let server = Server::start(|number, _| match number % 2 {
         0 => Reply::HalfThenClose(Bytes::from_static(b"half")),
         _ => Reply::Close,
@@ -275,7 +275,7 @@ fn frames_that_break_the_protocol_are_named() {
 }
 
 #[test]
-fn a_goaway_before_the_request_was_taken_is_named_and_the_connection_made_again() {
+fn an_early_goaway_is_named_and_followed_by_a_reconnect() {
     let report = load(&raw(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11]), 5);
     assert_eq!(errors(&report, ErrorKind::GoAway), 5, "{:?}", report.counters.errors);
     assert!(report.connections_opened >= 5);
@@ -354,7 +354,7 @@ fn an_open_model_counts_from_the_intended_start() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_stream_options_are_refused() {
     let server = Server::start(|_, _| fine());
     for change in [
         (|options: &mut Options| options.http2 = Some(0)) as fn(&mut Options),

@@ -66,7 +66,7 @@ fn stall_once(stall: Duration) -> Server {
 }
 
 #[test]
-fn an_open_model_shows_a_stall_to_every_request_that_was_due_in_it() {
+fn an_open_model_shows_a_stall_in_every_request_due_in_it() {
     // One connection, 1,000 requests a second: a stall of 200 ms makes some 200 requests wait.
     let server = stall_once(Duration::from_millis(200));
     let options = server.options(1);
@@ -170,7 +170,7 @@ fn a_replay_keeps_each_keys_order_over_many_connections() {
 }
 
 #[test]
-fn a_replay_can_send_again_what_a_crash_swallowed() {
+fn a_replay_can_resend_requests_lost_in_a_crash() {
     let server = Server::start(|number, _| {
         if number < 3 {
             Reply::RawThenClose(Vec::new())
@@ -266,7 +266,7 @@ fn a_phase_starts_when_the_share_of_the_one_before_is_done() {
 }
 
 #[test]
-fn serial_users_create_and_then_reserve_each_seat_of_their_own_show() {
+fn serial_users_create_a_show_and_reserve_each_of_its_seats() {
     let created: Mutex<Vec<String>> = Mutex::default();
     let server = Server::start(move |_, request| {
         let mut created = created.lock().unwrap();

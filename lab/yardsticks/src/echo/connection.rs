@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_is_not_read_further_and_loses_nothing() {
+    fn a_client_that_reads_nothing_is_not_read_and_loses_nothing() {
         // An answer no pair of socket buffers holds: the server's is fixed, the client's does not grow while it is unread.
         let (mut client, mut connection) = pair();
         connection.stream.set_nonblocking(true).unwrap();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_the_echo_is_reported_with_what_it_said() {
+    fn a_program_other_than_the_echo_is_reported_with_its_output() {
         let error = EchoProcess::start(Command::new("/bin/echo"), 1)
             .unwrap_err()
             .to_string();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_field_and_the_version_decide_whether_it_stays_open() {
+    fn connection_field_and_version_decide_on_keep_alive() {
         assert!(whole(b"GET / HTTP/1.1\r\n\r\n").keep_alive);
         assert!(!whole(b"GET / HTTP/1.1\r\nConnection: Close\r\n\r\n").keep_alive);
         assert!(!whole(b"GET / HTTP/1.0\r\n\r\n").keep_alive);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_framed_is_refused() {
+    fn unframable_requests_are_refused() {
         let refused = |input: &[u8], refusal| assert_eq!(parse(input), Parsed::Refused(refusal));
         refused(b"\x00\x01\x02", Refusal::Malformed);
         refused(b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n", Refusal::Malformed);

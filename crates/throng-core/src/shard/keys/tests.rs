@@ -90,7 +90,7 @@ fn a_longer_life_is_kept_in_full_and_ends_in_few_steps() {
 }
 
 #[test]
-fn every_key_of_many_checkpoints_is_found_in_one_row_also_after_a_start() {
+fn keys_of_many_checkpoints_are_in_one_row_also_after_a_start() {
     let (mut keys, mut again) = (Keys::default(), Keys::default());
     let mut stored = Vec::new();
     let key = |n: i64| id_of(7, "entity", &n.to_string());
@@ -143,7 +143,7 @@ fn a_key_that_expires_before_a_checkpoint_leaves_memory() {
 }
 
 #[test]
-fn a_failed_checkpoint_does_not_bring_back_what_has_a_newer_answer() {
+fn a_failed_checkpoint_brings_back_no_older_answer() {
     let (mut keys, now) = (Keys::default(), at(5));
     keys.insert(1, kept(7, until(now, KeyLife::default())));
     rows(&mut keys, now);
@@ -157,7 +157,7 @@ fn a_failed_checkpoint_does_not_bring_back_what_has_a_newer_answer() {
 }
 
 #[test]
-fn what_the_store_said_before_a_key_was_accepted_does_not_count() {
+fn an_answer_of_the_store_from_before_a_key_does_not_count() {
     let (mut keys, now) = (Keys::default(), at(5));
     let asked = keys.rows_of(SHARD, 1, now);
     keys.insert(1, kept(7, until(now, KeyLife::default())));
@@ -173,7 +173,7 @@ fn what_the_store_said_before_a_key_was_accepted_does_not_count() {
 }
 
 #[test]
-fn the_last_refusals_under_a_key_are_remembered_for_minutes_also_once_they_are_rows() {
+fn last_refusals_under_a_key_are_kept_for_minutes_also_as_rows() {
     let key = |fingerprint| CommandKey {
         number: 1,
         name: "k".into(),

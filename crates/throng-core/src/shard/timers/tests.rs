@@ -144,7 +144,7 @@ fn at(commit: u64) -> Position {
 }
 
 #[test]
-fn it_is_known_whether_a_pass_has_left_what_sets_a_timer() {
+fn a_timer_knows_whether_a_pass_has_left_its_setting() {
     let (mut timers, address) = (Timers::default(), Address::new("k", "i"));
     let is_left = |timers: &Timers| ["a", "b", "c"].map(|name| timers.is_left(&address, name));
     timers.set(&address, "a", set(10));
@@ -220,7 +220,7 @@ fn one_that_cannot_be_fired_is_tried_later_and_later() {
 }
 
 #[test]
-fn a_repeating_timer_skips_what_it_missed() {
+fn a_repeating_timer_skips_missed_ticks() {
     let at = |micros| Timestamp { micros };
     let due = Due {
         address: Address::new("k", "i"),

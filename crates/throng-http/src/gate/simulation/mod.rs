@@ -344,7 +344,7 @@ fn under_all(scenario: Scenario, judge: impl Fn(&str, Scenario, Outcome)) {
 }
 
 #[test]
-fn a_closed_population_that_is_served_within_the_wait_is_never_refused() {
+fn a_closed_population_served_in_time_is_never_refused() {
     for (connections, cost_us) in [
         (256, 12),
         (2_000, 12),
@@ -367,7 +367,7 @@ fn a_closed_population_that_is_served_within_the_wait_is_never_refused() {
 }
 
 #[test]
-fn tasks_are_served_though_all_that_wait_were_read_before_and_refusing_them_is_dear() {
+fn tasks_are_served_though_refusing_them_is_dear() {
     for (connections, cost_us, reading_us) in [
         (2_000, 6, 6),
         (10_000, 6, 6),
@@ -404,7 +404,7 @@ fn tasks_are_served_though_all_that_wait_were_read_before_and_refusing_them_is_d
 }
 
 #[test]
-fn a_surge_takes_little_of_the_goodput_and_nothing_that_is_accepted_waits_too_long() {
+fn a_surge_costs_little_goodput_and_no_accepted_wait() {
     for cost_us in [12, 100, 1_000, 20_000] {
         for times in [0.5, 0.9, 1.5, 2.0, 5.0, 10.0] {
             let scenario = Scenario {
@@ -441,7 +441,7 @@ fn a_surge_takes_little_of_the_goodput_and_nothing_that_is_accepted_waits_too_lo
 }
 
 #[test]
-fn a_stretch_of_dear_requests_refuses_nobody_who_is_served_in_time() {
+fn dear_requests_served_in_time_are_not_refused() {
     for times in [10, 30] {
         let outcome = run(Scenario {
             connections: 10_000,

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_its_own_leaves_all_others_in_their_order() {
+    fn taking_ones_own_leaves_all_others_in_order() {
         let mut queue = Queue::new();
         queue.push("a1");
         queue.push("a2");

@@ -9,7 +9,7 @@ use std::{
 use throng_http::Running;
 
 /// A test that waits longer than this has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection, whose requests go one after the other.
 pub(crate) struct Client<S = TcpStream> {

@@ -365,7 +365,7 @@ mod tests {
     };
 
     #[test]
-    fn a_file_is_compacted_when_that_gives_much_back_and_not_again_for_nothing() {
+    fn a_file_is_compacted_only_when_that_gives_much_back() {
         let before = Before::default();
         assert!(before.is_due(400, 100) && before.is_due(1, 0));
         assert!(!before.is_due(399, 100));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compaction_that_meets_more_changes_than_it_may_note_leaves_the_store_as_it_is() {
+    fn a_compaction_with_too_many_changes_leaves_the_store_alone() {
         let dir = tempfile::tempdir().unwrap();
         let (log, store) = open_embedded(dir.path(), Options::default()).unwrap();
         let writer = block_on(log.open("node")).unwrap().writer;

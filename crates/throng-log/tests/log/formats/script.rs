@@ -2,29 +2,17 @@
 
 use super::service::{Account, Balances, Clock, Command, DAY, Former, Never, Short, VisitCommand, Visits};
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 use throng::{
     ByHand, Engine, Retried,
     inspect::Inspect,
     journal::{RecordKind, Store, ViewRange},
     model::{Entity, Error},
 };
-
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(5);
-
-async fn until(what: &str, holds: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !holds().await {
-            tokio::time::sleep(PAUSE).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
-}
+use throng_testing::eventually;
 
 async fn caught_up(engine: &Engine) {
-    until("the read model has all", async || {
+    eventually("the read model has all", async || {
         engine.read_model::<Balances>().caught_up().await
     })
     .await;
@@ -119,7 +107,7 @@ pub(crate) async fn live(engine: &Engine) {
 
     done(engine, "dora", Command::Close).await;
     done(engine, "eve", pay("bob", 2)).await;
-    until("the messages are taken", async || {
+    eventually("the messages are taken", async || {
         let states = states(engine).await;
         let outcomes = states["account/ann"]["heard"].as_array().map(Vec::len);
         let (bob, ticks) = (&states["account/bob"]["balance"], &states["account/cleo"]["ticks"]);
@@ -154,7 +142,7 @@ pub(crate) async fn live_on(engine: &Engine) {
     done(engine, "ann", pay("nobody", 4)).await;
     done(engine, "gus", Command::Open { balance: 8 }).await;
     done(engine, "gus", remind("behind", 30, None)).await;
-    until("the second message is dead", async || dead(engine).await == 2).await;
+    eventually("the second message is dead", async || dead(engine).await == 2).await;
     caught_up(engine).await;
 }
 
@@ -278,7 +266,7 @@ pub(crate) async fn work_on(engine: &Engine) {
         "{tried:?}"
     );
     engine.release("account", "fred", by_hand()).await.unwrap();
-    until("the messages that have waited are taken", async || {
+    eventually("the messages that have waited are taken", async || {
         states(engine).await["account/fred"]["balance"] == 6
     })
     .await;
@@ -289,7 +277,7 @@ pub(crate) async fn work_on(engine: &Engine) {
 /// Lets the timer fire that was set for the tenth day, after a restart.
 pub(crate) async fn fire(engine: &Engine, clock: &Arc<Clock>) {
     clock.add(DAY * 11);
-    until("the timer fires", async || {
+    eventually("the timer fires", async || {
         states(engine).await["account/ann"]["ticks"] == 1
     })
     .await;

@@ -1,8 +1,6 @@
 //! A world in which nothing happens but what the test says: loops poll when they are told to, and tasks of the engine run
 //! when they were woken and the test comes to them.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::{
     future::Future,
     pin::Pin,
@@ -18,55 +16,13 @@ use std::{
 use throng::{
     Engine,
     host::{Host, Task},
-    model::{Answer, Entity, Event, Rejection, Timestamp, Turn},
+    model::Timestamp,
 };
 use throng_journal::{
     Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
     Position, ShardId, Taken, WriterId,
 };
-
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Door {
-    opened: u64,
-}
-
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Command {
-    Open,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
-    Opened,
-}
-impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(crate) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
-
-impl Entity for Door {
-    const KIND: &'static str = "door";
-    type Id = String;
-    type Command = Command;
-    type Event = Happened;
-    type Reply = u64;
-    type Rejection = Never;
-
-    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-        turn.emit(Happened::Opened);
-        Ok(Answer::after(|door: &Self| door.opened))
-    }
-
-    fn evolve(&mut self, _: &Happened) {
-        self.opened += 1;
-    }
-}
+use throng_testing::fixtures::{Command, Counter};
 
 /// Counts how often it was woken.
 #[derive(Default)]
@@ -171,7 +127,7 @@ impl World {
         let host = Arc::new(StillHost::default());
         let journal = Arc::new(StepJournal::default());
         let store = MemoryStore::new(journal.journal.clone());
-        let builder = Engine::builder().with::<Door>().host(host.clone());
+        let builder = Engine::builder().with::<Counter>().host(host.clone());
         let mut start = Box::pin(builder.start_shared(journal.clone(), Arc::new(store)));
         let started = start.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(engine) = started else {
@@ -260,10 +216,10 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A client of this loop opens a door: it is staged, and not committed yet.
-    pub(crate) fn open(&mut self, id: &str) {
-        let door = self.engine.entity::<Door>(id);
-        let mut ask: Ask = Box::pin(async move { door.ask(Command::Open).await.is_ok() });
+    /// A client of this loop hits a counter: it is staged, and not committed yet.
+    pub(crate) fn hit(&mut self, id: &str) {
+        let counter = self.engine.entity::<Counter>(id);
+        let mut ask: Ask = Box::pin(async move { counter.ask(Command::Hit {}).await.is_ok() });
         assert!(ask.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         self.asks.push(ask);
     }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use throng::model::*;
+use throng_testing::fixtures::Never;
 
 /// Ids from here on are those of leaves, which only the next release knows.
 pub(super) const FIRST_LEAF: u64 = 1_000;
@@ -58,15 +59,6 @@ impl Known {
             Happened::Set => self.set += 1,
             Happened::Rang => self.rung += 1,
         }
-    }
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(super) struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
     }
 }
 

@@ -139,12 +139,7 @@ impl Live {
 /// Waits for what comes by message: nobody is told when.
 #[allow(dead_code, reason = "shared by tests, each using some")]
 pub fn until(what: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !what() {
-        assert!(begun.elapsed() < PATIENCE, "it does not come");
-        // The processors are for whom it waits for.
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    throng_testing::until("it comes", what);
 }
 
 /// The ECI of the channel with these tags, in what `pico` answers.

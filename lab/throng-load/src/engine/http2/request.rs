@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_becomes_the_authority_and_headers_of_the_connection_are_left_out() {
+    fn host_becomes_authority_and_connection_headers_are_dropped() {
         let request = crate::Request::build("POST", "a.example:8080", "/x?y=z")
             .header("Connection", "close")
             .header("X-One", "two")
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_an_error() {
+    fn a_malformed_request_is_an_error() {
         let mut translator = Translator::default();
         for bytes in [
             &b"GET / HTTP/1.1\r\n"[..],
