@@ -9,7 +9,7 @@ use super::{
     slot::{apply, decode_event, encode_state, panic_text, parts_of},
 };
 use crate::{
-    model::{Answer, Entity},
+    model::{Answer, Entity, Family},
     tagged,
 };
 use serde_json::Value;

@@ -11,7 +11,7 @@ use crate::{
 use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 
 /// What all kinds of a shard share.
-pub(crate) struct Common {
+pub struct Common {
     pub(super) id: ShardId,
     pub(super) writer: WriterId,
     /// The records of the command at hand, until they are staged.

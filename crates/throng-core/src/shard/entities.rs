@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
-pub(crate) struct Entities<E: Entity> {
+pub struct Entities<E: Entity> {
     slots: Slots<E>,
     index: HashTable<u32>,
     known: Known,

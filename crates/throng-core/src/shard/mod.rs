@@ -100,7 +100,7 @@ use self::{
     messages::Asks,
     outcome::Answered,
     table::{LoadRequest, Table},
-    timers::{QUARANTINE, TimerRows, TimersAway},
+    timers::{QUARANTINE, TimerRows},
     views::QuarantinedEntities,
 };
 use crate::model::{Published, Timestamp};
@@ -192,8 +192,8 @@ impl Shard {
     }
 
     /// The typed table of a kind.
-    #[cfg(test)]
-    fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
+    #[must_use]
+    pub fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
         let table: &mut dyn Any = self.tables.get_mut(kind)?.as_mut();
         Some((table.downcast_mut()?, &mut self.common))
     }

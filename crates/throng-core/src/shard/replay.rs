@@ -3,8 +3,8 @@
 use super::{
     Common, ERASED, KeyRows, LoadOutcome, LoadRequest, Recalled, Shard, TailEvent,
     entities::Entities,
-    keys::{self, Kept},
-    known,
+    key::Kept,
+    keys, known,
     messages::{MessageCounts, Watermark},
     notes,
     slot::Body,

@@ -2,16 +2,14 @@
 
 use super::Log;
 use crate::{
-    files::{File, Files, read_exact_at},
+    files::read_exact_at,
     history::Found,
     recovery::segment_path,
     scan::{self, Window},
 };
 use std::{
-    collections::HashMap,
     io,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position, Witness};
 

@@ -4,7 +4,7 @@ use super::{
     EmbeddedStore,
     chunk::Unpacker,
     copy::{copy_rows, write_numbers},
-    database::{Database, Snapshot, backend_error, failed, guarded},
+    database::{Database, backend_error, failed, guarded},
     loss, lost,
     read::check_state,
     rows::{Changes, Tables},

@@ -1,9 +1,9 @@
 //! Removing system rows, a bounded number at a time.
 
 use super::{
-    database::{self, Database, META, SYSTEM, failed},
+    database::{self, BYTES, Database, META, Of, SYSTEM, failed},
     inner::Inner,
-    rows::{BYTES, Changes, Of, Rows},
+    rows::{Changes, Rows},
 };
 use redb::ReadableTable as _;
 use std::ops::Bound;

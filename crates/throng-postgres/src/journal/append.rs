@@ -1,7 +1,10 @@
 //! Appends: one connection, one statement a commit, in order.
 
 use super::lease::boot_micros;
-use crate::database::{Database, Threads};
+use crate::{
+    columns::shards,
+    database::{Database, Threads},
+};
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use std::{
     future::{Future, poll_fn},

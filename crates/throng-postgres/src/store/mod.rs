@@ -14,8 +14,7 @@ use coverage::Coverage;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use std::{ops::Bound, pin::pin, sync::Arc};
 use throng_journal::{
-    Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Later, Loaded, Maybe, Position, ShardSet, Store,
-    StoredEvent, WriterId, begin_of_rows,
+    Address, Checkpoint, Covered, EntityHead, Error, Later, Loaded, Maybe, ShardSet, Store, StoredEvent, begin_of_rows,
 };
 use tokio::sync::mpsc;
 use tokio_postgres::{Row, types::ToSql};

@@ -9,10 +9,10 @@ mod window;
 mod tests;
 
 pub(super) use quarantines::Written;
-pub(super) use rows::read_row;
 pub use rows::{
-    DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimerRows, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
+    DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
 };
+pub(super) use rows::{TimerRows, read_row};
 pub use timer::{Due, TimerView};
 pub(super) use timer::{QUARANTINE, Set};
 pub use window::{TimersPage, TimersRead};
