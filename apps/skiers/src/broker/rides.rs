@@ -107,7 +107,7 @@ mod tests {
     use axum::response::IntoResponse as _;
 
     #[test]
-    fn while_the_broker_is_left_alone_a_client_is_told_how_long_that_will_be() {
+    fn open_breaker_tells_clients_when_to_come_again() {
         let retry_after = Duration::from_millis(16_200);
         let Failure::Problem(problem) = refused(PublishError::Unavailable { retry_after }) else {
             panic!("a problem of the broker's");
