@@ -143,7 +143,11 @@ mod tests {
         },
         *,
     };
-    use crate::{limits, model::Error, shard::notes};
+    use crate::{
+        limits,
+        model::{Error, Timestamp},
+        shard::notes,
+    };
     use std::collections::BTreeSet;
     use throng_journal::{CommitNo, Position, WriterId};
 
