@@ -207,4 +207,6 @@ fn micros(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Exhaustive search: every order of the steps by which nodes join, beat, declare dead, take, give and leave off, with a pause anywhere.
 //!
-//! What decides is the real [`Membership`](throng_cluster::membership::Membership). Around it is a model of what carries it out: of a life's loop (`life.rs`) and of an engine's
+//! What decides is the real [`Membership`](super::Membership). Around it is a model of what carries it out: of a life's loop (`life.rs`) and of an engine's
 //! lives, one step a statement; and of the directory's and the journal's statements, each of which is atomic. All states that can be
 //! reached are visited, breadth first; in each of them must hold:
 //!

@@ -7,8 +7,8 @@ use super::{
     explore::Step,
     state::{Beat, Change, DEAD, Do, Engine, LEASE, Loop, Mask, Process, SILENCE, Stage, World},
 };
+use crate::membership::{Action, Membership, Seen, Timing};
 use std::{collections::BTreeSet, time::Duration};
-use throng_cluster::membership::{Action, Membership, Seen, Timing};
 use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
 
 /// Microseconds of a tick.
