@@ -47,6 +47,8 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_secs(1);
 /// Requests of a connection, with a rest before each but the first.
 const ROUNDS: usize = 3;
+/// Runs of a row that is wrong.
+const TRIES: usize = 3;
 const ORIGIN: &str = "https://app.example";
 
 const ADD: &str = "/api/section/S1/add-student";
@@ -446,21 +448,30 @@ fn connect_http2(gateway: &Running, files: Option<&Files>) -> (Runtime, Http2) {
 fn an_answer_does_not_depend_on_the_rest_before_it() {
     let files = Files::new();
     let shapes = [of_http1(), of_http2(), of_socket()];
-    let rows = shapes
+    let mut rows: Vec<_> = shapes
         .iter()
         .flatten()
-        .flat_map(|row| [(row, None), (row, Some(&files))]);
-    // One after the other: so many at once would hold up the tests beside this one.
-    let services: Vec<Alone> = rows
-        .map(|((name, shape), files)| Alone::new(name, shape, files))
+        .flat_map(|row| [(row, None), (row, Some(&files))])
         .collect();
-    let threads: Vec<_> = services
-        .into_iter()
-        .map(|service| thread::spawn(|| service.run()))
-        .collect();
-    let wrong: Vec<String> = threads
-        .into_iter()
-        .filter_map(|thread| thread.join().unwrap())
-        .collect();
-    assert!(wrong.is_empty(), "{} rows are wrong: {wrong:#?}", wrong.len());
+    let mut wrong = Vec::new();
+    // A machine that is busy elsewhere may hold up any answer; a service that counts a rest does so each time.
+    for _ in 0..TRIES {
+        // One after the other: so many at once would hold up the tests beside this one.
+        let services: Vec<Alone> = rows
+            .iter()
+            .map(|((name, shape), files)| Alone::new(name, shape, *files))
+            .collect();
+        let threads: Vec<_> = services
+            .into_iter()
+            .map(|service| thread::spawn(|| service.run()))
+            .collect();
+        let found: Vec<Option<String>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let mut is_wrong = found.iter().map(Option::is_some);
+        rows.retain(|_| is_wrong.next() == Some(true));
+        wrong = found.into_iter().flatten().collect();
+        if wrong.is_empty() {
+            return;
+        }
+    }
+    panic!("{} rows are wrong: {wrong:#?}", wrong.len());
 }
