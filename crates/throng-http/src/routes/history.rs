@@ -1,8 +1,7 @@
 //! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
 
-use super::{Answered, admit, caller, entity_id, kind, may};
+use super::{Answered, admit, caller, entity_id, kind, may_follow};
 use crate::{
-    access::Action,
     answer::{self, Answer},
     connection::Connection,
     follow,
@@ -72,7 +71,7 @@ pub(super) async fn page(
 ) -> Answered<Response<Answer>> {
     let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
-    may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
+    may_follow(server, caller(parts), names, Some(&id))?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
     admit(server, connection, &parts.headers, 0, arrived)?.await?;
