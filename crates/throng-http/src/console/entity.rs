@@ -2,10 +2,10 @@
 
 use super::{By, action::Action, map};
 use crate::{
-    follow,
-    problem::Problem,
+    follow::{self, Shown},
+    problem::{Answered, Problem},
     request::query,
-    routes::{Answered, Shown, checked_id, engine_problem},
+    routes::{checked_id, engine_problem},
     server::Server,
     shared::Shared,
 };

@@ -1,9 +1,11 @@
 //! What the bytes that have come ask for.
 
-use super::head::{self, Head, Parsed, Room};
+use super::{
+    head::{self, Head, Parsed, Room},
+    judge::PREFACE,
+};
 use crate::{
     access::Sender,
-    event_loop::PREFACE,
     limits::Limits,
     request::{
         body::RequestBody,

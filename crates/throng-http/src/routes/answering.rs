@@ -55,8 +55,7 @@ pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: 
         return answer_same_origin(server, connection, request);
     };
     if cors::is_preflight(request.method(), request.headers()) {
-        let client = server.shared().client(connection, request.headers());
-        let owner = RateOwner { client, caller: None };
+        let owner = RateOwner::of(server, connection, request.headers(), None);
         let response = match access::spend(server, owner) {
             Ok(()) => cors::preflight(request.headers(), origin),
             Err(problem) => problem.response(),

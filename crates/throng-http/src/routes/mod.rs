@@ -14,7 +14,6 @@ mod query;
 pub(crate) use answering::{Answering, answer};
 pub(crate) use app::{Handling, handle_now};
 pub(crate) use command::{CommandBody, CommandRequest, Terms, run};
-pub(crate) use history::Shown;
 pub use live::LiveEvents;
 pub(crate) use post::{HttpCommand, stage, try_now};
 pub(crate) use query::{QueryRequest, ask, no_query};
@@ -28,7 +27,7 @@ use crate::{
     gate::{Admitted, Client},
     kinds::Names,
     metrics::Route,
-    problem::Problem,
+    problem::{Answered, Problem},
     request::{
         body::RequestBody,
         headers,
@@ -54,9 +53,6 @@ use tracing::{Instrument, Span};
 /// The names below `/api/` that are no kind's: the second for `POST` only.
 const SOCKET: &str = "ws";
 const TICKET: &str = "ticket";
-
-/// An answer, or why there is none.
-pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
 /// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
 pub(crate) fn is_urgent(path: &str) -> bool {

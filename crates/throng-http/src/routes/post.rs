@@ -42,10 +42,7 @@ impl HttpCommand<'_> {
             id: entity_id(id),
             name: path::decode(name).unwrap_or_default(),
             no_command,
-            owner: RateOwner {
-                client: server.shared().client(connection, self.headers),
-                caller,
-            },
+            owner: RateOwner::of(server, connection, self.headers, caller),
             terms: self.terms(server.limits()),
             traceparent: traceparent.and_then(|value| value.to_str().ok()),
             body,

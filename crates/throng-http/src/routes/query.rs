@@ -72,10 +72,7 @@ pub(super) async fn run(
         kind,
         id: entity_id(id),
         name: path::decode(name).unwrap_or_default(),
-        owner: RateOwner {
-            client: server.shared().client(connection, &parts.headers),
-            caller: caller(parts),
-        },
+        owner: RateOwner::of(server, connection, &parts.headers, caller(parts)),
         deadline: headers::timeout(&parts.headers, limits.deadline, limits.deadline_max),
         arguments: parts.uri.query().unwrap_or(""),
     };

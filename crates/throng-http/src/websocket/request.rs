@@ -6,8 +6,8 @@ use crate::{
     access_log::Entry,
     connection::Connection,
     kinds::Names,
-    problem::Problem,
-    routes::{self, Answered, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
+    problem::{Answered, Problem},
+    routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
 use futures_util::FutureExt;

@@ -14,8 +14,8 @@ use crate::{
     connection::{Connection, Stream, linger},
     event_loop::EventLoop,
     metrics::{Limit, Route},
-    problem::Problem,
-    routes::{self, Answered},
+    problem::{Answered, Problem},
+    routes,
     server::Server,
 };
 use bytes::Bytes;

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     follow,
-    problem::Problem,
-    routes::{self, Answered},
+    problem::{Answered, Problem},
+    routes,
     server::LivePlace,
 };
 use std::{cell::Cell, rc::Rc};
