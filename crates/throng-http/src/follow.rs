@@ -1,6 +1,8 @@
 //! Following what happens, as a gateway shows it.
 
-use crate::{problem::Problem, routes::Shown};
+use crate::problem::Problem;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use throng::{
     EntityEvent, FeedError, Follower,
@@ -72,4 +74,55 @@ fn write(event: &StoredEvent) -> Vec<u8> {
     json.pop();
     json.drain(..1.min(json.len()));
     json
+}
+
+/// One event as it is shown.
+#[derive(Serialize)]
+pub(crate) struct Shown<'a> {
+    seq: u64,
+    name: &'a str,
+    version: u16,
+    at: String,
+    /// The commit that made it true, `writer.commit`.
+    position: String,
+    payload: Box<RawValue>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(event: &'a StoredEvent) -> Self {
+        Self {
+            seq: event.seq,
+            name: &event.name,
+            version: event.version,
+            at: instant(event.at_micros),
+            position: event.position.to_string(),
+            payload: raw(&event.payload),
+        }
+    }
+}
+
+/// RFC 3339, UTC.
+pub(crate) fn instant(micros: i64) -> String {
+    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
+}
+
+/// A payload that is JSON as it is; any other as a string.
+fn raw(payload: &[u8]) -> Box<RawValue> {
+    if let Ok(json) = serde_json::from_slice(payload) {
+        return json;
+    }
+    let text = String::from_utf8_lossy(payload);
+    serde_json::value::to_raw_value(&text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_shown_as_the_json_they_are() {
+        assert_eq!(raw(br#"{"student":"7"}"#).get(), r#"{"student":"7"}"#);
+        assert_eq!(raw(b"not json").get(), r#""not json""#);
+        assert_eq!(instant(1_700_000_000_123_456), "2023-11-14T22:13:20.123456Z");
+    }
 }

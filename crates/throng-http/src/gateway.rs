@@ -1,7 +1,7 @@
 //! Setting a gateway up.
 
 use crate::{
-    AccessLog, Limits, Problem,
+    AccessLog, LOOPS_MAX, Limits, Problem,
     access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     checks::Checks,
     console,
@@ -33,9 +33,6 @@ use tokio::{
 
 /// How long a start waits for what has to be fetched.
 const FETCH_WAIT: Duration = Duration::from_secs(6);
-
-/// Most loops of a gateway.
-pub const LOOPS_MAX: usize = 64;
 
 /// The HTTP gateway of an engine.
 pub struct Gateway {

@@ -133,6 +133,7 @@ mod limits;
 mod listen;
 mod metrics;
 mod openapi;
+mod places;
 mod problem;
 mod refused;
 mod request;
@@ -159,8 +160,8 @@ pub use access::{Access, Action, Administrator, Caller, FileError, Jwt, Means, T
 pub use access_log::AccessLog;
 pub use behind::Behind;
 pub use error::StartError;
-pub use gateway::{Gateway, LOOPS_MAX};
-pub use limits::Limits;
+pub use gateway::Gateway;
+pub use limits::{LOOPS_MAX, Limits};
 pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use request::Once;

@@ -126,6 +126,10 @@ impl Limits {
     }
 }
 
+/// Most loops of a gateway.
+pub const LOOPS_MAX: usize = 64;
+/// Bytes that a connection takes, with a head or a message of up to 4 KiB.
+pub(crate) const CONNECTION_BYTES: usize = 6 << 10;
 /// Fewest bytes the HTTP/1 parser can be limited to.
 pub(crate) const HEADER_BYTES_MIN: usize = 8 << 10;
 /// Longest idempotency key, in bytes.

@@ -1,6 +1,6 @@
 //! What the gateway counts, beside what the engine counts.
 
-use crate::shared::{CONNECTION_BYTES, Places};
+use crate::{limits::CONNECTION_BYTES, places::Places};
 use http::StatusCode;
 use prometheus_client::{
     collector::Collector,

@@ -4,7 +4,7 @@
 //! looked at, too, and a loop that was started stays: one that idles costs nothing. Connections stay where they are; the
 //! kernel gives each loop its part of the new ones.
 
-use crate::{error::StartError, gate::Pass};
+use crate::{error::StartError, gate::Pass, limits::LOOPS_MAX};
 use std::{
     fs,
     sync::{
@@ -118,7 +118,7 @@ fn parse_idle(stat: &str) -> Option<u64> {
 
 /// Most loops a machine of so many cores gets unless it is told otherwise: one core is left for everybody else.
 pub(crate) fn most(cores: usize) -> usize {
-    cores.saturating_sub(1).clamp(1, crate::LOOPS_MAX)
+    cores.saturating_sub(1).clamp(1, LOOPS_MAX)
 }
 
 /// The threads of a gateway's loops.
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn one_core_is_left_for_the_others() {
-        assert_eq!([1, 2, 3, 8, 1_000].map(most), [1, 1, 2, 7, crate::LOOPS_MAX]);
+        assert_eq!([1, 2, 3, 8, 1_000].map(most), [1, 1, 2, 7, LOOPS_MAX]);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use crate::{
     access_log::Sampler,
     gate::{Gate, Pass},
     metrics::{Limit, Metrics},
+    places::Taken,
     problem::Problem,
-    shared::{Shared, Taken},
+    shared::Shared,
 };
 use std::{cell::RefCell, sync::Arc, time::Duration};
 use throng::driver::Charge;

@@ -7,11 +7,13 @@ use crate::{
     checks::Checks,
     clients::{Connected, Rate},
     connection::Connection,
-    console::{self, Console},
+    console::{About, Console},
     gate::Client,
     kinds::Kinds,
+    limits::CONNECTION_BYTES,
     metrics::Metrics,
     openapi,
+    places::Places,
     problem::Problem,
     refused::Refused,
     request::{headers, path},
@@ -19,14 +21,7 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use rustls::ServerConfig;
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 use throng::{
     Engine,
     driver::{Budget, Charge, Driver, Share},
@@ -35,8 +30,6 @@ use tokio::time::timeout;
 
 /// Connections for administration at most.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 64;
-/// Bytes that a connection takes, with a head or a message of up to 4 KiB.
-pub(crate) const CONNECTION_BYTES: usize = 6 << 10;
 /// The part of the memory that connections may take, and how few are taken whatever that is.
 const CONNECTIONS_PART: usize = 8;
 const CONNECTIONS_MIN: usize = 64;
@@ -118,7 +111,7 @@ impl Shared {
         trust: Trust,
         checks: Checks,
         access_log: Option<&AccessLog>,
-        console: console::About,
+        console: About,
     ) -> Result<Self, StartError> {
         let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
         let live = Places::new(limits.live_max);
@@ -280,65 +273,5 @@ impl PageRoom {
             let detail = "The answers that clients have yet to take hold all the memory they may. Try again later.";
             Problem::overloaded(detail, PAGE_RETRY)
         })
-    }
-}
-
-/// A bounded number of places.
-#[derive(Clone, Debug)]
-pub(crate) struct Places {
-    taken: Arc<AtomicUsize>,
-    most: usize,
-}
-
-/// A place, until this is dropped.
-pub(crate) struct Taken {
-    of: Arc<AtomicUsize>,
-}
-
-impl Places {
-    pub(crate) fn new(most: usize) -> Self {
-        let taken = Arc::default();
-        Self { taken, most }
-    }
-
-    /// Takes one, if one is free.
-    pub(crate) fn take(&self) -> Option<Taken> {
-        if self.taken.fetch_add(1, Ordering::Relaxed) >= self.most {
-            self.taken.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        let of = self.taken.clone();
-        Some(Taken { of })
-    }
-
-    /// How many there are.
-    pub(crate) fn most(&self) -> usize {
-        self.most
-    }
-
-    /// How many are taken.
-    pub(crate) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.of.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_bounded_and_given_again_when_free() {
-        let places = Places::new(2);
-        let (first, _second) = (places.take().unwrap(), places.take().unwrap());
-        assert!(places.take().is_none());
-        assert_eq!(places.taken(), 2);
-        drop(first);
-        assert!(places.take().is_some());
     }
 }

@@ -3,7 +3,10 @@
 //! A WebSocket offers its token as a subprotocol. An `EventSource` has its URL and nothing else: a page asks for a ticket with its token, and follows
 //! with the ticket in the query. A ticket is for one path and some seconds, so that a URL that lies about somewhere lets nobody in.
 
-use crate::{problem::Problem, request::headers, routes::Answered};
+use crate::{
+    problem::{Answered, Problem},
+    request::headers,
+};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts};
 use ring::{

@@ -30,7 +30,12 @@ pub use tls::Tls;
 use tokens::Tokens;
 pub use tokens::make_token;
 
-use crate::{connection::Connection, openapi::Credentials, problem::Problem, routes::Answered, server::Server};
+use crate::{
+    connection::Connection,
+    openapi::Credentials,
+    problem::{Answered, Problem},
+    server::Server,
+};
 use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
 use rustls::ServerConfig;
 use std::{

@@ -9,10 +9,9 @@ use crate::{
     connection::Connection,
     gate::Client,
     metrics::Limit,
-    problem::Problem,
-    routes::Answered,
+    places::{Places, Taken},
+    problem::{Answered, Problem},
     server::Server,
-    shared::{Places, Taken},
 };
 use http::{HeaderMap, StatusCode};
 use std::{
@@ -39,6 +38,18 @@ pub(crate) struct RateOwner<'a> {
     /// The address it asks from.
     pub(crate) client: Client,
     pub(crate) caller: Option<&'a Caller>,
+}
+
+impl<'a> RateOwner<'a> {
+    pub(crate) fn of(
+        server: &Server,
+        connection: &Connection,
+        headers: &HeaderMap,
+        caller: Option<&'a Caller>,
+    ) -> Self {
+        let client = server.shared().client(connection, headers);
+        Self { client, caller }
+    }
 }
 
 /// Requests that were refused for who asks.
@@ -107,13 +118,9 @@ pub(crate) async fn spent(
     headers: &HeaderMap,
     entered: Answered<Option<Caller>>,
 ) -> Answered<Option<Caller>> {
-    let client = server.shared().client(connection, headers);
     match entered {
         Ok(caller) => {
-            let owner = RateOwner {
-                client,
-                caller: caller.as_ref(),
-            };
+            let owner = RateOwner::of(server, connection, headers, caller.as_ref());
             spend(server, owner).map(|()| caller)
         }
         Err(problem) => Err(refused(server, connection, headers, problem).await),

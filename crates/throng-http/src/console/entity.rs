@@ -2,10 +2,10 @@
 
 use super::{By, action::Action, map};
 use crate::{
-    follow,
-    problem::Problem,
+    follow::{self, Shown},
+    problem::{Answered, Problem},
     request::query,
-    routes::{Answered, Shown, checked_id, engine_problem, execute},
+    routes::{checked_id, engine_problem},
     server::Server,
     shared::Shared,
 };
@@ -81,7 +81,7 @@ impl Subject {
         Ok(Self {
             kind: at,
             name: shared.engine.registry().kinds()[at].name,
-            id: checked_id(id)?,
+            id: checked_id(id.into())?.into_owned(),
         })
     }
 }
@@ -278,8 +278,7 @@ pub(super) async fn run(server: &Server, subject: &Subject, asked: &Asked, by: &
     if let Some(key) = &asked.key {
         attempt = attempt.once(key.clone()).map_err(engine_problem)?;
     }
-    let mut executed = execute(driver, attempt, None).await?;
-    let answered = executed.answer().await;
+    let answered = driver.answer(attempt).await;
     let outcome = if answered.is_ok() { "done" } else { "refused" };
     tracing::info!("{by} asked {}/{} to {name}: {outcome}", subject.name, subject.id);
     let reply = answered.map_err(engine_problem)?;

@@ -1,7 +1,11 @@
 //! The journal and what is built from it: place, room, checkpoints, retention, projections.
 
 use super::{action::Action, entity::micros, overview::durability};
-use crate::{problem::Problem, request::query, routes::Answered, shared::Shared};
+use crate::{
+    problem::{Answered, Problem},
+    request::query,
+    shared::Shared,
+};
 use rustix::fs::statvfs;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Answers that are the same whoever asks: while several consoles are open each is made once a second at most, and shared.
 
-use crate::routes::Answered;
+use crate::problem::Answered;
 use bytes::Bytes;
 use std::{
     collections::HashMap,

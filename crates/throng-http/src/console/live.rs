@@ -1,21 +1,22 @@
 //! `GET /admin/live`: a WebSocket with a point each second, and events of entities as they happen. A client that does not read loses
 //! points; its events wait in the journal.
 
-use super::map;
+use super::{map, state::Point};
 use crate::{
     access::{self, Held},
     connection::{Connection, Stream},
     event_loop::EventLoop,
     follow,
+    places::Taken,
     server::Server,
-    shared::{Shared, Taken},
+    shared::Shared,
     websocket::Wire,
 };
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashMap, rc::Rc, time::Duration};
 use throng::{Follow, inspect::Inspect};
 use tokio::{
     sync::{broadcast, mpsc},
@@ -31,9 +32,6 @@ use tokio_tungstenite::{
 };
 
 pub(crate) const PROTOCOL: &str = "throng.console.v1";
-/// Points that wait for a client.
-pub(super) const POINTS_MAX: usize = 16;
-pub(super) const SOCKETS_MAX: usize = 64;
 /// A socket has so many subscriptions at most.
 const SUBSCRIPTIONS_MAX: usize = 16;
 /// Bytes of a frame that comes.
@@ -43,9 +41,6 @@ const EVENTS: usize = 100;
 const FRAMES_MAX: usize = 200;
 /// A client that takes nothing for so long is cut off.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
-
-/// A point, without its closing brace.
-pub(super) type Point = Arc<str>;
 
 /// What is told each second.
 pub(super) fn point(mut last: Map<String, Value>, hot: Vec<Value>, trouble: Option<usize>) -> Point {

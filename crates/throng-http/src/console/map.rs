@@ -1,9 +1,9 @@
 //! The map: kinds, their entities, families, what is hot; for a handful and for a million.
 
 use crate::{
-    problem::Problem,
+    problem::{Answered, Problem},
     request::query,
-    routes::{Answered, engine_problem},
+    routes::engine_problem,
     shared::Shared,
 };
 use serde::Deserialize;

@@ -11,21 +11,22 @@ mod overview;
 pub(crate) mod page;
 mod questions;
 mod series;
+mod state;
 mod trouble;
+
+pub(crate) use state::{About, ClusterReport, Console};
 
 use crate::{
     access::{self, Caller, Held},
     answer::{self, Answer},
     connection::Connection,
-    gate::Pass,
-    problem::Problem,
+    problem::{Answered, Problem},
     request::{
         body::{self, RequestBody},
         headers, path, query,
     },
-    routes::Answered,
     server::Server,
-    shared::{Places, Shared},
+    shared::Shared,
     websocket,
 };
 use bytes::Bytes;
@@ -36,11 +37,11 @@ use serde_json::Value;
 use series::Reading;
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
+    sync::{Arc, PoisonError, Weak, mpsc},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
-use tokio::{runtime::Runtime, sync::broadcast};
+use tokio::runtime::Runtime;
 
 /// Between two points of the series.
 const POINT_EVERY: Duration = Duration::from_secs(1);
@@ -48,76 +49,6 @@ const POINT_EVERY: Duration = Duration::from_secs(1);
 const TROUBLE_EVERY: u32 = 5;
 /// Hot entities that a point has.
 const HOT_MAX: usize = 50;
-
-/// What the console's parts share, one a gateway.
-pub(crate) struct Console {
-    series: Mutex<series::Series>,
-    passes: Mutex<Vec<Arc<Pass>>>,
-    /// One point a second to every open socket.
-    points: broadcast::Sender<live::Point>,
-    /// Places for open sockets.
-    sockets: Places,
-    /// What several consoles are answered alike.
-    kept: kept::Kept,
-    questions: questions::Questions,
-    started: SystemTime,
-    pub(crate) about: About,
-}
-
-/// What the service says of itself.
-#[derive(Default)]
-pub(crate) struct About {
-    pub(crate) title: String,
-    pub(crate) version: String,
-    /// Where the journal stands, for people, and what it is: `directory`, `postgresql`, `memory`.
-    pub(crate) place: Option<(&'static str, String)>,
-    /// The most loops there may be.
-    pub(crate) loops_max: usize,
-    /// Of a node of a cluster: the nodes and what they own, as it sees them.
-    pub(crate) cluster: Option<ClusterReport>,
-}
-
-/// Says how the nodes of a cluster are; `null` as long as that is not known.
-pub(crate) type ClusterReport = Box<dyn Fn() -> Value + Send + Sync>;
-
-impl Console {
-    pub(crate) fn new(about: About) -> Self {
-        Self {
-            series: Mutex::default(),
-            passes: Mutex::default(),
-            points: broadcast::Sender::new(live::POINTS_MAX),
-            sockets: Places::new(live::SOCKETS_MAX),
-            kept: kept::Kept::default(),
-            questions: questions::Questions::default(),
-            started: SystemTime::now(),
-            about,
-        }
-    }
-
-    /// A loop begins, and is watched.
-    pub(crate) fn watch(&self, pass: Arc<Pass>) {
-        self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
-    }
-
-    /// Something was changed by hand: who did it sees that at once.
-    pub(crate) fn changed(&self) {
-        self.kept.clear();
-    }
-
-    fn passes(&self) -> Vec<Arc<Pass>> {
-        self.passes.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// `directory`, `postgresql` or `memory`.
-fn medium(shared: &Shared) -> &'static str {
-    shared
-        .console
-        .about
-        .place
-        .as_ref()
-        .map_or("memory", |(medium, _)| *medium)
-}
 
 /// Takes the points of the series, until the gateway is over or gone.
 pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::io::Result<()> {

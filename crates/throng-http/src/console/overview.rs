@@ -1,7 +1,7 @@
 //! `GET /admin/overview`: what is served, by what, since when.
 
 use super::By;
-use crate::{openapi, routes::Answered, shared::Shared};
+use crate::{openapi, problem::Answered, shared::Shared};
 use serde_json::{Value, json};
 use throng::journal::Durability;
 

@@ -2,8 +2,7 @@
 
 use crate::{
     answer::{self, Answer},
-    problem::Problem,
-    routes::Answered,
+    problem::{Answered, Problem},
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;

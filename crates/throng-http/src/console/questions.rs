@@ -1,9 +1,9 @@
 //! Long questions of administration. Each is answered on a thread of its own, so that no caller of the service waits for it.
 
 use crate::{
-    problem::Problem,
-    routes::Answered,
-    shared::{Places, Shared},
+    places::Places,
+    problem::{Answered, Problem},
+    shared::Shared,
 };
 use bytes::Bytes;
 use serde_json::Value;

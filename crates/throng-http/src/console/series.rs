@@ -1,11 +1,7 @@
 //! One point a second of what the engine and the gateway count: the last quarter of an hour.
 
 use super::limiting::{Limiting, Seen};
-use crate::{
-    gate::Pass,
-    scale,
-    shared::{CONNECTION_BYTES, Shared},
-};
+use crate::{gate::Pass, limits::CONNECTION_BYTES, scale, shared::Shared};
 use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
@@ -259,7 +255,7 @@ impl Series {
         if self.points.len() > POINTS_MAX {
             self.points.pop_front();
         }
-        let is_database = super::medium(shared) == "postgresql";
+        let is_database = shared.console.about.medium() == "postgresql";
         let oldest = self.readings.front().unwrap_or(before);
         self.limiting = Some(Second::new(oldest, &now).seen(shared, hot, is_database).limiting());
         self.readings.push_back(now);

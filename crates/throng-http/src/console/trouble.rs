@@ -5,8 +5,8 @@ use super::{
     entity::micros,
 };
 use crate::{
-    problem::Problem,
-    routes::{Answered, engine_problem},
+    problem::{Answered, Problem},
+    routes::engine_problem,
     shared::Shared,
 };
 use serde_json::{Value, json};

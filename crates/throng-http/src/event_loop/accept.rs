@@ -9,10 +9,11 @@ use crate::{
     connection::{Stream, Verdict, client_at, linger},
     gate::Client,
     lane::Wire,
+    limits::CONNECTION_BYTES,
     metrics::Limit,
     problem::Problem,
     routes,
-    shared::{ADMIN_CONNECTIONS_MAX, CONNECTION_BYTES},
+    shared::ADMIN_CONNECTIONS_MAX,
 };
 use bytes::Bytes;
 use rustls::ServerConfig;

@@ -11,7 +11,7 @@ pub(crate) mod fuzzing;
 mod serve;
 mod socket;
 
-pub(crate) use serve::{PREFACE, end, serve, serve_socket};
+pub(crate) use serve::{end, serve, serve_socket};
 
 use crate::{
     access::Entrance,
@@ -19,8 +19,9 @@ use crate::{
     connection::{Bounds, Connection, Looks, Ticks, Verdict},
     gate::Pass,
     lane::{self, Buffers, Door},
+    places::Taken,
     server::{Server, Stage},
-    shared::{Shared, Taken},
+    shared::Shared,
 };
 use date::Date;
 use std::{

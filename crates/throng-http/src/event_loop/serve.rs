@@ -45,8 +45,6 @@ where
     }
 }
 
-/// How an HTTP/2 connection begins (RFC 9113 §3.4).
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of bodies of an HTTP/2 connection that its client may send before they are read.
 const WINDOW_BYTES: u32 = 256 << 10;
 

@@ -2,12 +2,13 @@
 
 use super::chunks::Chunks;
 use crate::{
-    event_loop::PREFACE,
     limits::{HEADER_BYTES_MIN, Limits},
     problem::Problem,
     request::rules,
 };
 
+/// How an HTTP/2 connection begins (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Header fields of a request at most, whoever answers it.
 const FIELDS_MAX: usize = 100;
 

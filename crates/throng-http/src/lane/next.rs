@@ -1,15 +1,18 @@
 //! What the bytes that have come ask for.
 
-use super::head::{self, Head, Parsed, Room};
+use super::{
+    head::{self, Head, Parsed, Room},
+    judge::PREFACE,
+};
 use crate::{
     access::Sender,
-    event_loop::PREFACE,
     limits::Limits,
     request::{
         body::RequestBody,
         headers,
         path::{self, ApiPath},
     },
+    routes::HttpCommand,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
@@ -23,7 +26,7 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
     reason = "it lives for the length of a look, on the stack"
 )]
 pub(super) enum Next<'a> {
-    Command(CommandRequest<'a>),
+    Command(PlainCommand<'a>),
     Else(Else),
 }
 
@@ -38,14 +41,25 @@ pub(super) enum Else {
 }
 
 /// A command, among the bytes that have come.
-pub(super) struct CommandRequest<'a> {
-    pub(super) path: &'a str,
-    pub(super) place: (&'a str, &'a str, &'a str),
-    pub(super) sender: Sender<'a>,
+pub(super) struct PlainCommand<'a> {
+    path: &'a str,
+    place: (&'a str, &'a str, &'a str),
+    sender: Sender<'a>,
     pub(super) headers: HeaderMap,
     pub(super) body: &'a [u8],
     pub(super) end: usize,
     pub(super) closes: bool,
+}
+
+impl PlainCommand<'_> {
+    pub(super) fn head(&self) -> HttpCommand<'_> {
+        HttpCommand {
+            path: self.path,
+            place: self.place,
+            headers: &self.headers,
+            sender: self.sender,
+        }
+    }
 }
 
 /// A request for any other route.
@@ -80,7 +94,7 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
         && head.sender.origin.is_none()
         && let Some(ApiPath::Member(kind, id, name)) = path::place(head.path)
     {
-        return Next::Command(CommandRequest {
+        return Next::Command(PlainCommand {
             path: head.path,
             place: (kind, id, name),
             sender: head.sender,

@@ -2,7 +2,7 @@
 
 use super::{
     TOGETHER_MAX,
-    next::{CommandRequest, Else, Next, Other, look},
+    next::{Else, Next, Other, look},
     outgoing::{Outgoing, Written},
     response,
     wire::{ReadOutcome, Wire},
@@ -13,8 +13,8 @@ use crate::{
     answer::{Answer, Reply},
     connection::{Connection, InFlight, Stream},
     event_loop::EventLoop,
-    request::{body::RequestBody, headers},
-    routes::{self, Asked},
+    request::headers,
+    routes::{self, CommandBody},
 };
 use bytes::Bytes;
 use http::{Response, Version};
@@ -93,27 +93,13 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
             Next::Else(next) => next,
             Next::Command(command) => {
                 in_flight.get_or_insert_with(|| (connection.begin(Version::HTTP_11), None));
-                let CommandRequest {
-                    path,
-                    place,
-                    sender,
-                    headers,
-                    body,
-                    end,
-                    closes,
-                } = command;
-                let mut body = RequestBody::Here(Bytes::copy_from_slice(body));
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
-                let asked = Asked {
-                    path,
-                    place,
-                    headers: &headers,
-                    sender,
-                };
-                let stage = Box::pin(routes::stage(&event_loop.server, connection, &asked, &mut body));
+                let (head, body) = (command.head(), CommandBody::Here(command.body));
+                let stage = Box::pin(routes::stage(&event_loop.server, connection, &head, body));
                 let (staged, waited) = noting(connection, stage).await;
-                is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
+                is_direct = !waited && headers::is_plain(&command.headers) && !staged.is_waited_for();
                 together.push(staged);
+                let (end, closes) = (command.end, command.closes);
                 wire.advance(end);
                 if closes || wire.input.is_empty() || together.len() == TOGETHER_MAX {
                     settle(event_loop, connection, wire, &mut together, closes).await?;

@@ -11,13 +11,15 @@ use crate::{
     Limits,
     answer::{self, Answer},
     gate::Reason,
-    routes::admin::CHALLENGE,
 };
 use catalog::Entry;
 use http::{HeaderValue, Response, header};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, time::Duration};
+
+/// An answer, or why there is none.
+pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
 /// What is said when a request is not answered with a reply: `application/problem+json`.
 ///
@@ -404,8 +406,7 @@ impl Problem {
             headers.insert(header::ALLOW, allow.clone());
         }
         if self.status == catalog::UNAUTHORIZED.status {
-            let (name, value) = CHALLENGE;
-            headers.insert(name, value);
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.upgrade {
             headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));

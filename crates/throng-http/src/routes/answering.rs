@@ -1,6 +1,6 @@
 //! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
 
-use super::{Asked, Staged, app::panic_text, is_administration, logged_command, other, settle, stage};
+use super::{CommandBody, HttpCommand, Staged, app::panic_text, is_administration, other, settle, stage};
 use crate::{
     access::{self, Part, RateOwner, Sender, cors},
     access_log::Entry,
@@ -55,8 +55,7 @@ pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: 
         return answer_same_origin(server, connection, request);
     };
     if cors::is_preflight(request.method(), request.headers()) {
-        let client = server.shared().client(connection, request.headers());
-        let owner = RateOwner { client, caller: None };
+        let owner = RateOwner::of(server, connection, request.headers(), None);
         let response = match access::spend(server, owner) {
             Ok(()) => cors::preflight(request.headers(), origin),
             Err(problem) => problem.response(),
@@ -100,28 +99,27 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
     Box::pin(async move {
         let path = parts.uri.path();
         let staged = if let Some(ApiPath::Member(kind, id, name)) = path::place(path) {
-            let asked = Asked {
+            let command = HttpCommand {
                 path,
                 place: (kind, id, name),
                 headers: &parts.headers,
                 sender: Sender::of(&parts),
             };
-            let mut staging = pin!(stage(&server, &connection, &asked, &mut body));
+            let body = CommandBody::Coming(&mut body, &parts.headers);
+            let mut staging = pin!(stage(&server, &connection, &command, body));
             // A panic ends this request: where its stream is accepted, it would end all of its connection.
             poll_fn(|context| {
                 let poll = || staging.as_mut().poll(context);
                 catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
                     let reason = panic_text(panic.as_ref());
                     tracing::error!("the gateway panicked over {path}: {reason}");
-                    Poll::Ready(Staged {
-                        log: logged_command(&server, &connection, &asked, None),
-                        ..Staged::failed(Problem::crashed(&reason), path)
-                    })
+                    let (crashed, log) = (Problem::crashed(&reason), command.logged(&server, &connection, None));
+                    Poll::Ready(Staged::new(&server, Err(crashed.boxed()), None, path, log))
                 })
             })
             .await
         } else {
-            Staged::failed(Problem::unknown_route(path), path)
+            Staged::new(&server, Err(Problem::unknown_route(path).boxed()), None, path, None)
         };
         let mut headers = std::mem::take(&mut parts.headers);
         headers.clear();

@@ -1,175 +1,105 @@
-//! `POST /api/{kind}/{id}/{command}`: the hot path.
+//! The one way in for a command: its caller is authorised, it is admitted to a turn, it is executed.
+//!
+//! Each protocol makes a [`CommandRequest`] of what it has read, and [runs](run) it. A command whose body is here and whose connection has
+//! its place in the turn waits for nothing in it: one poll executes it.
 
-use super::{Answered, Asked, Begins, Begun, Noted, admit, commanded, engine_problem, entity_id, may};
+use super::{Answered, Begun, commanded, engine_problem, enter, may, time_left, unknown};
 use crate::{
-    access::{self, Action, Caller, RateOwner},
+    access::{self, Action, RateOwner},
     connection::Connection,
     gate::Admitted,
     kinds::Names,
     problem::Problem,
-    request::{body, body::RequestBody, headers, own_key, path, trace},
+    request::{
+        body::{self, RequestBody},
+        own_key, trace,
+    },
     server::Server,
 };
-use futures_util::future::Either;
-use http::Method;
+use http::HeaderMap;
 use std::{
-    future::{Future, ready},
-    time::Instant,
+    borrow::Cow,
+    time::{Duration, Instant},
 };
-use throng::{
-    JsonRejection,
-    driver::{Attempt, Driver, Executed, Tried},
-    model::Error,
-};
-use tracing::{Instrument, Span};
+use throng::driver::Tried;
 
-/// Reads the command, waits for its turn, executes it. What it needs no more is not kept while it waits.
-pub(super) async fn stage(
+/// A command, as its protocol has read it.
+pub(crate) struct CommandRequest<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) id: Answered<Cow<'a, str>>,
+    pub(crate) name: Cow<'a, str>,
+    /// Says why a client cannot ask for a name that is no command's.
+    pub(crate) no_command: fn(&Names, &str) -> Problem,
+    pub(crate) owner: RateOwner<'a>,
+    pub(crate) terms: Answered<Terms>,
+    pub(crate) traceparent: Option<&'a str>,
+    pub(crate) body: CommandBody<'a>,
+}
+
+/// Limits that a client sets to what its command does.
+pub(crate) struct Terms {
+    pub(crate) key: Option<String>,
+    pub(crate) deadline: Duration,
+}
+
+pub(crate) enum CommandBody<'a> {
+    Here(&'a [u8]),
+    /// Read once its caller is authorised; the header fields say its length.
+    Coming(&'a mut RequestBody, &'a HeaderMap),
+}
+
+/// Authorises, admits and executes a command. `place` admits it already: its connection has a place in this turn. Sets `arrived` once the
+/// command is admitted.
+pub(crate) async fn run(
     server: &Server,
     connection: &Connection,
-    asked: &Asked<'_>,
-    body: &mut RequestBody,
-    noted: &mut Noted,
-) -> Answered<Executed> {
-    let headers = asked.headers;
-    let known = access::key_is_known(server, asked.sender.authorization).await;
-    let entered = headers::are_single(headers)
-        .and(known)
-        .and_then(|()| access::enter(server, connection, &asked.sender));
-    noted.caller = access::spent(server, connection, headers, entered).await?;
-    let (kind, names) = commanded(server, asked.place.0)?;
-    let name = command_name(server, names, asked.place.2)?;
-    let id = entity_id(asked.place.1)?;
-    may(
-        server,
-        noted.caller.as_ref(),
-        (names.kind, Some(&id)),
-        Action::Command(name),
-    )?;
-    match asked.sender.is_json {
-        true => headers::uncoded(headers)?,
-        false => headers::json_content(headers)?,
-    }
-    let key = headers::idempotency_key(headers)?;
-    let body = body::read(body, headers, server, connection).await?;
-    let left = admit(server, connection, headers, body.len(), &mut noted.arrived)?.await?;
-    server.has_room_for_reply()?;
-    let executing = {
-        let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
-        let span = trace::span(traceparent, names.kind, &id, name);
-        let driver = &server.shared().driver;
-        let attempt = driver
-            .command(kind, &id, name, &body[..])
-            .and_then(|attempt| once(attempt, key, noted.caller.as_ref()))
-            .map(|attempt| by(attempt, noted.caller.as_ref()));
-        execute(driver, attempt.map_err(engine_problem)?.within(left), span)
+    request: CommandRequest<'_>,
+    place: Option<Admitted>,
+    arrived: &mut Option<Instant>,
+) -> Answered<Begun> {
+    let RateOwner { client, caller } = request.owner;
+    access::spend(server, request.owner)?;
+    let (kind, names) = commanded(server, request.kind)?;
+    let Some(name) = names.command(&request.name) else {
+        return Err(unknown(server, (request.no_command)(names, &request.name)));
     };
-    executing.await
-}
-
-/// A command's own name for the one in a path.
-fn command_name<'a>(server: &Server, names: &'a Names, part: &str) -> Answered<&'a str> {
-    let given = path::decode(part).unwrap_or_default();
-    if let Some(name) = names.command(&given) {
-        return Ok(name);
+    let id = request.id?;
+    may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;
+    let Terms { key, deadline } = request.terms?;
+    let read;
+    let body = match request.body {
+        CommandBody::Here(bytes) => bytes,
+        CommandBody::Coming(body, headers) => {
+            read = body::read(body, headers, server, connection).await?;
+            &read[..]
+        }
+    };
+    let limit = server.limits().body_bytes_max;
+    if body.len() > limit {
+        return Err(Problem::body_too_large(Some(body.len() as u64), limit).boxed());
     }
-    if given == "events" && !names.is_actor || names.has_query(&given) {
-        return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
+    let left = match place {
+        Some(admitted) => time_left(admitted, deadline, arrived)?,
+        None => enter(server, connection, || client, deadline, body.len(), arrived).await?,
+    };
+    server.has_room_for_reply()?;
+    let driver = &server.shared().driver;
+    let mut attempt = driver.command(kind, &*id, name, body).map_err(engine_problem)?;
+    if let Some(key) = key {
+        attempt = attempt.once(own_key(caller, key)).map_err(engine_problem)?;
     }
-    Err(super::unknown(server, names.no_command(&given)))
-}
-
-/// Has a command executed: at once, if it has to wait for nothing. What it returns is small, whatever was asked.
-pub(crate) fn execute(
-    driver: &Driver,
-    attempt: Attempt<'_>,
-    span: Option<Span>,
-) -> impl Future<Output = Answered<Executed>> + use<> {
+    if let Some(caller) = caller {
+        attempt = attempt.caller(caller.name());
+    }
+    let span = trace::span(request.traceparent, names.kind, &id, name);
+    let attempt = attempt.within(left);
     let tried = match &span {
         None => driver.try_now(attempt),
         Some(span) => span.in_scope(|| driver.try_now(attempt)),
     };
-    let tried = match tried {
-        Tried::Executed(executed) => Ok(executed),
+    match tried {
+        Tried::Executed(executed) => Ok(Begun::Executed(executed)),
+        Tried::Waits(waiting) => Ok(Begun::Waits(Box::new((waiting.into_owned(), span)))),
         Tried::Refused(error) => Err(engine_problem(error)),
-        Tried::Waits(waiting) => {
-            let (driver, waiting) = (driver.clone(), waiting.into_owned());
-            let executed = async move { driver.execute(waiting).await.map_err(engine_problem) };
-            let executed = executed.instrument(span.unwrap_or_else(Span::none));
-            return Either::Right(Box::pin(executed));
-        }
-    };
-    Either::Left(ready(tried))
-}
-
-/// The attempt, as this caller's.
-pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&'a Caller>) -> Attempt<'a> {
-    match caller {
-        Some(caller) => attempt.caller(caller.name()),
-        None => attempt,
     }
-}
-
-/// The attempt, under this key of its caller.
-pub(crate) fn once<'a>(
-    attempt: Attempt<'a>,
-    key: Option<String>,
-    caller: Option<&Caller>,
-) -> Result<Attempt<'a>, Error<JsonRejection>> {
-    match key {
-        Some(key) => attempt.once(own_key(caller, key)),
-        None => Ok(attempt),
-    }
-}
-
-/// Tries a command whose header fields are [plain](headers::is_plain), if it has its turn; and when it can have arrived at the
-/// earliest, and whose it is.
-pub(super) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Begins> {
-    let caller = access::enter(server, connection, &asked.sender).ok()?;
-    let (headers, (kind_part, id, name_part)) = (asked.headers, asked.place);
-    let (kind, names) = server.shared().kinds.find(kind_part)?;
-    if !asked.sender.is_json || names.is_actor || id.contains('%') || name_part.contains('%') {
-        return None;
-    }
-    let name = names.command(name_part)?;
-    may(server, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
-    let key = if headers.is_empty() {
-        None
-    } else {
-        headers::idempotency_key(headers).ok()?
-    };
-    let driver = &server.shared().driver;
-    let attempt = driver.command(kind, id, name, body).ok()?;
-    let attempt = by(once(attempt, key, caller.as_ref()).ok()?, caller.as_ref());
-    let owner = RateOwner {
-        client: server.shared().client(connection, headers),
-        caller: caller.as_ref(),
-    };
-    let (begun, arrived) = begin_now(server, connection, attempt, body.len(), owner)?;
-    Some(Begins { begun, arrived, caller })
-}
-
-/// Tries an attempt whose command has so many bytes, if it has its turn, and says when it can have arrived at the earliest. It spends its
-/// owner's rate.
-pub(crate) fn begin_now(
-    server: &Server,
-    connection: &Connection,
-    attempt: Attempt<'_>,
-    bytes: usize,
-    owner: RateOwner<'_>,
-) -> Option<(Begun, Instant)> {
-    let Admitted { arrived, now } = server.gate.enter_now(&connection.place, bytes)?;
-    if let Err(problem) = access::spend(server, owner).and_then(|()| server.has_room_for_reply()) {
-        return Some((Begun::Failed(problem), arrived));
-    }
-    let waited = now.saturating_duration_since(arrived);
-    let begun = match server.limits().deadline.checked_sub(waited) {
-        None => Begun::Failed(Problem::expired().boxed()),
-        Some(left) => match server.shared().driver.try_now(attempt.within(left)) {
-            Tried::Executed(executed) => Begun::Executed(executed),
-            Tried::Waits(waiting) => Begun::Waits(Box::new(waiting.into_owned())),
-            Tried::Refused(error) => Begun::Failed(engine_problem(error)),
-        },
-    };
-    Some((begun, arrived))
 }

@@ -1,32 +1,17 @@
 //! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
 
-use super::{Answered, admit, caller, entity_id, kind, may};
+use super::{Answered, admit, caller, entity_id, kind, may_follow};
 use crate::{
-    access::Action,
     answer::{self, Answer},
     connection::Connection,
-    follow,
+    follow::{self, Shown},
     request::query::{self, HistoryQuery},
     server::Server,
 };
 use http::{Response, request::Parts};
-use serde::Serialize;
-use serde_json::value::RawValue;
 use std::time::Instant;
-use throng::{History, journal::StoredEvent};
+use throng::History;
 use tokio::{task::yield_now, time::timeout};
-
-/// One event as it is shown.
-#[derive(Serialize)]
-pub(crate) struct Shown<'a> {
-    seq: u64,
-    name: &'a str,
-    version: u16,
-    at: String,
-    /// The commit that made it true, `writer.commit`.
-    position: String,
-    payload: Box<RawValue>,
-}
 
 /// Bytes of a page's events, after the first.
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -34,33 +19,6 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGES_AT_ONCE: usize = 8;
 /// Bytes of a page that are written at once.
 const PIECE_BYTES: usize = 256 << 10;
-
-impl<'a> Shown<'a> {
-    pub(crate) fn new(event: &'a StoredEvent) -> Self {
-        Self {
-            seq: event.seq,
-            name: &event.name,
-            version: event.version,
-            at: instant(event.at_micros),
-            position: event.position.to_string(),
-            payload: raw(&event.payload),
-        }
-    }
-}
-
-/// RFC 3339, UTC.
-pub(super) fn instant(micros: i64) -> String {
-    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
-}
-
-/// A payload that is JSON as it is; any other as a string.
-fn raw(payload: &[u8]) -> Box<RawValue> {
-    if let Ok(json) = serde_json::from_slice(payload) {
-        return json;
-    }
-    let text = String::from_utf8_lossy(payload);
-    serde_json::value::to_raw_value(&text).unwrap_or_default()
-}
 
 /// A page of the history.
 pub(super) async fn page(
@@ -72,7 +30,7 @@ pub(super) async fn page(
 ) -> Answered<Response<Answer>> {
     let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
-    may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
+    may_follow(server, caller(parts), names, Some(&id))?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
     admit(server, connection, &parts.headers, 0, arrived)?.await?;
@@ -111,16 +69,4 @@ async fn written(history: History) -> Vec<u8> {
     }
     page.push(b'}');
     page
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn payloads_are_shown_as_the_json_they_are() {
-        assert_eq!(raw(br#"{"student":"7"}"#).get(), r#"{"student":"7"}"#);
-        assert_eq!(raw(b"not json").get(), r#""not json""#);
-        assert_eq!(instant(1_700_000_000_123_456), "2023-11-14T22:13:20.123456Z");
-    }
 }

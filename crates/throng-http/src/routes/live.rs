@@ -1,8 +1,8 @@
 //! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens; and an app's own streams of it.
 
-use super::{Answered, caller, entity_id, kind, may};
+use super::{Answered, caller, entity_id, kind, may_follow};
 use crate::{
-    access::{self, Action, Held},
+    access::{self, Held},
     answer::{Answer, Page, Pages},
     follow,
     problem::Problem,
@@ -42,13 +42,14 @@ pub(super) async fn open(
 ) -> Answered<Response<Answer>> {
     let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
-    may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
+    may_follow(server, caller(parts), names, Some(&id))?;
     let HistoryQuery { after, .. } = query::read(parts.uri.query())?;
     let seen = parts.headers.get(LAST_EVENT_ID);
     let (after, at) = match seen {
         None => (after, None),
         Some(value) => last_event_id(value)?,
     };
+    let id = id.into_owned();
     let entity = Follow::Entity { kind, id, after, at };
     let follower = server.shared().engine.follow(entity).await;
     let follower = follower.map_err(|error| match error {

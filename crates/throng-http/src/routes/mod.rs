@@ -8,13 +8,15 @@ mod entities;
 mod history;
 mod live;
 mod pages;
+mod post;
 mod query;
 
 pub(crate) use answering::{Answering, answer};
 pub(crate) use app::{Handling, handle_now};
-pub(crate) use command::{begin_now, by, execute, once};
-pub(crate) use history::Shown;
+pub(crate) use command::{CommandBody, CommandRequest, Terms, run};
 pub use live::LiveEvents;
+pub(crate) use post::{HttpCommand, stage, try_now};
+pub(crate) use query::{QueryRequest, ask, no_query};
 
 use crate::{
     access::{self, Access, Action, Administrator, Caller, Part, Sender},
@@ -25,7 +27,7 @@ use crate::{
     gate::{Admitted, Client},
     kinds::Names,
     metrics::Route,
-    problem::Problem,
+    problem::{Answered, Problem},
     request::{
         body::RequestBody,
         headers,
@@ -39,32 +41,22 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde::Serialize;
 use std::{
+    borrow::Cow,
     future::Future,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 use throng::driver::{Charge, Executed, Waiting};
+use tracing::{Instrument, Span};
 
 /// The names below `/api/` that are no kind's: the second for `POST` only.
 const SOCKET: &str = "ws";
 const TICKET: &str = "ticket";
 
-/// An answer, or why there is none.
-pub(crate) type Answered<T> = Result<T, Box<Problem>>;
-
 /// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
 pub(crate) fn is_urgent(path: &str) -> bool {
     pages::is_own(path) || console::page::is_page(path) || path.starts_with("/admin/")
-}
-
-/// A command, as the head of a request asks for it.
-pub(crate) struct Asked<'a> {
-    pub(crate) path: &'a str,
-    /// Kind, id and name, as they stand in the path.
-    pub(crate) place: (&'a str, &'a str, &'a str),
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) sender: Sender<'a>,
 }
 
 /// A command on its way to its answer.
@@ -82,15 +74,16 @@ pub(crate) struct Staged {
 pub(crate) enum Begun {
     /// It was executed; its answer waits for its commit.
     Executed(Executed),
-    /// It has to wait before it is executed.
-    Waits(Box<Waiting<'static>>),
+    /// It has to wait before it is executed, in its span.
+    Waits(Box<(Waiting<'static>, Option<Span>)>),
     /// It was not executed, or not to its end.
     Failed(Box<Problem>),
 }
 
 impl Begun {
-    pub(crate) fn of(executed: Answered<Executed>) -> Self {
-        executed.map_or_else(Self::Failed, Self::Executed)
+    /// It was executed, and not refused.
+    fn is_reply(&self) -> bool {
+        matches!(self, Self::Executed(executed) if !executed.is_refused())
     }
 
     /// Charges an answer that is here, and large. It is to be given, so that it needs no room.
@@ -143,25 +136,21 @@ impl Staged {
         }
     }
 
-    /// A command that came in a message, which is told no path.
-    pub(crate) fn of_message(server: &Server, begun: Begun, arrived: Option<Instant>, log: Option<Box<Entry>>) -> Self {
+    /// `path` is where a problem happened; a message has none.
+    pub(crate) fn new(
+        server: &Server,
+        begun: Answered<Begun>,
+        arrived: Option<Instant>,
+        path: &str,
+        log: Option<Box<Entry>>,
+    ) -> Self {
+        let begun = begun.unwrap_or_else(Begun::Failed);
         Self {
             charge: begun.charge(server),
             begun,
             arrived,
-            path: Box::default(),
-            log,
-        }
-    }
-
-    /// It is not executed.
-    fn failed(problem: Problem, path: &str) -> Self {
-        Self {
-            begun: Begun::Failed(problem.boxed()),
-            charge: None,
-            arrived: None,
             path: path.into(),
-            log: None,
+            log,
         }
     }
 
@@ -186,89 +175,25 @@ impl Staged {
     }
 }
 
-/// Tries the command a path names, if it is plain and has its turn. Otherwise `None`, nothing was done, and [`stage`] says why
-/// or waits.
-pub(crate) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Staged> {
-    let Begins { begun, arrived, caller } = command::try_now(server, connection, asked, body)?;
-    // An answer that is no problem needs none.
-    let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
-    Some(Staged {
-        path: if is_reply { Box::default() } else { asked.path.into() },
-        charge: begun.charge(server),
-        begun,
-        arrived: Some(arrived),
-        log: logged_command(server, connection, asked, caller.as_ref()),
-    })
-}
-
-/// Executes the command a path names.
-pub(crate) async fn stage(
-    server: &Server,
-    connection: &Connection,
-    asked: &Asked<'_>,
-    body: &mut RequestBody,
-) -> Staged {
-    let mut noted = Noted::default();
-    let executed = command::stage(server, connection, asked, body, &mut noted).await;
-    let begun = Begun::of(executed);
-    Staged {
-        charge: begun.charge(server),
-        begun,
-        arrived: noted.arrived,
-        path: asked.path.into(),
-        log: logged_command(server, connection, asked, noted.caller.as_ref()),
-    }
-}
-
-/// What is known of a command however it ends.
-#[derive(Default)]
-struct Noted {
-    /// When it can have come at the earliest, once it had its turn.
-    arrived: Option<Instant>,
-    caller: Option<Caller>,
-}
-
-/// A command that was tried at once.
-struct Begins {
-    begun: Begun,
-    /// When it can have come at the earliest.
-    arrived: Instant,
-    caller: Option<Caller>,
-}
-
-/// What the access log is to say of a command, if anything.
-fn logged_command(
-    server: &Server,
-    connection: &Connection,
-    asked: &Asked<'_>,
-    caller: Option<&Caller>,
-) -> Option<Box<Entry>> {
-    server.logs_next().then(|| {
-        let client = server.shared().client_address(connection, asked.headers);
-        let mut entry = Entry::new(connection, Method::POST.as_str(), asked.path).from(client);
-        entry.by(caller);
-        entry
-    })
-}
-
-/// Goes on with a command that has to wait before it is executed.
+/// Goes on with a command, if it has to wait before it is executed.
 pub(crate) async fn carry_on(server: &Server, staged: &mut Staged) {
-    let begun = std::mem::replace(&mut staged.begun, Begun::Failed(Problem::expired().boxed()));
-    staged.begun = match begun {
-        Begun::Waits(waiting) => {
-            let executed = server.shared().driver.execute(*waiting).await;
-            Begun::of(executed.map_err(engine_problem))
-        }
-        begun => begun,
+    if !staged.waits() {
+        return;
+    }
+    let expired = Begun::Failed(Problem::expired().boxed());
+    let Begun::Waits(waits) = std::mem::replace(&mut staged.begun, expired) else {
+        return;
     };
+    let (waiting, span) = *waits;
+    let executing = server.shared().driver.execute(waiting);
+    let executed = Box::pin(executing.instrument(span.unwrap_or_else(Span::none))).await;
+    staged.begun = executed.map_or_else(|error| Begun::Failed(engine_problem(error)), Begun::Executed);
     staged.charge = staged.begun.charge(server);
 }
 
 /// Waits until a command's answer may leave: the reply, or the problem.
 pub(crate) async fn settle(server: &Server, staged: &mut Staged) -> Answered<Reply> {
-    if staged.waits() {
-        Box::pin(carry_on(server, staged)).await;
-    }
+    carry_on(server, staged).await;
     let answered = match &mut staged.begun {
         Begun::Executed(executed) => executed.answer().await.map_err(engine_problem),
         Begun::Waits(_) => Err(Problem::expired().boxed()),
@@ -546,12 +471,7 @@ fn caller(parts: &Parts) -> Option<&Caller> {
 }
 
 /// Whether the service lets this be done.
-pub(crate) fn may(
-    server: &Server,
-    caller: Option<&Caller>,
-    (kind, id): (&str, Option<&str>),
-    action: Action<'_>,
-) -> Answered<()> {
+fn may(server: &Server, caller: Option<&Caller>, (kind, id): (&str, Option<&str>), action: Action<'_>) -> Answered<()> {
     access::may(
         server,
         &Access {
@@ -561,6 +481,11 @@ pub(crate) fn may(
             action,
         },
     )
+}
+
+/// Whether the service lets the events of a kind, or of one of its entities, be seen.
+pub(crate) fn may_follow(server: &Server, caller: Option<&Caller>, names: &Names, id: Option<&str>) -> Answered<()> {
+    may(server, caller, (names.kind, id), Action::Events)
 }
 
 /// A kind of entity.
@@ -573,7 +498,7 @@ pub(crate) fn kind<'a>(server: &'a Server, name: &str) -> Answered<(usize, &'a N
 }
 
 /// A kind of entity or actor.
-pub(crate) fn commanded<'a>(server: &'a Server, name: &str) -> Answered<(usize, &'a Names)> {
+fn commanded<'a>(server: &'a Server, name: &str) -> Answered<(usize, &'a Names)> {
     server
         .shared()
         .kinds
@@ -586,7 +511,7 @@ fn unknown_kind(server: &Server, name: &str) -> Box<Problem> {
 }
 
 /// What is said of a name that this program does not know; while a newer release lives, that one may know it.
-pub(crate) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
+fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
     let left = problem
         .is_unknown_name()
         .then(|| server.shared().driver.left_to_a_newer(problem.detail()))
@@ -595,28 +520,22 @@ pub(crate) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
 }
 
 /// An entity's id from its part of the path.
-fn entity_id(part: &str) -> Answered<String> {
-    let Some(id) = path::decode(part) else {
-        return Err(
-            Problem::malformed("The id is not UTF-8 once its %-escapes are decoded.")
-                .at_field("id")
-                .boxed(),
-        );
-    };
-    checked_id(&id)
+fn entity_id(part: &str) -> Answered<Cow<'_, str>> {
+    let id = path::decode(part).ok_or_else(|| {
+        let detail = "The id is not UTF-8 once its %-escapes are decoded.";
+        Problem::malformed(detail).at_field("id").boxed()
+    });
+    id.and_then(checked_id)
 }
 
 /// An entity's id, within its limits.
-pub(crate) fn checked_id(id: &str) -> Answered<String> {
-    if !throng::limits::is_id(id) {
+pub(crate) fn checked_id(id: Cow<'_, str>) -> Answered<Cow<'_, str>> {
+    if !throng::limits::is_id(&id) {
         let most = throng::journal::Address::ID_BYTES_MAX;
-        return Err(
-            Problem::malformed(format!("The id has {} bytes; it may have 1 to {most}.", id.len()))
-                .at_field("id")
-                .boxed(),
-        );
+        let detail = format!("The id has {} bytes; it may have 1 to {most}.", id.len());
+        return Err(Problem::malformed(detail).at_field("id").boxed());
     }
-    Ok(id.to_owned())
+    Ok(id)
 }
 
 /// Passes the turn's gate, and says how much time is left to the deadline.
@@ -644,16 +563,20 @@ pub(crate) fn enter<'a>(
 ) -> impl Future<Output = Answered<Duration>> {
     let entering = server.gate.enter(&connection.place, bytes, client);
     async move {
-        let Admitted { arrived: at, now } = entering
+        let admitted = entering
             .await
             .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
-        *arrived = Some(at);
-        let left = deadline.saturating_sub(now.saturating_duration_since(at));
-        if left.is_zero() {
-            Err(Problem::expired().boxed())
-        } else {
-            Ok(left)
-        }
+        time_left(admitted, deadline, arrived)
+    }
+}
+
+/// Says how much time is left to the deadline of a request that is admitted.
+fn time_left(admitted: Admitted, deadline: Duration, arrived: &mut Option<Instant>) -> Answered<Duration> {
+    *arrived = Some(admitted.arrived);
+    let waited = admitted.now.saturating_duration_since(admitted.arrived);
+    match deadline.saturating_sub(waited) {
+        Duration::ZERO => Err(Problem::expired().boxed()),
+        left => Ok(left),
     }
 }
 

@@ -1,39 +1,85 @@
-//! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`.
+//! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`, and the one way in for a query.
 
-use super::{Answered, admit, allowed, by, caller, engine_problem, entity_id, kind, may};
+use super::{Answered, allowed, caller, engine_problem, enter, entity_id, kind, may, unknown};
 use crate::{
-    access::Action,
+    access::{Action, RateOwner},
     answer::{self, Answer},
     connection::Connection,
+    kinds::Names,
     problem::Problem,
-    request::path,
+    request::{headers, path},
     server::Server,
 };
 use http::{Response, request::Parts};
-use std::time::Instant;
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant},
+};
 
-/// Answers a query from the entity's state.
+/// A query, as its protocol has read it.
+pub(crate) struct QueryRequest<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) id: Answered<Cow<'a, str>>,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) owner: RateOwner<'a>,
+    pub(crate) deadline: Answered<Duration>,
+    /// A query string.
+    pub(crate) arguments: &'a str,
+}
+
+/// Authorises and admits a query, and answers it from the entity's state. `no_query` says why a name is no query's. Sets `arrived` once the
+/// query is admitted.
+pub(crate) async fn ask(
+    server: &Server,
+    connection: &Connection,
+    request: QueryRequest<'_>,
+    no_query: impl FnOnce(&Names, &str) -> Problem,
+    arrived: &mut Option<Instant>,
+) -> Answered<Vec<u8>> {
+    let RateOwner { client, caller } = request.owner;
+    let (kind, names) = kind(server, request.kind)?;
+    let name = &*request.name;
+    if !names.has_query(name) {
+        return Err(unknown(server, no_query(names, name)));
+    }
+    let id = request.id?;
+    may(server, caller, (names.kind, Some(&id)), Action::Query(name))?;
+    let left = enter(server, connection, || client, request.deadline?, 0, arrived).await?;
+    let driver = &server.shared().driver;
+    let attempt = driver.query(kind, id, name, request.arguments);
+    let mut attempt = attempt.map_err(engine_problem)?.within(left);
+    if let Some(caller) = caller {
+        attempt = attempt.caller(caller.name());
+    }
+    driver.answer(attempt).await.map_err(engine_problem)
+}
+
+/// Says that there is no such query.
+pub(crate) fn no_query(names: &Names, name: &str) -> Problem {
+    Problem::unknown_query(names.kind, name, names.queries.iter().copied())
+}
+
+/// Answers a query that a path names.
 pub(super) async fn run(
     server: &Server,
     connection: &Connection,
     parts: &Parts,
-    (kind_part, id_part, name_part): (&str, &str, &str),
+    (kind, id, name): (&str, &str, &str),
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
-    let (kind, names) = kind(server, kind_part)?;
-    let name = path::decode(name_part).unwrap_or_default();
-    if !names.has_query(&name) {
-        if names.command(&name).is_some() {
-            return Err(Problem::method_not_allowed(&parts.method, allowed(names, &name)).boxed());
-        }
-        let unknown = Problem::unknown_query(names.kind, &name, names.queries.iter().copied());
-        return Err(super::unknown(server, unknown));
-    }
-    let id = entity_id(id_part)?;
-    may(server, caller(parts), (names.kind, Some(&id)), Action::Query(&name))?;
-    let left = admit(server, connection, &parts.headers, 0, arrived)?.await?;
-    let driver = &server.shared().driver;
-    let attempt = driver.query(kind, id, name, parts.uri.query().unwrap_or(""));
-    let answer = driver.answer(by(attempt.map_err(engine_problem)?, caller(parts)).within(left));
-    answer.await.map(answer::json).map_err(engine_problem)
+    let limits = server.limits();
+    let request = QueryRequest {
+        kind,
+        id: entity_id(id),
+        name: path::decode(name).unwrap_or_default(),
+        owner: RateOwner::of(server, connection, &parts.headers, caller(parts)),
+        deadline: headers::timeout(&parts.headers, limits.deadline, limits.deadline_max),
+        arguments: parts.uri.query().unwrap_or(""),
+    };
+    let no_query = |names: &Names, name: &str| match names.command(name) {
+        Some(_) => Problem::method_not_allowed(&parts.method, allowed(names, name)),
+        None => no_query(names, name),
+    };
+    let answered = ask(server, connection, request, no_query, arrived).await;
+    answered.map(answer::json)
 }

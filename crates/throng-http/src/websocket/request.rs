@@ -2,49 +2,70 @@
 
 use super::message::{CommandMessage, Query};
 use crate::{
-    access::{self, Action, RateOwner},
+    access::{self, Caller, RateOwner},
     access_log::Entry,
     connection::Connection,
-    problem::Problem,
-    request::trace,
-    routes::{self, Answered, Begun, Staged},
+    kinds::Names,
+    problem::{Answered, Problem},
+    routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
-use std::time::{Duration, Instant};
-use throng::driver::Executed;
+use futures_util::FutureExt;
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant},
+};
 
-/// Tries a command that has to wait for nothing, if it has its turn. Otherwise `None`, nothing was done, and [`stage`] says why or waits.
-pub(crate) fn try_now(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Staged> {
-    let (kind, names) = server.shared().kinds.find(&command.kind)?;
-    let is_too_large = command.body.len() > server.limits().body_bytes_max;
-    if names.is_actor || is_too_large || !command.is_plain() {
-        return None;
-    }
-    let name = names.command(&command.command)?;
-    let (caller, id) = (connection.caller(), &*command.entity);
-    routes::may(server, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
-    let driver = &server.shared().driver;
-    let attempt = driver.command(kind, id, name, command.body.as_bytes()).ok()?;
-    let attempt = routes::once(attempt, command.key.clone(), caller.as_ref()).ok()?;
-    let attempt = routes::by(attempt, caller.as_ref());
-    let owner = RateOwner {
-        client: connection.client(),
-        caller: caller.as_ref(),
+fn request<'a>(
+    server: &Server,
+    connection: &Connection,
+    command: &'a CommandMessage<'_>,
+    caller: Option<&'a Caller>,
+) -> CommandRequest<'a> {
+    let terms = |deadline| Terms {
+        key: command.key.clone(),
+        deadline,
     };
-    let (begun, arrived) = routes::begin_now(server, connection, attempt, command.body.len(), owner)?;
-    Some(Staged::of_message(
-        server,
-        begun,
-        Some(arrived),
-        log(server, connection, command),
-    ))
+    CommandRequest {
+        kind: &command.kind,
+        id: entity(&command.entity),
+        name: Cow::Borrowed(&command.command),
+        no_command: Names::no_command,
+        owner: owner(connection, caller),
+        terms: within(server, command.timeout).map(terms),
+        traceparent: command.traceparent.as_deref(),
+        body: CommandBody::Here(command.body.as_bytes()),
+    }
 }
 
-/// Executes a command once it has its turn; its answer waits for its commit.
+fn owner<'a>(connection: &Connection, caller: Option<&'a Caller>) -> RateOwner<'a> {
+    let client = connection.client();
+    RateOwner { client, caller }
+}
+
+/// Runs a command that asks for nothing of its own, if its connection has a place in this turn. `None`: nothing was done, and [`stage`] waits.
+pub(crate) fn try_now(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Staged> {
+    if !command.is_plain() {
+        return None;
+    }
+    let place = server.gate.enter_now(&connection.place, command.body.len())?;
+    let (caller, mut arrived) = (connection.caller(), None);
+    let request = request(server, connection, command, caller.as_ref());
+    let begun = routes::run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
+    let log = log(server, connection, command);
+    Some(Staged::new(server, begun, arrived, "", log))
+}
+
+/// Runs a command, and waits for whatever it has to wait for before it is executed.
 pub(super) async fn stage(server: &Server, connection: &Connection, command: CommandMessage<'_>) -> Staged {
-    let (log, mut arrived) = (log(server, connection, &command), None);
-    let executed = execute(server, connection, command, &mut arrived).await;
-    Staged::of_message(server, Begun::of(executed), arrived, log)
+    let log = log(server, connection, &command);
+    let (caller, mut arrived) = (connection.caller(), None);
+    let request = request(server, connection, &command, caller.as_ref());
+    let begun = routes::run(server, connection, request, None, &mut arrived).await;
+    let begun = in_turn(server, connection, begun, arrived).await;
+    let mut staged = Staged::new(server, begun, arrived, "", log);
+    routes::carry_on(server, &mut staged).await;
+    staged
 }
 
 /// What the access log is to say of a command, if anything.
@@ -55,35 +76,6 @@ pub(crate) fn log(server: &Server, connection: &Connection, command: &CommandMes
         .then(|| Entry::message(connection, "COMMAND", &parts()))
 }
 
-async fn execute(
-    server: &Server,
-    connection: &Connection,
-    command: CommandMessage<'_>,
-    arrived: &mut Option<Instant>,
-) -> Answered<Executed> {
-    let wanted = within(server, command.timeout);
-    let left = enter(server, connection, &wanted, command.body.len(), arrived).await?;
-    server.has_room_for_reply()?;
-    let left = left.min(wanted?);
-    let (kind, names) = routes::commanded(server, &command.kind)?;
-    let Some(name) = names.command(&command.command) else {
-        return Err(routes::unknown(server, names.no_command(&command.command)));
-    };
-    let id = entity(&command.entity)?;
-    let caller = connection.caller();
-    routes::may(server, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
-    let limit = server.limits().body_bytes_max;
-    if command.body.len() > limit {
-        return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
-    }
-    let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
-    let driver = &server.shared().driver;
-    let attempt = driver.command(kind, &id, name, command.body.as_bytes());
-    let attempt = attempt.and_then(|attempt| routes::once(attempt, command.key, caller.as_ref()));
-    let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref()).within(left);
-    routes::execute(driver, attempt, span).await
-}
-
 /// Answers a query once it has its turn.
 pub(super) async fn query(
     server: &Server,
@@ -91,47 +83,51 @@ pub(super) async fn query(
     query: Query<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Vec<u8>> {
-    let wanted = within(server, query.timeout);
-    let left = enter(server, connection, &wanted, 0, arrived).await?;
-    let left = left.min(wanted?);
-    let (kind, names) = routes::kind(server, &query.kind)?;
-    let name = query.query.as_deref().unwrap_or(throng::model::View::NAME);
-    if !names.has_query(name) {
-        let unknown = Problem::unknown_query(names.kind, name, names.queries.iter().copied());
-        return Err(routes::unknown(server, unknown));
-    }
-    let id = entity(&query.entity)?;
     let caller = connection.caller();
-    routes::may(server, caller.as_ref(), (names.kind, Some(&id)), Action::Query(name))?;
-    let driver = &server.shared().driver;
-    let attempt = driver.query(kind, id, name, query.arguments);
-    let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref());
-    let answer = driver.answer(attempt.within(left));
-    answer.await.map_err(routes::engine_problem)
+    let request = QueryRequest {
+        kind: &query.kind,
+        id: entity(&query.entity),
+        name: Cow::Borrowed(query.query.as_deref().unwrap_or(throng::model::View::NAME)),
+        owner: owner(connection, caller.as_ref()),
+        deadline: within(server, query.timeout),
+        arguments: &query.arguments,
+    };
+    let answered = match access::spend(server, request.owner) {
+        Ok(()) => routes::ask(server, connection, request, routes::no_query, arrived).await,
+        Err(too_often) => Err(too_often),
+    };
+    in_turn(server, connection, answered, *arrived).await
 }
 
-/// Waits for its turn: before anything else, so that what is refused takes its part of it, too. It spends its caller's rate.
-pub(super) async fn enter(
+/// Has a refusal for what a client asks take its part of a turn, too. What the gate refuses has waited for one.
+async fn in_turn<T>(
     server: &Server,
     connection: &Connection,
-    wanted: &Answered<Duration>,
-    bytes: usize,
-    arrived: &mut Option<Instant>,
-) -> Answered<Duration> {
-    let deadline = *wanted.as_ref().unwrap_or(&server.limits().deadline);
-    let client = connection.client();
-    let left = routes::enter(server, connection, || client, deadline, bytes, arrived).await?;
-    let caller = connection.caller();
-    let owner = RateOwner {
-        client,
-        caller: caller.as_ref(),
-    };
-    access::spend(server, owner).map(|()| left)
+    answered: Answered<T>,
+    arrived: Option<Instant>,
+) -> Answered<T> {
+    let is_own_fault = |problem: &Problem| problem.http_status().is_client_error();
+    if arrived.is_none() && answered.as_ref().is_err_and(|problem| is_own_fault(problem)) {
+        turn(server, connection).await.ok();
+    }
+    answered
+}
+
+/// Waits for a turn with what is neither a command nor a query.
+pub(super) async fn turn(server: &Server, connection: &Connection) -> Answered<()> {
+    let (client, deadline) = (connection.client(), server.limits().deadline);
+    let entered = routes::enter(server, connection, || client, deadline, 0, &mut None).await;
+    entered.map(drop)
+}
+
+/// Spends one request of the caller's rate.
+pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
+    access::spend(server, owner(connection, connection.caller().as_ref()))
 }
 
 /// An entity's id, which is a field of that name here.
-pub(super) fn entity(id: &str) -> Answered<String> {
-    routes::checked_id(id).map_err(|problem| problem.at_field("entity").boxed())
+pub(super) fn entity(id: &str) -> Answered<Cow<'_, str>> {
+    routes::checked_id(id.into()).map_err(|problem| problem.at_field("entity").boxed())
 }
 
 fn within(server: &Server, timeout: Option<Duration>) -> Answered<Duration> {

@@ -14,8 +14,8 @@ use crate::{
     connection::{Connection, Stream, linger},
     event_loop::EventLoop,
     metrics::{Limit, Route},
-    problem::Problem,
-    routes::{self, Answered},
+    problem::{Answered, Problem},
+    routes,
     server::Server,
 };
 use bytes::Bytes;
@@ -313,7 +313,7 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
     if let Some(Staged { id, mut staged }) = waiting {
         // What came behind it is executed after it.
         shared.executes.set(true);
-        Box::pin(routes::carry_on(&shared.server, &mut staged)).await;
+        routes::carry_on(&shared.server, &mut staged).await;
         shared.executes.set(false);
         let answering = Answering::of(&shared.server, Staged { id, staged });
         shared.staged.borrow_mut().push_back(answering);
@@ -452,11 +452,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
             Message::Subscribe(asked) => {
                 let parts = [Some(&*asked.kind), asked.entity.as_deref(), Some("events")];
                 let log = shared.log("SUBSCRIBE", &parts.into_iter().flatten().collect::<Vec<_>>());
-                let done = match pass(shared).await {
-                    Ok(()) => subscription::subscribe(shared, id.clone(), asked),
-                    Err(refused) => Err(refused),
-                };
-                (log, done)
+                (log, subscription::subscribe(shared, id.clone(), asked).await)
             }
             // These make less work, and are taken though there is too much of it.
             Message::Credit(events) => {
@@ -480,9 +476,8 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
 
 /// Waits for its turn with what is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
-    let (deadline, mut arrived) = (Ok(shared.server.limits().deadline), None);
-    let passed = request::enter(&shared.server, &shared.connection, &deadline, 0, &mut arrived);
-    passed.await.map(drop)
+    request::turn(&shared.server, &shared.connection).await?;
+    request::spend(&shared.server, &shared.connection)
 }
 
 /// Asks now, so that the answer shows the commands before it and none after; it may have to wait for them to be durable.

@@ -9,10 +9,9 @@ use super::{
     session::Shared,
 };
 use crate::{
-    access::Action,
     follow,
-    problem::Problem,
-    routes::{self, Answered},
+    problem::{Answered, Problem},
+    routes,
     server::LivePlace,
 };
 use std::{cell::Cell, rc::Rc};
@@ -54,8 +53,12 @@ impl Drop for Subscription {
     }
 }
 
-pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
-    let from = from(shared, &asked)?;
+pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
+    let (server, connection) = (&shared.server, &shared.connection);
+    let from = request::spend(server, connection).and_then(|()| from(shared, &asked));
+    // What is refused takes its part of a turn, too.
+    let turn = request::turn(server, connection).await;
+    let from = from.and_then(|from| turn.map(|()| from))?;
     let most = shared.server.limits().socket_subscriptions_max;
     let mut subscriptions = shared.subscriptions.borrow_mut();
     if subscriptions.contains_key(&id) {
@@ -107,9 +110,10 @@ fn nobody() -> Box<Problem> {
 /// Whom it follows, from where.
 fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<From> {
     let (kind, names) = routes::kind(&shared.server, &asked.kind)?;
-    let (caller, whom) = (shared.connection.caller(), (names.kind, asked.entity.as_deref()));
-    routes::may(&shared.server, caller.as_ref(), whom, Action::Events)?;
-    let Some(entity) = &asked.entity else {
+    let caller = shared.connection.caller();
+    let id = asked.entity.as_deref().map(request::entity).transpose()?;
+    routes::may_follow(&shared.server, caller.as_ref(), names, id.as_deref())?;
+    let Some(id) = id else {
         let from = match &asked.after {
             Some(After::Cursor(text)) if text != START => text.parse().map(OfKind::At).map_err(|()| not_a_cursor())?,
             Some(After::Seq(0) | After::Cursor(_)) => OfKind::Start,
@@ -118,7 +122,7 @@ fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<From> {
         };
         return Ok(From::Kind { kind, from });
     };
-    let id = request::entity(entity)?;
+    let id = id.into_owned();
     let (after, at) = match &asked.after {
         None => (0, None),
         Some(After::Seq(seq)) => (*seq, None),

@@ -25,6 +25,7 @@ mod jwt;
 mod live;
 mod meaning;
 mod newer;
+mod order;
 mod overload;
 mod pages;
 mod pages_held;

@@ -6,7 +6,7 @@ mod keys;
 mod verify;
 
 use super::{Caller, FileError, Means, Refresh, Watched};
-use crate::{problem::Problem, shared::Places};
+use crate::{places::Places, problem::Problem};
 use fetch::Fetched;
 use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
 use keys::Keys;

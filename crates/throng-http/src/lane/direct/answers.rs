@@ -9,7 +9,7 @@ use crate::{
         outgoing::{OUTPUT_BYTES_MAX, Outgoing},
         response,
     },
-    routes::Answered,
+    problem::Answered,
     websocket,
 };
 use std::{

@@ -6,12 +6,12 @@ use crate::{
     connection::Verdict,
     lane::{
         TOGETHER_MAX, Work,
-        next::{CommandRequest, Else, Next, Other, look},
+        next::{Else, Next, Other, look},
         outgoing::{Outgoing, Written},
         wire::ReadOutcome,
     },
     request::headers,
-    routes::{self, Asked},
+    routes,
 };
 use http::Response;
 use std::{
@@ -46,24 +46,11 @@ impl Direct {
                     return self.next(key);
                 }
                 Next::Command(command) if headers::is_plain(&command.headers) => {
-                    let CommandRequest {
-                        path,
-                        place,
-                        sender,
-                        headers,
-                        body,
-                        end,
-                        closes,
-                    } = command;
-                    let asked = Asked {
-                        path,
-                        place,
-                        headers: &headers,
-                        sender,
-                    };
-                    let Some(staged) = routes::try_now(&self.event_loop.server, connection, &asked, body) else {
+                    let (server, closes) = (&self.event_loop.server, command.closes);
+                    let Some(staged) = routes::try_now(server, connection, &command.head(), command.body) else {
                         break;
                     };
+                    let end = command.end;
                     if member.waiting == 0 {
                         connection.begins();
                     }
@@ -71,7 +58,7 @@ impl Direct {
                     member.may_be_urgent = false;
                     member.wire.advance(end);
                     // What was asked behind one that has to wait is executed after it.
-                    let waits = staged.waits();
+                    let waits = staged.is_waited_for();
                     if waits && member.waiting == 1 {
                         connection.ends();
                         self.hand_over(key, Work::Settle(vec![staged], closes));

@@ -170,7 +170,7 @@ impl Direct {
                 };
                 done += 1;
                 *waiting += 1;
-                let waits = staged.waits();
+                let waits = staged.is_waited_for();
                 socket.come = self.pending.push(Pending {
                     key,
                     number: open.number,

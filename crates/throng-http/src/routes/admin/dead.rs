@@ -1,8 +1,9 @@
 //! Dead messages: listed, exported, retried and dropped, one or all of a kind or of a cause.
 
-use super::{Answered, By, by_hand, engine_problem, history};
+use super::{Answered, By, by_hand, engine_problem};
 use crate::{
     answer::{self, Answer, Pages},
+    follow,
     problem::Problem,
     request::query::{self, DeadExportQuery, DeadQuery, DropQuery, RetryQuery},
     server::Server,
@@ -67,7 +68,7 @@ impl<'a> Shown<'a> {
             name: &message.name,
             reason: &message.reason,
             cause: message.cause(),
-            at: history::instant(message.at.micros),
+            at: follow::instant(message.at.micros),
         }
     }
 }

@@ -2,12 +2,13 @@
 
 mod dead;
 
-use super::{Answered, engine_problem, history};
+use super::{Answered, engine_problem};
 use crate::{
     access::{self, Part, Sender},
     answer::{self, Answer},
     connection::Connection,
     console::{self, By},
+    follow,
     limits::PAGE_MAX,
     problem::Problem,
     request::{
@@ -241,7 +242,7 @@ impl StuckEntity {
             id: address.id.to_string(),
             state,
             reason,
-            since: history::instant(since.micros),
+            since: follow::instant(since.micros),
             count,
             by: None,
             waiting: 0,
@@ -363,10 +364,6 @@ async fn compact(server: &Server) -> Answered<CompactedStore> {
         compacted,
     })
 }
-
-/// Of the answer to who has no token.
-pub(crate) const CHALLENGE: (header::HeaderName, http::HeaderValue) =
-    (header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,66 @@
+//! Places that are counted: no more are taken than there are.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// A bounded number of places.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    taken: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// A place, until this is dropped.
+pub(crate) struct Taken {
+    of: Arc<AtomicUsize>,
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Self {
+        let taken = Arc::default();
+        Self { taken, most }
+    }
+
+    /// Takes one, if one is free.
+    pub(crate) fn take(&self) -> Option<Taken> {
+        if self.taken.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let of = self.taken.clone();
+        Some(Taken { of })
+    }
+
+    /// How many there are.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.of.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_given_up_to_their_number_and_again_when_one_is_free() {
+        let places = Places::new(2);
+        let (first, _second) = (places.take().unwrap(), places.take().unwrap());
+        assert!(places.take().is_none());
+        assert_eq!(places.taken(), 2);
+        drop(first);
+        assert!(places.take().is_some());
+    }
+}

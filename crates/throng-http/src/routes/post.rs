@@ -1,0 +1,133 @@
+//! `POST /api/{kind}/{id}/{command}`: the hot path.
+
+use super::{
+    Answered, Staged, carry_on,
+    command::{CommandBody, CommandRequest, Terms, run},
+    entity_id,
+};
+use crate::{
+    access::{self, Caller, RateOwner, Sender},
+    access_log::Entry,
+    connection::Connection,
+    kinds::Names,
+    limits::Limits,
+    problem::Problem,
+    request::{headers, path, trace},
+    server::Server,
+};
+use futures_util::FutureExt;
+use http::{HeaderMap, Method};
+
+/// A command, as the head of a request asks for it.
+pub(crate) struct HttpCommand<'a> {
+    pub(crate) path: &'a str,
+    /// Kind, id and name, as they stand in the path.
+    pub(crate) place: (&'a str, &'a str, &'a str),
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) sender: Sender<'a>,
+}
+
+impl HttpCommand<'_> {
+    fn request<'a>(
+        &'a self,
+        server: &Server,
+        connection: &Connection,
+        caller: Option<&'a Caller>,
+        body: CommandBody<'a>,
+    ) -> CommandRequest<'a> {
+        let (kind, id, name) = self.place;
+        let traceparent = self.headers.get(trace::TRACEPARENT);
+        CommandRequest {
+            kind,
+            id: entity_id(id),
+            name: path::decode(name).unwrap_or_default(),
+            no_command,
+            owner: RateOwner::of(server, connection, self.headers, caller),
+            terms: self.terms(server.limits()),
+            traceparent: traceparent.and_then(|value| value.to_str().ok()),
+            body,
+        }
+    }
+
+    fn terms(&self, limits: &Limits) -> Answered<Terms> {
+        let headers = self.headers;
+        if !self.sender.is_json {
+            headers::json_content(headers)?;
+        }
+        headers::uncoded(headers)?;
+        Ok(Terms {
+            key: headers::idempotency_key(headers)?,
+            deadline: headers::timeout(headers, limits.deadline, limits.deadline_max)?,
+        })
+    }
+
+    /// Its line in the access log, if it has one.
+    pub(super) fn logged(
+        &self,
+        server: &Server,
+        connection: &Connection,
+        caller: Option<&Caller>,
+    ) -> Option<Box<Entry>> {
+        server.logs_next().then(|| {
+            let client = server.shared().client_address(connection, self.headers);
+            let mut entry = Entry::new(connection, Method::POST.as_str(), self.path).from(client);
+            entry.by(caller);
+            entry
+        })
+    }
+}
+
+/// Says why a client cannot post to a name that is no command's.
+fn no_command(names: &Names, name: &str) -> Problem {
+    match name == "events" && !names.is_actor || names.has_query(name) {
+        true => Problem::method_not_allowed(&Method::POST, "GET, HEAD"),
+        false => names.no_command(name),
+    }
+}
+
+/// Runs a command whose header fields are [plain](headers::is_plain), if its connection has a place in this turn. `None`: nothing was done,
+/// and [`stage`] says why or waits.
+pub(crate) fn try_now(
+    server: &Server,
+    connection: &Connection,
+    command: &HttpCommand<'_>,
+    body: &[u8],
+) -> Option<Staged> {
+    let caller = access::enter(server, connection, &command.sender).ok()?;
+    let place = server.gate.enter_now(&connection.place, body.len())?;
+    let request = command.request(server, connection, caller.as_ref(), CommandBody::Here(body));
+    let mut arrived = None;
+    let begun = run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
+    let log = command.logged(server, connection, caller.as_ref());
+    // An answer that is no problem needs no path.
+    let is_reply = matches!(&begun, Ok(begun) if begun.is_reply());
+    let path = if is_reply { "" } else { command.path };
+    Some(Staged::new(server, begun, arrived, path, log))
+}
+
+/// Runs a command, and waits for whatever it has to wait for before it is executed.
+pub(crate) async fn stage(
+    server: &Server,
+    connection: &Connection,
+    command: &HttpCommand<'_>,
+    body: CommandBody<'_>,
+) -> Staged {
+    let (mut caller, mut arrived) = (None, None);
+    let begun = async {
+        let known = access::key_is_known(server, command.sender.authorization).await;
+        let entered = headers::are_single(command.headers)
+            .and(known)
+            .and_then(|()| access::enter(server, connection, &command.sender));
+        caller = match entered {
+            Ok(caller) => caller,
+            Err(problem) => return Err(access::refused(server, connection, command.headers, problem).await),
+        };
+        let request = command.request(server, connection, caller.as_ref(), body);
+        run(server, connection, request, None, &mut arrived).await
+    };
+    let begun = begun.await;
+    let log = command.logged(server, connection, caller.as_ref());
+    let mut staged = Staged::new(server, begun, arrived, command.path, log);
+    carry_on(server, &mut staged).await;
+    staged
+}
