@@ -1,7 +1,7 @@
 //! Counts what each entity has caused and nobody has done yet, in little memory.
 //!
-//! Entities share the counters of a small table. Once a counter has a quarter of the credit, its entities are counted one by one as well, from
-//! zero on: an entity is blamed for no more than it caused itself, and one that causes much is found after at most a quarter too late.
+//! Entities share the counters of a small table. Once a counter has half of what counts as much, its entities are counted one by one as well,
+//! from zero on: an entity is blamed for no more than it caused itself, and one that causes much is found late by no more than that half.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,8 @@ const BUCKETS: usize = 4_096;
 #[derive(Debug)]
 pub struct Credit {
     limit: u64,
+    /// The part of the limit that counts as much.
+    much: u64,
     /// Counters by the hash's high bits, since the low ones choose the shard; empty until something is charged.
     buckets: Box<[u64]>,
     /// The number of counters.
@@ -39,10 +41,17 @@ impl Credit {
     pub fn with_buckets(limit: u64, buckets: usize) -> Self {
         Self {
             limit,
+            much: limit / 2,
             buckets: Box::default(),
             buckets_max: buckets.max(1),
             apart: HashMap::new(),
         }
+    }
+
+    /// Has this count as much, instead of half of the limit.
+    #[must_use]
+    pub fn with_much(self, much: u64) -> Self {
+        Self { much, ..self }
     }
 
     fn bucket(&self, of: u64) -> usize {
@@ -57,7 +66,7 @@ impl Credit {
         let at = self.bucket(of);
         let bucket = &mut self.buckets[at];
         *bucket = bucket.saturating_add(amount);
-        if *bucket > self.limit / 4 {
+        if *bucket > self.much / 2 {
             *self.apart.entry(of).or_default() += amount;
         }
     }
@@ -72,7 +81,7 @@ impl Credit {
         if self.apart.is_empty() {
             return;
         }
-        if *left <= self.limit / 8 {
+        if *left <= self.much / 4 {
             self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
         } else if let Some(own) = self.apart.get_mut(&of) {
             *own = own.saturating_sub(amount);
@@ -101,10 +110,10 @@ impl Credit {
         self.apart.is_empty()
     }
 
-    /// Tells whether an entity has spent half of its credit.
+    /// Tells whether an entity has spent much of its credit: half of it, unless it [says otherwise](Self::with_much).
     #[must_use]
-    pub fn is_half_spent(&self, of: u64) -> bool {
-        self.apart.get(&of).is_some_and(|own| *own >= self.limit / 2)
+    pub fn has_spent_much(&self, of: u64) -> bool {
+        self.apart.get(&of).is_some_and(|own| *own >= self.much)
     }
 
     /// Tells whether an entity has spent its credit.
@@ -126,14 +135,23 @@ mod tests {
     fn charges_are_spent_until_they_are_given_back() {
         let mut credit = Credit::new(100);
         (0..60).for_each(|_| credit.charge(ONE, 1));
-        assert!(!credit.is_half_spent(ONE), "the first quarter is not its own alone");
+        assert!(!credit.has_spent_much(ONE), "the first quarter is not its own alone");
         (0..16).for_each(|_| credit.charge(ONE, 1));
-        assert!(credit.is_half_spent(ONE) && !credit.is_spent(ONE));
+        assert!(credit.has_spent_much(ONE) && !credit.is_spent(ONE));
         (0..50).for_each(|_| credit.charge(ONE, 1));
         assert!(credit.is_spent(ONE));
         (0..50).for_each(|_| credit.give_back(ONE, 1));
-        assert!(!credit.is_spent(ONE) && credit.is_half_spent(ONE));
+        assert!(!credit.is_spent(ONE) && credit.has_spent_much(ONE));
         (0..80).for_each(|_| credit.give_back(ONE, 1));
+        assert!(credit.is_idle());
+    }
+
+    #[test]
+    fn much_may_be_a_smaller_part_of_the_credit() {
+        let mut credit = Credit::new(100).with_much(10);
+        (0..16).for_each(|_| credit.charge(ONE, 1));
+        assert!(credit.has_spent_much(ONE) && !credit.is_spent(ONE));
+        (0..14).for_each(|_| credit.give_back(ONE, 1));
         assert!(credit.is_idle());
     }
 
@@ -142,7 +160,7 @@ mod tests {
         let mut credit = Credit::new(100);
         (0..150).for_each(|_| credit.charge(ONE, 1));
         credit.charge(OTHER, 20);
-        assert!(credit.is_spent(ONE) && !credit.is_half_spent(OTHER));
+        assert!(credit.is_spent(ONE) && !credit.has_spent_much(OTHER));
         credit.give_back(OTHER, 20);
         assert!(credit.is_spent(ONE));
     }
@@ -153,7 +171,7 @@ mod tests {
         (0..200).for_each(|_| credit.charge(ONE, 1));
         (0..200).for_each(|_| credit.charge(OTHER, 1));
         credit.forget(ONE);
-        assert!(!credit.is_half_spent(ONE) && credit.is_spent(OTHER));
+        assert!(!credit.has_spent_much(ONE) && credit.is_spent(OTHER));
         credit.clear();
         assert!(credit.is_idle());
         credit.charge(OTHER, 20);

@@ -5,7 +5,6 @@ use crate::{
     context::Context,
     door::{ROOM_RETRY, watchdog},
     host::Signal,
-    mail::Within,
     operator::unresolved,
 };
 use std::{
@@ -131,18 +130,22 @@ async fn commit(lives: Weak<Lives>) {
 async fn deliver(lives: Weak<Lives>) {
     loop {
         let Some(strong) = lives.upgrade() else { return };
+        let mut slow = None;
         if let Some(life) = strong.running() {
-            deliver_once(&strong.context, &life).await;
+            slow = deliver_once(&strong.context, &life).await;
         }
+        let slow = slow.map(|wait| strong.context.host.sleep(wait));
         drop(strong);
         crate::host::yield_now().await;
-        if !signalled(&lives, |context| &context.signals.deliver).await {
-            return;
+        match slow {
+            Some(sleep) => signalled_within(&lives, sleep, |context| &context.signals.deliver).await,
+            None => _ = signalled(&lives, |context| &context.signals.deliver).await,
         }
     }
 }
 
-async fn deliver_once(context: &Context, life: &Life) {
+/// The time until slow messages may be delivered again, if some wait.
+async fn deliver_once(context: &Context, life: &Life) -> Option<Duration> {
     if let Err(error) = life.mail.catch_up().await {
         tracing::error!("messages in the log cannot be read: {error}");
         context.host.sleep(RETRY).await;
@@ -150,7 +153,7 @@ async fn deliver_once(context: &Context, life: &Life) {
     }
     life.mail.take_up_released();
     life.mail.room().await;
-    life.mail.deliver(Within::Pass);
+    life.mail.deliver_next()
 }
 
 async fn timers(lives: Weak<Lives>) {
