@@ -20,6 +20,8 @@ pub struct Credit {
     buckets_max: usize,
     /// The entities that are counted one by one.
     apart: HashMap<u64, u64>,
+    /// The number of those that have spent their credit.
+    spenders: usize,
 }
 
 impl Default for Credit {
@@ -40,11 +42,12 @@ impl Credit {
     #[must_use]
     pub fn with_buckets(limit: u64, buckets: usize) -> Self {
         Self {
-            limit,
+            limit: limit.max(1),
             much: limit / 2,
             buckets: Box::default(),
             buckets_max: buckets.max(1),
             apart: HashMap::new(),
+            spenders: 0,
         }
     }
 
@@ -67,24 +70,33 @@ impl Credit {
         let bucket = &mut self.buckets[at];
         *bucket = bucket.saturating_add(amount);
         if *bucket > self.much / 2 {
-            *self.apart.entry(of).or_default() += amount;
+            let own = self.apart.entry(of).or_default();
+            let had_spent = *own >= self.limit;
+            *own = own.saturating_add(amount);
+            self.spenders += usize::from(!had_spent && *own >= self.limit);
         }
     }
 
     /// Takes off what was done of it.
     pub fn give_back(&mut self, of: u64, amount: u64) {
-        let (at, buckets) = (self.bucket(of), self.buckets_max);
+        let (at, buckets, limit) = (self.bucket(of), self.buckets_max, self.limit);
         let Some(left) = self.buckets.get_mut(at) else {
             return;
         };
-        *left = left.saturating_sub(amount);
+        let before = std::mem::replace(left, left.saturating_sub(amount));
         if self.apart.is_empty() {
             return;
         }
         if *left <= self.much / 4 {
-            self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
+            // Once: looking at all of them for each that is given back would take long.
+            if before > self.much / 4 {
+                self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
+                self.spenders = self.apart.values().filter(|own| **own >= limit).count();
+            }
         } else if let Some(own) = self.apart.get_mut(&of) {
+            let had_spent = *own >= limit;
             *own = own.saturating_sub(amount);
+            self.spenders -= usize::from(had_spent && *own < limit);
             if *own == 0 {
                 self.apart.remove(&of);
             }
@@ -102,6 +114,13 @@ impl Credit {
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         self.apart.clear();
+        self.spenders = 0;
+    }
+
+    /// Tells whether any entity has spent its credit.
+    #[must_use]
+    pub fn has_spenders(&self) -> bool {
+        self.spenders > 0
     }
 
     /// Tells whether any entity is counted one by one: without, none has spent much.
@@ -162,7 +181,9 @@ mod tests {
         credit.charge(OTHER, 20);
         assert!(credit.is_spent(ONE) && !credit.has_spent_much(OTHER));
         credit.give_back(OTHER, 20);
-        assert!(credit.is_spent(ONE));
+        assert!(credit.is_spent(ONE) && credit.has_spenders());
+        credit.give_back(ONE, 50);
+        assert!(!credit.has_spenders());
     }
 
     #[test]
@@ -171,9 +192,9 @@ mod tests {
         (0..200).for_each(|_| credit.charge(ONE, 1));
         (0..200).for_each(|_| credit.charge(OTHER, 1));
         credit.forget(ONE);
-        assert!(!credit.has_spent_much(ONE) && credit.is_spent(OTHER));
+        assert!(!credit.has_spent_much(ONE) && credit.is_spent(OTHER) && credit.has_spenders());
         credit.clear();
-        assert!(credit.is_idle());
+        assert!(credit.is_idle() && !credit.has_spenders());
         credit.charge(OTHER, 20);
         assert!(credit.is_idle());
     }

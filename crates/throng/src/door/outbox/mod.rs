@@ -90,7 +90,7 @@ pub(crate) struct Outbox {
     window: Mutex<Window>,
     /// So much waits that no more is let in from outside. Written with the window locked.
     is_full: AtomicBool,
-    /// An entity may have spent half of its credit. Written with the window locked.
+    /// An entity has spent its credit. Written with the window locked.
     has_spenders: AtomicBool,
     /// Woken when there is room again for what is only in the log.
     has_room: Arc<Signal>,
@@ -194,7 +194,7 @@ impl Outbox {
         let changed = change(&mut window);
         let is_full = window.overflowed && window.behind.is_some() || self.has_no_room(&window);
         self.is_full.store(is_full, Ordering::Relaxed);
-        self.has_spenders.store(!window.credit.is_idle(), Ordering::Relaxed);
+        self.has_spenders.store(window.credit.has_spenders(), Ordering::Relaxed);
         let can_read = self.may_read(&window);
         drop(window);
         if can_read && !could_read {
