@@ -206,11 +206,16 @@ impl<'a> Slice<'a> {
         now.saturating_sub(self.begun.load(Ordering::Relaxed)) >= SLICE_MICROS
     }
 
-    /// Lets others run once the slice is over, and begins the next one.
+    /// Lets others run once the slice is over. Of several futures that share it, the first begins the next one, and the others go on in that.
     pub(crate) async fn pause(&self) {
-        if self.is_over(self.host.elapsed_micros()) {
+        while self.is_over(self.host.elapsed_micros()) {
+            let begun = self.begun.load(Ordering::Relaxed);
             yield_now().await;
-            self.begun.store(self.host.elapsed_micros(), Ordering::Relaxed);
+            let now = self.host.elapsed_micros();
+            // Others may have begun it, and worked in it for long.
+            let _ = self
+                .begun
+                .compare_exchange(begun, now, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
