@@ -1,7 +1,7 @@
 //! Counts what each entity has caused and nobody has done yet, in little memory.
 //!
-//! Entities share the counters of a small table. Once a counter has a quarter of the credit, its entities are counted one by one as well, from
-//! zero on: an entity is blamed for no more than it caused itself, and one that causes much is found after at most a quarter too late.
+//! Entities share the counters of a small table. Once a counter has half of what counts as much, its entities are counted one by one as well,
+//! from zero on: an entity is blamed for no more than it caused itself, and one that causes much is found late by no more than that half.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,16 @@ const BUCKETS: usize = 4_096;
 #[derive(Debug)]
 pub struct Credit {
     limit: u64,
+    /// The part of the limit that counts as much.
+    much: u64,
     /// Counters by the hash's high bits, since the low ones choose the shard; empty until something is charged.
     buckets: Box<[u64]>,
     /// The number of counters.
     buckets_max: usize,
     /// The entities that are counted one by one.
     apart: HashMap<u64, u64>,
+    /// The number of those that have spent their credit.
+    spenders: usize,
 }
 
 impl Default for Credit {
@@ -38,11 +42,19 @@ impl Credit {
     #[must_use]
     pub fn with_buckets(limit: u64, buckets: usize) -> Self {
         Self {
-            limit,
+            limit: limit.max(1),
+            much: limit / 2,
             buckets: Box::default(),
             buckets_max: buckets.max(1),
             apart: HashMap::new(),
+            spenders: 0,
         }
+    }
+
+    /// Has this count as much, instead of half of the limit.
+    #[must_use]
+    pub fn with_much(self, much: u64) -> Self {
+        Self { much, ..self }
     }
 
     fn bucket(&self, of: u64) -> usize {
@@ -57,25 +69,34 @@ impl Credit {
         let at = self.bucket(of);
         let bucket = &mut self.buckets[at];
         *bucket = bucket.saturating_add(amount);
-        if *bucket > self.limit / 4 {
-            *self.apart.entry(of).or_default() += amount;
+        if *bucket > self.much / 2 {
+            let own = self.apart.entry(of).or_default();
+            let had_spent = *own >= self.limit;
+            *own = own.saturating_add(amount);
+            self.spenders += usize::from(!had_spent && *own >= self.limit);
         }
     }
 
     /// Takes off what was done of it.
     pub fn give_back(&mut self, of: u64, amount: u64) {
-        let (at, buckets) = (self.bucket(of), self.buckets_max);
+        let (at, buckets, limit) = (self.bucket(of), self.buckets_max, self.limit);
         let Some(left) = self.buckets.get_mut(at) else {
             return;
         };
-        *left = left.saturating_sub(amount);
+        let before = std::mem::replace(left, left.saturating_sub(amount));
         if self.apart.is_empty() {
             return;
         }
-        if *left <= self.limit / 8 {
-            self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
+        if *left <= self.much / 4 {
+            // Once: looking at all of them for each that is given back would take long.
+            if before > self.much / 4 {
+                self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
+                self.spenders = self.apart.values().filter(|own| **own >= limit).count();
+            }
         } else if let Some(own) = self.apart.get_mut(&of) {
+            let had_spent = *own >= limit;
             *own = own.saturating_sub(amount);
+            self.spenders -= usize::from(had_spent && *own < limit);
             if *own == 0 {
                 self.apart.remove(&of);
             }
@@ -93,6 +114,13 @@ impl Credit {
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         self.apart.clear();
+        self.spenders = 0;
+    }
+
+    /// Tells whether any entity has spent its credit.
+    #[must_use]
+    pub fn has_spenders(&self) -> bool {
+        self.spenders > 0
     }
 
     /// Tells whether any entity is counted one by one: without, none has spent much.
@@ -101,10 +129,10 @@ impl Credit {
         self.apart.is_empty()
     }
 
-    /// Tells whether an entity has spent half of its credit.
+    /// Tells whether an entity has spent much of its credit: half of it, unless it [says otherwise](Self::with_much).
     #[must_use]
-    pub fn is_half_spent(&self, of: u64) -> bool {
-        self.apart.get(&of).is_some_and(|own| *own >= self.limit / 2)
+    pub fn has_spent_much(&self, of: u64) -> bool {
+        self.apart.get(&of).is_some_and(|own| *own >= self.much)
     }
 
     /// Tells whether an entity has spent its credit.
@@ -126,14 +154,23 @@ mod tests {
     fn charges_are_spent_until_they_are_given_back() {
         let mut credit = Credit::new(100);
         (0..60).for_each(|_| credit.charge(ONE, 1));
-        assert!(!credit.is_half_spent(ONE), "the first quarter is not its own alone");
+        assert!(!credit.has_spent_much(ONE), "the first quarter is not its own alone");
         (0..16).for_each(|_| credit.charge(ONE, 1));
-        assert!(credit.is_half_spent(ONE) && !credit.is_spent(ONE));
+        assert!(credit.has_spent_much(ONE) && !credit.is_spent(ONE));
         (0..50).for_each(|_| credit.charge(ONE, 1));
         assert!(credit.is_spent(ONE));
         (0..50).for_each(|_| credit.give_back(ONE, 1));
-        assert!(!credit.is_spent(ONE) && credit.is_half_spent(ONE));
+        assert!(!credit.is_spent(ONE) && credit.has_spent_much(ONE));
         (0..80).for_each(|_| credit.give_back(ONE, 1));
+        assert!(credit.is_idle());
+    }
+
+    #[test]
+    fn much_may_be_a_smaller_part_of_the_credit() {
+        let mut credit = Credit::new(100).with_much(10);
+        (0..16).for_each(|_| credit.charge(ONE, 1));
+        assert!(credit.has_spent_much(ONE) && !credit.is_spent(ONE));
+        (0..14).for_each(|_| credit.give_back(ONE, 1));
         assert!(credit.is_idle());
     }
 
@@ -142,9 +179,11 @@ mod tests {
         let mut credit = Credit::new(100);
         (0..150).for_each(|_| credit.charge(ONE, 1));
         credit.charge(OTHER, 20);
-        assert!(credit.is_spent(ONE) && !credit.is_half_spent(OTHER));
+        assert!(credit.is_spent(ONE) && !credit.has_spent_much(OTHER));
         credit.give_back(OTHER, 20);
-        assert!(credit.is_spent(ONE));
+        assert!(credit.is_spent(ONE) && credit.has_spenders());
+        credit.give_back(ONE, 50);
+        assert!(!credit.has_spenders());
     }
 
     #[test]
@@ -153,9 +192,9 @@ mod tests {
         (0..200).for_each(|_| credit.charge(ONE, 1));
         (0..200).for_each(|_| credit.charge(OTHER, 1));
         credit.forget(ONE);
-        assert!(!credit.is_half_spent(ONE) && credit.is_spent(OTHER));
+        assert!(!credit.has_spent_much(ONE) && credit.is_spent(OTHER) && credit.has_spenders());
         credit.clear();
-        assert!(credit.is_idle());
+        assert!(credit.is_idle() && !credit.has_spenders());
         credit.charge(OTHER, 20);
         assert!(credit.is_idle());
     }

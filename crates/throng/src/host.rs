@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     task::{self, Poll, Waker},
     time::Duration,
@@ -192,6 +192,41 @@ pub(crate) async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+/// Microseconds that a task of the engine works before others of its thread run: those that it has woken, above all the committer, wait for it.
+const SLICE_MICROS: u64 = 500;
+
+/// The work of a task that has much to do, since others of its thread have run.
+pub(crate) struct Slice<'a> {
+    host: &'a dyn Host,
+    /// Written by the task alone, also where several futures of it share the slice.
+    begun: AtomicU64,
+}
+
+impl<'a> Slice<'a> {
+    pub(crate) fn new(host: &'a dyn Host) -> Self {
+        let begun = AtomicU64::new(host.elapsed_micros());
+        Self { host, begun }
+    }
+
+    /// Tells whether the task has worked long enough at this time of the host's clock.
+    pub(crate) fn is_over(&self, now: u64) -> bool {
+        now.saturating_sub(self.begun.load(Ordering::Relaxed)) >= SLICE_MICROS
+    }
+
+    /// Lets others run once the slice is over. Of several futures that share it, the first begins the next one, and the others go on in that.
+    pub(crate) async fn pause(&self) {
+        while self.is_over(self.host.elapsed_micros()) {
+            let begun = self.begun.load(Ordering::Relaxed);
+            yield_now().await;
+            let now = self.host.elapsed_micros();
+            // Others may have begun it, and worked in it for long.
+            let _ = self
+                .begun
+                .compare_exchange(begun, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The real world: an engine's is two threads of a tokio runtime of its own, so that a slow checkpoint stalls neither a gateway's loop nor

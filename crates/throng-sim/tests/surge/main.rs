@@ -51,10 +51,14 @@ async fn ask_on(sim: &Sim, own: usize, id: &str, command: Command) -> (Result<u6
     (asked.await.unwrap(), sim.elapsed() - begun)
 }
 
+/// A player that no message has reached yet has none.
 async fn hits(sim: &Sim, id: &str) -> u64 {
     let id = id.to_owned();
     let read = sim.call(|engine| async move { engine.entity::<Player>(id).read(Hits {}).await });
-    read.await.unwrap().unwrap()
+    match read.await.unwrap() {
+        Err(Error::Unknown { .. }) => 0,
+        hits => hits.unwrap(),
+    }
 }
 
 /// Waits for a condition in virtual time.

@@ -221,7 +221,7 @@ impl Door {
         if !self.owns(shard.id()) {
             return Step::Progress(Progress::Wait(Wait::Elsewhere));
         }
-        let mut staging = self.ledger.staging();
+        let mut staging = self.ledger.staging_of(attempt.origin());
         if let Some(progress) = self.prepare(shard, attempt, &mut staging) {
             self.send(shard, attempt);
             self.settle(shard, staging.has_staged);

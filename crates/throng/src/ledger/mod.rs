@@ -43,6 +43,8 @@ pub(crate) struct Ledger {
     flights: Mutex<Vec<Flight>>,
     /// Bytes in the open commit: written with its lock held, read without.
     staged_bytes: AtomicUsize,
+    /// The bytes among them that do not come from outside. Written with its lock held, and read without.
+    inside_bytes: AtomicUsize,
     /// Bytes appended since the last checkpoint.
     pub(crate) appended_bytes: AtomicU64,
     /// The moving average of a commit, from append to durable, microseconds.
@@ -68,6 +70,11 @@ pub(crate) struct Ledger {
 
 /// How long the next commit waits for more at most after one has landed.
 const GATHER_MICROS_MAX: u64 = 500;
+
+/// Bytes of its own in each commit that work from inside may fill, however fast the journal is.
+const INSIDE_BYTES: usize = 64 << 10;
+/// Further bytes for each microsecond that a commit takes. A journal that writes as fast takes twice as long for them, and no longer.
+const INSIDE_BYTES_PER_MICRO: usize = 128;
 
 struct Flight {
     number: u64,
@@ -108,6 +115,7 @@ impl Ledger {
             leader: Leader::new(),
             flights: Mutex::default(),
             staged_bytes: AtomicUsize::new(0),
+            inside_bytes: AtomicUsize::new(0),
             appended_bytes: AtomicU64::new(0),
             commit_micros: AtomicU64::new(0),
             landed_micros: AtomicU64::new(0),
@@ -181,10 +189,16 @@ impl Ledger {
         self.ended_in_order.load(Ordering::Acquire) || self.context.journal.holds(self.writer)
     }
 
-    /// A hand that puts records into the open commit.
+    /// A hand that puts records of the engine's own work into the open commit: from inside.
     pub(crate) fn staging(&self) -> Staging<'_> {
+        self.staging_of(Origin::Inside)
+    }
+
+    /// A hand that puts records into the open commit.
+    pub(crate) fn staging_of(&self, origin: Origin) -> Staging<'_> {
         Staging {
             ledger: self,
+            is_inside: origin == Origin::Inside,
             has_staged: false,
         }
     }
@@ -197,18 +211,25 @@ impl Ledger {
             .options
             .commit_bytes_max
             .min(throng_journal::COMMIT_BYTES_MAX / 4);
-        let max = match from {
-            Origin::Outside => max,
-            // However much there is to do between entities, work from outside finds room in each commit.
-            Origin::Inside => max / 2,
+        let (max, inside_max) = match from {
+            Origin::Outside => (max, usize::MAX),
+            // However much there is to do between entities, work from outside finds room in each commit, and waits for few bytes of theirs.
+            Origin::Inside => (max / 2, self.inside_bytes_max()),
             // However much comes from outside, too.
-            Origin::Operator => max + max / 8,
+            Origin::Operator => (max + max / 8, usize::MAX),
         };
-        if self.staged_bytes.load(Ordering::Relaxed) < max {
+        let is_inside_full = || self.inside_bytes.load(Ordering::Relaxed) >= inside_max;
+        if self.staged_bytes.load(Ordering::Relaxed) < max && !is_inside_full() {
             return None;
         }
         // Meanwhile it may have been taken: nobody waits for an empty one, which always takes something.
-        self.open.full(|open| open.bytes() >= max)
+        self.open.full(|open| open.bytes() >= max || is_inside_full())
+    }
+
+    /// The bytes of a commit that work from inside may fill.
+    fn inside_bytes_max(&self) -> usize {
+        let takes = usize::try_from(self.commit_micros.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        takes.saturating_mul(INSIDE_BYTES_PER_MICRO).max(INSIDE_BYTES)
     }
 
     /// How long who waits for the next commit waits, about: everything held goes into it, and it waits for the one in flight.
@@ -437,7 +458,10 @@ impl Ledger {
             synced: CommitNo(self.open.durable()),
             at_micros: self.context.host.now().micros,
         });
-        self.open.give(|open| open.take_over(batch));
+        self.open.give(|open| {
+            open.take_over(batch);
+            self.inside_bytes.store(0, Ordering::Relaxed);
+        });
         let bytes = commit.bytes().len() as u64;
         self.context.metrics.commit_bytes.inc_by(bytes);
         self.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -499,15 +523,21 @@ impl Ledger {
 /// Puts records into the open commit, and remembers whether there were any: then somebody has to be woken to lead it.
 pub(crate) struct Staging<'a> {
     ledger: &'a Ledger,
+    is_inside: bool,
     pub(crate) has_staged: bool,
 }
 
 impl Stage for Staging<'_> {
     fn stage(&mut self, records: &mut CommitBuilder) -> Staged {
-        let ledger = self.ledger;
+        let (ledger, is_inside) = (self.ledger, self.is_inside);
         let place = ledger.open.stage(|open| {
+            let before = open.bytes();
             let shift = open.append(records);
             ledger.staged_bytes.store(open.bytes(), Ordering::Relaxed);
+            if is_inside {
+                let more = open.bytes().saturating_sub(before);
+                ledger.inside_bytes.fetch_add(more, Ordering::Relaxed);
+            }
             shift
         });
         self.has_staged = true;

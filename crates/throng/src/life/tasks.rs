@@ -7,7 +7,6 @@ use super::{
 use crate::{
     context::Context,
     door::{ROOM_RETRY, watchdog},
-    mail::Within,
 };
 use std::{
     sync::{Arc, Weak},
@@ -102,18 +101,25 @@ async fn commit(lives: Weak<Lives>) {
 async fn deliver(lives: Weak<Lives>) {
     loop {
         let Some(strong) = lives.upgrade() else { return };
-        if let Some(life) = strong.running() {
-            deliver_once(&strong.context, &life).await;
+        if strong.has_stopped() {
+            return;
         }
+        let mut slow = None;
+        if let Some(life) = strong.running() {
+            slow = deliver_once(&strong.context, &life).await;
+        }
+        let slow = slow.map(|wait| strong.context.host.sleep(wait));
         drop(strong);
         crate::host::yield_now().await;
-        if !signalled(&lives, |context| &context.signals.deliver).await {
-            return;
+        match slow {
+            Some(sleep) => signalled_within(&lives, sleep, |context| &context.signals.deliver).await,
+            None => _ = signalled(&lives, |context| &context.signals.deliver).await,
         }
     }
 }
 
-async fn deliver_once(context: &Context, life: &Life) {
+/// The time until slow messages may be delivered again, if some wait.
+async fn deliver_once(context: &Context, life: &Life) -> Option<Duration> {
     if let Err(error) = life.mail.catch_up().await {
         tracing::error!("messages in the log cannot be read: {error}");
         context.host.sleep(RETRY).await;
@@ -121,7 +127,7 @@ async fn deliver_once(context: &Context, life: &Life) {
     }
     life.mail.take_up_released();
     life.mail.room().await;
-    life.mail.deliver(Within::Pass);
+    life.mail.deliver_next()
 }
 
 async fn timers(lives: Weak<Lives>) {

@@ -7,11 +7,11 @@ use crate::{
         Answer, Attempt, Carried, ForwardedReply, Line, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter,
         Work, turn,
     },
-    host::yield_now,
+    host::{Slice, yield_now},
     ledger::{Origin, Refusal, unreadable},
 };
 use std::{
-    sync::{Arc, TryLockError},
+    sync::{Arc, TryLockError, atomic::Ordering},
     time::Duration,
 };
 use throng_core::{
@@ -25,6 +25,10 @@ use throng_turn::Entered;
 pub(super) const READ_BYTES: usize = 8 << 20;
 /// Messages dropped under one lock of their shard.
 const DROPPED_AT_ONCE: usize = 256;
+/// Slow messages delivered at once, and the microseconds until the next ones: what an entity that multiplies takes of everybody's time and
+/// commits is a small part, and it is stopped within seconds all the same.
+const SLOW_AT_ONCE: usize = 32;
+const SLOW_EVERY_MICROS: u64 = 2_000;
 /// How soon a receiver that cannot be loaded is tried again; the pause doubles up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -40,31 +44,83 @@ pub(crate) enum Within {
 impl Mail {
     /// Delivers what is there, as much as belongs into one turn, unless somebody is at it; the rest is the delivery task's.
     pub(crate) fn deliver(self: &Arc<Self>, within: Within) {
-        let ours = match self.delivering.try_lock() {
-            Ok(ours) => Some(ours),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        if ours.is_some() {
-            for _ in 0..self.context.options.deliveries_per_turn {
-                // A message waits for the next commit, too: it is in the log.
-                let ledger = &self.door.ledger;
-                let has_room = self.context.has_room();
-                if ledger.is_over() || !has_room || ledger.full_commit(Origin::Inside).is_some() {
-                    break;
-                }
-                if within == Within::Turn && !turn::may_deliver(&self.context) {
-                    break;
-                }
-                let Some(outgoing) = self.outbox.take() else { break };
-                if !self.deliver_one(outgoing) {
-                    break;
-                }
-            }
-        }
-        drop(ours);
+        self.deliver_in(within, &Slice::new(&*self.context.host));
+    }
+
+    /// The same as a part of a task's slice.
+    pub(super) fn deliver_in(self: &Arc<Self>, within: Within, slice: &Slice<'_>) {
+        self.pass(within, slice);
         if !self.door.ledger.is_over() && self.outbox.has_more() {
             self.context.signals.deliver.wake();
+        }
+    }
+
+    /// Delivers what is there, as the delivery task. The time until slow messages may be delivered again, if some wait.
+    pub(crate) fn deliver_next(self: &Arc<Self>) -> Option<Duration> {
+        self.pass(Within::Pass, &Slice::new(&*self.context.host));
+        if self.door.ledger.is_over() {
+            return None;
+        }
+        if self.outbox.has_more_at_once() {
+            self.context.signals.deliver.wake();
+        }
+        let from = self.slow_from.load(Ordering::Relaxed);
+        let wait = from.saturating_sub(self.context.host.elapsed_micros());
+        // There may be no room for any now.
+        let wait = if wait == 0 { SLOW_EVERY_MICROS } else { wait };
+        self.outbox.has_slow().then(|| Duration::from_micros(wait))
+    }
+
+    /// Delivers until the slice is over, unless somebody is at it.
+    fn pass(self: &Arc<Self>, within: Within, slice: &Slice<'_>) {
+        let _ours = match self.delivering.try_lock() {
+            Ok(ours) => ours,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut at = self.context.host.elapsed_micros();
+        let may_be_slow = self.may_be_slow(within, at);
+        let mut slow = may_be_slow;
+        for _ in 0..self.context.options.deliveries_per_turn {
+            // A message waits for the next commit, too: it is in the log.
+            let ledger = &self.door.ledger;
+            let has_room = self.context.has_room();
+            if ledger.is_over() || !has_room || ledger.full_commit(Origin::Inside).is_some() || slice.is_over(at) {
+                break;
+            }
+            if within == Within::Turn && !turn::may_deliver(&self.context) {
+                break;
+            }
+            let Some(outgoing) = self.outbox.take(&mut slow) else {
+                break;
+            };
+            let goes_on = self.deliver_one(outgoing);
+            let now = self.context.host.elapsed_micros();
+            if within == Within::Turn {
+                turn::has_delivered(&self.context, now.saturating_sub(at));
+            }
+            at = now;
+            if !goes_on {
+                break;
+            }
+        }
+        if slow < may_be_slow {
+            self.slow_from
+                .store(at.saturating_add(SLOW_EVERY_MICROS), Ordering::Relaxed);
+        }
+    }
+
+    /// The number of slow messages that may be delivered now. Where messages take all their room, others wait for these to be taken.
+    fn may_be_slow(&self, within: Within, now: u64) -> usize {
+        if within == Within::Turn {
+            return 0;
+        }
+        if self.outbox.is_full() || self.context.is_stopping() {
+            return usize::MAX;
+        }
+        match now >= self.slow_from.load(Ordering::Relaxed) {
+            true => SLOW_AT_ONCE,
+            false => 0,
         }
     }
 
@@ -265,6 +321,7 @@ impl Mail {
             }
             let read = ledger.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
+            let slice = Slice::new(&*self.context.host);
             let shard = self.door.shard_of(limits::hash(&to.kind, &to.id));
             for outgoing in commits
                 .iter()
@@ -291,6 +348,7 @@ impl Mail {
                 }
                 // It may have sent others.
                 self.context.signals.deliver.wake();
+                slice.pause().await;
             }
             let is_end = commits.is_empty();
             if self.outbox.caught_up(to, behind, reached, is_end) {
@@ -312,7 +370,9 @@ impl Mail {
         let (commits, mut reached) = ledger.read_after(behind.read, READ_BYTES).await?;
         let quarantined = self.outbox.quarantined();
         let mut at = behind.read;
+        let slice = Slice::new(&*self.context.host);
         for commit in &commits {
+            slice.pause().await;
             let found = messages(commit, &ledger.shards, |_| true).collect();
             let Ok(found) = self.untaken(found, &quarantined).await else {
                 // Its shard's inbox is full.

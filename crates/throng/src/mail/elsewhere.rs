@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     door::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
+    host::Slice,
     remote::{Letter, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
@@ -190,7 +191,9 @@ impl Mail {
             .is_none_or(|peers| peers.without_feature(WAITS).is_some());
         // A node that knows of no such wait is told that nothing is taken.
         let knows_waits = !is_final;
+        let slice = Slice::new(&*self.context.host);
         for letter in letters {
+            slice.pause().await;
             let wants_answer = letter.wants_answer;
             let Some(mut attempt) = self.attempt_of(letter) else {
                 break;

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     door::{Door, Outbox},
 };
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 /// Delivers messages and fires timers, in one writer's life.
 pub(crate) struct Mail {
@@ -21,6 +21,8 @@ pub(crate) struct Mail {
     outbox: Arc<Outbox>,
     /// Messages are delivered by one at a time, in order.
     delivering: Mutex<()>,
+    /// When slow messages may be delivered again, by the host's clock. Written while delivering.
+    slow_from: AtomicU64,
     /// What was left to the log is read for one line at a time.
     reading_lines: tokio::sync::Mutex<()>,
 }
@@ -32,6 +34,7 @@ impl Mail {
             outbox: door.outbox.clone(),
             door,
             delivering: Mutex::new(()),
+            slow_from: AtomicU64::new(0),
             reading_lines: tokio::sync::Mutex::default(),
         }
     }

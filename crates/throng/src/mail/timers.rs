@@ -1,7 +1,10 @@
 //! Timers that survive a restart: due, fired, and set anew.
 
 use super::{Mail, Within, stored_timers};
-use crate::door::{Answer, Attempt, Carried, Target, Work};
+use crate::{
+    door::{Answer, Attempt, Carried, Target, Work},
+    host::Slice,
+};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -34,7 +37,9 @@ impl Mail {
         // Whoever sets a timer from here on lowers it again.
         self.door.next_due.store(i64::MAX, Ordering::Relaxed);
         let now = self.context.host.now();
+        let slice = Slice::new(&*self.context.host);
         for shard in self.door.shards() {
+            slice.pause().await;
             loop {
                 let Ok(due) = self.door.visit(shard, move |shard| shard.due(now, DUE_MAX)).await else {
                     break;
@@ -48,7 +53,7 @@ impl Mail {
                 let mut by_entity = by_entity.into_values();
                 loop {
                     let some = by_entity.by_ref().take(LOADS_MAX);
-                    let fires: Vec<_> = some.map(|due| Box::pin(self.fire_all(due))).collect();
+                    let fires: Vec<_> = some.map(|due| Box::pin(self.fire_all(due, &slice))).collect();
                     if fires.is_empty() {
                         break;
                     }
@@ -99,10 +104,11 @@ impl Mail {
     }
 
     /// Fires timers of one entity in order; if it cannot be loaded, they are tried again later.
-    async fn fire_all(self: &Arc<Self>, due: Vec<Due>) {
+    async fn fire_all(self: &Arc<Self>, due: Vec<Due>, slice: &Slice<'_>) {
         let mut failed = false;
         for due in due {
-            failed = failed || !self.fire_one(&due).await;
+            slice.pause().await;
+            failed = failed || !self.fire_one(&due, slice).await;
             if failed && !self.defer(&due).await {
                 return;
             }
@@ -128,7 +134,7 @@ impl Mail {
     }
 
     /// `false`: its entity cannot be loaded.
-    async fn fire_one(self: &Arc<Self>, due: &Due) -> bool {
+    async fn fire_one(self: &Arc<Self>, due: &Due, slice: &Slice<'_>) -> bool {
         let host = &self.context.host;
         let Address { kind, id } = &due.address;
         let known = self.context.registry.find(kind);
@@ -164,7 +170,7 @@ impl Mail {
                 if outcome == Outcome::Failed && !self.is_waiting(due).await {
                     self.context.metrics.dead.inc();
                 }
-                self.deliver(Within::Pass);
+                self.deliver_in(Within::Pass, slice);
                 true
             }
             Err(_) if self.door.ledger.is_over() => true,

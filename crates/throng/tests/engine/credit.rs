@@ -10,12 +10,12 @@ use std::{sync::Arc, time::Duration};
 use throng::{Builder, Engine, Options, Quarantined, journal::Address, model::*};
 
 #[derive(Default, Serialize, Deserialize)]
-struct Cell {
+pub(crate) struct Cell {
     notes: u64,
 }
 
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-enum Command {
+pub(crate) enum Command {
     Note,
     /// Has another one send two of these back.
     Divide {
@@ -41,14 +41,14 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+pub(crate) enum Happened {
     Noted,
 }
 impl Event for Happened {}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("no")]
-struct No;
+pub(crate) struct No;
 impl Rejection for No {
     fn code(&self) -> &'static str {
         "no"

@@ -355,7 +355,7 @@ impl Entity for Ball {
 }
 
 /// The largest commit a journal has, in bytes.
-async fn largest_commit(journal: &MemoryJournal) -> usize {
+pub(crate) async fn largest_commit(journal: &MemoryJournal) -> usize {
     let begin = Position {
         writer: WriterId(1),
         commit: CommitNo(0),

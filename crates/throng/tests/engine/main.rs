@@ -30,6 +30,7 @@ mod requests;
 mod restart;
 mod retention;
 mod share;
+mod slices;
 mod slow;
 mod table;
 mod what_if;

@@ -1,7 +1,8 @@
 //! The credit of each entity: what it may have sent that nobody has taken.
 //!
-//! From half of its credit on, messages to an entity come after those to others, so that what it has sent is taken before it sends more. Only an
-//! entity whose messages come back to it, directly or over others that do the same, goes on to spend all of it.
+//! From a sixteenth of its credit on, messages to an entity are slow: they come after those to others, so that what it has sent is taken before it
+//! sends more, and only a few of them at a time. Only an entity whose messages come back to it, directly or over others that do the same, goes on
+//! to spend all of it.
 
 use super::{
     Outbox, Window,
@@ -37,25 +38,25 @@ impl Window {
         self.queue.is_empty() && self.slow.len() == 0
     }
 
-    /// The next message, wherever its shard stands.
-    pub(super) fn next_in_turn(&mut self) -> Option<Box<Outgoing>> {
+    /// The next message, wherever its shard stands; a slow one only while so many of them may be taken.
+    pub(super) fn next_in_turn(&mut self, slow: &mut usize) -> Option<Box<Outgoing>> {
         if self.slow.len() == 0 && self.credit.is_idle() {
             return self.queue.pop_front();
         }
         if self.slow.others >= SLOW_ONE_IN
-            && let Some(outgoing) = self.slow.pop()
+            && let Some(outgoing) = self.slow.pop(slow)
         {
             return Some(outgoing);
         }
         while let Some(outgoing) = self.queue.pop_front() {
             let receiver = hash_of(&outgoing.delivery.to);
-            if !self.slow.has(receiver) && !self.credit.is_half_spent(receiver) {
+            if !self.slow.has(receiver) && !self.credit.has_spent_much(receiver) {
                 self.slow.others = self.slow.others.saturating_add(1);
                 return Some(outgoing);
             }
             self.slow.push_back(receiver, outgoing);
         }
-        self.slow.pop()
+        self.slow.pop(slow)
     }
 
     /// Puts a message first again among those to its receiver.
@@ -104,12 +105,12 @@ mod tests {
     fn outbox() -> Outbox {
         let outbox = Outbox::new(1, (80, usize::MAX), Arc::default());
         outbox.push((1..=50).map(|number| message("big", "big", number)));
-        assert!(outbox.with(|window| window.credit.is_half_spent(hash_of(&Address::new("kind", "big")))));
+        assert!(outbox.with(|window| window.credit.has_spent_much(hash_of(&Address::new("kind", "big")))));
         outbox
     }
 
     fn take(outbox: &Outbox) -> (String, u64) {
-        let mut outgoing = outbox.take().unwrap();
+        let mut outgoing = outbox.take(&mut 1).unwrap();
         outbox.taken(&mut outgoing);
         (outgoing.delivery.to.id.to_string(), outgoing.number().1)
     }
@@ -128,10 +129,22 @@ mod tests {
     }
 
     #[test]
+    fn no_more_slow_messages_are_taken_than_may_be() {
+        let outbox = outbox();
+        outbox.push([message("small", "other", 51)]);
+        let mut slow = 2;
+        let taken: Vec<u64> = std::iter::from_fn(|| outbox.take(&mut slow))
+            .map(|outgoing| outgoing.number().1)
+            .collect();
+        assert_eq!((taken, slow), (vec![51, 1, 2], 0));
+        assert!(!outbox.has_more_at_once() && outbox.has_slow());
+    }
+
+    #[test]
     fn slow_message_that_is_put_back_stays_first() {
         let outbox = outbox();
-        let first = outbox.take().unwrap();
-        let second = outbox.take().unwrap();
+        let first = outbox.take(&mut 1).unwrap();
+        let second = outbox.take(&mut 1).unwrap();
         outbox.put_back(second);
         outbox.put_back(first);
         let numbers: Vec<u64> = (0..50).map(|_| take(&outbox).1).collect();
@@ -141,7 +154,7 @@ mod tests {
     #[test]
     fn quarantine_forgets_the_messages_of_the_entity() {
         let outbox = outbox();
-        outbox.take().unwrap();
+        outbox.take(&mut 1).unwrap();
         outbox.quarantine(&Address::new("kind", "big"), "", Default::default());
         assert!(outbox.with(|window| window.credit.is_idle() && window.slow.len() == 0));
     }

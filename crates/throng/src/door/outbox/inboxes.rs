@@ -16,9 +16,9 @@ const INBOX_MAX: i64 = 64;
 
 impl Window {
     /// The next message whose shard's inbox has room. Those before it are held until theirs has been emptied.
-    pub(super) fn next(&mut self, shards: u16) -> Option<Box<Outgoing>> {
+    pub(super) fn next(&mut self, shards: u16, slow: &mut usize) -> Option<Box<Outgoing>> {
         loop {
-            let outgoing = self.next_in_turn()?;
+            let outgoing = self.next_in_turn(slow)?;
             if self.inboxes.shards.is_empty() {
                 return Some(outgoing);
             }
@@ -101,7 +101,7 @@ mod tests {
 
     /// Takes a message, and puts it into the inbox of its shard.
     fn move_to_inbox(outbox: &Outbox) -> u64 {
-        let mut outgoing = outbox.take().unwrap();
+        let mut outgoing = outbox.take(&mut 1).unwrap();
         let to = &outgoing.delivery.to;
         outbox.move_to_inbox(limits::shard_of(limits::hash(&to.kind, &to.id), SHARDS));
         outbox.taken(&mut outgoing);
@@ -114,15 +114,15 @@ mod tests {
         outbox.push((1..=most + 2).map(|number| message(0, number)));
         (1..=most).for_each(|number| assert_eq!(move_to_inbox(&outbox), number));
         outbox.push([message(1, 1), message(0, most + 3)]);
-        let mut other = outbox.take().unwrap();
+        let mut other = outbox.take(&mut 1).unwrap();
         assert_eq!(*other.delivery.to.id, *id(1));
         outbox.taken(&mut other);
-        assert!(outbox.take().is_none() && !outbox.has_more() && !outbox.is_empty());
+        assert!(outbox.take(&mut 1).is_none() && !outbox.has_more() && !outbox.is_empty());
         assert_eq!(outbox.len(), 3);
         assert_eq!(outbox.oldest().unwrap().commit, CommitNo(most));
         // Nor while they are executed.
         (1..most).for_each(|_| outbox.out_of_inbox(ShardId(0)));
-        assert!(outbox.take().is_none());
+        assert!(outbox.take(&mut 1).is_none());
         outbox.out_of_inbox(ShardId(0));
         let rest = [0; 3].map(|_| move_to_inbox(&outbox));
         assert_eq!(rest, [most + 1, most + 2, most + 3], "in their order");
@@ -134,7 +134,7 @@ mod tests {
         outbox.push((1..=3).map(|number| message(0, number)));
         assert_eq!([move_to_inbox(&outbox), move_to_inbox(&outbox)], [1, 2]);
         outbox.out_of_inbox(ShardId(0));
-        assert!(outbox.take().is_none());
+        assert!(outbox.take(&mut 1).is_none());
         outbox.out_of_inbox(ShardId(0));
         assert_eq!(move_to_inbox(&outbox), 3);
     }
@@ -155,10 +155,10 @@ mod tests {
         move_to_inbox(&outbox);
         move_to_inbox(&outbox);
         outbox.out_of_inbox(ShardId(0));
-        assert!(outbox.take().is_none());
+        assert!(outbox.take(&mut 1).is_none());
         outbox.quarantine(&Address::new("kind", id(0)), "", Default::default());
         assert_eq!(outbox.len(), 0);
         outbox.out_of_inbox(ShardId(0));
-        assert!(outbox.take().is_none() && outbox.is_empty());
+        assert!(outbox.take(&mut 1).is_none() && outbox.is_empty());
     }
 }

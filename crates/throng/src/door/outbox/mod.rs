@@ -39,7 +39,7 @@ pub(crate) struct Outbox {
     window: Mutex<Window>,
     /// So much waits that no more is let in from outside. Written with the window locked.
     is_full: AtomicBool,
-    /// An entity may have spent half of its credit. Written with the window locked.
+    /// An entity has spent its credit. Written with the window locked.
     has_spenders: AtomicBool,
     /// Woken when there is room again for what is only in the log.
     has_room: Arc<Signal>,
@@ -48,7 +48,7 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Window {
     queue: VecDeque<Box<Outgoing>>,
-    /// The messages for entities that have spent half of their credit: they come after those of the others.
+    /// The messages for entities that have spent much of their credit: they come after those of the others.
     slow: Slow,
     /// The bytes that each entity has sent and nobody has taken, without those left to the log for a receiver that takes none.
     credit: Credit,
@@ -92,7 +92,7 @@ impl Outbox {
             messages_max,
             bytes_max,
             window: Mutex::new(Window {
-                credit: Credit::new(slow::limit(messages_max, bytes_max)),
+                credit: slow::credit(slow::limit(messages_max, bytes_max)),
                 ..Window::default()
             }),
             is_full: AtomicBool::new(false),
@@ -107,7 +107,7 @@ impl Outbox {
         let changed = change(&mut window);
         let is_full = window.overflowed && window.behind.is_some() || self.has_no_room(&window);
         self.is_full.store(is_full, Ordering::Relaxed);
-        self.has_spenders.store(!window.credit.is_idle(), Ordering::Relaxed);
+        self.has_spenders.store(window.credit.has_spenders(), Ordering::Relaxed);
         let can_read = self.may_read(&window);
         drop(window);
         if can_read && !could_read {
@@ -153,6 +153,16 @@ impl Outbox {
         self.with(|window| !window.has_none_next() || self.may_read(window))
     }
 
+    /// The same, without slow messages.
+    pub(crate) fn has_more_at_once(&self) -> bool {
+        self.with(|window| !window.queue.is_empty() || self.may_read(window))
+    }
+
+    /// There are slow messages.
+    pub(crate) fn has_slow(&self) -> bool {
+        self.with(|window| window.slow.len() > 0)
+    }
+
     /// The commit before the oldest message that was not taken, if there is one.
     pub(crate) fn oldest(&self) -> Option<Position> {
         self.with(|window| {
@@ -191,10 +201,10 @@ impl Outbox {
         });
     }
 
-    /// The next message, into the hands of whoever delivers it.
-    pub(crate) fn take(&self) -> Option<Box<Outgoing>> {
+    /// The next message, into the hands of whoever delivers it. Takes a slow one only while `slow` is above zero, and counts it there.
+    pub(crate) fn take(&self, slow: &mut usize) -> Option<Box<Outgoing>> {
         self.with(|window| {
-            let mut outgoing = window.next(self.shards)?;
+            let mut outgoing = window.next(self.shards, slow)?;
             // It keeps its room: it may come back.
             outgoing.is_in_hand = true;
             window.in_hand.push((outgoing.sent, outgoing.bytes()));
@@ -263,10 +273,10 @@ impl Outbox {
         });
     }
 
-    /// What has to be read from the log next: nothing while those in memory are still to be delivered.
+    /// What has to be read from the log next: nothing while those in memory are still to be delivered. Slow ones hold up no others.
     pub(crate) fn to_read(&self) -> Option<Behind> {
         self.with(|window| {
-            let is_ready = window.has_none_next() && self.may_read(window);
+            let is_ready = window.queue.is_empty() && self.may_read(window);
             window.behind.filter(|_| is_ready)
         })
     }
@@ -423,12 +433,12 @@ mod tests {
     fn a_message_in_somebodys_hands_keeps_its_room() {
         let outbox = outbox(1);
         outbox.push([message(1, 1)]);
-        let first = outbox.take().unwrap();
+        let first = outbox.take(&mut 1).unwrap();
         assert!(outbox.is_full());
         outbox.push([message(2, 2)]);
         outbox.put_back(first);
         assert_eq!(outbox.len(), 1, "the second is only in the log");
-        let mut first = outbox.take().unwrap();
+        let mut first = outbox.take(&mut 1).unwrap();
         assert_eq!(outbox.to_read(), None);
         outbox.taken(&mut first);
         assert_eq!((outbox.len(), outbox.with(|window| window.bytes)), (0, 0));
@@ -439,11 +449,11 @@ mod tests {
     fn one_that_was_read_from_the_log_leaves_nobodys_hands() {
         let outbox = outbox(10);
         outbox.push([message(1, 1)]);
-        let _held = outbox.take().unwrap();
+        let _held = outbox.take(&mut 1).unwrap();
         // Of the same commit.
         assert_eq!(outbox.park(ShardId(1), message(1, 2)), Parked::First);
         outbox.unpark(&message(1, 2).delivery.to);
-        let mut second = outbox.take().unwrap();
+        let mut second = outbox.take(&mut 1).unwrap();
         outbox.taken(&mut second);
         assert_eq!(outbox.oldest(), Some(at(0)), "the one that is held is not taken");
     }
@@ -452,7 +462,7 @@ mod tests {
     fn room_that_comes_for_what_is_in_the_log_wakes_whoever_reads_it() {
         let outbox = outbox(1);
         outbox.push([message(1, 1)]);
-        let first = outbox.take().unwrap();
+        let first = outbox.take(&mut 1).unwrap();
         let line = outbox.send_elsewhere(ShardId(1), first).unwrap();
         outbox.push([message(2, 2)]);
         assert!(

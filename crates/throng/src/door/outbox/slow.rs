@@ -2,13 +2,21 @@
 
 use super::message::{Outgoing, hash_of};
 use std::collections::{HashMap, VecDeque};
+use throng_core::credit::Credit;
 
 /// The bytes of a small message, about.
 const SMALL_BYTES: usize = 768;
+/// The part of its credit from which on messages to an entity are slow.
+const SLOW_PART: u64 = 16;
 
 /// The credit of an entity where memory holds so many messages, and so many bytes of them: half of that.
 pub(super) fn limit(messages_max: usize, bytes_max: usize) -> u64 {
     (bytes_max / 2).min((messages_max / 2).saturating_mul(SMALL_BYTES)) as u64
+}
+
+/// The credit of each entity, where it is so much.
+pub(super) fn credit(limit: u64) -> Credit {
+    Credit::new(limit).with_much(limit / SLOW_PART)
 }
 
 /// The messages that come after the others.
@@ -44,8 +52,11 @@ impl Slow {
         self.queue.push_front(outgoing);
     }
 
-    pub(super) fn pop(&mut self) -> Option<Box<Outgoing>> {
+    /// The next one, if as many as one may be taken.
+    pub(super) fn pop(&mut self, may: &mut usize) -> Option<Box<Outgoing>> {
+        let left = may.checked_sub(1)?;
         let outgoing = self.queue.pop_front()?;
+        *may = left;
         self.others = 0;
         self.has_left(hash_of(&outgoing.delivery.to));
         Some(outgoing)
