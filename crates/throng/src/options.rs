@@ -19,7 +19,7 @@ pub struct Options {
     /// At most 16 MiB count, whatever is set.
     pub commit_bytes_max: usize,
     /// Work of one entity in a turn of a gateway's loop beyond which its commands wait behind those of others: a quarter of
-    /// the turn. Messages that are delivered in a turn take as long at most, all together.
+    /// the turn.
     pub entity_turn: Duration,
     /// How long a caller waits when it does not say.
     pub deadline: Duration,

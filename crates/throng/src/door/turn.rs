@@ -22,8 +22,6 @@ struct Current {
     has_staged: Cell<bool>,
     /// Messages delivered in this turn.
     deliveries: Cell<usize>,
-    /// The time that they took.
-    delivery_micros: Cell<u64>,
 }
 
 fn with<R>(context: &Context, look: impl FnOnce(&Current) -> R) -> Option<R> {
@@ -75,24 +73,14 @@ pub(super) fn charge(context: &Context, hash: u64, micros: u64) {
     }
 }
 
-/// One more message may be delivered in this turn, as messages have taken neither all of their number nor a [hot
-/// entity's share](crate::Options::entity_turn) of it. Callers outside of loops have none, and no such bound.
+/// One more message may be delivered in this turn; callers outside of loops have none, and no such bound.
 pub(crate) fn may_deliver(context: &Context) -> bool {
     let may = with(context, |current| {
-        let is_over = u128::from(current.delivery_micros.get()) >= context.options.entity_turn.as_micros();
-        current.deliveries.get() < context.options.deliveries_per_turn && !is_over
+        let count = current.deliveries.get();
+        current.deliveries.set(count + 1);
+        count < context.options.deliveries_per_turn
     });
     may.unwrap_or(true)
-}
-
-/// A message was delivered, and took so long.
-pub(crate) fn has_delivered(context: &Context, micros: u64) {
-    with(context, |current| {
-        current.deliveries.set(current.deliveries.get() + 1);
-        current
-            .delivery_micros
-            .set(current.delivery_micros.get().saturating_add(micros));
-    });
 }
 
 /// The turns of one loop, as its committer holds them. Dropped, the thread has no loop any more.
@@ -125,12 +113,10 @@ impl Turns {
                     share: self.share.clone(),
                     has_staged: Cell::new(false),
                     deliveries: Cell::new(0),
-                    delivery_micros: Cell::new(0),
                 });
             } else if let Some(current) = current {
                 current.has_staged.set(false);
                 current.deliveries.set(0);
-                current.delivery_micros.set(0);
             }
         });
         self.share.turn_ends()

@@ -94,15 +94,10 @@ impl Mail {
             let Some(outgoing) = self.outbox.take(&mut slow) else {
                 break;
             };
-            let goes_on = self.deliver_one(outgoing);
-            let now = self.context.host.elapsed_micros();
-            if within == Within::Turn {
-                turn::has_delivered(&self.context, now.saturating_sub(at));
-            }
-            at = now;
-            if !goes_on {
+            if !self.deliver_one(outgoing) {
                 break;
             }
+            at = self.context.host.elapsed_micros();
         }
         if slow < may_be_slow {
             self.slow_from
