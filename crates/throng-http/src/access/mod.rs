@@ -24,7 +24,7 @@ use files::{Version, Watched};
 pub(crate) use held::{Held, ends};
 pub use jwt::Jwt;
 pub(crate) use names::{Names, Part};
-pub(crate) use rates::{RateOwner, Wrong, refused, spend, spent};
+pub(crate) use rates::{RateOwner, Wrong, refused, spend};
 pub(crate) use recent::Recent;
 pub use tls::Tls;
 use tokens::Tokens;
@@ -296,11 +296,20 @@ pub(crate) fn now() -> i64 {
 }
 
 /// Asks the service's hook, if there is one.
-pub(crate) fn may(server: &Server, access: &Access<'_>) -> Answered<()> {
-    match &server.shared().guard.authorize {
-        None => Ok(()),
-        Some(hook) => hook(access),
-    }
+pub(crate) fn may(
+    server: &Server,
+    caller: Option<&Caller>,
+    (kind, id): (&str, Option<&str>),
+    action: Action<'_>,
+) -> Answered<()> {
+    let access = Access {
+        caller,
+        kind,
+        id,
+        action,
+    };
+    let hook = server.shared().guard.authorize.as_ref();
+    hook.map_or(Ok(()), |hook| hook(&access))
 }
 
 /// A proxy has passed the request on: it is its client's, not the proxy's own.

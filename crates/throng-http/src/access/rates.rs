@@ -111,22 +111,6 @@ pub(crate) fn spend(server: &Server, owner: RateOwner<'_>) -> Answered<()> {
     take(server, shared.caller_rate.as_ref(), caller, Limit::CallerRequestRate)
 }
 
-/// Spends a request that was let in or refused. A refusal may come late, or be that there are too many.
-pub(crate) async fn spent(
-    server: &Server,
-    connection: &Connection,
-    headers: &HeaderMap,
-    entered: Answered<Option<Caller>>,
-) -> Answered<Option<Caller>> {
-    match entered {
-        Ok(caller) => {
-            let owner = RateOwner::of(server, connection, headers, caller.as_ref());
-            spend(server, owner).map(|()| caller)
-        }
-        Err(problem) => Err(refused(server, connection, headers, problem).await),
-    }
-}
-
 /// The answer to a request that was refused for who asks: this problem, or that it is too often.
 pub(crate) async fn refused(
     server: &Server,

@@ -75,10 +75,11 @@ pub(crate) async fn serve(open: OpenConnection, wire: lane::Wire, work: lane::Wo
     let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
     let lane = unless_dropped(&connection, pin!(lane::serve(&event_loop, &connection, wire, work))).await;
     match lane {
-        None | Some(lane::End::Over) => {}
-        Some(lane::End::Linger(stream)) => end(open, stream).await,
-        Some(lane::End::Direct(wire)) => event_loop.door.enter(open, wire),
-        Some(lane::End::HandOver(stream, came)) => Box::pin(full(open, stream, came)).await,
+        None | Some(Ok(lane::End::Over)) => {}
+        Some(Ok(lane::End::Linger(stream))) => end(open, stream).await,
+        Some(Ok(lane::End::Direct(wire))) => event_loop.door.enter(open, wire),
+        Some(Ok(lane::End::HandOver(stream, came))) => Box::pin(full(open, stream, came)).await,
+        Some(Err(error)) => tracing::debug!("a connection ended early: {error}"),
     }
 }
 

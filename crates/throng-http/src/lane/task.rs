@@ -53,35 +53,16 @@ pub(crate) enum Work {
     Flush(bool),
 }
 
-/// What is left to do with a connection's requests.
-enum Then {
-    Over,
-    Linger,
-    Direct,
-    HandOver,
-}
-
 /// Answers the plain requests of a connection.
-pub(crate) async fn serve(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, mut wire: Wire, work: Work) -> End {
-    match run(event_loop, connection, &mut wire, work).await {
-        Ok(Then::HandOver) => {
-            let (stream, came) = wire.into_parts();
-            End::HandOver(stream, came)
-        }
-        Ok(Then::Direct) => End::Direct(wire),
-        Ok(Then::Over) => End::Over,
-        Ok(Then::Linger) => End::Linger(wire.into_parts().0),
-        Err(error) => {
-            tracing::debug!("a connection ended early: {error}");
-            End::Over
-        }
-    }
-}
-
-async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<Then> {
+pub(crate) async fn serve(
+    event_loop: &Rc<EventLoop>,
+    connection: &Rc<Connection>,
+    mut wire: Wire,
+    work: Work,
+) -> io::Result<End> {
     let limits = event_loop.server.limits();
-    if finish(event_loop, connection, wire, work).await? {
-        return Ok(Then::Linger);
+    if finish(event_loop, connection, &mut wire, work).await? {
+        return Ok(End::Linger(wire.into_parts().0));
     }
     let mut together: Vec<routes::Staged> = Vec::new();
     // The request, and what its body takes among all bodies in flight.
@@ -102,25 +83,28 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                 let (end, closes) = (command.end, command.closes);
                 wire.advance(end);
                 if closes || wire.input.is_empty() || together.len() == TOGETHER_MAX {
-                    settle(event_loop, connection, wire, &mut together, closes).await?;
+                    settle(event_loop, connection, &mut wire, &mut together, closes).await?;
                     in_flight = None;
                     wire.flush().await?;
                     if closes || connection.is_ending() {
-                        return Ok(Then::Linger);
+                        return Ok(End::Linger(wire.into_parts().0));
                     }
                 }
                 continue;
             }
         };
-        settle(event_loop, connection, wire, &mut together, false).await?;
+        settle(event_loop, connection, &mut wire, &mut together, false).await?;
         let read = in_flight.take().filter(|_| matches!(next, Else::Other(_)));
         wire.flush().await?;
         match next {
-            Else::HandOver => return Ok(Then::HandOver),
-            Else::Read if is_direct => return Ok(Then::Direct),
+            Else::HandOver => {
+                let (stream, came) = wire.into_parts();
+                return Ok(End::HandOver(stream, came));
+            }
+            Else::Read if is_direct => return Ok(End::Direct(wire)),
             Else::Read => {
                 if connection.is_ending() || wire.read().await? == ReadOutcome::End {
-                    return Ok(Then::Over);
+                    return Ok(End::Over);
                 }
             }
             Else::ReadTo(end) => {
@@ -137,9 +121,9 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                             cors::allow(&mut response, origin);
                         }
                         let outgoing = Outgoing::begin(event_loop, connection, response, true, wire.output());
-                        respond(wire, outgoing).await?;
+                        respond(&mut wire, outgoing).await?;
                         wire.flush().await?;
-                        return Ok(Then::Linger);
+                        return Ok(End::Linger(wire.into_parts().0));
                     }
                 }
             }
@@ -152,12 +136,11 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                     noting(connection, routes::answer(&event_loop.server, connection, *request)).await;
                 is_direct = !waited;
                 let outgoing = Outgoing::begin(event_loop, connection, response, closes, wire.output());
-                let closes = outgoing.closes;
-                respond(wire, outgoing).await?;
+                let closes = respond(&mut wire, outgoing).await?;
                 drop((in_flight, read));
                 wire.flush().await?;
                 if closes {
-                    return Ok(Then::Linger);
+                    return Ok(End::Linger(wire.into_parts().0));
                 }
             }
         }
@@ -184,15 +167,9 @@ async fn finish(
         Work::Answer(answer, closes) => {
             let response = answer.await;
             let outgoing = Outgoing::begin(event_loop, connection, response, closes, wire.output());
-            let closes = outgoing.closes;
-            respond(wire, outgoing).await?;
-            closes
+            respond(wire, outgoing).await?
         }
-        Work::Respond(outgoing) => {
-            let closes = outgoing.closes;
-            respond(wire, outgoing).await?;
-            closes
-        }
+        Work::Respond(outgoing) => respond(wire, outgoing).await?,
     };
     drop(in_flight);
     wire.flush().await?;
@@ -239,8 +216,8 @@ async fn settle(
     Ok(())
 }
 
-/// Writes a response down, or sends as much of it as there is.
-async fn respond(wire: &mut Wire, mut outgoing: Outgoing) -> io::Result<()> {
+/// Writes a response down, or sends as much of it as there is. `true` if the connection ends with it.
+async fn respond(wire: &mut Wire, mut outgoing: Outgoing) -> io::Result<bool> {
     loop {
         let written = poll_fn(|context| match outgoing.poll(wire.output(), context) {
             Poll::Ready(written) => Poll::Ready(written),
@@ -248,7 +225,7 @@ async fn respond(wire: &mut Wire, mut outgoing: Outgoing) -> io::Result<()> {
             Poll::Pending => wire.poll_gone(context).map(Err),
         });
         match written.await? {
-            Written::All => return Ok(()),
+            Written::All => return Ok(outgoing.closes),
             Written::Full => wire.flush().await?,
         }
     }

@@ -1,9 +1,8 @@
 //! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
 
-use super::{CommandBody, HttpCommand, Staged, app::panic_text, is_administration, other, settle, stage};
+use super::{CommandBody, HttpCommand, Staged, app::panic_text, entry, is_administration, other, settle, stage};
 use crate::{
     access::{self, Part, RateOwner, Sender, cors},
-    access_log::Entry,
     answer::{self, Answer},
     connection::Connection,
     problem::Problem,
@@ -60,9 +59,8 @@ pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: 
             Ok(()) => cors::preflight(request.headers(), origin),
             Err(problem) => problem.response(),
         };
-        if server.logs_next() {
-            let client = server.shared().client_address(connection, request.headers());
-            let entry = Entry::new(connection, request.method().as_str(), request.uri().path()).from(client);
+        let (method, path) = (request.method().as_str(), request.uri().path());
+        if let Some(entry) = entry(server, connection, method, path, request.headers(), None) {
             entry.answered(server, response.status(), None);
         }
         return Answering::Other(Box::pin(future::ready(response)));
@@ -113,7 +111,7 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
                 catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
                     let reason = panic_text(panic.as_ref());
                     tracing::error!("the gateway panicked over {path}: {reason}");
-                    let (crashed, log) = (Problem::crashed(&reason), command.logged(&server, &connection, None));
+                    let (crashed, log) = (Problem::crashed(&reason), command.log(&server, &connection, None));
                     Poll::Ready(Staged::new(&server, Err(crashed.boxed()), None, path, log))
                 })
             })

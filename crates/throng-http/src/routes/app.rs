@@ -106,7 +106,7 @@ pub(super) async fn handle(
     let mut arrived = None;
     let bytes = async {
         let bytes = body::read(&mut body, &parts.headers, server, connection).await?;
-        admit(server, connection, &parts.headers, bytes.len(), &mut arrived)?.await?;
+        admit(server, connection, &parts.headers, bytes.len(), &mut arrived).await?;
         server.has_room_for_reply()?;
         Ok(bytes)
     };

@@ -3,7 +3,7 @@
 //! Each protocol makes a [`CommandRequest`] of what it has read, and [runs](run) it. A command whose body is here and whose connection has
 //! its place in the turn waits for nothing in it: one poll executes it.
 
-use super::{Answered, Begun, commanded, engine_problem, enter, may, time_left, unknown};
+use super::{Answered, Begun, commanded, engine_problem, enter, time_left, unknown};
 use crate::{
     access::{self, Action, RateOwner},
     connection::Connection,
@@ -64,7 +64,7 @@ pub(crate) async fn run(
         return Err(unknown(server, (request.no_command)(names, &request.name)));
     };
     let id = request.id?;
-    may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;
+    access::may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;
     let Terms { key, deadline } = request.terms?;
     let read;
     let body = match request.body {
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     }
     let left = match place {
         Some(admitted) => time_left(admitted, deadline, arrived)?,
-        None => enter(server, connection, || client, deadline, body.len(), arrived).await?,
+        None => enter(server, connection, client, deadline, body.len(), arrived).await?,
     };
     server.has_room_for_reply()?;
     let driver = &server.shared().driver;

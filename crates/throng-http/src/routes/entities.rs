@@ -1,8 +1,8 @@
 //! `GET /api/{kind}`: the entities there are, a page at a time.
 
-use super::{Answered, admit, caller, engine_problem, kind, may};
+use super::{Answered, admit, caller, engine_problem, kind};
 use crate::{
-    access::Action,
+    access::{self, Action},
     answer::{self, Answer},
     connection::Connection,
     request::query::{self, EntitiesQuery},
@@ -34,10 +34,10 @@ pub(super) async fn list(
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
     let (kind, names) = kind(server, kind_part)?;
-    may(server, caller(parts), (names.kind, None), Action::List)?;
+    access::may(server, caller(parts), (names.kind, None), Action::List)?;
     let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(server, connection, &parts.headers, 0, arrived)?.await?;
+    admit(server, connection, &parts.headers, 0, arrived).await?;
     let heads = server
         .shared()
         .engine

@@ -33,7 +33,7 @@ pub(super) async fn page(
     may_follow(server, caller(parts), names, Some(&id))?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(server, connection, &parts.headers, 0, arrived)?.await?;
+    admit(server, connection, &parts.headers, 0, arrived).await?;
     let share = &server.shared().held.pages;
     let bytes = PAGE_BYTES_MAX.min(share.most() / PAGES_AT_ONCE);
     // Its events and what is written of them; the answer is charged then, until the client has taken it.

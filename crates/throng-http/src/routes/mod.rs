@@ -19,7 +19,7 @@ pub(crate) use post::{HttpCommand, stage, try_now};
 pub(crate) use query::{QueryRequest, ask, no_query};
 
 use crate::{
-    access::{self, Access, Action, Administrator, Caller, Part, Sender},
+    access::{self, Action, Administrator, Caller, Part, RateOwner, Sender},
     access_log::Entry,
     answer::{self, Answer, Reply},
     connection::Connection,
@@ -42,7 +42,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request
 use serde::Serialize;
 use std::{
     borrow::Cow,
-    future::Future,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
@@ -223,7 +222,11 @@ async fn other(
     let entered = match entered {
         // Health, metrics and administration are not counted.
         Ok(None) if is_uncounted(server, connection, parts.uri.path()) => Ok(None),
-        entered => access::spent(server, connection, &parts.headers, entered).await,
+        Ok(caller) => {
+            let owner = RateOwner::of(server, connection, &parts.headers, caller.as_ref());
+            access::spend(server, owner).map(|()| caller)
+        }
+        Err(problem) => Err(access::refused(server, connection, &parts.headers, problem).await),
     };
     match entered {
         Ok(None) => {}
@@ -406,10 +409,23 @@ fn or_options(method: &Method, answered: Answered<Response<Answer>>) -> Answered
 
 /// What the access log is to say of a request, if anything.
 fn logged(server: &Server, connection: &Connection, parts: &Parts) -> Option<Box<Entry>> {
+    let (method, path) = (parts.method.as_str(), parts.uri.path());
+    entry(server, connection, method, path, &parts.headers, caller(parts))
+}
+
+/// The next line of the access log, if the next request has one.
+fn entry(
+    server: &Server,
+    connection: &Connection,
+    method: &str,
+    path: &str,
+    headers: &HeaderMap,
+    caller: Option<&Caller>,
+) -> Option<Box<Entry>> {
     server.logs_next().then(|| {
-        let client = server.shared().client_address(connection, &parts.headers);
-        let mut entry = Entry::new(connection, parts.method.as_str(), parts.uri.path()).from(client);
-        entry.by(caller(parts));
+        let client = server.shared().client_address(connection, headers);
+        let mut entry = Entry::new(connection, method, path).from(client);
+        entry.by(caller);
         entry
     })
 }
@@ -470,22 +486,9 @@ fn caller(parts: &Parts) -> Option<&Caller> {
     parts.extensions.get()
 }
 
-/// Whether the service lets this be done.
-fn may(server: &Server, caller: Option<&Caller>, (kind, id): (&str, Option<&str>), action: Action<'_>) -> Answered<()> {
-    access::may(
-        server,
-        &Access {
-            caller,
-            kind,
-            id,
-            action,
-        },
-    )
-}
-
 /// Whether the service lets the events of a kind, or of one of its entities, be seen.
 pub(crate) fn may_follow(server: &Server, caller: Option<&Caller>, names: &Names, id: Option<&str>) -> Answered<()> {
-    may(server, caller, (names.kind, id), Action::Events)
+    access::may(server, caller, (names.kind, id), Action::Events)
 }
 
 /// A kind of entity.
@@ -539,35 +542,31 @@ pub(crate) fn checked_id(id: Cow<'_, str>) -> Answered<Cow<'_, str>> {
 }
 
 /// Passes the turn's gate, and says how much time is left to the deadline.
-fn admit<'a>(
-    server: &'a Server,
-    connection: &'a Connection,
+async fn admit(
+    server: &Server,
+    connection: &Connection,
     headers: &HeaderMap,
     bytes: usize,
-    arrived: &'a mut Option<Instant>,
-) -> Answered<impl Future<Output = Answered<Duration>> + use<'a>> {
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
     let limits = server.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
     let client = server.shared().client(connection, headers);
-    Ok(enter(server, connection, move || client, deadline, bytes, arrived))
+    enter(server, connection, client, deadline, bytes, arrived).await
 }
 
-/// The same, for a request without header fields of its own. It stands in the queue from now on, unless it goes at once.
-pub(crate) fn enter<'a>(
-    server: &'a Server,
-    connection: &'a Connection,
-    client: impl FnOnce() -> Client,
+/// The same, for a request without header fields of its own.
+pub(crate) async fn enter(
+    server: &Server,
+    connection: &Connection,
+    client: Client,
     deadline: Duration,
     bytes: usize,
-    arrived: &'a mut Option<Instant>,
-) -> impl Future<Output = Answered<Duration>> {
-    let entering = server.gate.enter(&connection.place, bytes, client);
-    async move {
-        let admitted = entering
-            .await
-            .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
-        time_left(admitted, deadline, arrived)
-    }
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
+    let admitted = server.gate.enter(&connection.place, bytes, || client).await;
+    let admitted = admitted.map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
+    time_left(admitted, deadline, arrived)
 }
 
 /// Says how much time is left to the deadline of a request that is admitted.

@@ -3,7 +3,7 @@
 use super::{
     Answered, Staged, carry_on,
     command::{CommandBody, CommandRequest, Terms, run},
-    entity_id,
+    entity_id, entry,
 };
 use crate::{
     access::{self, Caller, RateOwner, Sender},
@@ -62,18 +62,9 @@ impl HttpCommand<'_> {
     }
 
     /// Its line in the access log, if it has one.
-    pub(super) fn logged(
-        &self,
-        server: &Server,
-        connection: &Connection,
-        caller: Option<&Caller>,
-    ) -> Option<Box<Entry>> {
-        server.logs_next().then(|| {
-            let client = server.shared().client_address(connection, self.headers);
-            let mut entry = Entry::new(connection, Method::POST.as_str(), self.path).from(client);
-            entry.by(caller);
-            entry
-        })
+    pub(super) fn log(&self, server: &Server, connection: &Connection, caller: Option<&Caller>) -> Option<Box<Entry>> {
+        let method = Method::POST.as_str();
+        entry(server, connection, method, self.path, self.headers, caller)
     }
 }
 
@@ -98,7 +89,7 @@ pub(crate) fn try_now(
     let request = command.request(server, connection, caller.as_ref(), CommandBody::Here(body));
     let mut arrived = None;
     let begun = run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
-    let log = command.logged(server, connection, caller.as_ref());
+    let log = command.log(server, connection, caller.as_ref());
     // An answer that is no problem needs no path.
     let is_reply = matches!(&begun, Ok(begun) if begun.is_reply());
     let path = if is_reply { "" } else { command.path };
@@ -126,7 +117,7 @@ pub(crate) async fn stage(
         run(server, connection, request, None, &mut arrived).await
     };
     let begun = begun.await;
-    let log = command.logged(server, connection, caller.as_ref());
+    let log = command.log(server, connection, caller.as_ref());
     let mut staged = Staged::new(server, begun, arrived, command.path, log);
     carry_on(server, &mut staged).await;
     staged

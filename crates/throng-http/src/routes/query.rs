@@ -1,8 +1,8 @@
 //! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`, and the one way in for a query.
 
-use super::{Answered, allowed, caller, engine_problem, enter, entity_id, kind, may, unknown};
+use super::{Answered, allowed, caller, engine_problem, enter, entity_id, kind, unknown};
 use crate::{
-    access::{Action, RateOwner},
+    access::{self, Action, RateOwner},
     answer::{self, Answer},
     connection::Connection,
     kinds::Names,
@@ -43,8 +43,8 @@ pub(crate) async fn ask(
         return Err(unknown(server, no_query(names, name)));
     }
     let id = request.id?;
-    may(server, caller, (names.kind, Some(&id)), Action::Query(name))?;
-    let left = enter(server, connection, || client, request.deadline?, 0, arrived).await?;
+    access::may(server, caller, (names.kind, Some(&id)), Action::Query(name))?;
+    let left = enter(server, connection, client, request.deadline?, 0, arrived).await?;
     let driver = &server.shared().driver;
     let attempt = driver.query(kind, id, name, request.arguments);
     let mut attempt = attempt.map_err(engine_problem)?.within(left);

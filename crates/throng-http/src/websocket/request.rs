@@ -49,7 +49,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
         return None;
     }
     let place = server.gate.enter_now(&connection.place, command.body.len())?;
-    let (caller, mut arrived) = (connection.caller(), None);
+    let (caller, mut arrived) = (connection.caller(), Some(place.arrived));
     let request = request(server, connection, command, caller.as_ref());
     let begun = routes::run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
     let log = log(server, connection, command);
@@ -62,7 +62,7 @@ pub(super) async fn stage(server: &Server, connection: &Connection, command: Com
     let (caller, mut arrived) = (connection.caller(), None);
     let request = request(server, connection, &command, caller.as_ref());
     let begun = routes::run(server, connection, request, None, &mut arrived).await;
-    let begun = in_turn(server, connection, begun, arrived).await;
+    let begun = in_turn(server, connection, begun, &mut arrived).await;
     let mut staged = Staged::new(server, begun, arrived, "", log);
     routes::carry_on(server, &mut staged).await;
     staged
@@ -96,7 +96,7 @@ pub(super) async fn query(
         Ok(()) => routes::ask(server, connection, request, routes::no_query, arrived).await,
         Err(too_often) => Err(too_often),
     };
-    in_turn(server, connection, answered, *arrived).await
+    in_turn(server, connection, answered, arrived).await
 }
 
 /// Has a refusal for what a client asks take its part of a turn, too. What the gate refuses has waited for one.
@@ -104,19 +104,19 @@ async fn in_turn<T>(
     server: &Server,
     connection: &Connection,
     answered: Answered<T>,
-    arrived: Option<Instant>,
+    arrived: &mut Option<Instant>,
 ) -> Answered<T> {
-    let is_own_fault = |problem: &Problem| problem.http_status().is_client_error();
-    if arrived.is_none() && answered.as_ref().is_err_and(|problem| is_own_fault(problem)) {
-        turn(server, connection).await.ok();
+    let refused = answered.as_ref().err().filter(|_| arrived.is_none());
+    if refused.is_some_and(|problem| problem.http_status().is_client_error()) {
+        turn(server, connection, arrived).await.ok();
     }
     answered
 }
 
 /// Waits for a turn with what is neither a command nor a query.
-pub(super) async fn turn(server: &Server, connection: &Connection) -> Answered<()> {
+pub(super) async fn turn(server: &Server, connection: &Connection, arrived: &mut Option<Instant>) -> Answered<()> {
     let (client, deadline) = (connection.client(), server.limits().deadline);
-    let entered = routes::enter(server, connection, || client, deadline, 0, &mut None).await;
+    let entered = routes::enter(server, connection, client, deadline, 0, arrived).await;
     entered.map(drop)
 }
 

@@ -476,7 +476,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
 
 /// Waits for its turn with what is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
-    request::turn(&shared.server, &shared.connection).await?;
+    request::turn(&shared.server, &shared.connection, &mut None).await?;
     request::spend(&shared.server, &shared.connection)
 }
 

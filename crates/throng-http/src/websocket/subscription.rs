@@ -57,7 +57,7 @@ pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>)
     let (server, connection) = (&shared.server, &shared.connection);
     let from = request::spend(server, connection).and_then(|()| from(shared, &asked));
     // What is refused takes its part of a turn, too.
-    let turn = request::turn(server, connection).await;
+    let turn = request::turn(server, connection, &mut None).await;
     let from = from.and_then(|from| turn.map(|()| from))?;
     let most = shared.server.limits().socket_subscriptions_max;
     let mut subscriptions = shared.subscriptions.borrow_mut();

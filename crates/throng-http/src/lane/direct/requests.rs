@@ -46,11 +46,10 @@ impl Direct {
                     return self.next(key);
                 }
                 Next::Command(command) if headers::is_plain(&command.headers) => {
-                    let (server, closes) = (&self.event_loop.server, command.closes);
+                    let (server, end, closes) = (&self.event_loop.server, command.end, command.closes);
                     let Some(staged) = routes::try_now(server, connection, &command.head(), command.body) else {
                         break;
                     };
-                    let end = command.end;
                     if member.waiting == 0 {
                         connection.begins();
                     }
