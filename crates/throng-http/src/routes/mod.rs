@@ -17,7 +17,7 @@ pub(crate) use history::Shown;
 pub use live::LiveEvents;
 
 use crate::{
-    access::{self, Access, Action, Administrator, Caller, Part, Sender},
+    access::{self, Access, Action, Administrator, Caller, KnowsCallers, Part, Sender},
     access_log::Entry,
     answer::{self, Answer, Reply},
     connection::Connection,
@@ -305,9 +305,7 @@ async fn other(
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
-    if admin::is(server, connection, &parts) {
-        parts.extensions.insert(Administrator(()));
-    }
+    tell_handler(server, connection, &mut parts);
     let mut arrived = None;
     let is_generic = server.shared().is_generic(parts.uri.path());
     let is_gateways = is_generic || is_urgent(parts.uri.path());
@@ -376,6 +374,16 @@ async fn other(
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     app::handle(server, connection, parts, body).await
+}
+
+/// Adds what the extractors of an app's handler find.
+fn tell_handler(server: &Server, connection: &Connection, parts: &mut Parts) {
+    if admin::is(server, connection, parts) {
+        parts.extensions.insert(Administrator(()));
+    }
+    if server.shared().guard.authenticates() {
+        parts.extensions.insert(KnowsCallers(()));
+    }
 }
 
 #[derive(Serialize)]
