@@ -20,7 +20,7 @@ use throng::{
     journal::{Directory, FEATURES, Join},
 };
 use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
-use throng_http::Running;
+use throng_http::{Running, check_private_key};
 
 use crate::{
     limits,
@@ -48,7 +48,8 @@ pub struct ClusterArguments {
         long,
         value_name = "ADDRESS:PORT",
         requires = "cluster",
-        default_value = "127.0.0.1:0"
+        default_value = "127.0.0.1:0",
+        value_parser = crate::security::address
     )]
     peer_listen: SocketAddr,
     /// Where the others reach it, if that is another address.
@@ -132,8 +133,10 @@ impl ClusterArguments {
             return Ok(trust);
         };
         let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+        let key_bytes = read(key)?;
+        check_private_key(&key_bytes).map_err(|why| anyhow!("--peer-tls-key {}: {why}", key.display()))?;
         trust
-            .with_tls(&read(certificate)?, &read(key)?, &read(roots)?)
+            .with_tls(&read(certificate)?, &key_bytes, &read(roots)?)
             .map_err(|why| anyhow!("--peer-tls-cert, --peer-tls-key and --peer-tls-ca do not do: {why}"))
     }
 }
@@ -212,4 +215,50 @@ pub(crate) fn not_shared(place: &JournalLocation) -> anyhow::Error {
     anyhow::anyhow!(
         "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    }
+
+    #[test]
+    fn peer_address_that_is_none_is_answered_with_an_example() {
+        let line = ["serve", "--cluster", "--name", "a", "--peer-listen", "localhost:7400"];
+        let said = Line::try_parse_from(line).err().unwrap().to_string();
+        assert!(said.contains("127.0.0.1:7400"), "{said}");
+    }
+
+    #[test]
+    fn key_of_a_node_that_asks_for_a_passphrase_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        for name in ["cert.pem", "ca.pem"] {
+            fs::write(path(name), "").unwrap();
+        }
+        let key = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        fs::write(path("key.pem"), key).unwrap();
+        let files = [
+            "--peer-tls-cert",
+            "cert.pem",
+            "--peer-tls-key",
+            "key.pem",
+            "--peer-tls-ca",
+            "ca.pem",
+        ];
+        let files = files.chunks(2).flat_map(|pair| [pair[0].to_owned(), path(pair[1])]);
+        let line = ["serve", "--cluster", "--name", "a"].map(str::to_owned).into_iter();
+        let said = Line::parse_from(line.chain(files))
+            .cluster
+            .trust()
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains("key.pem") && said.contains("encrypted"), "{said}");
+    }
 }

@@ -478,7 +478,9 @@ mod tests {
     fn a_moment_is_a_commit_or_a_time() {
         assert_eq!(until("3.1071"), Ok(Until::Commit("3.1071".parse().unwrap())));
         assert_eq!(until("1970-01-01T00:00:02Z"), Ok(Until::Micros(2_000_000)));
-        assert!(until("yesterday").is_err() && until("3").is_err());
+        for wrong in ["yesterday", "2027-01-01", "3"] {
+            assert!(until(wrong).unwrap_err().contains("as 2026-11-22T18:00:00Z"), "{wrong}");
+        }
     }
 
     #[test]

@@ -61,12 +61,9 @@ impl TopArguments {
     }
 
     fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let (is_https, authority) = match (self.url.strip_prefix("https://"), self.url.strip_prefix("http://")) {
-            (Some(authority), _) => (true, authority),
-            (None, Some(authority)) => (false, authority),
-            (None, None) => bail!("{:?} is not a URL as http://127.0.0.1:9080 or https://…", self.url),
+        let Some((is_https, authority)) = place(&self.url) else {
+            bail!("{:?} is not a URL as http://127.0.0.1:9080 or https://…", self.url)
         };
-        let authority = authority.trim_end_matches('/');
         let stream = TcpStream::connect(authority).with_context(|| format!("cannot reach {authority}"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -101,6 +98,13 @@ impl TopArguments {
         }
         Ok(value)
     }
+}
+
+/// Reads whether a URL asks for TLS, and of whom.
+fn place(url: &str) -> Option<(bool, &str)> {
+    let (scheme, authority) = url.split_once("://")?;
+    let is_https = scheme.eq_ignore_ascii_case("https");
+    (is_https || scheme.eq_ignore_ascii_case("http")).then(|| (is_https, authority.trim_end_matches('/')))
 }
 
 /// Sends a request, and reads until the other side closes.
@@ -223,6 +227,13 @@ fn frame(all: &Value, trouble: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn scheme_of_a_url_may_be_in_capitals() {
+        assert_eq!(place("http://127.0.0.1:9080/"), Some((false, "127.0.0.1:9080")));
+        assert_eq!(place("HTTPS://[::1]:9080"), Some((true, "[::1]:9080")));
+        assert_eq!((place("ftp://a"), place("127.0.0.1:9080")), (None, None));
+    }
 
     #[test]
     fn a_frame_says_what_limits_and_shows_no_control_characters_of_others() {

@@ -23,6 +23,7 @@
 //! counts. Whoever takes its shards waits until its lease for reads is over, or its process is known to be gone.
 
 pub mod frame;
+mod joining;
 pub mod life;
 mod link;
 pub mod membership;

@@ -49,6 +49,13 @@ impl Host for Driver {
 
 /// The connections to the other nodes, as far as a node's life goes by them.
 pub trait Connections: Send + Sync + 'static {
+    /// Says why this node cannot take part beside others that live: before it joins, and again as the node it has become.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names a node with another secret. The directory cannot be looked at.
+    fn refuse(&self, _me: Option<NodeId>) -> Later<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
     /// Goes by what is seen now: who is there, and who owns what.
     fn look(&self, me: NodeId, view: &View);
     /// A node of a newer release was gone before this one joined, for so long.
@@ -160,19 +167,42 @@ impl Life {
     /// Joins. What stands against it may be over in a moment: a node of the same name that was killed is there until its sessions are gone.
     ///
     /// # Errors
-    /// As [`Directory::join`], after a lease of trying where it was refused.
+    /// As [`Directory::join`], after a lease of trying where it was refused. A node that takes part has another secret: then this one has left
+    /// again, or not joined.
     pub async fn join(&self) -> Result<NodeId, Error> {
         let Parts { directory, timing, .. } = &self.parts;
         let begun = self.parts.clock.elapsed_micros();
-        loop {
+        self.looked_around().await?;
+        let node = loop {
             match directory.join(self.parts.join.clone()).await {
                 Err(Error::Refused(why)) if self.since(begun) < timing.lease => {
                     tracing::info!("the node cannot join yet: {why}");
                     self.parts.clock.sleep(timing.beat / 2).await;
                 }
-                joined => return joined,
+                joined => break joined?,
             }
+        };
+        self.stays(node).await
+    }
+
+    /// Looks at those that take part, before it joins.
+    async fn looked_around(&self) -> Result<(), Error> {
+        match self.parts.connections.refuse(None).await {
+            Err(refused @ Error::Refused(_)) => Err(refused),
+            // A directory that cannot be looked at says so when it is joined.
+            _ => Ok(()),
         }
+    }
+
+    /// Leaves where those that have joined before do not go with this node.
+    async fn stays(&self, node: NodeId) -> Result<NodeId, Error> {
+        let Err(refused) = self.parts.connections.refuse(Some(node)).await else {
+            return Ok(node);
+        };
+        if let Err(error) = self.parts.directory.leave(node).await {
+            tracing::warn!("node {node} could not say that it leaves, the others notice: {error}");
+        }
+        Err(refused)
     }
 
     fn since(&self, begun_micros: u64) -> Duration {
@@ -264,7 +294,12 @@ impl Life {
 
     async fn join_again(&self) -> NodeId {
         loop {
-            match self.parts.directory.join(self.parts.join.clone()).await {
+            let joined = async {
+                self.looked_around().await?;
+                let node = self.parts.directory.join(self.parts.join.clone()).await?;
+                self.stays(node).await
+            };
+            match joined.await {
                 Ok(node) => {
                     self.become_node(node);
                     return node;

@@ -2,9 +2,9 @@
 
 use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
+    joining::Proofs,
     wire::{self, Trust, Wire},
 };
-use futures_util::future::join_all;
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -132,23 +132,6 @@ impl Links {
     }
 
     /// Goes by what a node sees now: who is there, and who owns what.
-    /// Looks for a node that lives and has another secret than this one, which has no number yet.
-    pub(crate) async fn other_secret<'a>(&self, view: &'a View) -> Option<&'a Node> {
-        let shared = &self.shared;
-        let asked = view.nodes.iter().filter(|node| node.lives()).map(async |node| {
-            let own = Hello {
-                protocol: PROTOCOL,
-                cluster: view.cluster.clone(),
-                node: 0,
-                shards: shared.owners.len() as u16,
-                nonce: rand::random(),
-            };
-            let shaken = shake_hands(&shared.trust, own, node.id, &node.said.peer).await;
-            matches!(shaken, Err(Failed::OtherSecret)).then_some(node)
-        });
-        join_all(asked).await.into_iter().flatten().next()
-    }
-
     pub(crate) fn look(&self, me: NodeId, view: &View) {
         let shared = &self.shared;
         shared.me.store(me.0, Ordering::Release);
@@ -224,6 +207,22 @@ impl Links {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.shared.counts
+    }
+}
+
+impl Proofs for Links {
+    fn has_other_secret<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, bool> {
+        let own = Hello {
+            protocol: PROTOCOL,
+            cluster: cluster.to_owned(),
+            node: me.0,
+            shards: self.shared.owners.len() as u16,
+            nonce: rand::random(),
+        };
+        Box::pin(async move {
+            let shaken = shake_hands(&self.shared.trust, own, node.id, &node.said.peer).await;
+            matches!(shaken, Err(Failed::OtherSecret))
+        })
     }
 }
 
@@ -498,11 +497,12 @@ async fn shake_hands(trust: &Trust, own: Hello, node: NodeId, address: &str) -> 
             Frame::Refused(why) => return Err(Failed::from(format!("it does not let this node in: {why}"))),
             _ => return Err("it does not answer as a node does".to_string().into()),
         };
-        if hello.node != node.0 {
-            return Err(format!("another node, {}, is there", hello.node).into());
-        }
+        // First: a node that has just joined proves it before it knows its number.
         if !trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
             return Err(Failed::OtherSecret);
+        }
+        if hello.node != node.0 {
+            return Err(format!("another node, {}, is there", hello.node).into());
         }
         let proof = trust.secret.proof(Role::Client, &own, &hello);
         wire.send(&Frame::Proof(proof)).await?;

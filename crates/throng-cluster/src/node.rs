@@ -2,6 +2,7 @@
 
 use crate::{
     Links,
+    joining::Joining,
     life::{Connections, Host, Life, Parts, Status},
     membership::Timing,
     server::{Known, Server},
@@ -13,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
-use throng::host::TokioHost;
+use throng::host::{Host as Clock, TokioHost};
 use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, View};
 use tokio::{
     net::TcpListener,
@@ -52,17 +53,7 @@ pub enum NodeError {
     /// The system gives no threads.
     #[error("the node's threads cannot be started: {0}")]
     Threads(std::io::Error),
-    /// A node that lives knows another secret, or none.
-    #[error(
-        "node {name} at {peer} has another secret of the cluster, or none: give all nodes the same --cluster-secret-file"
-    )]
-    OtherSecret {
-        /// The name of that node.
-        name: String,
-        /// The address where it was asked.
-        peer: String,
-    },
-    /// What the directory says: who lives, another number of shards, or that the database cannot be reached.
+    /// What the directory says: who lives, another number of shards, or that the database cannot be reached. A node that lives has another secret.
     #[error(transparent)]
     Directory(#[from] Error),
 }
@@ -77,11 +68,26 @@ pub struct Node {
 
 /// Those this node has made, and those it takes.
 struct BothWays {
+    directory: Arc<dyn Directory>,
+    clock: Arc<dyn Clock>,
+    lease: Duration,
     links: Links,
     server: Arc<Server>,
 }
 
 impl Connections for BothWays {
+    fn refuse(&self, me: Option<NodeId>) -> Later<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let joining = Joining {
+                directory: &*self.directory,
+                clock: &*self.clock,
+                lease: self.lease,
+                proofs: &self.links,
+            };
+            joining.refuse(me).await
+        })
+    }
+
     fn look(&self, me: NodeId, view: &View) {
         self.links.look(me, view);
         let mut known = self.server.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,30 +148,39 @@ impl Node {
         if options.loops.is_empty() {
             options.loops.push(runtime.handle().clone());
         }
-        runtime.block_on(refuse_other_secret(&*directory, &links))?;
         links.run_on(&options.loops);
+        let clock: Arc<dyn Clock> = Arc::new(TokioHost::on(runtime.handle().clone()));
+        // A directory that cannot be looked at says so when it is joined.
+        let view = runtime.block_on(directory.view()).unwrap_or_default();
         let server = Arc::new(Server {
             loops: options.loops,
             host: Arc::clone(&host),
             trust: options.trust,
             shards: options.join.shards,
-            known: Mutex::new(Known::default()),
+            known: Mutex::new(Known {
+                cluster: view.cluster,
+                me: 0,
+            }),
         });
         let life = Arc::new(Life::new(Parts {
             directory: Arc::clone(&directory),
             host,
             connections: Arc::new(BothWays {
+                directory: Arc::clone(&directory),
+                clock: Arc::clone(&clock),
+                lease: options.timing.lease,
                 links,
                 server: Arc::clone(&server),
             }),
-            clock: Arc::new(TokioHost::on(runtime.handle().clone())),
+            clock,
             join: options.join,
             timing: options.timing,
         }));
+        // Those that join at the same moment ask for its proof.
+        runtime.spawn(Arc::clone(&server).listen(listener));
         let node = runtime.block_on(life.join())?;
         let cluster = runtime.block_on(directory.view())?.cluster;
         *server.known.lock().unwrap_or_else(PoisonError::into_inner) = Known { cluster, me: node.0 };
-        runtime.spawn(server.listen(listener));
         let task = runtime.spawn(Arc::clone(&life).run(node));
         Ok(Self {
             life,
@@ -223,21 +238,6 @@ impl Node {
             tracing::warn!("node {node} could not say that it leaves, the others notice: {error}");
         }
         runtime.shutdown_background();
-    }
-}
-
-/// Refuses a start beside nodes with another secret: this one would own shards, and nobody could ask it for them.
-async fn refuse_other_secret(directory: &dyn Directory, links: &Links) -> Result<(), NodeError> {
-    // What cannot be looked at is told by joining.
-    let Ok(view) = directory.view().await else {
-        return Ok(());
-    };
-    match links.other_secret(&view).await {
-        None => Ok(()),
-        Some(node) => Err(NodeError::OtherSecret {
-            name: node.said.name.clone(),
-            peer: node.said.peer.clone(),
-        }),
     }
 }
 

@@ -86,6 +86,7 @@ impl Drop for Stranger {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) cluster: String,
+    /// This node's number; 0 before it has joined.
     pub(crate) me: u64,
 }
 
@@ -188,7 +189,7 @@ impl Server {
                     hello.shards, self.shards
                 ));
             }
-            if hello.node == known.me {
+            if hello.node == known.me && hello.node != 0 {
                 return Err("it says it is this node".into());
             }
             Hello {

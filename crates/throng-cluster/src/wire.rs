@@ -41,10 +41,10 @@ impl Trust {
     /// # Errors
     /// One of them is none, or they do not belong together.
     pub fn with_tls(self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<Self, String> {
-        let chain = certificates(certificate)?;
+        let chain = certificates(certificate).map_err(|why| format!("the certificate: {why}"))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key: {why}"))?;
         let mut store = RootCertStore::empty();
-        for root in certificates(roots)? {
+        for root in certificates(roots).map_err(|why| format!("the CA: {why}"))? {
             store.add(root).map_err(|why| format!("the CA: {why}"))?;
         }
         let (store, provider) = (Arc::new(store), Arc::new(ring::default_provider()));

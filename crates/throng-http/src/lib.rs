@@ -156,7 +156,9 @@ pub mod fuzzing {
     };
 }
 
-pub use access::{Access, Action, Administrator, Caller, FileError, Jwt, Means, Tls, make_token};
+pub use access::{
+    Access, Action, Administrator, Caller, FileError, Jwt, KnowsCallers, Means, Tls, check_private_key, make_token,
+};
 pub use access_log::AccessLog;
 pub use behind::Behind;
 pub use error::StartError;

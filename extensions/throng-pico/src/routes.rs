@@ -52,7 +52,7 @@ use axum::{
 use given::Given;
 use serde_json::json;
 use std::sync::Arc;
-use throng_http::{Administrator, Caller, Described, LiveEvents, Once, Problem, Route};
+use throng_http::{Administrator, Described, KnowsCallers, LiveEvents, Once, Problem, Route};
 use throng_krl::Value;
 
 /// The names below `/api/` that are these routes'.
@@ -87,7 +87,9 @@ pub fn routes(picos: Picos) -> Router {
 async fn of_own_site(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let says = |name, value| headers.get(name).is_some_and(|said| said == value);
-    let is_link = says("sec-fetch-mode", "navigate") && request.uri().path() != FLUSH;
+    // A frame is navigated, too, and nobody follows it.
+    let is_framed = headers.get("sec-fetch-dest").is_some_and(|to| to != "document");
+    let is_link = says("sec-fetch-mode", "navigate") && !is_framed && request.uri().path() != FLUSH;
     if says("sec-fetch-site", "cross-site") && !headers.contains_key(header::ORIGIN) && !is_link {
         let why = "A page of another site had a browser ask this. Nothing was done.";
         return answer::problem(&format!("Error: {why}"), &Problem::forbidden(why));
@@ -337,10 +339,10 @@ async fn query(
 /// Tells the console its beginning: the root pico, whose channel lets its holder do everything. Where callers are known, it is not for each of them.
 async fn ui_context(
     State(picos): State<Picos>,
-    caller: Option<Caller>,
+    knows_callers: Option<KnowsCallers>,
     administrator: Result<Administrator, Problem>,
 ) -> Result<Response, Response> {
-    if caller.is_some() && administrator.is_err() {
+    if knows_callers.is_some() && administrator.is_err() {
         let why = "The root pico's channel is for administration: ask the listener that is for it.";
         return Err(answer::problem(&format!("Error: {why}"), &Problem::forbidden(why)));
     }

@@ -37,8 +37,8 @@ impl Target {
     /// Parses as [`Target::resolve`] does, and leaves the addresses out.
     pub fn parse(url: &str, owned: bool) -> Result<Target> {
         let (tls, rest) = match url.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, _)) => return Err(wrong(url, format!("scheme `{scheme}` is neither http nor https"))),
             None => (false, url),
         };
@@ -182,6 +182,11 @@ mod tests {
         );
         assert_eq!(target.addresses, ["127.0.0.1:8080".parse().unwrap()]);
         assert_eq!(Target::resolve("127.0.0.1:81", false).unwrap().path, "/");
+        let tls = |url| Target::resolve(url, false).map(|target| target.tls).ok();
+        assert_eq!(
+            [tls("HTTP://127.0.0.1"), tls("Https://127.0.0.1")],
+            [Some(false), Some(true)]
+        );
         assert_eq!(
             Target::resolve("https://[::1]", false).unwrap().addresses[0].port(),
             443

@@ -22,6 +22,7 @@ fn the_contract_is_kept() {
     assert_eq!(twenty.header("content-type"), Some("application/json"));
     assert!(twenty.body.starts_with(r#"["2","3","5""#) && twenty.body.ends_with(r#""67","71"]"#));
     assert_eq!(ask(&gateway, "GET", "/primes/0").body, "[]");
+    assert_eq!(ask(&gateway, "GET", "/primes/20/").body, twenty.body);
 
     let most = ask(&gateway, "GET", "/primes/100000");
     assert_eq!(most.status, 200);

@@ -88,6 +88,9 @@ mod tests {
         ] {
             assert!(text.parse::<ShowId>().is_err(), "{text}");
         }
+        let told = |told: Result<ShowId, NotAShowId>| told.unwrap_err().to_string();
+        assert!(told(ID.to_uppercase().parse()).contains("in lower case"));
+        assert!(!told(ShowId::of_any_case("7")).contains("lower case"));
         for text in ["", "7", "0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3bz", &"é".repeat(18)] {
             assert!(ShowId::of_any_case(text).is_err(), "{text}");
         }

@@ -43,6 +43,9 @@ const KEYWORDS: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
+/// Names that Cargo keeps for directories of a build: no program is built under one of them.
+const BUILD_DIRECTORIES: &[&str] = &["build", "deps", "examples", "incremental"];
+
 /// What Cargo takes as a package, and a person can type as a program.
 fn name(text: &str) -> Result<String, String> {
     let is_name = text.starts_with(|first: char| first.is_ascii_lowercase())
@@ -53,6 +56,9 @@ fn name(text: &str) -> Result<String, String> {
         && !text.ends_with('-');
     match text {
         "test" | "core" | "std" | "alloc" | "proc-macro" => Err(taken(text)),
+        _ if BUILD_DIRECTORIES.contains(&text) => Err(format!(
+            "{text} is a directory of Cargo's own, and no program can be called so"
+        )),
         _ if KEYWORDS.contains(&text) => Err(format!("{text} is a keyword of Rust, and no crate can be called so")),
         _ if is_name => Ok(text.to_owned()),
         _ => Err("a name begins with one of a to z and has up to 64 of a-z, 0-9 and -".into()),
@@ -133,6 +139,9 @@ mod tests {
         }
         for bad in ["", "Wallet", "2w", "a b", "a/b", "-x", "x-", "test", &"x".repeat(65)] {
             assert!(name(bad).is_err(), "{bad}");
+        }
+        for directory in ["build", "deps", "examples", "incremental"] {
+            assert!(name(directory).unwrap_err().contains("Cargo's own"), "{directory}");
         }
         for keyword in ["async", "self", "type", "gen"] {
             assert!(name(keyword).unwrap_err().contains("keyword"), "{keyword}");

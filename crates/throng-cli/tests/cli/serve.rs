@@ -165,6 +165,9 @@ fn a_token_that_was_made_lets_its_caller_in() {
     assert_eq!(client.request("GET", "/api/section", &bearer, "").unwrap().status, 200);
     assert_eq!(client.get("/health/ready").unwrap().status, 200);
     assert_refused(&run(&["token", "a b"]), &["\"a b\" is no name"]);
+    let over = run(&["token", "ann", "--until", "2020-01-31T00:00:00Z"]);
+    let warned = String::from_utf8_lossy(&over.stderr).into_owned();
+    assert!(over.status.success() && warned.contains("over already"), "{warned}");
 }
 
 #[test]

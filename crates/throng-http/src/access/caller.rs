@@ -33,6 +33,11 @@ pub enum Means {
     Certificate,
 }
 
+/// Tells if a text can be a caller's name. With control characters, or blanks around it, it would be read as another one.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control)
+}
+
 impl Caller {
     pub(crate) fn new(name: impl Into<String>, means: Means, claims: Map<String, Value>) -> Self {
         Self(Arc::new(Known {
@@ -86,6 +91,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Administrator {
     }
 }
 
+/// This service knows callers by their credentials, whether or not this one has shown any. An app's handler takes it as an extractor,
+/// `Option<KnowsCallers>`: nobody is to be told more than somebody.
+#[derive(Clone, Copy, Debug)]
+pub struct KnowsCallers(pub(crate) ());
+
+impl<S: Send + Sync> OptionalFromRequestParts<S> for KnowsCallers {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().copied())
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
@@ -131,4 +149,17 @@ pub enum Action<'a> {
     Events,
     /// The ids there are.
     List,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_has_no_control_characters_or_outer_blanks() {
+        assert!(is_name("ann") && is_name("Ann Smith") && is_name("spiffe://example/desk"));
+        for name in ["", " ", "ann ", " ann", "ann\r\nroot", "ann\u{1b}[0m", "a\0"] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
 }

@@ -17,7 +17,22 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A file of tokens, keys or certificates has at most so many bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-type Read<T> = Box<dyn Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync>;
+type Read<T> = Box<dyn Fn(&[Vec<u8>]) -> Result<T, Wrong> + Send + Sync>;
+
+/// The fault of one of several files.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    /// The place among the paths.
+    pub(crate) file: usize,
+    pub(crate) why: String,
+}
+
+/// A fault of the first file, or of all of them.
+impl From<String> for Wrong {
+    fn from(why: String) -> Self {
+        Self { file: 0, why }
+    }
+}
 
 /// What some files say.
 pub(crate) struct Watched<T> {
@@ -62,15 +77,16 @@ impl FileError {
 
 impl<T> Watched<T> {
     /// Reads the files for the first time.
-    pub(crate) fn new(
+    pub(crate) fn new<W: Into<Wrong>>(
         paths: Vec<PathBuf>,
-        read: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
+        read: impl Fn(&[Vec<u8>]) -> Result<T, W> + Send + Sync + 'static,
     ) -> Result<Self, FileError> {
         let stamps = paths.iter().map(|path| stamp(path)).collect();
+        let read: Read<T> = Box::new(move |files| read(files).map_err(Into::into));
         let value = read_all(&paths, &read)?;
         Ok(Self {
             paths,
-            read: Box::new(read),
+            read,
             value: RwLock::new(Arc::new(value)),
             seen: Mutex::new(Seen {
                 read: stamps,
@@ -148,14 +164,13 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-fn read_all<T>(paths: &[PathBuf], read: impl Fn(&[Vec<u8>]) -> Result<T, String>) -> Result<T, FileError> {
+fn read_all<T>(paths: &[PathBuf], read: &Read<T>) -> Result<T, FileError> {
     let named = |path: &Path, why: String| FileError::new(&path.display().to_string(), why);
     let mut contents = Vec::new();
     for path in paths {
         contents.push(read_file(path).map_err(|why| named(path, why.to_string()))?);
     }
-    let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    read(&contents).map_err(|why| named(first, why))
+    read(&contents).map_err(|Wrong { file, why }| named(paths.get(file).map_or(Path::new(""), PathBuf::as_path), why))
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {

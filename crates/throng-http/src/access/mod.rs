@@ -17,7 +17,7 @@ pub(crate) mod tls;
 mod tokens;
 
 pub(crate) use browsers::{BEARER, TICKET_LIFE, Tickets, take_offered};
-pub use caller::{Access, Action, Administrator, Caller, Means};
+pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, Means};
 pub use files::FileError;
 pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};
@@ -26,7 +26,7 @@ pub use jwt::Jwt;
 pub(crate) use names::{Names, Part};
 pub(crate) use rates::{RateOwner, Wrong, refused, spend};
 pub(crate) use recent::Recent;
-pub use tls::Tls;
+pub use tls::{Tls, check_private_key};
 use tokens::Tokens;
 pub use tokens::make_token;
 

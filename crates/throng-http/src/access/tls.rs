@@ -1,6 +1,6 @@
 //! Certificates: the service's own, and those of its clients.
 
-use super::{Caller, Means};
+use super::{Caller, Means, caller::is_name, files::Wrong};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
@@ -40,17 +40,15 @@ impl Tls {
 }
 
 /// Reads the files of [`Tls::paths`].
-pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
+pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Wrong> {
     let [certificate, key, client_ca @ ..] = files else {
-        return Err("a certificate and its key are needed".into());
+        return Err("a certificate and its key are needed".to_owned().into());
     };
+    // In the order of the paths.
+    let of_file = |file| move |why| Wrong { file, why };
     let chain = certificates(certificate)?;
-    if is_encrypted(key) {
-        return Err(
-            "the private key is encrypted: store it without a passphrase, readable by the service's user only".into(),
-        );
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key (the second file): {why}"))?;
+    check_private_key(key).map_err(of_file(1))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| of_file(1)(format!("the private key: {why}")))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -59,16 +57,18 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
         [] => builder.with_no_client_auth(),
         [roots, revoked @ ..] => {
             let mut store = RootCertStore::empty();
-            for root in certificates(roots)? {
-                store.add(root).map_err(|why| format!("the client CA: {why}"))?;
+            for root in certificates(roots).map_err(of_file(2))? {
+                store
+                    .add(root)
+                    .map_err(|why| of_file(2)(format!("the client CA: {why}")))?;
             }
             let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider);
-            for file in revoked {
-                verifier = verifier.with_crls(revocations(file)?);
+            for (at, file) in revoked.iter().enumerate() {
+                verifier = verifier.with_crls(revocations(file).map_err(of_file(3 + at))?);
             }
             // Who shows none is told so by an answer, and may ask how the service is.
             let verifier = verifier.allow_unauthenticated().build();
-            builder.with_client_cert_verifier(verifier.map_err(|why| format!("the client CA: {why}"))?)
+            builder.with_client_cert_verifier(verifier.map_err(|why| of_file(2)(format!("the client CA: {why}")))?)
         }
     };
     let mut config = builder
@@ -83,10 +83,18 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// A private key asks for a passphrase: PKCS#8, or as OpenSSL wrote them before.
-fn is_encrypted(pem: &[u8]) -> bool {
+/// Refuses a private key that asks for a passphrase: PKCS#8, or as OpenSSL wrote them before.
+///
+/// # Errors
+/// A sentence says so.
+pub fn check_private_key(pem: &[u8]) -> Result<(), String> {
     let holds = |text: &str| pem.windows(text.len()).any(|part| part == text.as_bytes());
-    holds("BEGIN ENCRYPTED PRIVATE KEY") || holds("Proc-Type: 4,ENCRYPTED")
+    match holds("BEGIN ENCRYPTED PRIVATE KEY") || holds("Proc-Type: 4,ENCRYPTED") {
+        true => Err(
+            "the private key is encrypted: store it without a passphrase, readable by the service's user only".into(),
+        ),
+        false => Ok(()),
+    }
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -117,10 +125,6 @@ pub(crate) fn caller(certificate: &CertificateDer<'_>) -> Option<Caller> {
         .or_else(|| certificate.valid_dns_names().next())
         .or_else(|| common_name(certificate.subject()))?;
     is_name(name).then(|| Caller::new(name, Means::Certificate, Map::new()))
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control)
 }
 
 /// The common name (OID 2.5.4.3) of a subject: a sequence of sets of pairs of an object identifier and a text.
@@ -184,14 +188,6 @@ mod tests {
 
     fn name(oid: &[u8], text: &[u8]) -> Vec<u8> {
         der(0x31, &der(0x30, &[der(0x06, oid), der(0x0c, text)].concat()))
-    }
-
-    #[test]
-    fn certificate_name_has_no_control_characters_or_outer_blanks() {
-        assert!(is_name("ann") && is_name("Ann Smith") && is_name("spiffe://example/desk"));
-        for name in ["", " ", "ann ", " ann", "ann\r\nroot", "ann\u{1b}[0m", "a\0"] {
-            assert!(!is_name(name), "{name:?}");
-        }
     }
 
     #[test]

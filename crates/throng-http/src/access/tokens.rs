@@ -62,6 +62,8 @@ impl Tokens {
     /// Reads a file's text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = HashMap::new();
+        // Some editors write a byte order mark, which would be a part of the first name.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (at, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -93,7 +95,7 @@ fn parse_line(line: &str) -> Result<(Hash, Token), String> {
     let until = until
         .map(|until| until.parse::<jiff::Timestamp>())
         .transpose()
-        .map_err(|why| format!("the time: {why}"))?;
+        .map_err(|_| "the time is none: write a date, a time and a zone, as 2030-01-31T00:00:00Z")?;
     let token = Token {
         caller: Caller::new(name, Means::Token, Map::new()),
         until: until.map(jiff::Timestamp::as_second),
@@ -139,6 +141,8 @@ mod tests {
         };
         assert_eq!(found(&ann), Some(("ann".into(), None)));
         assert_eq!(found(&bob), Some(("bob".into(), Some(1_893_456_000))));
+        let marked = Tokens::parse(&format!("\u{feff}{ann_line}\r\n")).unwrap();
+        assert_eq!(marked.find(ann.as_bytes()).unwrap().0.name(), "ann");
         for wrong in ["", "throng_", &ann[1..], &ann.to_uppercase(), &format!("{ann}x")] {
             assert_eq!(found(wrong), None, "{wrong}");
         }
@@ -150,7 +154,14 @@ mod tests {
         for (text, why) in [
             ("ann".to_owned(), "line 1: expected NAME HASH"),
             ("\nann abc".to_owned(), "line 2: \"abc\" is no SHA-256"),
-            (format!("{line} soon"), "line 1: the time"),
+            (
+                format!("{line} soon"),
+                "line 1: the time is none: write a date, a time and a zone, as 2030",
+            ),
+            (
+                format!("{line} 2030-01-31"),
+                "line 1: the time is none: write a date, a time and a zone, as 2030",
+            ),
             (format!("{line} 2030-01-01T00:00:00Z x"), "line 1: expected NAME HASH"),
             (format!("{line}\n{line}"), "line 2: this token stands in the file twice"),
         ] {

@@ -144,8 +144,10 @@ impl Head<'_, '_> {
                     self.sender.is_json = value == b"application/json";
                     self.sender.is_json
                 }
-                13 if self.sender.authorization.is_none() && is(name, b"authorization") => {
-                    self.sender.authorization = Some(value);
+                13 if is(name, b"authorization") => {
+                    if self.sender.authorization.replace(value).is_some() {
+                        return None;
+                    }
                     true
                 }
                 14 if is(name, b"content-length") => {
@@ -245,6 +247,7 @@ mod tests {
             "accept: text/html, Text/Event-Stream;q=0.9",
             "content-type: application/json\r\ncontent-type: text/plain",
             "origin: http://a\r\norigin: http://b",
+            "authorization: Bearer a\r\nAuthorization: Bearer b",
             "no colon",
             "bad name: x",
         ] {
@@ -282,7 +285,7 @@ mod tests {
     fn a_command_is_told_what_not_every_client_sends() {
         let request = "POST /api/a/b/c HTTP/1.1\r\nHOST: x\r\nUser-Agent: y\r\nAccept: */*\r\naccept-encoding: z\r\n\
                        Content-Type: application/json\r\nAuthorization: one\r\nIdempotency-Key: k\r\n\
-                       authorization: two\r\nx-trace: t\r\n\r\n";
+                       x-trace: t\r\n\r\n";
         let mut room = Room::new();
         let Parsed::Plain(head) = parse(request.as_bytes(), &mut room, HEAD_MAX, BODY_MAX) else {
             panic!("it is plain");
@@ -302,7 +305,7 @@ mod tests {
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
         told.sort_unstable();
-        let expected: [(&str, &[u8]); 3] = [("authorization", b"two"), ("idempotency-key", b"k"), ("x-trace", b"t")];
+        let expected: [(&str, &[u8]); 2] = [("idempotency-key", b"k"), ("x-trace", b"t")];
         assert_eq!(told, expected);
         let page = "POST /api/a/b/c HTTP/1.1\r\nhost: x\r\nOrigin: o\r\ncontent-type: text/plain\r\n\r\n";
         let mut room = Room::new();

@@ -15,19 +15,21 @@ const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 /// The same, as older clients say it.
 const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
 
-/// Refuses a field that stands twice and says what a request is, or which page sends it: one would be checked, the other believed.
+/// Refuses a field that stands twice and says what a request is, who asks, or which page sends it: one would be checked, the other believed.
 pub(crate) fn are_single(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     for (field, name) in [
         ("Host", header::HOST),
         ("Origin", header::ORIGIN),
         ("Content-Type", header::CONTENT_TYPE),
+        ("Authorization", header::AUTHORIZATION),
     ] {
         is_single(headers, &name, field)?;
     }
     Ok(())
 }
 
-fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> Result<(), Box<Problem>> {
+/// Refuses a field of this name that stands twice.
+pub(crate) fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> Result<(), Box<Problem>> {
     if headers.get_all(name).iter().nth(1).is_none() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use super::{Answered, admit, caller, conclude, finish, live, logged, or_options};
 use crate::{
-    access::{self, Administrator, Entrance, Held, Sender},
+    access::{self, Entrance, Held, Sender},
     access_log::Entry,
     answer::{self, Answer},
     connection::Connection,
@@ -72,9 +72,7 @@ pub(crate) fn handle_now(
     if let Some(caller) = caller {
         parts.extensions.insert(caller);
     }
-    if super::admin::is(server, connection, &parts) {
-        parts.extensions.insert(Administrator(()));
-    }
+    super::tell_handler(server, connection, &mut parts);
     let body = match body {
         RequestBody::Here(body) => body,
         RequestBody::Coming(_) => Bytes::new(),

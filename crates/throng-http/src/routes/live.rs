@@ -44,11 +44,8 @@ pub(super) async fn open(
     let id = entity_id(id_part)?;
     may_follow(server, caller(parts), names, Some(&id))?;
     let HistoryQuery { after, .. } = query::read(parts.uri.query())?;
-    let seen = parts.headers.get(LAST_EVENT_ID);
-    let (after, at) = match seen {
-        None => (after, None),
-        Some(value) => last_event_id(value)?,
-    };
+    let seen = last_event_id(&parts.headers)?;
+    let (after, at) = seen.unwrap_or((after, None));
     let id = id.into_owned();
     let entity = Follow::Entity { kind, id, after, at };
     let follower = server.shared().engine.follow(entity).await;
@@ -91,7 +88,7 @@ impl LiveEvents {
     /// # Errors
     /// It names none.
     pub fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Box<Problem>> {
-        let last = headers.get(LAST_EVENT_ID).map(last_event_id).transpose()?;
+        let last = last_event_id(headers)?;
         Ok(last.map(|(seq, _)| seq))
     }
 
@@ -161,12 +158,16 @@ fn stream(server: &Rc<Server>, live: Live, held: Option<Held>) -> Answered<Respo
 }
 
 /// A sequence number, with the commit that the event stands in where the stream said so: `3` or `3@1.7`.
-fn last_event_id(value: &HeaderValue) -> Answered<(u64, Option<Position>)> {
+fn last_event_id(headers: &HeaderMap) -> Answered<Option<(u64, Option<Position>)>> {
+    headers::is_single(headers, &LAST_EVENT_ID, "Last-Event-ID")?;
+    let Some(value) = headers.get(LAST_EVENT_ID) else {
+        return Ok(None);
+    };
     let read = |text: &str| match text.trim().split_once('@') {
         None => Some((text.trim().parse().ok()?, None)),
         Some((seq, at)) => Some((seq.parse().ok()?, Some(at.parse().ok()?))),
     };
-    value.to_str().ok().and_then(read).ok_or_else(|| {
+    value.to_str().ok().and_then(read).map(Some).ok_or_else(|| {
         let found = String::from_utf8_lossy(value.as_bytes());
         let detail =
             format!("The header Last-Event-ID is {found:?}; expected the id of the last event seen, as 3@1.7.");

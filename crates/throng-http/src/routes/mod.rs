@@ -19,7 +19,7 @@ pub(crate) use post::{HttpCommand, stage, try_now};
 pub(crate) use query::{QueryRequest, ask, no_query};
 
 use crate::{
-    access::{self, Action, Administrator, Caller, Part, RateOwner, Sender},
+    access::{self, Action, Administrator, Caller, KnowsCallers, Part, RateOwner, Sender},
     access_log::Entry,
     answer::{self, Answer, Reply},
     connection::Connection,
@@ -233,9 +233,7 @@ async fn other(
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
-    if admin::is(server, connection, &parts) {
-        parts.extensions.insert(Administrator(()));
-    }
+    tell_handler(server, connection, &mut parts);
     let mut arrived = None;
     let is_generic = server.shared().is_generic(parts.uri.path());
     let is_gateways = is_generic || is_urgent(parts.uri.path());
@@ -304,6 +302,16 @@ async fn other(
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     app::handle(server, connection, parts, body).await
+}
+
+/// Adds what the extractors of an app's handler find.
+fn tell_handler(server: &Server, connection: &Connection, parts: &mut Parts) {
+    if admin::is(server, connection, parts) {
+        parts.extensions.insert(Administrator(()));
+    }
+    if server.shared().guard.authenticates() {
+        parts.extensions.insert(KnowsCallers(()));
+    }
 }
 
 #[derive(Serialize)]

@@ -146,6 +146,8 @@ fn a_token_of_the_issuer_says_who_asks_and_any_other_is_refused_with_the_reason(
         (issuer.token(&without(&good, "exp")), "no claim exp"),
         (issuer.token(&without(&good, "aud")), "no claim aud"),
         (issuer.token(&with(&good, "sub", "")), "no text as its claim sub"),
+        (issuer.token(&with(&good, "sub", "ann\r\nroot")), "claim sub is no name"),
+        (issuer.token(&with(&good, "sub", " ")), "claim sub is no name"),
         (other.token(&good), "signature is wrong"),
         (Issuer::new("two").token(&good), "not among its issuer"),
         (format!("{}x", issuer.token(&good)), "not one that this service takes"),
@@ -373,6 +375,7 @@ fn url_of_keys_with_a_password_is_refused_without_showing_it() {
         "https://ann:secret@id.example/keys",
         "http://secret@127.0.0.1:1/keys",
         "http://ann:secret@ /keys",
+        "HTTPS://ann:secret@id.example/keys",
     ] {
         let error = Gateway::builder(engine())
             .jwt(jwt(url))

@@ -16,6 +16,7 @@ mod connections;
 mod console;
 mod direct;
 mod fairness;
+mod fields;
 mod flood;
 mod frames;
 mod head;

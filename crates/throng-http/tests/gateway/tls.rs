@@ -441,5 +441,23 @@ fn key_that_asks_for_a_passphrase_is_said_to_be_one() {
         let started = Gateway::builder(crate::support::engine()).tls(files.tls(None)).start();
         let error = started.err().unwrap().to_string();
         assert!(error.contains("encrypted") && error.contains("passphrase"), "{error}");
+        assert!(
+            error.starts_with(&files.path("key.pem").display().to_string()),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn fault_of_a_tls_file_names_that_file() {
+    for name in ["cert.pem", "key.pem", "ca.pem", "revoked.pem"] {
+        let files = Files::new();
+        let mut tls = files.tls(Some(&files.authority));
+        fs::write(files.path("revoked.pem"), files.authority.revokes(&[1])).unwrap();
+        tls.client_crl = Some(files.path("revoked.pem"));
+        fs::write(files.path(name), "nothing of that").unwrap();
+        let started = Gateway::builder(crate::support::engine()).tls(tls).start();
+        let error = started.err().unwrap().to_string();
+        assert!(error.starts_with(&files.path(name).display().to_string()), "{error}");
     }
 }

@@ -171,19 +171,23 @@ fn root_channel_is_told_to_known_callers_by_administration() {
     let picos = Picos::new(engine.clone(), Settings::default());
     let end = picos.work().unwrap();
     let gateway = Gateway::builder(engine).routes(throng_pico::routes(picos));
+    // Nobody is told more than somebody.
     let gateway = throng_pico::gateway(gateway)
         .tokens(&file)
+        .anonymous()
         .admin(([127, 0, 0, 1], 0).into());
     let running = gateway.start().unwrap();
     let bearer = format!("authorization: Bearer {token}\r\n");
-    let ask = |address| request(address, "GET", "/api/ui-context", &bearer, "").unwrap();
-    let refused = ask(running.address());
-    assert!(
-        refused.status == 403 && !refused.body.contains("eci\""),
-        "{}",
-        refused.body
-    );
-    assert_eq!(ask(running.admin_address().unwrap()).status, 200);
+    let ask = |address, fields: &str| request(address, "GET", "/api/ui-context", fields, "").unwrap();
+    for fields in [&*bearer, ""] {
+        let refused = ask(running.address(), fields);
+        assert!(
+            refused.status == 403 && !refused.body.contains("eci\""),
+            "{}",
+            refused.body
+        );
+    }
+    assert_eq!(ask(running.admin_address().unwrap(), &bearer).status, 200);
     end();
     running.stop_blocking();
 }

@@ -257,6 +257,10 @@ fn page_of_another_site_sends_no_event() {
     };
     let before = counters.count(&counters.root);
     assert_eq!(ask(&hit, "cross-site", "no-cors"), 403);
+    for frame in ["iframe", "frame", "embed", "object"] {
+        let mode = format!("navigate\r\nsec-fetch-dest: {frame}");
+        assert_eq!(ask(&hit, "cross-site", &mode), 403, "{frame}");
+    }
     assert_eq!(counters.count(&counters.root), before);
     assert_eq!(
         [
@@ -269,6 +273,8 @@ fn page_of_another_site_sends_no_event() {
         ("same-origin", "cors"),
         ("none", "navigate"),
         ("cross-site", "navigate"),
+        ("cross-site", "navigate\r\nsec-fetch-dest: document"),
+        ("same-origin", "navigate\r\nsec-fetch-dest: iframe"),
     ] {
         assert_eq!(ask(&hit, site, mode), 200, "{site} {mode}");
     }

@@ -21,7 +21,9 @@ pub struct Address {
 impl Address {
     /// Of `http://[user:password@]host[:port][/path]`; TLS is not spoken.
     pub fn parse(url: &str, owned: bool) -> Result<Self> {
-        let rest = url.strip_prefix("http://").ok_or_else(|| Error::Url {
+        let parts = url.split_once("://");
+        let plain = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http"));
+        let (_, rest) = plain.ok_or_else(|| Error::Url {
             url: url.to_string(),
             reason: "series are sampled over plain http:// only".into(),
         })?;

@@ -15,7 +15,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -45,8 +45,17 @@ pub(super) struct Fetched<T> {
     /// Another one is wanted.
     is_wanted: AtomicBool,
     last: Mutex<Last>,
-    /// Tells after each try if it went well.
-    tries: watch::Sender<bool>,
+    /// The tries that were begun. Raised by each, once it has seen that it was wanted.
+    begun: AtomicU64,
+    /// Tells after each try what came of it.
+    tries: watch::Sender<Tried>,
+}
+
+/// A try to fetch it.
+#[derive(Default)]
+struct Tried {
+    number: u64,
+    is_read: bool,
 }
 
 #[derive(Default)]
@@ -66,7 +75,8 @@ fn is_loopback(host: &str) -> bool {
 }
 
 pub(super) fn is_url(text: &str) -> bool {
-    text.starts_with("http://") || text.starts_with("https://")
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 impl<T: Default> Fetched<T> {
@@ -107,7 +117,8 @@ impl<T: Default> Fetched<T> {
             value: RwLock::default(),
             is_wanted: AtomicBool::new(false),
             last: Mutex::default(),
-            tries: watch::Sender::new(false),
+            begun: AtomicU64::new(0),
+            tries: watch::Sender::new(Tried::default()),
         })
     }
 
@@ -119,13 +130,16 @@ impl<T: Default> Fetched<T> {
     /// Has it fetched soon; whether that went well.
     pub(super) async fn fetched_again(&self) -> bool {
         let mut tries = self.tries.subscribe();
+        // One that is under way may have been answered before the issuer had what is looked for.
+        let next = self.begun.load(Ordering::SeqCst) + 1;
         self.want();
-        tries.changed().await.is_ok() && *tries.borrow()
+        let tried = tries.wait_for(|tried| tried.number >= next).await;
+        tried.is_ok_and(|tried| tried.is_read)
     }
 
     /// Has it fetched soon, though not at once after the last time.
     pub(super) fn want(&self) {
-        self.is_wanted.store(true, Ordering::Relaxed);
+        self.is_wanted.store(true, Ordering::SeqCst);
     }
 }
 
@@ -133,13 +147,15 @@ impl<T: Send + Sync> Refresh for Fetched<T> {
     fn refresh(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // A key that was taken back holds until the document is fetched: a try that failed is none.
-        let is_soon = last.text.is_empty() || last.failed.is_some() || self.is_wanted.load(Ordering::Relaxed);
+        let is_soon = last.text.is_empty() || last.failed.is_some() || self.is_wanted.load(Ordering::SeqCst);
         let every = if is_soon { AGAIN } else { EVERY };
         if last.tried.is_some_and(|tried| tried.elapsed() < every) {
             return false;
         }
         last.tried = Some(Instant::now());
-        self.is_wanted.store(false, Ordering::Relaxed);
+        // In this order: whoever wants it from here on waits for the next try, or for this one, which has not asked yet.
+        self.is_wanted.store(false, Ordering::SeqCst);
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let fetched = fetch(&self.uri).map_err(|why| why.to_string());
         let read = fetched.and_then(|text| Ok(((self.read)(&text)?, text)));
         let is_read = read.is_ok();
@@ -165,7 +181,7 @@ impl<T: Send + Sync> Refresh for Fetched<T> {
                 false
             }
         };
-        self.tries.send_replace(is_read);
+        self.tries.send_replace(Tried { number, is_read });
         is_other
     }
 
@@ -239,4 +255,43 @@ async fn ask(uri: &Uri, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'st
     }
     connection.abort();
     Ok(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    #[test]
+    fn fetch_under_way_is_not_the_one_that_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap());
+        let fetched = Fetched::new(url, |text| Ok(text.to_vec())).unwrap();
+        let answer = |text: &str, meanwhile: &mut dyn FnMut()| {
+            fetched.last.lock().unwrap().tried = None;
+            thread::scope(|scope| {
+                let refreshing = scope.spawn(|| fetched.refresh());
+                let (mut stream, _) = listener.accept().unwrap();
+                assert!(stream.read(&mut [0; 4_096]).unwrap() > 0);
+                meanwhile();
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", text.len());
+                stream.write_all((head + text).as_bytes()).unwrap();
+                assert!(refreshing.join().unwrap());
+            });
+        };
+        let mut waiting = Box::pin(fetched.fetched_again());
+        answer("old", &mut || assert!((&mut waiting).now_or_never().is_none()));
+        assert!(
+            (&mut waiting).now_or_never().is_none(),
+            "what was under way knows the old keys"
+        );
+        answer("new", &mut || {});
+        assert_eq!(waiting.now_or_never(), Some(true));
+        assert_eq!(*fetched.get(), b"new");
+    }
 }

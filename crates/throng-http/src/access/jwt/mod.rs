@@ -5,7 +5,7 @@ mod header;
 mod keys;
 mod verify;
 
-use super::{Caller, FileError, Means, Refresh, Watched};
+use super::{Caller, FileError, Means, Refresh, Watched, caller::is_name};
 use crate::{places::Places, problem::Problem};
 use fetch::Fetched;
 use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
@@ -186,13 +186,12 @@ fn caller(claims: Map<String, Value>, leeway_s: u64) -> Result<(Caller, Option<i
     }
     let until = claims.get("exp").and_then(Value::as_f64);
     let until = until.map(|until| (until as i64).saturating_add_unsigned(leeway_s));
-    match claims
-        .get("sub")
-        .and_then(Value::as_str)
-        .filter(|name| !name.is_empty())
-    {
+    match claims.get("sub").and_then(Value::as_str) {
+        None | Some("") => Err(no("The token has no text as its claim sub.")),
+        Some(name) if !is_name(name) => Err(no(
+            "The token's claim sub is no name: it has control characters, or blanks around it.",
+        )),
         Some(name) => Ok((Caller::new(name.to_owned(), Means::Jwt, claims), until)),
-        None => Err(no("The token has no text as its claim sub.")),
     }
 }
 

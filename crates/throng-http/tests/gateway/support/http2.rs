@@ -88,12 +88,12 @@ impl Http2 {
         fields: &[(&str, &str)],
         body: Body,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("http://localhost{path}"))
-            .header("content-type", "application/json");
-        let request = fields
+        let is_typed = fields.iter().any(|(name, _)| *name == "content-type");
+        let json = (!is_typed).then_some(("content-type", "application/json"));
+        let request = Request::builder().method(method).uri(format!("http://localhost{path}"));
+        let request = json
             .iter()
+            .chain(fields)
             .fold(request, |request, (name, value)| request.header(*name, *value))
             .body(body)
             .unwrap();
@@ -114,8 +114,19 @@ impl Http2 {
         fields: &[(&str, &str)],
         body: &str,
     ) -> Response<Incoming> {
+        self.try_begin(method, path, fields, body).await.unwrap()
+    }
+
+    /// The same, where the stream may be reset.
+    pub(crate) async fn try_begin(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> hyper::Result<Response<Incoming>> {
         let body = http_body_util::Full::from(body.to_owned()).boxed();
-        patiently(self.request(method, path, fields, body)).await.unwrap()
+        patiently(self.request(method, path, fields, body)).await
     }
 
     /// The head of the answer to a request without a body.
@@ -174,8 +185,8 @@ impl<S: Read + Write> Frames<S> {
         }
     }
 
-    /// Sends a request without a body, and returns the first frame of its answer.
-    pub(crate) fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> FrameHead {
+    /// Sends a request without a body.
+    pub(crate) fn send(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) {
         self.last = if self.last == 0 { 1 } else { self.last + 2 };
         let pseudo = [
             (":method", method),
@@ -200,6 +211,11 @@ impl<S: Read + Write> Frames<S> {
             .unwrap();
         self.stream.write_all(&self.last.to_be_bytes()).unwrap();
         self.stream.write_all(&block).unwrap();
+    }
+
+    /// Sends a request without a body, and returns the first frame of its answer.
+    pub(crate) fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> FrameHead {
+        self.send(method, path, fields);
         loop {
             let frame = self.next();
             if frame.stream != 0 {

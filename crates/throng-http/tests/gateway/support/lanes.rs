@@ -1,6 +1,10 @@
-//! The same request by each of the two lanes.
+//! The same request by each of the two lanes, and over HTTP/2.
 
-use super::{Answer, Client};
+use super::{
+    Answer, Client,
+    http2::{Http2, read},
+    wait,
+};
 use throng_http::Running;
 
 /// A field that sends a request, and its connection, to the full lane.
@@ -22,4 +26,43 @@ pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Answer; 2] {
             .send(format!("{head}{more}content-length: 2\r\n\r\n{{}}"))
             .answer()
     })
+}
+
+/// Asks with these fields and no others but `host` and a missing `content-length`: by both lanes, and over HTTP/2.
+pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 3] {
+    let length = body.len().to_string();
+    let has_length = fields
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let lengths = [("content-length", &*length)];
+    let more = if has_length { &[][..] } else { &lengths };
+    let [direct, full] = [&[][..], &[FULL]].map(|lane| {
+        let fields: String = [fields, more, lane]
+            .concat()
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let head = format!("{method} {path} HTTP/1.1\r\nHOST: localhost\r\n{fields}\r\n");
+        Client::new(gateway).send(head + body).answer()
+    });
+    // HTTP/2 knows small letters only.
+    let small: Vec<(String, &str)> = fields
+        .iter()
+        .map(|(name, value)| (name.to_lowercase(), *value))
+        .collect();
+    let fields: Vec<(&str, &str)> = small.iter().map(|(name, value)| (&**name, *value)).collect();
+    let http2 = wait(async {
+        let (client, _task) = Http2::new(gateway.address(), |_| {}).await;
+        let response = client.begin_with(method, path, &fields, body).await;
+        let named = response.headers().iter();
+        let headers = named.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        let headers = headers.collect();
+        let (status, body) = read(response).await;
+        Answer {
+            status,
+            headers,
+            body: body.into_bytes(),
+        }
+    });
+    [direct, full, http2]
 }
