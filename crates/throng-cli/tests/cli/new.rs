@@ -64,25 +64,30 @@ fn features(directory: &Path, arguments: &[&str]) -> BTreeMap<(String, String), 
 }
 
 /// Gives the project's packages the features they have in the build around, as far as they are more: Cargo would compile each anew for less, and
-/// all above it, which is nearly everything.
+/// all above it, which is nearly everything. They are wanted by a package beside it, as a package has no dependency twice.
 fn share_packages_of_this_build(project: &Path) {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let built = features(&checkout, &["--workspace"]);
-    let manifest = project.join("Cargo.toml");
-    let mut text = fs::read_to_string(&manifest).unwrap();
+    let mut wanted = "[package]\nname = \"shared\"\nedition = \"2024\"\n".to_owned();
     for (number, ((name, version), few)) in features(project, &["--features", "bench"]).into_iter().enumerate() {
         let Some(all) = built.get(&(name.clone(), version.clone())).filter(|all| **all != few) else {
             continue;
         };
         for table in ["dependencies", "build-dependencies"] {
             writeln!(
-                text,
+                wanted,
                 "\n[{table}.shared-{number}]\npackage = \"{name}\"\nversion = \"={version}\"\ndefault-features = false\nfeatures = {all:?}"
             )
             .unwrap();
         }
     }
-    fs::write(manifest, text).unwrap();
+    let shared = project.join("shared");
+    fs::create_dir_all(shared.join("src")).unwrap();
+    fs::write(shared.join("src/lib.rs"), "").unwrap();
+    fs::write(shared.join("Cargo.toml"), wanted).unwrap();
+    let manifest = project.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(manifest, text + "\n[dependencies.shared]\npath = \"shared\"\n").unwrap();
 }
 
 /// Applies the change of the book's first page, whose parts are apart from each other by `@@`.
