@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_set_and_all_else_stays() {
+    fn given_limits_are_set_and_all_others_stay() {
         assert_eq!(limits(&[]), Limits::default());
         let set = limits(&[
             "--connections",

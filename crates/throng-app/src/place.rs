@@ -351,7 +351,7 @@ mod tests {
 
     #[cfg(not(feature = "postgres"))]
     #[test]
-    fn a_program_without_postgresql_says_how_to_build_one_that_has_it() {
+    fn a_program_without_postgresql_says_how_to_build_one_with_it() {
         let said = "postgres://ann:secret@h/d".parse::<JournalLocation>().unwrap_err();
         assert!(
             said.contains("feature `postgres`") && !said.contains("secret"),

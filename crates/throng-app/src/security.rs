@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn administration_is_on_loopback_beside_the_service_unless_it_is_said_where() {
+    fn administration_is_on_loopback_unless_an_address_is_given() {
         let beside = |service: &str| {
             let arguments = SecurityArguments::default().with_admin_listener(service.parse().unwrap());
             arguments.admin_listen.map(|address| address.to_string())

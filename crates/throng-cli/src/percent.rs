@@ -16,7 +16,7 @@ mod tests {
     use super::segment;
 
     #[test]
-    fn what_means_something_in_a_path_is_encoded() {
+    fn reserved_characters_of_a_path_are_encoded() {
         assert_eq!(segment("C S 142-1"), "C%20S%20142-1");
         assert_eq!(segment("a/b?c=d&e%#\u{e9}"), "a%2Fb%3Fc%3Dd%26e%25%23%C3%A9");
         assert_eq!(segment("A-z_0.9~"), "A-z_0.9~");

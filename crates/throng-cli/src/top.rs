@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_says_what_limits_and_shows_no_control_characters_of_others() {
+    fn a_frame_names_the_limit_and_escapes_control_characters() {
         let all = json!({
             "series": { "commands": [0, 100, 300], "latency_p50_ms": [null, 0.5], "connections": [64] },
             "refusals": { "overloaded": [2, 2] }, "memory": { "process": [91_000_000] }, "loops": { "0": [0.5, 0.7] },

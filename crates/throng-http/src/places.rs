@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_given_up_to_their_number_and_again_when_one_is_free() {
+    fn places_are_bounded_and_given_again_when_free() {
         let places = Places::new(2);
         let (first, _second) = (places.take().unwrap(), places.take().unwrap());
         assert!(places.take().is_none());

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_behind_an_event_is_not_its_cause() {
+    fn a_refusal_behind_an_event_is_not_its_cause() {
         let refused_key = (RecordKind::Key, 0, "k", 1);
         let outcome = (RecordKind::Sent, 7, OUTCOME_NAME, 0);
         for behind in [

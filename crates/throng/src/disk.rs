@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_about_where_it_is_changes_nothing() {
+    fn small_changes_of_size_change_nothing() {
         let mut level = Level::Low;
         let mut levels = Vec::new();
         for percent in [

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_not_allowed_whatever_allows_it() {
+    fn a_denial_outweighs_every_allowance() {
         let policy = events(
             json!({ "allow": [{ "domain": "section", "name": "*" }], "deny": [{ "domain": "*", "name": "drop" }] }),
         )

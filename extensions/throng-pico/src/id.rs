@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_channels_take_the_room_of_what_is_in_them() {
+    fn ids_and_channels_take_the_room_of_their_content() {
         assert_eq!((size_of::<Eci>(), size_of::<Option<Eci>>()), (24, 32));
         assert_eq!(size_of::<crate::channel::Channel>(), 40);
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_does_not_open_a_channel() {
+    fn a_logged_channel_id_opens_no_channel() {
         let eci = Eci {
             pico: PicoId(1),
             secret: Secret(0xfeed),

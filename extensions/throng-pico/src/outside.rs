@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_a_pico_that_is_being_made_waits_for_it_and_not_for_one_that_never_comes() {
+    async fn a_request_waits_for_a_pico_in_birth_but_not_for_ever() {
         let journal = MemoryJournal::new();
         let store = MemoryStore::new(journal.clone());
         let builder = crate::kinds(Engine::builder());

@@ -135,7 +135,7 @@ mod tests {
     use throng::journal::{Join, Node, NodeId};
 
     #[test]
-    fn one_that_has_ended_is_said_to_have_and_one_that_is_only_not_connected_may_be_gone() {
+    fn ended_nodes_are_told_from_disconnected_ones() {
         let node = |state, is_disconnected| Node {
             id: NodeId(1),
             said: Join::default(),

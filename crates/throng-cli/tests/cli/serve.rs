@@ -35,7 +35,7 @@ fn a_taken_port_is_refused() {
 }
 
 #[test]
-fn a_data_directory_of_another_version_is_refused_and_left_alone() {
+fn a_directory_of_another_version_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), &[]);
     assert_eq!(
@@ -100,7 +100,7 @@ fn arguments_that_make_no_sense_are_explained() {
 }
 
 #[test]
-fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
+fn sigterm_answers_and_keeps_requests_in_flight() {
     const CLIENTS: usize = 8;
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), &["--sync-delay", "300ms"]);
@@ -138,7 +138,7 @@ fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
 }
 
 #[test]
-fn what_is_less_than_fsync_is_said_loudly() {
+fn durability_below_fsync_is_said_loudly() {
     for (durability, word) in [("os", "NOT POWER LOSS"), ("memory", "NOTHING IS WRITTEN")] {
         let directory = tempfile::tempdir().unwrap();
         let served = Served::start(directory.path(), &["--durability", durability]);
@@ -171,7 +171,7 @@ fn a_token_that_was_made_lets_its_caller_in() {
 }
 
 #[test]
-fn who_lets_everybody_in_from_everywhere_says_so() {
+fn a_service_open_to_everybody_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = throng();
     command
@@ -193,7 +193,7 @@ fn help_names_every_command() {
 }
 
 #[test]
-fn the_access_log_is_written_beside_the_address_or_to_a_file_that_is_moved_away() {
+fn the_access_log_file_is_made_anew_after_it_is_moved() {
     let directory = tempfile::tempdir().unwrap();
     let (data, file) = (directory.path().join("data"), directory.path().join("access.log"));
     let name = file.display().to_string();
@@ -227,7 +227,7 @@ fn read_models_of_a_service_that_runs_are_told_by_itself() {
 }
 
 #[test]
-fn the_main_numbers_are_shown_over_tls_to_who_trusts_the_certificate() {
+fn top_shows_numbers_over_tls_if_it_trusts_the_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let file = |name: &str, text: &str| {

@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_whose_it_is_whatever_the_id() {
+    fn a_row_names_its_entity_for_any_id() {
         for id in ["a", "a\0b", "ü", &"x".repeat(256)] {
             let to = Address::new("kind", id);
             let row = row(&to, ShardId(7), 9);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_a_checkpoint_is_made_is_given_to_the_next() {
+    fn changes_during_a_checkpoint_go_to_the_next() {
         let (mut dead, mut rows) = (DeadMessages::default(), Vec::new());
         dead.set(vec![1], Some(vec![9; 10]));
         dead.set(vec![2], Some(vec![9; 10]));

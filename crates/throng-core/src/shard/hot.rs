@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hot_is_forgotten_when_nobody_asks_it_any_more() {
+    fn hot_entities_are_forgotten_without_requests() {
         let mut hot = Hot {
             begun: 0,
             ..Hot::default()

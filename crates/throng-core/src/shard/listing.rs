@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_first_ids_after_another_and_no_more_than_asked_for() {
+    fn a_page_has_the_next_ids_up_to_its_limit() {
         let mut bench = Bench::new();
         let mut ids: Vec<String> = (0..500).map(|n| format!("a{n}")).collect();
         for id in &ids[..300] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_durable_or_has_reached_the_store_is_not_listed() {
+    fn only_durable_entities_outside_the_store_are_listed() {
         let mut bench = Bench::new();
         bench.ask("a", Command::Deposit { amount: 1 }).unwrap();
         let (before, mut found) = (

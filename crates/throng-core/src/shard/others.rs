@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn relatives_and_ends_that_a_program_without_the_kind_covered_come_back_to_one_that_has_it() {
+    fn relatives_and_ends_return_to_a_program_with_the_kind() {
         let mut stored = Stored::new();
         for commit in [commit("x", 0), commit("y", 0), commit("y", 7)] {
             let mut shard = older();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_given_again_after_a_checkpoint_that_failed() {
+    fn notes_are_given_again_after_a_failed_checkpoint() {
         let mut shard = older();
         replay(&mut shard, &commit("x", 7));
         let first = checkpoint(&mut shard, &mut Stored::new()).system;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_what_was_stored_are_noticed() {
+    fn damaged_rows_are_noticed() {
         for row in [&b"u"[..], b"uaccount", b"naccount\0a", b"uaccount\0\xff"] {
             assert_eq!(read_name(row), None, "{row:?}");
         }

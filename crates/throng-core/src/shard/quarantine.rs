@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_and_listing_look_at_what_they_return_however_many_entities_there_are() {
+    fn counting_and_listing_read_only_the_rows_they_return() {
         let mut bench = Bench::new();
         for id in (0..10_000).map(|id| format!("a{id}")) {
             bench.shard.loaded(0, hash(&id), &id, Recalled::default());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_to_it_are_dead_with_the_reason_and_can_be_retried_once_it_is_released() {
+    fn messages_to_it_are_dead_until_retried_after_its_release() {
         let mut bench = Bench::new();
         let pay = Command::Pay {
             to: "a".into(),

@@ -348,7 +348,7 @@ fn a_rejection_or_a_panic_stages_nothing_and_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_for_a_panic_costs_its_command_alone() {
+fn a_panic_while_reading_costs_only_its_command() {
     let mut bench = Bench::new();
     let told = |answer: JsonReply| answer.error.unwrap().to_string();
     let deposit = |amount: i64| format!(r#"{{"amount":{amount}}}"#);
@@ -364,7 +364,7 @@ fn what_cannot_be_read_for_a_panic_costs_its_command_alone() {
 }
 
 #[test]
-fn a_state_left_half_way_is_forgotten_and_comes_back_from_its_events() {
+fn a_half_changed_state_comes_back_from_its_events() {
     let mut bench = Bench::new();
     assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
     assert_eq!(
@@ -634,7 +634,7 @@ fn deliver(bench: &mut Bench) -> String {
 }
 
 #[test]
-fn a_refusal_that_cannot_be_reported_is_dead_and_leaves_no_record_of_a_report() {
+fn an_unreportable_refusal_is_dead_and_leaves_no_report() {
     for (bytes, taken, reports) in [(10, "refused", 1), (limits::RECORD_BYTES_MAX, "dead", 0)] {
         let mut bench = Bench::new();
         let to = "b".to_owned();
@@ -666,7 +666,7 @@ fn the_reason_of_a_refusal_is_cut_where_it_is_too_long() {
 }
 
 #[test]
-fn what_is_not_understood_is_left_as_it_is_where_a_newer_program_may_come() {
+fn unknown_records_stay_where_a_newer_program_may_come() {
     let mut bench = Bench::new();
     let body = br#"{"amount":1}"#;
     let mut run = |id: &str, name: &str, may_wait| {

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_again_when_it_has_changed_and_a_bad_one_changes_nothing() {
+    fn a_changed_file_is_read_again_unless_it_is_bad() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("number");
         fs::write(&path, "1").unwrap();

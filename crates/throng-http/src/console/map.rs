@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_just_before_a_prefix_comes_after_all_that_begins_with_less() {
+    fn a_text_before_a_prefix_sorts_after_smaller_beginnings() {
         for (prefix, less) in [("CS-", "CS,zzz"), ("b", "azzzz"), ("ü", "û\u{10FFFF}"), ("S1", "S0999")] {
             let before = just_before(prefix).unwrap();
             assert!(

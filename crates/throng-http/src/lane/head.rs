@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_beginning_of_a_head_is_partial_and_the_body_is_known_before_it_is_here() {
+    fn a_partial_head_is_partial_and_a_whole_one_knows_its_body() {
         let request =
             "PATCH /shows/1/seats/2 HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\nconnection: keep-alive\r\n\r\n";
         for length in 0..request.len() {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_told_what_not_every_client_sends() {
+    fn optional_headers_reach_the_command() {
         let request = "POST /api/a/b/c HTTP/1.1\r\nHOST: x\r\nUser-Agent: y\r\nAccept: */*\r\naccept-encoding: z\r\n\
                        Content-Type: application/json\r\nAuthorization: one\r\nIdempotency-Key: k\r\n\
                        x-trace: t\r\n\r\n";

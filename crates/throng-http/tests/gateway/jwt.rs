@@ -88,7 +88,7 @@ fn jwt(keys: impl ToString) -> Jwt {
 }
 
 #[test]
-fn a_token_of_the_issuer_says_who_asks_and_any_other_is_refused_with_the_reason() {
+fn tokens_of_the_issuer_are_taken_and_others_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.json");
     let (issuer, other) = (Issuer::new("one"), Issuer::new("one"));
@@ -324,7 +324,7 @@ fn serve(document: Arc<Mutex<String>>) -> String {
 }
 
 #[test]
-fn keys_of_a_url_are_there_at_the_start_and_symmetric_ones_are_not_taken() {
+fn url_keys_are_there_at_start_and_symmetric_ones_refused() {
     let issuer = Issuer::new("one");
     let secret = json!({ "kty": "oct", "kid": "shared", "k": encoded([7; 40]) });
     let document = Arc::new(Mutex::new(json!({ "keys": [issuer.jwk(), secret] }).to_string()));

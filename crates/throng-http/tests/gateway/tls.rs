@@ -156,7 +156,7 @@ fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> Client<Secure
 const LANES: [&[(&str, &str)]; 2] = [&[], &[("te", "trailers")]];
 
 #[test]
-fn requests_are_answered_under_tls_in_both_lanes_one_by_one_and_together() {
+fn both_lanes_answer_requests_under_tls() {
     let files = Files::new();
     let gateway = start(|gateway| gateway.tls(files.tls(None)));
     assert!(gateway.url().starts_with("https://"));
@@ -205,7 +205,7 @@ fn requests_are_answered_under_tls_in_both_lanes_one_by_one_and_together() {
 }
 
 #[test]
-fn a_client_that_speaks_no_tls_or_trusts_another_is_not_served_and_holds_up_nobody() {
+fn clients_without_tls_or_trust_are_refused_and_hold_up_none() {
     let files = Files::new();
     let gateway = start(|gateway| gateway.tls(files.tls(None)));
     let mut plain = Client::new(&gateway);
@@ -305,7 +305,7 @@ fn certificate(authority: &Authority, common: &str, names: Vec<SanType>) -> (Str
 }
 
 #[test]
-fn a_clients_certificate_says_who_asks() {
+fn a_clients_certificate_names_the_caller() {
     let (files, clients) = (Files::new(), Authority::new());
     let gateway = start(|gateway| gateway.tls(files.tls(Some(&clients))));
     let uri = SanType::URI("spiffe://example/desk".try_into().unwrap());
@@ -363,7 +363,7 @@ fn session_of_a_client_certificate_is_not_resumed() {
 }
 
 #[test]
-fn a_clients_certificate_that_was_taken_back_is_refused_from_then_on() {
+fn a_revoked_client_certificate_is_refused_from_then_on() {
     let (files, clients) = (Files::new(), Authority::new());
     let list = files.path("revoked.pem");
     fs::write(&list, clients.revokes(&[1])).unwrap();
@@ -401,7 +401,7 @@ fn a_clients_certificate_that_was_taken_back_is_refused_from_then_on() {
 }
 
 #[test]
-fn administration_on_loopback_needs_no_certificate_of_the_service() {
+fn loopback_administration_needs_no_service_certificate() {
     let files = Files::new();
     let gateway = start(|gateway| gateway.tls(files.tls(None)).admin(([127, 0, 0, 1], 0).into()));
     assert_eq!(Client::of(gateway.admin_address().unwrap()).get("/metrics").status, 200);

@@ -131,7 +131,7 @@ async fn the_program_that_wrote_it_understands_all_of_it() {
 }
 
 #[tokio::test]
-async fn events_and_timers_that_are_not_understood_are_named_with_how_often_and_where() {
+async fn unknown_events_and_timers_are_named_with_count_and_place() {
     let report = check(Engine::builder().with::<Careless>(), &history().await).await;
     let found: Vec<_> = report.misunderstood.iter().map(|one| (&*one.what, one.times)).collect();
     // The second event of an entity is not looked at.
@@ -147,7 +147,7 @@ async fn events_and_timers_that_are_not_understood_are_named_with_how_often_and_
 }
 
 #[tokio::test]
-async fn a_kind_that_is_gone_and_a_read_model_that_cannot_be_rebuilt_are_named() {
+async fn missing_kinds_and_unrebuildable_read_models_are_named() {
     let journal = history().await;
     let report = check(Engine::builder(), &journal).await;
     assert!(!report.is_sound());

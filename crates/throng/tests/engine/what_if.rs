@@ -133,7 +133,7 @@ async fn what_if(program: Builder, journal: &MemoryJournal) -> CheckReport {
 const COMMANDS: [Do; 4] = [Do::Put { cents: 500 }, Do::Put { cents: 2_000 }, Do::Stamp, Do::Remind];
 
 #[tokio::test]
-async fn the_program_that_decided_comes_to_the_same_though_times_and_tokens_are_others() {
+async fn the_same_program_decides_the_same_despite_other_times() {
     let give = Do::Give {
         to: "two".into(),
         cents: 100,
@@ -150,7 +150,7 @@ async fn the_program_that_decided_comes_to_the_same_though_times_and_tokens_are_
 }
 
 #[tokio::test]
-async fn what_another_program_decides_otherwise_is_named_with_the_values_that_differ() {
+async fn different_decisions_are_named_with_differing_values() {
     let journal = history::<Kept>(&COMMANDS).await;
     let report = what_if(Engine::builder().with::<Till<true, true>>(), &journal).await;
     let found = report.what_if.clone().unwrap();
@@ -178,7 +178,7 @@ async fn what_another_program_decides_otherwise_is_named_with_the_values_that_di
 }
 
 #[tokio::test]
-async fn a_kind_that_keeps_no_commands_has_its_messages_and_beats_decided_and_says_how_much_is_not_known() {
+async fn a_kind_without_kept_commands_reports_the_unknown_share() {
     let give = |cents| Do::Give {
         to: "two".into(),
         cents,

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_page_leaves_the_state_and_a_child_is_found_where_it_stands() {
+    fn a_full_page_leaves_the_state_and_its_children_are_found() {
         let mut children = Children::default();
         for number in 0..PAGE_CHILDREN {
             assert!(children.full().is_none());

@@ -154,7 +154,7 @@ fn a_ruleset_that_is_none_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_ruleset_is_installed_only_where_the_modules_are_that_it_uses() {
+fn a_ruleset_is_installed_only_beside_the_modules_it_uses() {
     let tries = Tries::start();
     let source =
         "ruleset user { meta { use module io.nowhere alias no shares f } global { f = function() { no:f() } } }";
@@ -255,7 +255,7 @@ fn a_pico_has_a_thousand_rulesets_and_not_one_more() {
 }
 
 #[test]
-fn what_a_pico_keeps_has_an_end_and_it_goes_on_with_what_it_has() {
+fn a_picos_state_is_bounded_and_the_pico_goes_on() {
     let tries = Tries::start();
     let mut kept = Vec::new();
     let refusal = loop {

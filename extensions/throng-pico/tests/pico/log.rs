@@ -19,7 +19,7 @@ fn name(event: &Value) -> String {
 }
 
 #[test]
-fn who_follows_a_log_sees_what_has_happened_and_what_happens() {
+fn a_log_follower_sees_past_and_new_lines() {
     let service = Service::start(Settings::default());
     let root = service.root();
     rename(&service, &root, "one");

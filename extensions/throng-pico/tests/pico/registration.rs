@@ -48,7 +48,7 @@ fn roster(service: &Service, eci: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_roster_is_what_a_model_says_also_after_a_restart() {
+fn every_roster_equals_the_models_also_after_a_restart() {
     let (service, root) = start();
     let capacities = BTreeMap::from([("A HTG 100-1", 3_usize), ("C S 142-1", 5), ("EMPTY 1", 0)]);
     for (id, capacity) in &capacities {
@@ -99,7 +99,7 @@ fn every_roster_is_what_a_model_says_also_after_a_restart() {
 }
 
 #[test]
-fn a_section_says_what_became_of_a_request_and_goes_with_its_collections_word() {
+fn a_section_reports_each_request_and_obeys_its_collection() {
     let (service, root) = start();
     let attributes = |id: &str| json!({ "section_id": id, "capacity": 1 });
     service.event(&root, "section", "needed", &attributes("S 1"));

@@ -94,7 +94,7 @@ impl Counters {
 }
 
 #[test]
-fn an_installed_ruleset_answers_events_with_directives_and_queries_with_what_it_keeps() {
+fn a_ruleset_answers_events_and_queries() {
     let counters = Counters::start();
     let directives = counters.event("hit", &json!({ "by": 2 }));
     assert_eq!(directives[0]["name"], json!("hit"));
@@ -115,7 +115,7 @@ fn an_installed_ruleset_answers_events_with_directives_and_queries_with_what_it_
 }
 
 #[test]
-fn what_a_ruleset_keeps_is_there_after_a_restart_without_its_file() {
+fn a_rulesets_state_survives_a_restart_without_its_file() {
     let counters = Counters::start();
     counters.event("hit", &json!({ "by": 2 }));
     assert_eq!(counters.names("first", &json!({})), [""; 0]);
@@ -144,7 +144,7 @@ fn an_event_without_end_is_ended() {
 }
 
 #[test]
-fn an_event_is_sent_to_another_pico_and_to_a_child_over_its_family_channel() {
+fn an_event_reaches_another_pico_and_a_child() {
     let counters = Counters::start();
     let child = counters.child();
     counters.event("pass_on", &json!({ "eci": child }));
@@ -186,7 +186,7 @@ fn a_rule_asks_another_pico_and_runs_again_with_its_answer() {
 }
 
 #[test]
-fn an_event_that_came_by_message_waits_for_its_answer_in_its_pico() {
+fn an_event_by_message_waits_for_its_answer_in_its_pico() {
     let counters = Counters::start();
     let (asking, asked) = (counters.child(), counters.child());
     counters.service.event(&asked, "counter", "hit", &json!({ "by": 4 }));
@@ -301,7 +301,7 @@ fn page_of_a_ruleset_runs_without_the_rights_of_its_origin() {
 }
 
 #[test]
-fn a_flush_gives_every_pico_the_new_version_and_a_broken_one_changes_nothing() {
+fn a_flush_updates_every_pico_and_a_broken_one_changes_none() {
     let home = tempfile::tempdir().unwrap();
     let write = |text: &str| std::fs::write(home.path().join("v.krl"), text).unwrap();
     let version = |number: u8| {
@@ -333,7 +333,7 @@ fn a_flush_gives_every_pico_the_new_version_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
-fn a_module_is_not_uninstalled_under_its_user_and_cycles_are_refused() {
+fn a_used_module_stays_installed_and_cycles_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, uses: &str| {
         let used = if uses.is_empty() {
@@ -432,7 +432,7 @@ const TENS: &str = r#"ruleset counter {
 "#;
 
 #[test]
-fn a_ruleset_is_checked_with_places_and_what_it_can_be_tried_with() {
+fn a_check_names_places_of_errors_and_possible_trials() {
     let counters = Counters::start();
     let check = |source: &str| {
         let response = counters.service.post("/api/krl", &json!({ "source": source }));
@@ -455,7 +455,7 @@ fn a_ruleset_is_checked_with_places_and_what_it_can_be_tried_with() {
 }
 
 #[test]
-fn a_ruleset_is_tried_on_a_copy_of_the_pico_and_nothing_is_recorded() {
+fn a_trial_runs_on_a_copy_of_the_pico_and_records_nothing() {
     let counters = Counters::start();
     let ui = counters.service.ui();
     counters.event("hit", &json!({}));
@@ -493,7 +493,7 @@ fn a_ruleset_is_tried_on_a_copy_of_the_pico_and_nothing_is_recorded() {
 }
 
 #[test]
-fn a_ruleset_that_is_tried_makes_no_http_request_to_a_host_that_is_named() {
+fn a_trial_makes_no_http_request_even_to_a_named_host() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -100,7 +100,7 @@ fn a_copy_is_one_of_its_own_and_knows_its_own_children() {
 }
 
 #[test]
-fn an_identical_one_has_its_channels_on_another_engine_and_comes_back_once_it_was_deleted() {
+fn an_identical_pico_keeps_its_channels_and_can_come_back() {
     let (here, there) = (start(), start());
     let eci = collection(&here);
     until(|| roster(&here, &eci, "S 2") == json!(["ann"]));
@@ -169,7 +169,7 @@ fn console_channel_stays_valid_after_identical_import() {
 }
 
 #[test]
-fn what_was_cut_or_altered_is_refused_with_its_line_and_nothing_is_imported() {
+fn a_damaged_export_is_refused_with_its_line() {
     let service = start();
     let eci = collection(&service);
     let root = service.root();

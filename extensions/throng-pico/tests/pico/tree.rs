@@ -27,7 +27,7 @@ fn own(service: &Service, ui: &str) -> String {
 }
 
 #[test]
-fn there_is_a_root_with_its_channels_and_it_stays_who_it_is() {
+fn the_root_pico_and_its_channels_keep_their_identity() {
     let service = service();
     let (ui, root) = (service.ui(), service.root());
     let pico = service.query(&ui, UI, "pico", "");
@@ -39,7 +39,7 @@ fn there_is_a_root_with_its_channels_and_it_stays_who_it_is() {
 }
 
 #[test]
-fn a_child_knows_its_name_and_its_parent_and_is_there_after_a_restart() {
+fn a_child_knows_name_and_parent_also_after_a_restart() {
     let service = service();
     let ui = service.ui();
     let bob = child(&service, &ui, "Bob");
@@ -57,7 +57,7 @@ fn a_child_knows_its_name_and_its_parent_and_is_there_after_a_restart() {
 }
 
 #[test]
-fn a_grandchild_goes_with_its_grandparent_and_its_channels_are_gone() {
+fn a_grandchild_goes_with_its_grandparent_and_its_channels() {
     let service = service();
     let ui = service.ui();
     let bob = child(&service, &ui, "Bob");
@@ -107,7 +107,7 @@ fn more_children_than_a_page_holds_are_all_there() {
 }
 
 #[test]
-fn a_channel_lets_through_what_its_policy_allows_and_does_not_deny() {
+fn a_channel_passes_events_its_policy_allows() {
     let service = service();
     let root = service.root();
     let policy = json!({
@@ -182,7 +182,7 @@ fn two_picos_subscribe_to_each_other_and_part_again() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said_and_nothing_is_lost() {
+fn errors_of_a_request_are_named_and_nothing_is_lost() {
     let service = service();
     let root = service.root();
     let problem = |response: throng_testing::Response| (response.status, text(&response.json()["type"]));
@@ -288,7 +288,7 @@ fn an_event_under_a_key_takes_effect_once() {
 }
 
 #[test]
-fn what_picos_keep_has_no_routes_beside_their_channels() {
+fn pico_state_has_no_routes_beside_the_channels() {
     let service = service();
     service.root();
     for path in [
