@@ -222,8 +222,10 @@ impl Ledger {
         if self.staged_bytes.load(Ordering::Relaxed) < max && !is_inside_full() {
             return None;
         }
-        // Meanwhile it may have been taken: nobody waits for an empty one, which always takes something.
-        self.open.full(|open| open.bytes() >= max || is_inside_full())
+        // Meanwhile it may have been taken, and what is counted may still be the last one's: nobody waits for an empty one, which always takes
+        // something, and which nothing else may come to fill.
+        self.open
+            .full(|open| open.bytes() > 0 && (open.bytes() >= max || is_inside_full()))
     }
 
     /// The bytes of a commit that work from inside may fill.
