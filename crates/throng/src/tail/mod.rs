@@ -26,8 +26,7 @@ pub(crate) use window::PageLimit;
 use crate::{
     context::Context,
     feed::{Cursor, Feed, FeedError},
-    host::Host,
-    host::Signal,
+    host::{Host, Signal},
     ledger::unreadable,
     life::Life,
 };
