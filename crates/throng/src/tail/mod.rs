@@ -25,7 +25,8 @@ pub(crate) use watchers::Reached;
 pub(crate) use window::{Interest, PageLimit, Spot};
 
 use crate::{
-    host::Signal,
+    context::Context,
+    host::{Host, Signal},
     ledger::unreadable,
     life::{self, Life, Lives},
 };
