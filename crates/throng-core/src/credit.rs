@@ -57,6 +57,12 @@ impl Credit {
         Self { much, ..self }
     }
 
+    /// The credit of each entity.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     fn bucket(&self, of: u64) -> usize {
         (of >> 32) as usize % self.buckets_max
     }

@@ -17,7 +17,7 @@ impl Door {
         if attempt.origin() != Origin::Inside {
             return None;
         }
-        if shard.outbox_len() > 1 && self.outbox.is_spent(attempt.target.hash) {
+        if shard.outbox_len() > 1 && self.outbox.comes_back(attempt.target.hash) {
             return Some(
                 "it multiplies: too many of its own messages wait, and each that it takes has it send several".into(),
             );

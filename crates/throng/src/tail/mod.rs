@@ -25,8 +25,7 @@ pub(crate) use watchers::Reached;
 pub(crate) use window::{Interest, PageLimit, Spot};
 
 use crate::{
-    context::Context,
-    host::{Host, Signal},
+    host::Signal,
     ledger::unreadable,
     life::{self, Life, Lives},
 };

@@ -2,10 +2,12 @@
 //!
 //! From a sixteenth of its credit on, messages to an entity are slow: they come after those to others, so that what it has sent is taken before it
 //! sends more, and only a few of them at a time. Only an entity whose messages come back to it, directly or over others that do the same, goes on
-//! to spend all of it.
+//! to spend all of it while its own are among those that wait. The credit alone does not show that: what an entity has sent may be only in the
+//! log, behind the messages to it that fill the memory.
 
 use super::{
     Outbox, Window,
+    line::Waiting,
     message::{Outgoing, hash_of},
 };
 use std::sync::atomic::Ordering;
@@ -32,6 +34,17 @@ impl Window {
             credit.charge(hash_of(&outgoing.delivery.taking.sender), outgoing.bytes() as u64);
         }
         self.credit = credit;
+    }
+
+    /// Tells whether the lines hold as much of an entity's as its credit is.
+    fn fills_lines(&self, entity: u64) -> bool {
+        let mut bytes = 0;
+        self.lines.values().flat_map(Waiting::waiting).any(|outgoing| {
+            if hash_of(&outgoing.delivery.taking.sender) == entity {
+                bytes += outgoing.bytes() as u64;
+            }
+            bytes >= self.credit.limit()
+        })
     }
 
     pub(super) fn has_none_next(&self) -> bool {
@@ -75,6 +88,14 @@ impl Outbox {
     /// Tells whether an entity has spent its credit.
     pub(crate) fn is_spent(&self, entity: u64) -> bool {
         self.has_spenders.load(Ordering::Relaxed) && self.with(|window| window.credit.is_spent(entity))
+    }
+
+    /// Tells whether an entity has spent its credit on messages that come back to it: they are slow themselves, or fill the lines to other nodes.
+    pub(crate) fn comes_back(&self, entity: u64) -> bool {
+        self.has_spenders.load(Ordering::Relaxed)
+            && self.with(|window| {
+                window.credit.is_spent(entity) && (window.slow.has_sender(entity) || window.fills_lines(entity))
+            })
     }
 }
 
@@ -126,6 +147,33 @@ mod tests {
         let rest: Vec<u64> = (0..48).map(|_| take(&outbox).1).collect();
         assert!(rest.is_sorted(), "in their order: {rest:?}");
         assert!(outbox.is_empty() && outbox.with(|window| window.credit.is_idle()));
+    }
+
+    #[test]
+    fn messages_left_to_the_log_do_not_come_back() {
+        let outbox = outbox();
+        let big = hash_of(&Address::new("kind", "big"));
+        assert!(!outbox.is_spent(big) && !outbox.comes_back(big), "it has spent a part");
+        while outbox.take(&mut 1).is_some_and(|mut outgoing| {
+            outbox.taken(&mut outgoing);
+            true
+        }) {}
+        outbox.push((101..=180).map(|number| message("small", "big", number)));
+        outbox.push((181..=260).map(|number| message("big", "other", number)));
+        assert!(
+            outbox.is_spent(big) && !outbox.comes_back(big),
+            "its own are only in the log"
+        );
+    }
+
+    #[test]
+    fn messages_to_the_entity_itself_come_back() {
+        let outbox = outbox();
+        let big = hash_of(&Address::new("kind", "big"));
+        let mut first = outbox.take(&mut 1).unwrap();
+        outbox.taken(&mut first);
+        outbox.push((51..=75).map(|number| message("big", "big", number)));
+        assert!(outbox.is_spent(big) && outbox.comes_back(big));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct Slow {
     queue: VecDeque<Box<Outgoing>>,
     /// The number for each receiver. Messages that come for one of these join them, and stay in order.
     receivers: HashMap<u64, usize>,
+    /// The number of each sender.
+    senders: HashMap<u64, usize>,
     /// The number of others that were taken since the last one.
     pub(super) others: u8,
 }
@@ -42,13 +44,18 @@ impl Slow {
         self.receivers.contains_key(&receiver)
     }
 
+    /// Tells whether a message of this entity is among them.
+    pub(super) fn has_sender(&self, sender: u64) -> bool {
+        self.senders.contains_key(&sender)
+    }
+
     pub(super) fn push_back(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
-        *self.receivers.entry(receiver).or_default() += 1;
+        self.has_come(receiver, &outgoing);
         self.queue.push_back(outgoing);
     }
 
     pub(super) fn push_front(&mut self, receiver: u64, outgoing: Box<Outgoing>) {
-        *self.receivers.entry(receiver).or_default() += 1;
+        self.has_come(receiver, &outgoing);
         self.queue.push_front(outgoing);
     }
 
@@ -58,29 +65,46 @@ impl Slow {
         let outgoing = self.queue.pop_front()?;
         *may = left;
         self.others = 0;
-        self.has_left(hash_of(&outgoing.delivery.to));
+        self.has_left(&outgoing);
         Some(outgoing)
     }
 
-    fn has_left(&mut self, receiver: u64) {
-        if let Some(left) = self.receivers.get_mut(&receiver) {
-            *left -= 1;
-            if *left == 0 {
-                self.receivers.remove(&receiver);
-            }
-        }
+    fn has_come(&mut self, receiver: u64, outgoing: &Outgoing) {
+        *self.receivers.entry(receiver).or_default() += 1;
+        *self.senders.entry(sender_of(outgoing)).or_default() += 1;
+    }
+
+    fn has_left(&mut self, outgoing: &Outgoing) {
+        count_down(&mut self.receivers, hash_of(&outgoing.delivery.to));
+        count_down(&mut self.senders, sender_of(outgoing));
     }
 
     /// Removes these messages.
     pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
         let mut gone = Vec::new();
-        self.queue.retain_mut(|outgoing| {
-            let is_meant = is_meant(outgoing);
-            if is_meant {
-                gone.push(hash_of(&outgoing.delivery.to));
+        for _ in 0..self.queue.len() {
+            let Some(mut outgoing) = self.queue.pop_front() else {
+                break;
+            };
+            if is_meant(&mut outgoing) {
+                gone.push(outgoing);
+            } else {
+                self.queue.push_back(outgoing);
             }
-            !is_meant
-        });
-        gone.into_iter().for_each(|receiver| self.has_left(receiver));
+        }
+        gone.iter().for_each(|outgoing| self.has_left(outgoing));
+    }
+}
+
+fn sender_of(outgoing: &Outgoing) -> u64 {
+    hash_of(&outgoing.delivery.taking.sender)
+}
+
+fn count_down(counts: &mut HashMap<u64, usize>, of: u64) {
+    if let Some(left) = counts.get_mut(&of) {
+        *left -= 1;
+        if *left == 0 {
+            counts.remove(&of);
+        }
     }
 }
