@@ -99,6 +99,8 @@ enum LabCommand {
     Start(start::StartArguments),
     /// Work between entities: what much of it takes, and how soon one that multiplies is stopped.
     Inside(inside::InsideArguments),
+    /// Accounts whose timers wait: the start, and commands to a few of them, beside many and beside none.
+    Timers(inside::timers::TimersArguments),
     /// A registration day on several nodes of which one is killed, or through picos: every roster has to be right.
     Day(day::DayArguments),
     /// An app's own program, as a process that is measured or killed.
@@ -145,6 +147,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Recovery(arguments) => recovery::run(arguments),
         LabCommand::Start(arguments) => start::run(arguments),
         LabCommand::Inside(arguments) => inside::run(arguments),
+        LabCommand::Timers(arguments) => inside::timers::run(arguments),
         LabCommand::App(_) | LabCommand::Yardstick(_) | LabCommand::Day(_) => unreachable!("it is no measurement"),
     }
 }

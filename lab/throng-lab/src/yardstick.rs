@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::{
     fill::{self, FillArguments},
+    inside::timers,
     serve::{self, ServerArguments},
     surge,
 };
@@ -17,6 +18,8 @@ pub(crate) enum Yardstick {
     Serve(ServerArguments),
     /// Fill a journal and wait to be killed.
     Fill(FillArguments),
+    /// Make accounts whose timers wait, or use them.
+    Timers(timers::ServiceArguments),
     /// Keep a core busy.
     Spin,
 }
@@ -30,6 +33,7 @@ impl Yardstick {
             }
             Self::Serve(arguments) => serve::run(arguments),
             Self::Fill(arguments) => fill::run(arguments),
+            Self::Timers(arguments) => timers::serve(arguments),
             Self::Spin => Ok(surge::spin()),
         }
     }

@@ -2,6 +2,7 @@
 
 mod multiply;
 mod player;
+pub(crate) mod timers;
 mod work;
 
 use clap::Args;

@@ -153,7 +153,7 @@ impl Sort {
 }
 
 /// Makes accounts whose interest is due then.
-async fn save(engine: &Engine, accounts: u32, at: Timestamp) -> anyhow::Result<()> {
+pub(super) async fn save(engine: &Engine, accounts: u32, at: Timestamp) -> anyhow::Result<()> {
     for first in (0..accounts).step_by(AT_A_TIME) {
         let asked = (first..accounts.min(first + AT_A_TIME as u32)).map(|number| {
             let account = engine.entity::<Player>(format!("account-{number}"));
