@@ -242,6 +242,7 @@ fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// Says what a person has to know: what is kept, where, and where to look.
+//= promise 2: acknowledged events survive
 fn announce(name: &str, settings: &Settings, service: &Service) {
     let keeps = !service.engine.registry().kinds().is_empty();
     let durability = service.engine.health().durability;

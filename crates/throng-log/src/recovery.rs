@@ -178,6 +178,7 @@ pub(crate) fn refuse_lost_header(
 }
 
 /// Links segments to streams, in order, and drops those that no longer count.
+//= promise 5: numbers have no gaps
 fn link(dir: &Path, begun: Vec<Begun>, recovered: &mut Recovered) -> Result<Vec<Begun>, Error> {
     let mut kept: Vec<Begun> = Vec::new();
     for segment in begun {
@@ -231,6 +232,7 @@ fn counts(segment: &Header, next: &Header) -> bool {
 }
 
 /// What no longer counts is the dropped end of the stream sealed, or an opening that failed before its first commit.
+//= promise 10: damage is found
 fn refuse_lost_commits(dir: &Path, dropped: &Begun, next: &Header) -> Result<(), Error> {
     if next
         .previous
@@ -337,6 +339,7 @@ fn drop_later(recovered: &mut Recovered, later: &[&Begun]) {
 }
 
 /// Whether the first missing commit was synced once: said by a commit or a header after it.
+//= promise 10: damage is found
 fn proof_after(
     window: &mut Window<'_>,
     number: u64,

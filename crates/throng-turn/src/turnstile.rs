@@ -38,6 +38,7 @@ impl<T> Turnstile<T> {
     }
 
     /// Runs work on the value, after all that waits in the inbox; or makes a job of it for whoever holds the lock.
+    //= promise 1: one command at a time
     pub fn enter<S, R>(
         &self,
         state: S,

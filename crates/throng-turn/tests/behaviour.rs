@@ -12,6 +12,7 @@ use std::{
 };
 use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, Relay, Turnstile};
 
+//= promise 9: everything is bounded
 #[test]
 fn a_full_inbox_gives_the_work_back() {
     let turnstile = Turnstile::new(0, 1);

@@ -31,6 +31,7 @@ fn add(turnstile: &Turnstile<Vec<usize>>, number: usize) {
     assert!(!matches!(entered, Entered::Full(_)));
 }
 
+//= promise 1: one command at a time
 #[test]
 fn no_work_brought_to_a_turnstile_is_lost_or_done_twice() {
     model(|| {
@@ -346,6 +347,7 @@ fn waiters_at_the_end_learn_whether_their_commit_is_lost() {
     });
 }
 
+//= promise 3: answers rest on durable events
 #[test]
 fn durability_never_passes_a_commit_in_flight() {
     model(|| {

@@ -343,6 +343,7 @@ impl<E: Entity> Entities<E> {
         if events.is_empty() {
             return;
         }
+        //= promise 5: numbers have no gaps
         let first = resident.seq + 1;
         resident.seq += events.len() as u64;
         resident.is_gone = false;

@@ -36,6 +36,7 @@ impl Shard {
 
     /// Was this message taken already?
     #[must_use]
+    //= promise 6: taken exactly once
     pub fn is_taken(&self, taking: &Taking) -> bool {
         self.common.messages.is_taken(taking.from, taking.number)
     }
@@ -223,6 +224,7 @@ impl<E: Entity> Entities<E> {
     }
 
     /// decide → encode and check sizes → evolve → reply, under one guard.
+    //= promise 8: a panic costs one command
     fn guarded(
         &mut self,
         common: &mut Common,
@@ -394,6 +396,7 @@ impl<E: Entity> Entities<E> {
     }
 
     /// The answer an accepted command got the first time.
+    //= promise 4: a key takes effect once
     fn answer_again(
         &mut self,
         common: &mut Common,

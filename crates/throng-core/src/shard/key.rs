@@ -122,6 +122,7 @@ impl Kept {
     }
 
     /// That this command was refused, beside what was refused under its key before.
+    //= promise 4: a key takes effect once
     pub(super) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
         let mut others = Vec::new();
         if let Some(before) = before

@@ -93,6 +93,7 @@ pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
 }
 
 impl Keys {
+    //= promise 4: a key takes effect once
     pub(super) fn find(&mut self, key: u128, now: Timestamp) -> Found {
         if let Some(known) = self.known(key) {
             return match known {

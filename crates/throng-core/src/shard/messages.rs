@@ -257,6 +257,7 @@ impl Numbers {
             .is_some_and(|watermark| watermark.contains(number))
     }
 
+    //= promise 6: taken exactly once
     pub(super) fn taken(&mut self, from: ShardId, number: u64) {
         self.changed = true;
         self.taken.entry(from).or_default().insert(number);

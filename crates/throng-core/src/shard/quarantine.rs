@@ -98,6 +98,7 @@ impl Shard {
 }
 
 impl<E: Entity> Entities<E> {
+    //= promise 8: a panic costs one command
     pub(super) fn set_aside(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
         let at = match self.find(hash, id) {
             Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return false,

@@ -137,6 +137,7 @@ pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
 }
 
 /// That a message was taken, with what else its record says.
+//= promise 6: taken exactly once
 pub(super) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, body: &[u8]) {
     common.messages.taken(taking.from, taking.number);
     let shape = (outcome, taking.from.0);
@@ -235,6 +236,7 @@ pub fn is_refused_key(record: &Record<'_>) -> bool {
     record.record == RecordKind::Key && record.version == REFUSED_VERSION
 }
 
+//= promise 4: a key takes effect once
 pub(super) fn write_key<R>(common: &mut Common, own: &Address, key: &CommandKey, kept: &Kept) -> Result<(), Error<R>> {
     let body = serde_json::to_vec(kept).map_err(|why| unwritable("reply", why))?;
     // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.

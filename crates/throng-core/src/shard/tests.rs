@@ -292,6 +292,7 @@ fn a_command_that_does_not_create_finds_nobody() {
     assert_eq!((bench.open.staged, bench.shard.load().entities), (0, 0));
 }
 
+//= promise 5: numbers have no gaps
 #[test]
 fn events_are_staged_with_their_place_and_gapless_numbers() {
     let mut bench = Bench::new();
@@ -328,6 +329,7 @@ fn large_command_leaves_no_large_buffer_behind() {
     }
 }
 
+//= promise 8: a panic costs one command
 #[test]
 fn a_rejection_or_a_panic_stages_nothing_and_changes_nothing() {
     let mut bench = Bench::new();
@@ -439,6 +441,7 @@ fn a_key_gives_the_same_answer_again_and_no_other_command() {
     assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
 }
 
+//= promise 6: taken exactly once
 #[test]
 fn messages_are_recorded_with_the_events_and_taken_once() {
     let mut bench = Bench::new();
@@ -557,6 +560,7 @@ fn passivated_entities_come_back_as_they_were() {
     assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
 }
 
+//= promise 8: a panic costs one command
 #[test]
 fn an_event_nobody_understands_quarantines_its_entity_alone() {
     let mut bench = Bench::new();

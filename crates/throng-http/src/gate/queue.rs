@@ -190,6 +190,7 @@ impl<T: Entry> Queue<T> {
         goes
     }
 
+    //= promise 9: everything is bounded
     fn has_room(&mut self, clock: &impl Clock) -> bool {
         let is_first = self.admitted == 0;
         if !is_first && (self.is_full || self.bytes >= self.bytes_max) {

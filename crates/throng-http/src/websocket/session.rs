@@ -392,6 +392,7 @@ fn end_of(server: &Server, error: &tungstenite::Error) -> End {
 }
 
 /// Executes the messages of a frame, one after the other, but for the first so many.
+//= promise 1: one command at a time
 async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<bool>) {
     // It was text when it came.
     let text = std::str::from_utf8(&frame).unwrap_or_default();

@@ -14,6 +14,7 @@ fn short(set: impl FnOnce(&mut Limits)) -> throng_http::Running {
     start(|gateway| gateway.limits(limits))
 }
 
+//= promise 1: one command at a time
 #[test]
 fn requests_sent_without_waiting_are_answered_in_their_order() {
     let gateway = plain();

@@ -173,6 +173,7 @@ fn half_a_greeting_ends_like_half_a_head() {
     }
 }
 
+//= promise 8: a panic costs one command
 #[test]
 fn a_panic_of_the_gateway_costs_only_its_request() {
     let gateway = start(|gateway| {

@@ -50,6 +50,7 @@ fn storm(
     })
 }
 
+//= promise 9: everything is bounded
 #[test]
 fn requests_that_would_wait_too_long_are_refused_undone() {
     let limits = Limits {

@@ -47,6 +47,7 @@ fn a_rejection_has_its_code_status_field_and_value() {
     assert_eq!(absent["field"], "student");
 }
 
+//= promise 4: a key takes effect once
 #[test]
 fn a_key_takes_effect_once_and_refuses_another_command() {
     let gateway = plain();

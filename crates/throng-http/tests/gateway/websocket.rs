@@ -52,6 +52,7 @@ fn commands_of_a_frame_share_full_turns_and_commits() {
     gateway.stop_blocking();
 }
 
+//= promise 1: one command at a time
 #[test]
 fn messages_of_a_frame_run_in_order_and_are_answered_by_id() {
     let gateway = plain();

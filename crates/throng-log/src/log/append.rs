@@ -35,6 +35,8 @@ impl Log {
     }
 
     /// Whether this commit may be appended now; the newest one known to be synced.
+    //= promise 5: numbers have no gaps
+    //= promise 7: a sealed writer cannot commit
     fn admit(&self, stamp: Stamp, first: CommitNo) -> Result<CommitNo, AppendError> {
         let state = self.shared.state();
         let live = match &state.live {
@@ -135,6 +137,7 @@ impl Log {
     }
 
     /// Makes what was written durable: here and now while syncs are fast, beside the caller while they are slow.
+    //= promise 2: acknowledged events survive
     fn sync_written(&self, writing: &mut Writing, number: CommitNo, buffer: Buffer) -> Append {
         if self.shared.depth() > 1 && self.syncers_run(writing) {
             let flight = self.shared.state().await_sync(number, buffer);

@@ -58,6 +58,7 @@ impl Log {
 
     /// Records an accepted loss as the only commit of a writer of its own. No writer's id that the lost commits may have
     /// had is given again.
+    //= promise 10: damage is found
     pub(crate) fn accept_loss(&self, loss: Loss) -> Result<(), Error> {
         let writer = {
             let mut writing = self.writing();
@@ -75,6 +76,7 @@ impl Log {
         self.sync()
     }
 
+    //= promise 7: a sealed writer cannot commit
     pub(super) fn seal_writer(&self, writer: WriterId) -> Result<CommitNo, Error> {
         let mut writing = self.writing();
         let node = {

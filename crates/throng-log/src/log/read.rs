@@ -127,6 +127,7 @@ impl Log {
     }
 
     /// What is lost if the commit at a position, which was durable once, is not in this log or not with this fingerprint.
+    //= promise 10: damage is found
     pub(crate) fn loss(&self, covered: Position, fingerprint: u32) -> Result<Option<Loss>, Error> {
         if self.fingerprint(covered)? == Some(fingerprint) {
             return Ok(None);

@@ -31,6 +31,7 @@ fn ended() -> (Disk, WriterId) {
     (disk, writer)
 }
 
+//= promise 2: acknowledged events survive
 #[test]
 fn a_log_cut_at_any_byte_keeps_its_whole_commits() {
     let (disk, writer) = killed();
@@ -56,6 +57,7 @@ fn a_log_cut_at_any_byte_keeps_its_whole_commits() {
     }
 }
 
+//= promise 10: damage is found
 #[test]
 fn a_flipped_bit_below_the_synced_position_is_found_and_named() {
     let (disk, writer) = killed();

@@ -76,6 +76,7 @@ fn nothing_acknowledged_is_lost_whichever_write_fails() {
     each_failure(Call::Write, Duration::ZERO);
 }
 
+//= promise 2: acknowledged events survive
 #[test]
 fn nothing_acknowledged_is_lost_whichever_sync_fails() {
     each_failure(Call::Sync, Duration::ZERO);

@@ -72,6 +72,7 @@ fn loss_of(disk: &Disk, options: Options) -> Loss {
     }
 }
 
+//= promise 10: damage is found
 #[test]
 fn a_log_behind_its_store_is_refused_and_the_proof_is_kept() {
     let disk = checkpointed();
@@ -95,6 +96,7 @@ fn a_log_behind_its_store_is_refused_and_the_proof_is_kept() {
     assert!(found.damages[0].why.contains("--accept-loss 2.6"), "{found}");
 }
 
+//= promise 10: damage is found
 #[test]
 fn an_accepted_loss_is_recorded_and_every_check_reports_it() {
     let disk = checkpointed();

@@ -81,6 +81,7 @@ fn as_a_child_append_until_killed() {
     }
 }
 
+//= promise 2: acknowledged events survive
 #[test]
 fn a_killed_process_loses_nothing_it_was_told_is_durable() {
     let dir = tempfile::tempdir().unwrap();

@@ -403,6 +403,7 @@ fn verify_goes_on_behind_damage_and_export_can_leave_it_out() {
     assert_eq!((skipped.commits, skipped.skipped), (89, 1));
 }
 
+//= promise 5: numbers have no gaps
 #[test]
 fn verify_finds_a_gap_in_an_entitys_events() {
     let dir = TempDir::new().unwrap();

@@ -54,6 +54,7 @@ fn history_ends_before_the_first_torn_commit() {
     }
 }
 
+//= promise 10: damage is found
 #[test]
 fn a_torn_commit_that_was_synced_is_damage() {
     for torn in 1..=10 {

@@ -35,6 +35,7 @@ const STATEMENT_MAX: Duration = Duration::from_secs(30);
 
 /// Lands if the writer is this engine's and not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
 /// there.
+//= promise 7: a sealed writer cannot commit
 const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND session = $5 AND sealed_at IS NULL FOR SHARE) \
     INSERT INTO commits (writer, number, shards, body) SELECT $1, $2::bigint, $3, $4 FROM open \
     WHERE $2::bigint = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2::bigint - 1)";

@@ -102,6 +102,7 @@ fn engine_loss(writer: i64, commit: i64, held: i64) -> Loss {
     }
 }
 
+//= promise 10: damage is found
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn engine_told_to_go_on_names_exactly_the_lost_commits() {
     let schema = kit::schema();

@@ -33,6 +33,7 @@ async fn append(journal: &dyn Journal, commit: Commit) -> Result<(), AppendError
     }
 }
 
+//= promise 7: a sealed writer cannot commit
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
     let schema = kit::schema();

@@ -447,6 +447,7 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<String, u64> {
     rows.into_iter().filter_map(row).collect()
 }
 
+//= promise 1: one command at a time
 #[test]
 fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
     let test = "whatever_happens_to_nodes_each_answer_is_as_one_machines";
@@ -511,6 +512,7 @@ fn is_noticed(lie: Lie, changes: u64, words: &[&str]) {
     }
 }
 
+//= promise 7: a sealed writer cannot commit
 #[test]
 fn a_seal_that_is_ignored_is_noticed() {
     is_noticed(Lie::IgnoresSeals, 63, &["promised twice", "stale", "were asked for"]);

@@ -29,17 +29,20 @@ fn all(test: &str, seeds: u64, scenario: Scenario) {
     });
 }
 
+//= promise 1: one command at a time
 #[test]
 fn a_calm_service_keeps_its_promises() {
     all("a_calm_service_keeps_its_promises", 300, CALM);
 }
 
+//= promise 2: acknowledged events survive
 #[test]
 fn a_service_that_is_killed_keeps_its_promises() {
     let scenario = Scenario { crashes: true, ..CALM };
     all("a_service_that_is_killed_keeps_its_promises", 500, scenario);
 }
 
+//= promise 3: answers rest on durable events
 #[test]
 fn a_service_on_a_failing_journal_keeps_its_promises() {
     let scenario = Scenario { faults: true, ..CALM };

@@ -27,26 +27,31 @@ fn is_noticed(lie: Lie, words: &[&str]) {
     }
 }
 
+//= promise 2: acknowledged events survive
 #[test]
 fn a_journal_that_loses_an_acknowledged_commit_is_noticed() {
     is_noticed(Lie::LosesAcknowledged, &["promise 2", "promise 3"]);
 }
 
+//= promise 5: numbers have no gaps
 #[test]
 fn a_commit_that_lands_twice_is_noticed() {
     is_noticed(Lie::LandsTwice, &["promise 5", "promise 4", "promise 6"]);
 }
 
+//= promise 6: taken exactly once
 #[test]
 fn a_lost_receipt_of_a_message_is_noticed() {
     is_noticed(Lie::DropsTaken, &["promise 6"]);
 }
 
+//= promise 3: answers rest on durable events
 #[test]
 fn a_stale_state_is_noticed() {
     is_noticed(Lie::StaleState, &["promise 5", "promise 3", "ends as"]);
 }
 
+//= promise 7: a sealed writer cannot commit
 #[test]
 fn a_seal_that_is_ignored_is_noticed() {
     is_noticed(Lie::IgnoresSeals, &["promise 2", "promise 3"]);
@@ -57,6 +62,7 @@ fn a_commit_that_lands_in_part_is_noticed() {
     is_noticed(Lie::TearsCommit, &["promise 2", "promise 3", "in part", "promise 5"]);
 }
 
+//= promise 4: a key takes effect once
 #[test]
 fn a_store_that_forgets_keys_is_noticed() {
     is_noticed(Lie::ForgetsKeys, &["promise 4"]);

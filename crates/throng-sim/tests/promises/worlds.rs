@@ -129,6 +129,7 @@ fn humane(elapsed: Duration) -> String {
     format!("{} min", elapsed.as_secs() / 60)
 }
 
+//= promise 10: damage is found
 #[test]
 fn damage_in_the_journal_is_named_when_the_engine_starts() {
     Simulation::new(1)
@@ -165,6 +166,7 @@ fn damage_in_the_journal_is_named_when_the_engine_starts() {
         .unwrap();
 }
 
+//= promise 7: a sealed writer cannot commit
 #[test]
 fn a_process_that_was_taken_over_from_acknowledges_nothing_more() {
     let builder = || {
@@ -195,6 +197,7 @@ fn a_process_that_was_taken_over_from_acknowledges_nothing_more() {
     });
 }
 
+//= promise 4: a key takes effect once
 #[test]
 fn a_key_is_kept_for_an_hour_over_restarts_and_checkpoints() {
     for seed in 0..20 {

@@ -37,6 +37,7 @@ fn passivated(over: usize, held: usize, more: usize) -> usize {
 
 impl Door {
     /// Whether an attempt may execute now.
+    //= promise 9: everything is bounded
     pub(super) fn budget(&self, attempt: &mut Attempt<'_>) -> Result<(), Held> {
         if attempt.is_admitted {
             return Ok(());
@@ -90,6 +91,7 @@ impl Door {
     }
 
     /// Refuses an operator's work. Such work needs room on the disk, but none of what the journal may take of it.
+    //= promise 9: everything is bounded
     fn operator_bounds(&self) -> Result<(), Refusal> {
         self.refuse_stopping()?;
         match self.context.journal.has_room() {

@@ -210,6 +210,7 @@ impl Door {
     }
 
     /// The one place where work is done: under its shard's lock.
+    //= promise 1: one command at a time
     fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> Step {
         let writer = self.ledger.writer;
         if self.ledger.is_closing() {

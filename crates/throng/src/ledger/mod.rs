@@ -326,6 +326,7 @@ impl Ledger {
     // --- waiting -----------------------------------------------------------------------------------------------------
 
     /// Whether a commit is durable; `None`: not yet.
+    //= promise 3: answers rest on durable events
     pub(crate) fn durable_now<R>(&self, number: u64, until: u64) -> Option<Result<(), Error<R>>> {
         match self.open.state(number) {
             // What was looked at may have been another engine's to change.
@@ -503,6 +504,7 @@ impl Ledger {
         }
     }
 
+    //= promise 2: acknowledged events survive
     fn landed(&self, number: u64, begun_micros: u64, appended: Appended) {
         match appended.result {
             Ok(()) => {

@@ -9,6 +9,7 @@ const WAITING_MAX: usize = 65_536;
 
 impl Ledger {
     /// Takes what commands under a shard's lock have published, each with the commit it rests on.
+    //= promise 3: answers rest on durable events
     pub(crate) fn publish(&self, published: Vec<(u64, Published)>) {
         let count = published.len();
         let taken = {

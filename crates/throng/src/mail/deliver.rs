@@ -72,6 +72,7 @@ impl Mail {
     }
 
     /// Delivers until the slice is over, unless somebody is at it.
+    //= promise 6: taken exactly once
     fn pass(self: &Arc<Self>, within: Within, slice: &Slice<'_>) {
         let _ours = match self.delivering.try_lock() {
             Ok(ours) => ours,

@@ -7,6 +7,7 @@ use std::{
 };
 use throng::{Engine, Options, model::*};
 
+//= promise 3: answers rest on durable events
 #[tokio::test]
 async fn answers_come_after_the_events_and_rejections_change_nothing() {
     let engine = World::new().engine().await;
@@ -131,6 +132,7 @@ async fn many_commits_after_the_checkpoint_are_read_at_once() {
     assert_eq!(more, 4, "three that stand alone, and the rest");
 }
 
+//= promise 6: taken exactly once
 #[tokio::test]
 async fn messages_arrive_once_and_outcomes_are_heard() {
     let engine = World::new().engine().await;
@@ -200,6 +202,7 @@ async fn a_message_to_nobody_is_dead_and_stops_no_other() {
     eventually(async || balance(&engine, "b").await == 1).await;
 }
 
+//= promise 9: everything is bounded
 #[tokio::test]
 async fn more_messages_than_memory_holds_wait_in_the_log() {
     let options = Options {
@@ -255,6 +258,7 @@ async fn forwarding_answers_the_asker_recorded_or_not() {
     assert_eq!(text(&engine, "a").await, "asked b,asked b");
 }
 
+//= promise 4: a key takes effect once
 #[tokio::test]
 async fn a_key_takes_effect_once_through_forwarding_and_restart() {
     for note in [false, true] {
@@ -288,6 +292,7 @@ async fn a_key_takes_effect_once_through_forwarding_and_restart() {
     }
 }
 
+//= promise 4: a key takes effect once
 #[tokio::test]
 async fn a_late_copy_of_a_refused_command_is_not_accepted() {
     let world = World::new();
@@ -403,6 +408,7 @@ async fn parents_know_their_children_and_children_their_parent() {
     assert_eq!(family(&again, "c1").await.unwrap(), "account/p>");
 }
 
+//= promise 8: a panic costs one command
 #[tokio::test]
 async fn a_panic_costs_its_command_and_nothing_else() {
     let engine = World::new().engine().await;
@@ -417,6 +423,7 @@ async fn a_panic_costs_its_command_and_nothing_else() {
     );
 }
 
+//= promise 9: everything is bounded
 #[tokio::test]
 async fn memory_stays_within_its_budget_and_nothing_is_forgotten() {
     let options = Options {

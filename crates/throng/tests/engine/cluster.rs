@@ -47,6 +47,7 @@ async fn any_node_answers_for_any_entity() {
     }
 }
 
+//= promise 4: a key takes effect once
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_known_to_all_nodes() {
     let (_cluster, one, other) = two().await;
@@ -109,6 +110,7 @@ async fn entities_reach_each_other_over_nodes() {
     }
 }
 
+//= promise 6: taken exactly once
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_with_a_lost_answer_are_taken_once() {
     let (cluster, one, other) = two().await;

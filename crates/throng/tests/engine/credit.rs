@@ -155,6 +155,7 @@ async fn rests(engine: &Engine, other: &str) {
     .await;
 }
 
+//= promise 9: everything is bounded
 #[tokio::test]
 async fn entity_that_multiplies_is_quarantined_by_the_engine() {
     let world = World::new();
@@ -225,6 +226,7 @@ async fn entity_that_multiplies_timers_is_quarantined() {
     rests(&engine, "other").await;
 }
 
+//= promise 9: everything is bounded
 #[tokio::test]
 async fn entities_that_send_much_are_not_quarantined() {
     let world = World::new();

@@ -321,6 +321,7 @@ async fn events_are_upcast_and_states_of_other_versions_rebuilt() {
     }
 }
 
+//= promise 8: a panic costs one command
 #[tokio::test]
 async fn an_event_that_cannot_be_upcast_quarantines_its_entity() {
     let world = World::new();

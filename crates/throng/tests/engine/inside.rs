@@ -364,6 +364,7 @@ pub(crate) async fn largest_commit(journal: &MemoryJournal) -> usize {
     commits.iter().map(|commit| commit.bytes().len()).max().unwrap()
 }
 
+//= promise 9: everything is bounded
 #[tokio::test]
 async fn endless_messages_stop_no_commit_and_fill_none_without_bound() {
     const COMMIT_BYTES_MAX: usize = 64 << 10;

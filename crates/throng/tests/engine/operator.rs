@@ -212,6 +212,7 @@ fn count(records: &[(RecordKind, String)], record: RecordKind, name: &str) -> us
     records.iter().filter(same).count()
 }
 
+//= promise 9: everything is bounded
 #[tokio::test]
 async fn quarantine_frees_an_engine_that_is_full() {
     let world = World::new();

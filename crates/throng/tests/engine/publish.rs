@@ -165,6 +165,7 @@ fn only_accepted_commands_publish_and_in_order() {
     });
 }
 
+//= promise 3: answers rest on durable events
 #[test]
 fn nothing_is_published_before_it_is_durable() {
     run(false, async |engine, gate| {

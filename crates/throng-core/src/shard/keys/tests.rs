@@ -172,6 +172,7 @@ fn an_answer_of_the_store_from_before_a_key_does_not_count() {
     assert!(matches!(keys.find(1, now), Found::Look), "the answer came after both");
 }
 
+//= promise 4: a key takes effect once
 #[test]
 fn last_refusals_under_a_key_are_kept_for_minutes_also_as_rows() {
     let key = |fingerprint| CommandKey {

@@ -125,6 +125,7 @@ impl Outbox {
         window.len() >= self.messages_max || window.bytes > self.bytes_max
     }
 
+    //= promise 9: everything is bounded
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
