@@ -226,6 +226,11 @@ impl Service {
         self.running.url()
     }
 
+    /// Where it is administrated, if that has a listener of its own.
+    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
+        self.running.admin_address()
+    }
+
     /// Where its console is: on the listener for administration, if it has one of its own.
     #[must_use]
     pub fn console_url(&self) -> String {
