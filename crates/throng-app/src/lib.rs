@@ -82,7 +82,6 @@ mod projection;
 mod security;
 mod serve;
 mod service;
-mod supervisor;
 mod token;
 
 pub use access_log::AccessLogArguments;

@@ -25,12 +25,12 @@ use throng_http::StopSignal;
 use crate::cluster::ClusterArguments;
 use crate::{
     AccessLogArguments, App, SecurityArguments,
+    health::supervisor::Supervisor,
     limits::{self, LimitArguments},
     logging,
     place::{Durability, LocationArguments, OnLoss},
     security::address,
     service::{Service, Settings},
-    supervisor::Supervisor,
 };
 
 const ENVIRONMENT: &str = "\

@@ -226,7 +226,7 @@ impl Service {
         self.running.url()
     }
 
-    /// Where it is administrated, if that has a listener of its own.
+    /// Returns the listener for administration, if there is one.
     pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
         self.running.admin_address()
     }

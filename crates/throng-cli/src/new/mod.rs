@@ -50,13 +50,13 @@ const DOCKER: &[(&str, &str)] = &[
     ("deploy/data/.keep", ""),
 ];
 
-/// Where this program's own source is, if it is still there.
+/// The checkout this program was built from, if it is still there.
 const OWN_CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The versions this program was built and tested with.
 const OWN_LOCK: &str = include_str!("../../../../Cargo.lock");
 
-/// Where a project has Throng's crates from.
+/// A source of Throng's crates for a project.
 enum Origin {
     Checkout(PathBuf),
     /// Published, of this program's version.

@@ -1,4 +1,6 @@
-//! The command `health`: asks a running service how it is, where no other program is at hand to ask.
+//! The command `health`: asks a running service how it is, where no other program is at hand to ask; and the supervisor of a service.
+
+pub(crate) mod supervisor;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -16,7 +18,7 @@ use crate::security::address;
 pub(crate) const LIVE: &str = "/health/live";
 /// The route that says whether commands are taken.
 const READY: &str = "/health/ready";
-/// How long a service may take to answer.
+/// The longest time a service may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer that is longer is not read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;

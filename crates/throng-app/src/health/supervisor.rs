@@ -1,6 +1,6 @@
 //! The protocol of `sd_notify`: tells systemd, or a supervisor that does as it does, when the service serves and when it ends.
 
-use crate::health;
+use super::{LIVE, ask};
 use std::{
     env,
     ffi::OsStr,
@@ -69,7 +69,7 @@ impl Supervisor {
         let supervisor = Arc::clone(self);
         let watch = move || {
             loop {
-                match admin.map(|admin| health::ask(admin, health::LIVE, every)) {
+                match admin.map(|admin| ask(admin, LIVE, every)) {
                     None | Some(Ok(_)) => supervisor.tell("WATCHDOG=1"),
                     Some(Err(error)) => tracing::warn!("the watchdog got no answer from this service: {error:#}"),
                 }
