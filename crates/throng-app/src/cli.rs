@@ -5,6 +5,7 @@ pub use crate::cluster::ClusterCommands;
 pub use crate::{
     check::CheckArguments,
     exit::exit_code,
+    health::HealthArguments,
     journal::JournalArguments,
     logging::{is_colourless, start as start_logging},
     place::LocationArguments,
@@ -39,6 +40,8 @@ enum Command {
     Cluster(ClusterCommands),
     /// Make a token for a caller of the service.
     Token(TokenArguments),
+    /// Ask a running service whether it is ready.
+    Health(HealthArguments),
     /// Read the whole journal with this program and say what it does not understand, before a roll-out; also beside a running service.
     Check(CheckArguments),
     /// Load the service as a plan says, on a fresh journal, and report what it bears.
@@ -120,6 +123,7 @@ fn run(app: App, arguments: Vec<OsString>) -> ExitCode {
         #[cfg(feature = "postgres")]
         Command::Cluster(arguments) => arguments.run(name),
         Command::Token(arguments) => arguments.run(),
+        Command::Health(arguments) => arguments.run(),
         Command::Check(arguments) => arguments.run(app),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => arguments.run(name),

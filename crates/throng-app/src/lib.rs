@@ -42,6 +42,7 @@
 //! | `wallet journal inspect`, `verify`, `export`, `import`, `backup`, `compact` | the journal's tools |
 //! | `wallet projection list`, `rebuild` | the read models' tools |
 //! | `wallet token NAME` | a token for a caller, and its line in the file of `serve --tokens` |
+//! | `wallet health` | asks a running service whether it is ready: a container's health check |
 //! | `wallet check` | whether this program understands all of a journal, before it is rolled out |
 //! | `wallet bench PLAN` | a load plan (`docs/load.md`) against the service on a fresh journal; with the feature `bench` |
 //!
@@ -69,6 +70,7 @@ pub mod cli;
 #[cfg(feature = "postgres")]
 mod cluster;
 mod exit;
+mod health;
 mod history;
 mod journal;
 mod limits;

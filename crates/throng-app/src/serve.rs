@@ -25,6 +25,7 @@ use throng_http::StopSignal;
 use crate::cluster::ClusterArguments;
 use crate::{
     AccessLogArguments, App, SecurityArguments,
+    health::supervisor::Supervisor,
     limits::{self, LimitArguments},
     logging,
     place::{Durability, LocationArguments, OnLoss},
@@ -166,13 +167,23 @@ impl ServeArguments {
         let app = app.in_role(self.role.as_deref())?;
         let name = app.name();
         let settings = self.settings(&app)?;
+        let supervisor = Supervisor::from_environment().map(Arc::new);
         let service = Service::start(app, &settings)?;
         announce(name, &settings, &service);
+        if let Some(supervisor) = &supervisor {
+            supervisor.tell(&format!("READY=1\nSTATUS=serving at {}", service.url()));
+            supervisor
+                .keep_watchdog(service.admin_address())
+                .context("cannot start a thread")?;
+        }
         let taken_over = match self.when_taken_over {
             WhenTakenOver::StandBy => Arc::default(),
             WhenTakenOver::Exit => ends_when_taken_over(&service)?,
         };
         stop.wait();
+        if let Some(supervisor) = &supervisor {
+            supervisor.tell("STOPPING=1\nSTATUS=finishing what is in flight");
+        }
         service.stop();
         tracing::info!("ended");
         Ok(match taken_over.load(Ordering::Acquire) {

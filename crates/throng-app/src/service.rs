@@ -226,6 +226,11 @@ impl Service {
         self.running.url()
     }
 
+    /// Returns the listener for administration, if there is one.
+    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
+        self.running.admin_address()
+    }
+
     /// Where its console is: on the listener for administration, if it has one of its own.
     #[must_use]
     pub fn console_url(&self) -> String {

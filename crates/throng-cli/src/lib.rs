@@ -50,6 +50,8 @@ enum Command {
     Cluster(cli::ClusterCommands),
     /// Make a token for a caller of a service.
     Token(cli::TokenArguments),
+    /// Ask a running service whether it is ready.
+    Health(cli::HealthArguments),
     /// See what a service does now: the console's numbers, in a terminal.
     Top(top::TopArguments),
     /// Traces of a registration day.
@@ -72,6 +74,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         #[cfg(feature = "postgres")]
         Command::Cluster(arguments) => arguments.run("throng"),
         Command::Token(arguments) => arguments.run(),
+        Command::Health(arguments) => arguments.run(),
         Command::Top(arguments) => arguments.run(),
     };
     cli::exit_code("throng", done)

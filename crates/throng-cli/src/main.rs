@@ -1,7 +1,7 @@
 //! The binary `throng`; what it does stands in the library.
 
-use clap::Parser;
 use std::process::ExitCode;
+use throng_app::clap::Parser;
 
 #[global_allocator]
 static ALLOCATOR: throng_app::Allocator = throng_app::Allocator;

@@ -15,12 +15,20 @@ pub(crate) struct NewArguments {
     /// Its name: of the directory, the package and the program.
     #[arg(value_name = "NAME", value_parser = name)]
     name: String,
-    /// The checkout of Throng it builds against [default: the one this program was built from].
+    /// The checkout of Throng it builds against [default: the one this program was built from; where that is not there, the published
+    /// crates of this program's version].
     #[arg(long, value_name = "DIR")]
     throng: Option<PathBuf>,
+    /// With a hardened unit of systemd, in deploy/.
+    #[arg(long)]
+    systemd: bool,
+    /// With a Dockerfile for an image of the program alone.
+    #[arg(long)]
+    docker: bool,
 }
 
-/// Files of a new project: the path of each, and its text with `{{name}}`, `{{crate}}` and `{{throng}}` to be filled in.
+/// Files of a new project: the path of each, and its text, both with `{{name}}`, `{{crate}}`, `{{throng-app}}` and `{{throng-sim}}` to be
+/// filled in.
 const FILES: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/manifest.toml")),
     (".gitignore", include_str!("template/gitignore")),
@@ -32,8 +40,58 @@ const FILES: &[(&str, &str)] = &[
     ("tests/simulation.rs", include_str!("template/tests/simulation.rs")),
 ];
 
-/// Where this program's own source is, if it is still there.
+/// Further files, of `--systemd`.
+const SYSTEMD: &[(&str, &str)] = &[("deploy/{{name}}.service", include_str!("template/deploy/service.unit"))];
+
+/// Further files, of `--docker`. The directory of the image's volume is not empty, for Git keeps no empty one.
+const DOCKER: &[(&str, &str)] = &[
+    ("Dockerfile", include_str!("template/deploy/Dockerfile")),
+    (".dockerignore", include_str!("template/deploy/dockerignore")),
+    ("deploy/data/.keep", ""),
+];
+
+/// The checkout this program was built from, if it is still there.
 const OWN_CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The versions this program was built and tested with.
+const OWN_LOCK: &str = include_str!("../../../../Cargo.lock");
+
+/// A source of Throng's crates for a project.
+enum Origin {
+    Checkout(PathBuf),
+    /// Published, of this program's version.
+    Release,
+}
+
+impl Origin {
+    /// The checkout that was named, else this program's own while it is there.
+    fn find(named: Option<&Path>) -> anyhow::Result<Self> {
+        match named {
+            Some(named) => checkout(named).map(Self::Checkout),
+            None => Ok(checkout(OWN_CHECKOUT.as_ref()).map_or(Self::Release, Self::Checkout)),
+        }
+    }
+
+    /// Writes a dependency on one of the crates, as a manifest has it.
+    fn dependency(&self, name: &str) -> String {
+        match self {
+            Self::Checkout(directory) => format!("{{ path = \"{}/crates/{name}\" }}", directory.display()),
+            Self::Release => format!("\"{}\"", env!("CARGO_PKG_VERSION")),
+        }
+    }
+
+    /// Versions Throng is tested with, all of them at hand where Throng was built. Published crates have a place in it, and no checksum yet:
+    /// Cargo adds them with the first build.
+    fn lock(&self) -> anyhow::Result<String> {
+        match self {
+            Self::Checkout(directory) => {
+                let lock = directory.join("Cargo.lock");
+                fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))
+            }
+            Self::Release => Ok(OWN_LOCK.to_owned()),
+        }
+    }
+}
 
 /// Words that Rust keeps for itself: none of them is a crate's name.
 const KEYWORDS: &[&str] = &[
@@ -83,24 +141,25 @@ fn is_locked(lock: &str, name: &str) -> bool {
 
 /// Writes the project into a directory of its name, which must not be there yet.
 pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
-    let NewArguments { name, throng } = arguments;
-    let throng = throng.clone().unwrap_or_else(|| OWN_CHECKOUT.into());
-    let throng = checkout(&throng)?;
+    let name = &arguments.name;
+    let origin = Origin::find(arguments.throng.as_deref())?;
     let project = Path::new(name);
     ensure!(
         !project.exists(),
         "{name} is there already; choose another name, or another directory to begin it in"
     );
-    // The versions Throng is tested with, all of them at hand where Throng was built.
-    let lock = throng.join("Cargo.lock");
-    let lock = fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
+    let lock = origin.lock()?;
     ensure!(!is_locked(&lock, name), taken(name));
-    for (path, text) in FILES {
-        let text = text
-            .replace("{{name}}", name)
+    let fill = |text: &str| {
+        text.replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
-            .replace("{{throng}}", &throng.display().to_string());
-        write(&project.join(path), text.as_bytes())?;
+            .replace("{{throng-app}}", &origin.dependency("throng-app"))
+            .replace("{{throng-sim}}", &origin.dependency("throng-sim"))
+    };
+    let systemd = SYSTEMD.iter().filter(|_| arguments.systemd);
+    let docker = DOCKER.iter().filter(|_| arguments.docker);
+    for (path, text) in FILES.iter().chain(systemd).chain(docker) {
+        write(&project.join(fill(path)), fill(text).as_bytes())?;
     }
     write(&project.join("Cargo.lock"), lock.as_bytes())?;
     let said = format!(
@@ -150,12 +209,22 @@ mod tests {
 
     #[test]
     fn names_of_crates_that_a_project_is_built_with_are_taken() {
-        let lock = include_str!("../../../../Cargo.lock");
         for crate_name in ["serde", "throng", "throng-app", "proc-macro2", "serde-json", "tokio"] {
-            assert!(is_locked(lock, crate_name), "{crate_name}");
+            assert!(is_locked(OWN_LOCK, crate_name), "{crate_name}");
         }
         for free in ["wallet", "bank"] {
-            assert!(!is_locked(lock, free), "{free}");
+            assert!(!is_locked(OWN_LOCK, free), "{free}");
         }
+    }
+
+    #[test]
+    fn release_names_its_version_and_checkout_its_path() {
+        let own = env!("CARGO_PKG_VERSION");
+        assert_eq!(Origin::Release.dependency("throng-app"), format!("\"{own}\""));
+        let checkout = Origin::Checkout("/src/throng".into());
+        assert_eq!(
+            checkout.dependency("throng-sim"),
+            r#"{ path = "/src/throng/crates/throng-sim" }"#
+        );
     }
 }

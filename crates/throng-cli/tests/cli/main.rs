@@ -13,6 +13,7 @@ mod load;
 mod new;
 mod postgres;
 mod serve;
+mod supervisor;
 mod trace;
 
 /// The program under test.

@@ -209,6 +209,33 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
 }
 
 #[test]
+fn new_service_has_unit_and_dockerfile_if_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let created = throng()
+        .args(["new", "my-wallet", "--systemd", "--docker"])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert!(created.status.success(), "{created:?}");
+    let read = |path: &str| fs::read_to_string(directory.path().join("my-wallet").join(path)).unwrap();
+    let unit = read("deploy/my-wallet.service");
+    assert!(unit.contains("\nType=notify\n"), "{unit}");
+    assert!(
+        unit.contains("\nExecStart=/usr/bin/my-wallet serve $SERVE_OPTIONS\n"),
+        "{unit}"
+    );
+    let image = read("Dockerfile");
+    assert!(
+        image.contains("\nFROM scratch\nCOPY target/release/my-wallet /my-wallet\n"),
+        "{image}"
+    );
+    assert_eq!(read(".dockerignore"), "*\n!target/release/my-wallet\n!deploy/data\n");
+    for text in [unit, image, read("deploy/data/.keep")] {
+        assert!(!text.contains("{{"), "{text}");
+    }
+}
+
+#[test]
 fn a_directory_without_checkout_is_refused_before_any_write() {
     let directory = tempfile::tempdir().unwrap();
     let refused = throng()
