@@ -1,8 +1,12 @@
 //! The parts of a shard that all its kinds share.
 
 use super::{
-    Delivery, Stage, Staged, dead::DeadMessages, erasures::Erasures, hot::Hot, keys::Keys, messages::Numbers,
-    timers::Timers, unloadable::Unloadables,
+    Delivery, Stage, Staged,
+    checkpoint::erasures::Erasures,
+    dedup::Keys,
+    messages::{Numbers, dead::DeadMessages},
+    resident::{hot::Hot, unloadable::Unloadables},
+    timers::Timers,
 };
 use crate::{
     limits,
@@ -14,6 +18,10 @@ use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 pub struct Common {
     pub(super) id: ShardId,
     pub(super) writer: WriterId,
+    /// The kinds that the engine was given.
+    pub(super) kinds: Box<[&'static str]>,
+    /// How many shards the engine has.
+    shards: u16,
     /// The records of the command at hand, until they are staged.
     pub(super) records: CommitBuilder,
     /// Scratch for one payload.
@@ -69,10 +77,12 @@ pub struct Change {
 }
 
 impl Common {
-    pub(super) fn new(id: ShardId, writer: WriterId, now: Timestamp) -> Self {
+    pub(super) fn new(id: ShardId, writer: WriterId, kinds: Box<[&'static str]>, shards: u16, now: Timestamp) -> Self {
         Self {
             id,
             writer,
+            kinds,
+            shards,
             records: CommitBuilder::default(),
             payload: Vec::new(),
             now,
@@ -92,6 +102,11 @@ impl Common {
             hot: Hot::default(),
             has_set_aside: false,
         }
+    }
+
+    /// The shard of an entity.
+    pub(super) fn shard_of(&self, kind: &str, id: &str) -> ShardId {
+        limits::shard_of(limits::hash(kind, id), self.shards)
     }
 
     /// Hands the records of the command at hand over, all of them.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use throng_journal::{Address, Position, Record};
 
 /// The name of the record that says that an entity was erased.
-pub(super) const ERASED: &str = "Erased";
+pub(crate) const ERASED: &str = "Erased";
 
 /// How it is recorded what an entity is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,7 @@ pub enum Recorded {
 pub struct Erasure {
     /// The number of its last event; 0 if there is none.
     pub seq: u64,
-    /// The entity may have had more events, and stays quarantined until it is [released](super::Shard::release).
+    /// The entity may have had more events, and stays quarantined until it is [released](crate::shard::Shard::release).
     pub is_quarantined: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum ErasureNote {
 }
 
 impl ErasureNote {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Begun => "begun",
             Self::Done => "done",
@@ -81,15 +81,15 @@ pub struct BegunErasure {
 
 /// Erasures that were read from the log: begun, and not done.
 #[derive(Debug, Default)]
-pub(super) struct Erasures(BTreeMap<Address, Option<(u64, Position)>>);
+pub(crate) struct Erasures(BTreeMap<Address, Option<(u64, Position)>>);
 
 impl Erasures {
     /// Done with, the entity may begin anew as another one.
-    pub(super) fn done(&mut self, of: &Address) {
+    pub(crate) fn done(&mut self, of: &Address) {
         self.0.remove(of);
     }
 
-    pub(super) fn begun(&self) -> Vec<BegunErasure> {
+    pub(crate) fn begun(&self) -> Vec<BegunErasure> {
         let begun = self.0.iter().map(|(address, ended)| BegunErasure {
             address: address.clone(),
             ended: *ended,
@@ -97,11 +97,11 @@ impl Erasures {
         begun.collect()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    pub(super) fn noted(&mut self, record: &Record<'_>) {
+    pub(crate) fn noted(&mut self, record: &Record<'_>) {
         let address = Address::new(record.kind, record.id);
         match record.name == ErasureNote::Begun.name() {
             // Asked for again, it ends what was begun anew since.
@@ -111,7 +111,7 @@ impl Erasures {
     }
 
     /// Ended for its erasure, an entity that begins anew is another one.
-    pub(super) fn ended(&mut self, record: &Record<'_>) {
+    pub(crate) fn ended(&mut self, record: &Record<'_>) {
         if record.name == ERASED
             && !self.0.is_empty()
             && let Some(ended) = self.0.get_mut(&Address::new(record.kind, record.id))

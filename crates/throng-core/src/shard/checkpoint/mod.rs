@@ -1,7 +1,17 @@
 //! What a checkpoint takes from a shard.
 
-use super::{Rows, Shard, replay::NumbersRow};
+pub(super) mod erasures;
+pub(super) mod notes;
+pub(super) mod others;
+pub(super) mod replay;
+pub(super) mod retain;
+pub(super) mod rows;
+pub(super) mod system_row;
+
+use super::Shard;
 use crate::model::Timestamp;
+use replay::NumbersRow;
+use rows::Rows;
 use throng_journal::Position;
 
 impl Shard {

@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 use throng_journal::{Address, Place, Position, Record, RecordKind, ShardId};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Noted {
-    pub(super) family: Option<Box<Family>>,
+pub(crate) struct Noted {
+    pub(crate) family: Option<Box<Family>>,
     /// The number of its last event when it ended last; 0: it never did.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
     /// The store has it otherwise.
     #[serde(skip)]
-    pub(super) has_changed: bool,
+    pub(crate) has_changed: bool,
 }
 
 impl Noted {
-    pub(super) fn of(family: Option<Box<Family>>, ended: u64) -> Self {
+    pub(crate) fn of(family: Option<Box<Family>>, ended: u64) -> Self {
         Self {
             family,
             ended,
@@ -31,7 +31,7 @@ impl Noted {
     }
 
     /// The records that this stands for, in order.
-    pub(super) fn each_record(&self, (kind, id): (&str, &str), shard: ShardId, mut each: impl FnMut(&Record<'_>)) {
+    pub(crate) fn each_record(&self, (kind, id): (&str, &str), shard: ShardId, mut each: impl FnMut(&Record<'_>)) {
         let body = self.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
         let record = |record, seq, body| Record {
             record,
@@ -58,12 +58,12 @@ impl Noted {
 }
 
 /// The row of an entity's note.
-pub(super) fn row_of(address: &Address) -> Vec<u8> {
+pub(crate) fn row_of(address: &Address) -> Vec<u8> {
     [b"u", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
 /// The kind and the id of a row.
-pub(super) fn read_name(row: &[u8]) -> Option<(&str, &str)> {
+pub(crate) fn read_name(row: &[u8]) -> Option<(&str, &str)> {
     let (b'u', rest) = row.split_first()? else { return None };
     let end = rest.iter().position(|byte| *byte == 0)?;
     Some((
@@ -73,46 +73,46 @@ pub(super) fn read_name(row: &[u8]) -> Option<(&str, &str)> {
 }
 
 /// What a row says.
-pub(super) fn read_note(value: &[u8]) -> Option<Noted> {
+pub(crate) fn read_note(value: &[u8]) -> Option<Noted> {
     serde_json::from_slice(value).ok()
 }
 
 /// What the store has of an entity's note, as its shard knows.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// There is to be one.
-    pub(super) stands: bool,
+    pub(crate) stands: bool,
     /// The store has it otherwise.
-    pub(super) due: bool,
+    pub(crate) due: bool,
     /// The checkpoint under way was given it.
     given: bool,
 }
 
 impl Kept {
     /// What is noted has come, or has changed.
-    pub(super) fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         (self.stands, self.due, self.given) = (true, true, false);
     }
 
     /// It is kept otherwise from now on.
-    pub(super) fn remove(&mut self) {
+    pub(crate) fn remove(&mut self) {
         if std::mem::take(&mut self.stands) {
             (self.due, self.given) = (true, false);
         }
     }
 
-    pub(super) fn give(&mut self) {
+    pub(crate) fn give(&mut self) {
         self.given = true;
     }
 
     /// The checkpoint is done.
-    pub(super) fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         if std::mem::take(&mut self.given) {
             self.due = false;
         }
     }
 
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         !self.stands && !self.due
     }
 }

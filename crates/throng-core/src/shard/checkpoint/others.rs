@@ -4,17 +4,19 @@
 //! relatives, and that it has ended, are [noted](super::notes).
 
 use super::{
-    ERASED, SystemRow,
-    known::Known,
-    load::merged,
+    erasures::ERASED,
     notes::{Noted, row_of},
+    system_row::SystemRow,
 };
-use crate::model::Family;
+use crate::{
+    model::Family,
+    shard::resident::{known::Known, load::merged},
+};
 use std::collections::BTreeMap;
 use throng_journal::{Address, Record, RecordKind, ShardId};
 
 #[derive(Default)]
-pub(super) struct Others {
+pub(crate) struct Others {
     known: BTreeMap<Box<str>, Known>,
     /// What a start found to be noted, or to have to be. Nothing is added later, so a checkpoint ends it.
     noted: BTreeMap<Address, Noted>,
@@ -29,7 +31,7 @@ const RELATIVE_BYTES: usize = 96;
 
 impl Others {
     /// Bytes in memory, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.known_bytes + self.noted_bytes
     }
 
@@ -42,7 +44,7 @@ impl Others {
     }
 
     /// A record of a kind that this program does not have.
-    pub(super) fn replay(&mut self, hash: u64, record: &Record<'_>) {
+    pub(crate) fn replay(&mut self, hash: u64, record: &Record<'_>) {
         let known = self.known(record.kind);
         if record.seq <= 1 || !known.contains(hash) {
             let grown = known.insert(hash);
@@ -73,20 +75,20 @@ impl Others {
     }
 
     /// A row of what is known of another kind's ids; `false` if it cannot be read.
-    pub(super) fn restore_known(&mut self, kind: &str, name: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn restore_known(&mut self, kind: &str, name: &[u8], value: &[u8]) -> bool {
         let grown = self.known(kind).restore(name, value);
         self.known_bytes += grown.unwrap_or_default();
         grown.is_some()
     }
 
     /// What an earlier program has noted of an entity whose kind this one does not have, either.
-    pub(super) fn restore(&mut self, (kind, id): (&str, &str), noted: Noted) {
+    pub(crate) fn restore(&mut self, (kind, id): (&str, &str), noted: Noted) {
         self.noted_bytes += bytes_of((kind, id), noted.family.as_deref());
         self.noted.insert(Address::new(kind, id), noted);
     }
 
     /// Rows for a checkpoint.
-    pub(super) fn rows(&mut self, shard: ShardId, rows: &mut Vec<SystemRow>) {
+    pub(crate) fn rows(&mut self, shard: ShardId, rows: &mut Vec<SystemRow>) {
         for (kind, known) in &mut self.known {
             known.rows(kind, shard, rows);
         }
@@ -95,7 +97,7 @@ impl Others {
     }
 
     /// The checkpoint with these rows is done.
-    pub(super) fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         for known in self.known.values_mut() {
             self.known_bytes -= known.stored();
         }
@@ -132,7 +134,7 @@ mod tests {
     }
 
     fn restore(shard: &mut Shard, stored: &Stored) {
-        for prefix in super::super::RESTORED {
+        for prefix in super::super::replay::RESTORED {
             for (row, value) in stored.iter().filter(|(row, _)| row.starts_with(prefix)) {
                 assert!(shard.row(row, value), "{row:?}");
             }
@@ -198,7 +200,7 @@ mod tests {
         newer.loaded(0, hash, "a", Default::default());
         checkpoint(&mut newer, &mut stored);
         let own = Address::new("account", "a");
-        assert_eq!(stored[&super::super::ended_row(&own)], 7_u64.to_be_bytes());
+        assert_eq!(stored[&super::super::system_row::ended_row(&own)], 7_u64.to_be_bytes());
         assert_eq!(stored.keys().filter(|row| row.starts_with(b"u")).count(), 0);
         checkpointed(&mut newer);
     }

@@ -1,19 +1,16 @@
 //! What was recorded and stored before this engine started.
 
-use super::{
-    Common, ERASED, KeyRows, LoadOutcome, LoadRequest, Recalled, Shard, TailEvent,
-    entities::Entities,
-    key::Kept,
-    keys, known,
-    messages::{MessageCounts, Watermark},
-    notes,
-    slot::Body,
-    timers::{self, Set},
-    unloadable,
-};
+use super::{erasures::ERASED, notes};
 use crate::{
     limits,
     model::{Entity, Family, Timestamp},
+    shard::{
+        Common, LoadOutcome, Recalled, Shard, TailEvent,
+        dedup::{self, KeyRows, key::Kept},
+        messages::{MessageCounts, Watermark},
+        resident::{Entities, known, slot::Body, table::LoadRequest, unloadable},
+        timers::{self, Set},
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -39,7 +36,7 @@ impl Shard {
                 }
             }
             RecordKind::Sent => {
-                let to = serde_json::from_slice::<super::Envelope<'_>>(record.body).ok();
+                let to = serde_json::from_slice::<crate::shard::Envelope<'_>>(record.body).ok();
                 if let Some(envelope) = to {
                     let to = self.registry.shard_of(&envelope.to.0, &envelope.to.1);
                     common.messages.sent(to, record.seq);
@@ -211,13 +208,13 @@ pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"m", b"u", b"q"];
 
 /// A shard's message numbers, as one row.
 #[derive(Serialize, Deserialize, Default)]
-pub(super) struct NumbersRow {
-    pub(super) sent: Vec<(u16, u64)>,
-    pub(super) taken: Vec<(u16, Watermark)>,
+pub(crate) struct NumbersRow {
+    pub(crate) sent: Vec<(u16, u64)>,
+    pub(crate) taken: Vec<(u16, Watermark)>,
 }
 
 impl NumbersRow {
-    pub(super) fn of(counts: &MessageCounts) -> Self {
+    pub(crate) fn of(counts: &MessageCounts) -> Self {
         let taken = counts.taken.iter();
         Self {
             sent: counts.sent.iter().map(|(to, number)| (to.0, *number)).collect(),
@@ -240,7 +237,7 @@ impl NumbersRow {
 
 /// Which shard a system row belongs to, of this many.
 #[must_use]
-pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
+pub fn shard_of_row(row: &[u8], registry: &crate::shard::Registry) -> Option<ShardId> {
     match row.first()? {
         b'n' => known::read_row(row).map(|(_, shard, _)| shard),
         b'l' => keys::shard_of_list(row),
@@ -266,7 +263,7 @@ fn intern(name: &str) -> &'static str {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn replay_record(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
+    pub(crate) fn replay_record(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
         if record.seq <= 1 || !self.may_know(hash) {
             self.know(common, hash);
         }
@@ -302,7 +299,7 @@ impl<E: Entity> Entities<E> {
         common.pending_bytes = common.pending_bytes.saturating_add_signed(grown);
     }
 
-    pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
+    pub(crate) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
         let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
         trace.map(|trace| trace.tail.clone()).unwrap_or_default()
     }

@@ -2,14 +2,22 @@
 //! without what stood before.
 
 use super::{
-    BegunErasure, Common, ERASED, Erasure, ErasureNote, Recorded, Recording, Shard, Stage, dead,
-    entities::Entities,
-    messages::MessageCounts,
+    erasures::{BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording},
     replay::NumbersRow,
-    slot::{Body, encode_state},
-    timers::LEFT_NONE,
 };
-use crate::{limits, model::Entity};
+use crate::{
+    limits,
+    model::Entity,
+    shard::{
+        Common, Shard, Stage,
+        messages::{MessageCounts, dead},
+        resident::{
+            Entities,
+            slot::{Body, encode_state},
+        },
+        timers::LEFT_NONE,
+    },
+};
 use std::collections::HashSet;
 use throng_journal::{Address, Position, Record, RecordKind};
 
@@ -67,8 +75,8 @@ impl Shard {
         (counts, staged.commit)
     }
 
-    /// Adds one number for each timer that is set and in memory: [`timer_print`](super::timer_print). A pass that looks at a kind's records up to its horizon leaves
-    /// these. `false`: the store has other timers, which are to be left as well ([`stored_timer_print`](super::stored_timer_print)).
+    /// Adds one number for each timer that is set and in memory: [`timer_print`](crate::shard::timer_print). A pass that looks at a kind's records up to its horizon leaves
+    /// these. `false`: the store has other timers, which are to be left as well ([`stored_timer_print`](crate::shard::stored_timer_print)).
     pub fn timer_prints(&mut self, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) -> bool {
         self.common.timers.prints(self.common.writer, horizon, into)
     }
@@ -86,7 +94,7 @@ pub fn undoes_what_was_left(record: &Record<'_>) -> bool {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn record(
+    pub(crate) fn record(
         &mut self,
         common: &mut Common,
         (hash, id): (u64, &str),
@@ -174,7 +182,7 @@ impl<E: Entity> Entities<E> {
         self.used(common, at);
     }
 
-    pub(super) fn erase_one(
+    pub(crate) fn erase_one(
         &mut self,
         common: &mut Common,
         (hash, id): (u64, &str),

@@ -1,6 +1,7 @@
 //! The rows of one checkpoint.
 
-use super::{SystemRow, TimerRows};
+use super::system_row::SystemRow;
+use crate::shard::timers::TimerRows;
 use throng_journal::StoredState;
 
 /// What checkpoints take from shards.

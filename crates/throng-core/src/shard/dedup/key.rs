@@ -5,38 +5,38 @@ use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU16, time::Duration};
 
 /// Keys are dealt to buckets by the ten minutes in which they expire.
-pub(super) const BUCKET_MICROS: i64 = 600_000_000;
+pub(crate) const BUCKET_MICROS: i64 = 600_000_000;
 
 /// The idempotency key of a command.
-pub(super) struct CommandKey {
+pub(crate) struct CommandKey {
     /// With its entity, in one number.
-    pub(super) number: u128,
+    pub(crate) number: u128,
     /// As it was given.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Of the command, so that another one under the same key is noticed; 0 before it was read.
-    pub(super) fingerprint: u64,
+    pub(crate) fingerprint: u64,
     /// How long it is kept.
-    pub(super) life: KeyLife,
+    pub(crate) life: KeyLife,
 }
 
 impl CommandKey {
     /// The key under which another entity goes on with a command that this one has forwarded.
-    pub(super) fn derived(&self, kind: &str, id: &str) -> String {
+    pub(crate) fn derived(&self, kind: &str, id: &str) -> String {
         format!("{kind}/{id}/{}", self.name)
     }
 }
 
 /// What is kept under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Hash of the command, so that another one under the same key is noticed.
-    pub(super) print: u64,
+    pub(crate) print: u64,
     /// Until when, microseconds.
-    pub(super) until: i64,
-    pub(super) answer: KeptAnswer,
+    pub(crate) until: i64,
+    pub(crate) answer: KeptAnswer,
     /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
     #[serde(skip)]
-    pub(super) rests_on: u64,
+    pub(crate) rests_on: u64,
 }
 
 /// How long an idempotency key is kept: an hour, unless what it comes with may come again later, as a message that waits in a broker's
@@ -70,7 +70,7 @@ impl KeyLife {
         Duration::from_secs(3_600 * u64::from(self.hours.get()))
     }
 
-    pub(super) fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -91,7 +91,7 @@ pub fn is_key_over(body: &[u8], now: Timestamp) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum KeptAnswer {
+pub(crate) enum KeptAnswer {
     /// The reply as JSON.
     Reply(Box<str>),
     /// The entity recorded something and forwarded this to another.
@@ -103,9 +103,9 @@ pub(super) enum KeptAnswer {
 }
 
 /// Commands a key remembers as refused at most: who asks under one key for so many different things is not protected from the first.
-pub(super) const REFUSED_MAX: usize = 16;
+pub(crate) const REFUSED_MAX: usize = 16;
 /// For how long a refusal is remembered.
-pub(super) const REFUSED_MICROS: i64 = 600_000_000;
+pub(crate) const REFUSED_MICROS: i64 = 600_000_000;
 
 impl Kept {
     fn new(print: u64, until: i64, answer: KeptAnswer) -> Self {
@@ -117,12 +117,12 @@ impl Kept {
         }
     }
 
-    pub(super) fn accepted(key: &CommandKey, answer: KeptAnswer, now: Timestamp) -> Self {
+    pub(crate) fn accepted(key: &CommandKey, answer: KeptAnswer, now: Timestamp) -> Self {
         Self::new(key.fingerprint, until(now, key.life), answer)
     }
 
     /// That this command was refused, beside what was refused under its key before.
-    pub(super) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
+    pub(crate) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
         let mut others = Vec::new();
         if let Some(before) = before
             && let KeptAnswer::Refused(older) = &before.answer
@@ -135,20 +135,20 @@ impl Kept {
     }
 
     /// It is about refusals, and nothing was accepted.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.answer, KeptAnswer::Refused(_))
     }
 
     /// Whether a command of this fingerprint was refused.
-    pub(super) fn has_refused(&self, fingerprint: u64) -> bool {
+    pub(crate) fn has_refused(&self, fingerprint: u64) -> bool {
         matches!(&self.answer, KeptAnswer::Refused(others) if self.print == fingerprint || others.contains(&fingerprint))
     }
 }
 
 /// Kind, id, the command's name, its content.
-pub(super) type Forwarded = (String, String, String, String);
+pub(crate) type Forwarded = (String, String, String, String);
 
-pub(super) fn until(now: Timestamp, life: KeyLife) -> i64 {
+pub(crate) fn until(now: Timestamp, life: KeyLife) -> i64 {
     let hours = i64::from(life.hours.get());
     let until = now.micros.saturating_add(hours * KEY_MICROS);
     if life == KeyLife::default() {

@@ -12,10 +12,8 @@
 //!
 //! A bucket whose hour is over goes in this order, so that its tags are there for as long as there may be a key.
 
-use super::{
-    SystemRow,
-    key::{BUCKET_MICROS, Kept},
-};
+use super::key::{BUCKET_MICROS, Kept};
+use crate::shard::SystemRow;
 use throng_journal::ShardId;
 
 /// A slice holds about so many bytes.
@@ -28,7 +26,7 @@ const LIST_MASK: u32 = 0xff;
 /// A key and a length before each answer.
 const ENTRY_HEADER_BYTES: usize = 16 + 4;
 
-pub(super) fn bucket(until: i64) -> i64 {
+pub(crate) fn bucket(until: i64) -> i64 {
     until.div_euclid(BUCKET_MICROS)
 }
 
@@ -37,18 +35,18 @@ fn prefix(rows: u8, bucket: i64) -> Vec<u8> {
 }
 
 /// What the rows of a bucket begin with, of all shards, in the order in which they go.
-pub(super) fn prefixes_of_bucket(bucket: i64) -> [Vec<u8>; 2] {
+pub(crate) fn prefixes_of_bucket(bucket: i64) -> [Vec<u8>; 2] {
     [prefix(b'k', bucket), prefix(b'l', bucket)]
 }
 
 /// The bucket whose lists begin with this.
-pub(super) fn read_prefix_of_lists(prefix: &[u8]) -> Option<i64> {
+pub(crate) fn read_prefix_of_lists(prefix: &[u8]) -> Option<i64> {
     let bucket = prefix.strip_prefix(b"l")?;
     Some(i64::from_be_bytes(bucket.try_into().ok()?))
 }
 
 /// The list of a row of tags.
-pub(super) fn read_list_row(name: &[u8]) -> Option<List> {
+pub(crate) fn read_list_row(name: &[u8]) -> Option<List> {
     let (bucket, rest) = name.strip_prefix(b"l")?.split_first_chunk::<8>()?;
     let (shard, list) = rest.split_first_chunk::<2>()?;
     Some(List {
@@ -60,17 +58,17 @@ pub(super) fn read_list_row(name: &[u8]) -> Option<List> {
 
 /// The keys of one checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct List {
-    pub(super) bucket: i64,
-    pub(super) shard: ShardId,
+pub(crate) struct List {
+    pub(crate) bucket: i64,
+    pub(crate) shard: ShardId,
     /// Counted from 0 in its bucket and shard.
-    pub(super) list: u32,
+    pub(crate) list: u32,
 }
 
 /// What is in memory of a list that is in the store.
 #[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) bucket: i64,
+pub(crate) struct Stored {
+    pub(crate) bucket: i64,
     list: u32,
     slice_bits: u8,
     tags: Vec<u32>,
@@ -90,7 +88,7 @@ impl List {
     }
 
     /// The rows of these keys.
-    pub(super) fn write(self, mut keys: Vec<(u128, &Kept)>, rows: &mut Vec<SystemRow>) -> Stored {
+    pub(crate) fn write(self, mut keys: Vec<(u128, &Kept)>, rows: &mut Vec<SystemRow>) -> Stored {
         keys.sort_unstable_by_key(|(key, _)| *key);
         let mut entries = Vec::with_capacity(keys.len());
         let mut bytes = 0;
@@ -133,7 +131,7 @@ impl Stored {
     }
 
     /// `None` if the row is none of a list.
-    pub(super) fn read(name: &[u8], value: &[u8]) -> Option<Self> {
+    pub(crate) fn read(name: &[u8], value: &[u8]) -> Option<Self> {
         let List { bucket, list, .. } = read_list_row(name)?;
         let (slice_bits, tags) = value.split_first()?;
         let (tags, []) = tags.as_chunks::<4>() else {
@@ -163,7 +161,7 @@ fn tag(key: u128, list: u32) -> u32 {
 }
 
 /// What a slice holds of a key.
-pub(super) fn find(slice: &[u8], key: u128) -> Option<&[u8]> {
+pub(crate) fn find(slice: &[u8], key: u128) -> Option<&[u8]> {
     let mut rest = slice;
     while let Some((found, after)) = rest.split_first_chunk::<16>() {
         let (length, after) = after.split_first_chunk::<4>()?;
@@ -178,7 +176,7 @@ pub(super) fn find(slice: &[u8], key: u128) -> Option<&[u8]> {
 
 /// The keys of ten minutes that are in the store.
 #[derive(Debug, Default)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     tags: Vec<u32>,
     /// So many of the tags are in order.
     sorted: usize,
@@ -188,12 +186,12 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// The number of the next list.
-    pub(super) fn lists(&self) -> u32 {
+    pub(crate) fn lists(&self) -> u32 {
         self.slice_bits.len() as u32
     }
 
     /// Takes a list in. Returns by how many bytes it has grown.
-    pub(super) fn add(&mut self, list: Stored) -> usize {
+    pub(crate) fn add(&mut self, list: Stored) -> usize {
         let before = self.bytes();
         let number = list.list as usize;
         if self.slice_bits.len() <= number {
@@ -205,7 +203,7 @@ impl Bucket {
     }
 
     /// Bytes it takes in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.tags.len() * size_of::<u32>() + self.slice_bits.len()
     }
 
@@ -224,12 +222,12 @@ impl Bucket {
     }
 
     /// Whether a list may have this key; of a key that is in none, hardly ever.
-    pub(super) fn may_have(&mut self, key: u128) -> bool {
+    pub(crate) fn may_have(&mut self, key: u128) -> bool {
         !self.tags_like(key).is_empty()
     }
 
     /// The rows a key may be in, the newest first.
-    pub(super) fn rows_with(&mut self, key: u128, bucket: i64, shard: ShardId) -> Vec<Vec<u8>> {
+    pub(crate) fn rows_with(&mut self, key: u128, bucket: i64, shard: ShardId) -> Vec<Vec<u8>> {
         let ends: Vec<u32> = self.tags_like(key).iter().map(|tag| tag & LIST_MASK).collect();
         let lists = (0..self.lists())
             .rev()

@@ -1,18 +1,19 @@
-//! Idempotency keys: accepted once, answered the same for an hour (or a longer [`KeyLife`](super::KeyLife)), however many there are.
+//! Idempotency keys: accepted once, answered the same for an hour (or a longer [`KeyLife`](self::key::KeyLife)), however many there are.
 //!
 //! Refused once, a command is not accepted under its key for ten minutes: whoever was told "no" may have gone elsewhere, and a copy of
 //! the request may come late, over another connection or at another node. So it is recorded as an accepted one is. Decided it is
 //! again each time, and refused with the reason of that time.
 //!
-//! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](super::key_rows), found through four
+//! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](self::key_rows), found through four
 //! bytes of each, so that a fresh key costs no read.
 
-use super::{
-    SystemRow,
-    key::{Forwarded, Kept, KeptAnswer},
-    key_rows::{self, Bucket, Stored, bucket, read_list_row},
-};
+pub(super) mod key;
+mod key_rows;
+
+use super::SystemRow;
 use crate::model::Timestamp;
+use key::{Forwarded, Kept, KeptAnswer};
+use key_rows::{self, Bucket, Stored, bucket, read_list_row};
 use std::collections::{BTreeMap, HashMap};
 use throng_journal::ShardId;
 

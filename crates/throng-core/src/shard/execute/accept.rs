@@ -1,36 +1,40 @@
 //! Writing down what an accepted command wants done, and handing it over.
 
 use super::{
-    Asks, Call, Cause, Common, Delivery, Forward, Outcome, Output, Ran, Stage, Taking,
-    call::put,
-    entities::Entities,
-    key::{CommandKey, Kept, KeptAnswer},
-    messages::Parcel,
+    call::{Call, Cause, Forward, Output, Ran, Stage, put},
+    outcome::Outcome,
     read::{crashed, too_many, unwritable},
     records::{close_cause, known_kind, write_command, write_key, write_message, write_outcome, write_timer},
-    registry::Registry,
-    slot::{Body, EventShape, TailEvent, panic_text},
-    timers::Set,
 };
 use crate::{
     limits,
     model::{Entity, Error, Family, Published, Sent},
+    shard::{
+        Common, Delivery, Taking,
+        dedup::key::{CommandKey, Kept, KeptAnswer},
+        messages::{Asks, Parcel},
+        resident::{
+            Entities,
+            slot::{Body, EventShape, TailEvent, panic_text},
+        },
+        timers::Set,
+    },
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use throng_journal::{Address, CommitNo, HEADER_BYTES, Place, Position, RecordKind};
 
 /// A command that was accepted, before it is staged.
-pub(super) struct Accepted<E: Entity> {
+pub(crate) struct Accepted<E: Entity> {
     /// The entity's slot.
-    pub(super) at: u32,
-    pub(super) reply: Reply<E>,
+    pub(crate) at: u32,
+    pub(crate) reply: Reply<E>,
     /// The idempotency key it takes effect under.
-    pub(super) key: Option<CommandKey>,
+    pub(crate) key: Option<CommandKey>,
     /// The command's name and content, of a kind that keeps them.
-    pub(super) kept: Option<(&'static str, Vec<u8>)>,
+    pub(crate) kept: Option<(&'static str, Vec<u8>)>,
 }
 
-pub(super) enum Reply<E: Entity> {
+pub(crate) enum Reply<E: Entity> {
     Value(E::Reply),
     Forward(Sent),
 }
@@ -57,10 +61,9 @@ impl<E: Entity> Entities<E> {
     ///
     /// # Errors
     /// It cannot be written down: nothing was staged.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &mut self,
         common: &mut Common,
-        registry: &Registry,
         call: &mut Call<'_>,
         accepted: Accepted<E>,
         stage: &mut dyn Stage,
@@ -76,7 +79,7 @@ impl<E: Entity> Entities<E> {
             reply: None,
             ended: self.end_of(at, events.len()),
         };
-        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), kept, &mut written);
+        let guarded = || self.write(common, call, (reply, key.as_ref()), kept, &mut written);
         let done = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
             tracing::error!(
@@ -156,7 +159,6 @@ impl<E: Entity> Entities<E> {
     fn write(
         &mut self,
         common: &mut Common,
-        registry: &Registry,
         call: &mut Call<'_>,
         (reply, key): (Reply<E>, Option<&CommandKey>),
         kept: Option<(&'static str, Vec<u8>)>,
@@ -174,14 +176,14 @@ impl<E: Entity> Entities<E> {
                 asked: (sent.kind.to_owned(), sent.id.clone()),
                 note: note.clone(),
             });
-            if asks.is_some() && registry.kinds()[call.kind].hears::<E>(sent.kind).is_none() {
+            if asks.is_some() && !self.hears.iter().any(|(kind, _)| *kind == sent.kind) {
                 return Err(crashed(format!(
                     "{} requests of {} but was not given `on_outcome` for it",
                     E::KIND,
                     sent.kind
                 )));
             }
-            let taking = write_message(common, registry, &own(), &sent, asks, None)?;
+            let taking = write_message(common, &own(), &sent, asks, None)?;
             written.deliveries.push(Delivery {
                 to: sent.address(),
                 parcel: Parcel::typed(sent),
@@ -202,9 +204,7 @@ impl<E: Entity> Entities<E> {
                 if let Some(asks) = asked {
                     let outcome =
                         serde_json::to_string(&Ok::<_, ()>(&reply)).map_err(|why| unwritable("reply", why))?;
-                    written
-                        .deliveries
-                        .push(write_outcome(common, registry, &own(), asks, outcome)?);
+                    written.deliveries.push(write_outcome(common, &own(), asks, outcome)?);
                 }
                 if let Some(key) = key {
                     let json = serde_json::to_string(&reply).map_err(|why| unwritable("reply", why))?;
@@ -225,7 +225,7 @@ impl<E: Entity> Entities<E> {
                 }
             }
             Reply::Forward(to) => {
-                known_kind(registry, &to)?;
+                known_kind(common, &to)?;
                 // Recorded with what the forwarding entity records, so that a crash between the two loses neither.
                 let durable = recorded || to.child || matches!(call.cause, Cause::Message(_) | Cause::Timer(_));
                 if to.child {
@@ -234,7 +234,7 @@ impl<E: Entity> Entities<E> {
                 let mut taking = None;
                 if durable {
                     let derived = key.map(|key| (key.derived(E::KIND, call.id), key.life));
-                    taking = Some(write_message(common, registry, &own(), &to, asked.cloned(), derived)?);
+                    taking = Some(write_message(common, &own(), &to, asked.cloned(), derived)?);
                 }
                 // Also of one that records nothing else: asked again, it may decide otherwise.
                 if let Some(key) = key {

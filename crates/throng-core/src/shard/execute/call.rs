@@ -1,12 +1,17 @@
 //! What goes into a shard and what comes out.
 
-use super::{
-    Answered, Delivery, Due, JsonRejection, JsonReply, KeyLife, Outcome, Parcel, RequestOutcome, Taking,
-    outcome::put_json,
+use super::outcome::{Answered, JsonRejection, JsonReply, Outcome, put_json};
+use crate::{
+    model::{Asker, Entity, Error, Moment, Sent, Timestamp},
+    shard::{Delivery, Due, KeyLife, Parcel, RequestOutcome, Taking},
 };
-use crate::model::{Asker, Entity, Error, Sent, Timestamp};
 use std::any::Any;
 use throng_journal::CommitBuilder;
+
+/// Answers a query of a kind: given the state, where and when, and the arguments.
+pub(crate) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
+/// Makes a command of an outcome: given the id, the note and the outcome.
+pub(crate) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
 
 /// Where a command's records go: into the open commit, while the shard's lock is held.
 pub trait Stage {
@@ -78,7 +83,7 @@ pub struct Forwarder {
 }
 
 impl Call<'_> {
-    pub(super) fn asker(&self) -> Asker<'_> {
+    pub(crate) fn asker(&self) -> Asker<'_> {
         if let Input::Outcome(outcome) = &self.input {
             let (kind, id) = &outcome.from;
             return Asker::Outcome { kind, id };
@@ -114,7 +119,7 @@ impl Delivery {
     }
 }
 
-pub(super) fn put<E: Entity>(output: &mut Output<'_>, answer: Result<E::Reply, Error<E::Rejection>>) {
+pub(crate) fn put<E: Entity>(output: &mut Output<'_>, answer: Result<E::Reply, Error<E::Rejection>>) {
     match output {
         Output::Nobody => {}
         Output::Typed(slot) => {
@@ -186,10 +191,10 @@ pub enum Ran {
         /// What came of it.
         outcome: Outcome,
     },
-    /// The entity is not in memory: load it ([`super::Shard::load_request`]), then ask again. Nothing was touched.
+    /// The entity is not in memory: load it ([`crate::shard::Shard::load_request`]), then ask again. Nothing was touched.
     Load,
     /// The rows of this idempotency key are not in memory: look for them
-    /// ([`super::Shard::key_rows`]), then ask again. Nothing was touched.
+    /// ([`crate::shard::Shard::key_rows`]), then ask again. Nothing was touched.
     LoadKey,
     /// This program does not know the command, cannot read it, or cannot bring the entity back, for this reason; a newer one may. Nothing
     /// was touched.

@@ -1,23 +1,34 @@
 //! A command's way through its entity.
 
+mod accept;
+pub(super) mod call;
+pub(super) mod outcome;
+mod query;
+pub(super) mod read;
+pub(super) mod records;
+
 use super::{
-    Asks, Call, Cause, Common, Delivery, ForwardAgain, Outcome, Output, Ran, Shard, Stage, Taking,
-    accept::{Accepted, Reply},
-    call::{QueryCall, put},
-    entities::{Entities, Lookup},
-    key::{CommandKey, Kept, KeptAnswer},
-    keys::Found,
-    messages::RecordedOutcome,
-    read::{Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many, unwritable},
-    records::{close_cause, write_dead_tick, write_key, write_outcome, write_taken},
-    registry::Registry,
-    slot::{Body, EventShape, panic_text},
+    Common, Delivery, Shard, Taking,
+    dedup::{
+        Found,
+        key::{CommandKey, Kept, KeptAnswer},
+    },
+    messages::{Asks, RecordedOutcome},
+    resident::{
+        Entities, Lookup,
+        slot::{Body, EventShape, panic_text},
+    },
 };
 use crate::{
     limits,
     model::{Answer, Entity, Error, Event, Moment, Rejection, Timestamp, Turn},
     tagged,
 };
+use accept::{Accepted, Reply};
+use call::{Call, Cause, ForwardAgain, Output, QueryCall, Ran, Stage, put};
+use outcome::Outcome;
+use read::{Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many, unwritable};
+use records::{close_cause, write_dead_tick, write_key, write_outcome, write_taken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use throng_journal::{Address, RecordKind};
 
@@ -25,13 +36,13 @@ impl Shard {
     /// Runs a command. The caller holds the shard's lock, so that what `stage` takes stands in the order of execution.
     pub fn execute(&mut self, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
         self.common.tick(&mut call.now);
-        self.tables[call.kind].execute(&mut self.common, &self.registry, call, stage)
+        self.tables[call.kind].execute(&mut self.common, call, stage)
     }
 
     /// Answers a named query.
     pub fn query(&mut self, call: &mut QueryCall<'_>) -> Ran {
         self.common.tick(&mut call.now);
-        self.tables[call.kind].query(&mut self.common, &self.registry, call)
+        self.tables[call.kind].query(&mut self.common, call)
     }
 
     /// Was this message taken already?
@@ -57,13 +68,7 @@ impl Common {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn run(
-        &mut self,
-        common: &mut Common,
-        registry: &Registry,
-        call: &mut Call<'_>,
-        stage: &mut dyn Stage,
-    ) -> Ran {
+    pub(super) fn run(&mut self, common: &mut Common, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
         if let Some((error, rests_on)) = common.refused_by_operator(call.hash, E::KIND, call.id) {
             return Self::set_aside_by_operator(call, error, rests_on);
         }
@@ -72,11 +77,11 @@ impl<E: Entity> Entities<E> {
             Lookup::Load => return Ran::Load,
             // A client's id that is none is its own fault.
             Lookup::Refused(error) if matches!(call.cause, Cause::Asked { .. }) => {
-                return self.refuse(common, registry, call, error, stage);
+                return self.refuse(common, call, error, stage);
             }
-            Lookup::Refused(error) => return self.not_understood(common, registry, call, error, stage),
+            Lookup::Refused(error) => return self.not_understood(common, call, error, stage),
         };
-        let ran = self.run_at(common, registry, call, at, stage);
+        let ran = self.run_at(common, call, at, stage);
         let slot = self.slot(at);
         match &slot.body {
             Body::Resident(resident) if is_new && resident.seq == 0 && slot.family.is_none() => self.remove(common, at),
@@ -88,14 +93,7 @@ impl<E: Entity> Entities<E> {
         ran
     }
 
-    fn run_at(
-        &mut self,
-        common: &mut Common,
-        registry: &Registry,
-        call: &mut Call<'_>,
-        at: u32,
-        stage: &mut dyn Stage,
-    ) -> Ran {
+    fn run_at(&mut self, common: &mut Common, call: &mut Call<'_>, at: u32, stage: &mut dyn Stage) -> Ran {
         let slot = self.slot(at);
         if let Body::Quarantined(aside) = &mut slot.body {
             aside.refused += u64::from(!call.may_wait);
@@ -106,7 +104,7 @@ impl<E: Entity> Entities<E> {
                 reason: aside.reason.clone(),
                 by_operator: false,
             };
-            return self.not_understood(common, registry, call, error, stage);
+            return self.not_understood(common, call, error, stage);
         }
         let Body::Resident(resident) = &slot.body else {
             return Ran::Load;
@@ -128,14 +126,14 @@ impl<E: Entity> Entities<E> {
             Cause::Asked { .. } => (Origin::Outside, None),
             Cause::Message(_) | Cause::Timer(_) => (Origin::Recorded, None),
         };
-        let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind], origin) {
+        let command = match read_command::<E>(&mut call.input, &self.hears, origin) {
             Ok(command) => command,
-            Err(error) => return self.not_understood(common, registry, call, error, stage),
+            Err(error) => return self.not_understood(common, call, error, stage),
         };
         if let Some(key) = &mut key {
             key.fingerprint = match fingerprint::<E>(&command, caller) {
                 Ok(fingerprint) => fingerprint,
-                Err(error) => return self.refuse(common, registry, call, error, stage),
+                Err(error) => return self.refuse(common, call, error, stage),
             };
             match common.keys.find(key.number, call.now) {
                 Found::Kept(kept) if kept.is_refusal() => refusals = Some(kept),
@@ -149,19 +147,19 @@ impl<E: Entity> Entities<E> {
                 kind: E::KIND,
                 id: call.id.to_owned(),
             };
-            return self.refuse(common, registry, call, error, stage);
+            return self.refuse(common, call, error, stage);
         }
         if (seq == 0 || has_ended) && !E::creates(&command) {
             let error = Error::Unknown {
                 kind: E::KIND,
                 id: call.id.to_owned(),
             };
-            return self.refuse(common, registry, call, error, stage);
+            return self.refuse(common, call, error, stage);
         }
         let kept = match call.cause {
             Cause::Asked { .. } if E::KEEPS_COMMANDS => match encode_command::<E>(&command) {
                 Ok(written) => Some(written),
-                Err(error) => return self.refuse(common, registry, call, error, stage),
+                Err(error) => return self.refuse(common, call, error, stage),
             },
             _ => None,
         };
@@ -180,7 +178,7 @@ impl<E: Entity> Entities<E> {
         }
         let accepted = decided.and_then(|reply| {
             let accepted = Accepted { at, reply, key, kept };
-            self.accept(common, registry, call, accepted, stage)
+            self.accept(common, call, accepted, stage)
         });
         if let Some(last) = last_state
             && matches!(&self.slot(at).body, Body::Resident(resident) if resident.seq == seq)
@@ -191,7 +189,7 @@ impl<E: Entity> Entities<E> {
             Ok(ran) => return ran,
             Err(error) => error,
         };
-        let mut ran = self.refuse(common, registry, call, error, stage);
+        let mut ran = self.refuse(common, call, error, stage);
         if let Ran::Done { rests_on, .. } = &mut ran {
             // A copy is told "no" again only when that will not be forgotten.
             *rests_on = refusals.map_or(0, |kept| kept.rests_on).max(*rests_on);
@@ -314,7 +312,6 @@ impl<E: Entity> Entities<E> {
     fn not_understood(
         &mut self,
         common: &mut Common,
-        registry: &Registry,
         call: &mut Call<'_>,
         error: Error<E::Rejection>,
         stage: &mut dyn Stage,
@@ -328,14 +325,13 @@ impl<E: Entity> Entities<E> {
         if is_left {
             return Ran::NotUnderstood(error.to_string());
         }
-        self.refuse(common, registry, call, error, stage)
+        self.refuse(common, call, error, stage)
     }
 
     /// Answers "no", the entity's or the engine's; a message or a timer is over all the same, with the reason.
     fn refuse(
         &mut self,
         common: &mut Common,
-        registry: &Registry,
         call: &mut Call<'_>,
         error: Error<E::Rejection>,
         stage: &mut dyn Stage,
@@ -360,7 +356,7 @@ impl<E: Entity> Entities<E> {
             let own = Address::new(E::KIND, call.id);
             let (mut word, mut reason) = ("refused", error.to_string());
             if let (Some(asks), Some(told)) = (asks, told) {
-                match report_refusal::<E::Rejection>(common, registry, &own, asks, &told) {
+                match report_refusal::<E::Rejection>(common, &own, asks, &told) {
                     Ok(delivery) => report = Some(delivery),
                     Err(why) => (word, reason) = ("dead", format!("its refusal cannot be reported: {why}")),
                 }
@@ -372,7 +368,7 @@ impl<E: Entity> Entities<E> {
                 match call.cause {
                     Cause::Timer(due) => {
                         tracing::warn!("a tick of the timer {:?} of {own} is dead: {reason}", due.name);
-                        write_dead_tick(common, registry, due, &reason);
+                        write_dead_tick(common, due, &reason);
                     }
                     _ => tracing::warn!("a message to {own} is dead: {reason}"),
                 }
@@ -470,13 +466,12 @@ fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
 /// That a request was not done, on its way to who asked. Where that cannot be recorded, nothing of it is.
 fn report_refusal<R: Rejection>(
     common: &mut Common,
-    registry: &Registry,
     own: &Address,
     asks: &Asks,
     told: &RecordedOutcome<(), &R>,
 ) -> Result<Delivery, Error<R>> {
     let outcome = serde_json::to_string(told).map_err(|why| unwritable("rejection", why));
-    let written = outcome.and_then(|outcome| write_outcome(common, registry, own, asks, outcome));
+    let written = outcome.and_then(|outcome| write_outcome(common, own, asks, outcome));
     match &written {
         Ok(_) => common.messages.keep(),
         Err(_) => common.messages.give_back(),

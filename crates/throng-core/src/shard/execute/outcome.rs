@@ -53,9 +53,9 @@ impl<E: Rejection> From<E> for JsonRejection {
 }
 
 /// What an entity's typed asker waits for.
-pub(super) type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
+pub(crate) type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
 
-pub(super) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
+pub(crate) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
     reply.body.clear();
     if let Err(why) = serde_json::to_writer(&mut reply.body, value) {
         reply.error = Some(Box::new(Error::Crashed {

@@ -1,28 +1,31 @@
 //! Answering queries in place: nothing is changed, nothing recorded.
 
 use super::{
-    Common, Outcome, Ran,
-    call::QueryCall,
-    entities::{Entities, Lookup},
-    registry::Registry,
-    slot::{Body, panic_text},
+    call::{QueryCall, Ran},
+    outcome::{JsonRejection, JsonReply, Outcome},
 };
-use crate::model::{Asker, Entity, Error, Moment, Timestamp};
+use crate::{
+    model::{Asker, Entity, Error, Moment, Timestamp},
+    shard::{
+        Common,
+        resident::{
+            Entities, Lookup,
+            slot::{Body, panic_text},
+        },
+    },
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn ask(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran {
-        let done = |reply: &mut super::JsonReply, error, rests_on| {
+    pub(crate) fn ask(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran {
+        let done = |reply: &mut JsonReply, error, rests_on| {
             reply.error = Some(Box::new(error));
             Ran::Done {
                 rests_on,
                 outcome: Outcome::Failed,
             }
         };
-        let Some(query) = registry.kinds()[call.kind]
-            .query(call.name)
-            .and_then(|query| query.run::<E>())
-        else {
+        let Some((_, query)) = self.queries.iter().copied().find(|(name, _)| *name == call.name) else {
             return done(
                 call.output,
                 Error::Malformed(format!("{} has no query {:?}", E::KIND, call.name)),
@@ -36,7 +39,7 @@ impl<E: Entity> Entities<E> {
             Lookup::Found { at, is_new } => (at, is_new),
             Lookup::Load => return Ran::Load,
             Lookup::Refused(error) => {
-                call.output.error = error.engine::<super::JsonRejection>().ok().map(Box::new);
+                call.output.error = error.engine::<JsonRejection>().ok().map(Box::new);
                 return Ran::Done {
                     rests_on: 0,
                     outcome: Outcome::Failed,

@@ -1,9 +1,13 @@
 //! Reading a command, and the errors of reading and writing.
 
-use super::{Call, Cause, Input, Kind, key::CommandKey, keys, slot::panic_text};
+use super::call::{Call, Cause, HearFn, Input};
 use crate::{
     limits,
     model::{Entity, Error, Recorded},
+    shard::{
+        dedup::{self, key::CommandKey},
+        resident::slot::panic_text,
+    },
     tagged,
 };
 use std::{
@@ -11,15 +15,15 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-pub(super) fn crashed<R>(reason: String) -> Error<R> {
+pub(crate) fn crashed<R>(reason: String) -> Error<R> {
     Error::Crashed { reason }
 }
 
-pub(super) fn unwritable<R>(what: &str, why: impl std::fmt::Display) -> Error<R> {
+pub(crate) fn unwritable<R>(what: &str, why: impl std::fmt::Display) -> Error<R> {
     crashed(format!("the {what} cannot be written as JSON: {why}"))
 }
 
-pub(super) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Result<(), Error<R>> {
+pub(crate) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Result<(), Error<R>> {
     if found > limit {
         Err(Error::TooLarge { what, found, limit })
     } else {
@@ -28,14 +32,14 @@ pub(super) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Res
 }
 
 /// The length of a body that is to be recorded beside so many bytes, if all of it may be.
-pub(super) fn body_length<R>(bytes: usize, body: usize) -> Result<u32, Error<R>> {
+pub(crate) fn body_length<R>(bytes: usize, body: usize) -> Result<u32, Error<R>> {
     let found = bytes.saturating_add(body);
     too_many("what one command records", found, limits::RECORD_BYTES_MAX)?;
     Ok(u32::try_from(body).expect("a few megabytes"))
 }
 
 /// The idempotency key of a call.
-pub(super) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
+pub(crate) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
     let (key, life) = match call.cause {
         Cause::Asked { key, life, .. } => (key?, life),
         Cause::Message(taking) => (taking.key.as_deref()?, taking.life),
@@ -51,7 +55,7 @@ pub(super) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
 
 /// Whether a command was recorded, perhaps by an older program, or comes from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     Outside,
     Recorded,
 }
@@ -65,17 +69,17 @@ fn guarded<T, R>(work: impl FnOnce() -> Result<T, Error<R>>) -> Result<T, Error<
     })
 }
 
-pub(super) fn read_command<E: Entity>(
+pub(crate) fn read_command<E: Entity>(
     input: &mut Input<'_>,
-    kind: &Kind,
+    hears: &[(&str, HearFn<E>)],
     origin: Origin,
 ) -> Result<E::Command, Error<E::Rejection>> {
-    guarded(|| read_unguarded::<E>(input, kind, origin))
+    guarded(|| read_unguarded::<E>(input, hears, origin))
 }
 
 fn read_unguarded<E: Entity>(
     input: &mut Input<'_>,
-    kind: &Kind,
+    hears: &[(&str, HearFn<E>)],
     origin: Origin,
 ) -> Result<E::Command, Error<E::Rejection>> {
     match input {
@@ -97,8 +101,9 @@ fn read_unguarded<E: Entity>(
         }
         Input::Outcome(outcome) => {
             let from = &outcome.from.0;
-            let hear = kind
-                .hears::<E>(from)
+            let (_, hear) = hears
+                .iter()
+                .find(|(kind, _)| kind == from)
                 .ok_or_else(|| Error::Malformed(format!("{} was not given `on_outcome` for {from}", E::KIND)))?;
             hear(&outcome.from.1, outcome.note.clone(), outcome.outcome.get().as_bytes())
                 .map_err(|why| Error::Malformed(format!("the outcome from {from} cannot be read: {why}")))
@@ -128,7 +133,7 @@ fn upcast<E: Entity>(name: &str, body: &[u8]) -> Result<E::Command, String> {
 }
 
 /// A command as it is recorded: its name, and its content.
-pub(super) fn encode_command<E: Entity>(command: &E::Command) -> Result<(&'static str, Vec<u8>), Error<E::Rejection>> {
+pub(crate) fn encode_command<E: Entity>(command: &E::Command) -> Result<(&'static str, Vec<u8>), Error<E::Rejection>> {
     guarded(|| {
         let mut content = Vec::new();
         let name = tagged::to_parts(command, &mut content).map_err(|why| unwritable("command", why))?;
@@ -137,7 +142,7 @@ pub(super) fn encode_command<E: Entity>(command: &E::Command) -> Result<(&'stati
 }
 
 /// A command in one number, see [`CommandKey::fingerprint`]; that of another caller is another command.
-pub(super) fn fingerprint<E: Entity>(command: &E::Command, caller: Option<&str>) -> Result<u64, Error<E::Rejection>> {
+pub(crate) fn fingerprint<E: Entity>(command: &E::Command, caller: Option<&str>) -> Result<u64, Error<E::Rejection>> {
     let (name, mut written) = encode_command::<E>(command)?;
     written.extend_from_slice(name.as_bytes());
     if let Some(caller) = caller {

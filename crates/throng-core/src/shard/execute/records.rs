@@ -1,23 +1,25 @@
 //! The records of what a command wants done: messages, timers, keys, and what ends the message or timer it came with.
 
 use super::{
-    Asks, Call, Cause, Common, Delivery, KeyLife, QUARANTINE, Taking,
-    key::{CommandKey, Kept},
-    messages::{OUTCOME_NAME, Parcel, RequestOutcome},
+    call::{Call, Cause},
     read::{body_length, crashed, too_many, unwritable},
-    registry::Registry,
-    timers::{self, Due, Set},
 };
 use crate::{
     limits,
     model::{Asker, Entity, Error, Rejection, Sent, Timer},
+    shard::{
+        Common, Delivery, KeyLife, Taking,
+        dedup::key::{CommandKey, Kept},
+        messages::{Asks, OUTCOME_NAME, Parcel, RequestOutcome},
+        timers::{self, Due, QUARANTINE, Set},
+    },
     tagged,
 };
 use serde_json::value::RawValue;
 use throng_journal::{Address, Record, RecordKind};
 
-pub(super) fn known_kind<R>(registry: &Registry, to: &Sent) -> Result<(), Error<R>> {
-    if registry.find(to.kind).is_none() {
+pub(crate) fn known_kind<R>(common: &Common, to: &Sent) -> Result<(), Error<R>> {
+    if !common.kinds.contains(&to.kind) {
         return Err(crashed(format!(
             "it sends to the kind {:?}, which the engine was not given",
             to.kind
@@ -35,22 +37,21 @@ pub(super) fn known_kind<R>(registry: &Registry, to: &Sent) -> Result<(), Error<
     Ok(())
 }
 
-pub(super) fn write_message<R: Rejection>(
+pub(crate) fn write_message<R: Rejection>(
     common: &mut Common,
-    registry: &Registry,
     own: &Address,
     sent: &Sent,
     asks: Option<Asks>,
     key: Option<(String, KeyLife)>,
 ) -> Result<Taking, Error<R>> {
-    known_kind(registry, sent)?;
+    known_kind(common, sent)?;
     let mut command = Vec::new();
     let name = sent.encoded(&mut command).map_err(|why| unwritable("command", why))?;
     let command = String::from_utf8(command).map_err(|why| unwritable("command", why))?;
     let command = RawValue::from_string(command).map_err(|why| unwritable("command", why))?;
     let taking = Taking {
         from: common.id,
-        number: common.messages.next(registry.shard_of(sent.kind, &sent.id)),
+        number: common.messages.next(common.shard_of(sent.kind, &sent.id)),
         sender: own.clone(),
         asks,
         life: key.as_ref().map_or_else(KeyLife::default, |(_, life)| *life),
@@ -88,9 +89,8 @@ fn write_sent<R>(
 }
 
 /// The outcome of a request, as a message back.
-pub(super) fn write_outcome<R>(
+pub(crate) fn write_outcome<R>(
     common: &mut Common,
-    registry: &Registry,
     own: &Address,
     asks: &Asks,
     outcome: String,
@@ -103,7 +103,7 @@ pub(super) fn write_outcome<R>(
     };
     let command = serde_json::value::to_raw_value(&heard).map_err(|why| unwritable("outcome", why))?;
     let (kind, id) = (asks.by.0.as_str(), asks.by.1.as_str());
-    let number = common.messages.next(registry.shard_of(kind, id));
+    let number = common.messages.next(common.shard_of(kind, id));
     let taking = Taking {
         from: common.id,
         number,
@@ -125,7 +125,7 @@ pub(super) fn write_outcome<R>(
     })
 }
 
-pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
+pub(crate) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
     let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
         ("dead", reason) => common.dead.letter(common.now, to, taking, reason),
@@ -137,7 +137,7 @@ pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
 }
 
 /// That a message was taken, with what else its record says.
-pub(super) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, body: &[u8]) {
+pub(crate) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, body: &[u8]) {
     common.messages.taken(taking.from, taking.number);
     let shape = (outcome, taking.from.0);
     common.records.push_parts(
@@ -152,7 +152,7 @@ pub(super) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking,
 
 /// Records the tick of a timer that cannot be executed, as a message of its entity to itself that nobody could take: it is listed, counted and
 /// retried like the others.
-pub(super) fn write_dead_tick(common: &mut Common, registry: &Registry, due: &Due, reason: &str) {
+pub(crate) fn write_dead_tick(common: &mut Common, due: &Due, reason: &str) {
     let own = &due.address;
     let body = String::from_utf8_lossy(&due.body).into_owned();
     let Ok(command) = RawValue::from_string(body) else {
@@ -161,7 +161,7 @@ pub(super) fn write_dead_tick(common: &mut Common, registry: &Registry, due: &Du
     };
     let taking = Taking {
         from: common.id,
-        number: common.messages.next(registry.shard_of(&own.kind, &own.id)),
+        number: common.messages.next(common.shard_of(&own.kind, &own.id)),
         sender: own.clone(),
         asks: None,
         key: None,
@@ -182,7 +182,7 @@ pub(super) fn write_dead_tick(common: &mut Common, registry: &Registry, due: &Du
     }
 }
 
-pub(super) fn write_timer<E: Entity>(
+pub(crate) fn write_timer<E: Entity>(
     common: &mut Common,
     own: &Address,
     timer: Timer<E::Command>,
@@ -235,7 +235,7 @@ pub fn is_refused_key(record: &Record<'_>) -> bool {
     record.record == RecordKind::Key && record.version == REFUSED_VERSION
 }
 
-pub(super) fn write_key<R>(common: &mut Common, own: &Address, key: &CommandKey, kept: &Kept) -> Result<(), Error<R>> {
+pub(crate) fn write_key<R>(common: &mut Common, own: &Address, key: &CommandKey, kept: &Kept) -> Result<(), Error<R>> {
     let body = serde_json::to_vec(kept).map_err(|why| unwritable("reply", why))?;
     // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.
     let mut with_number = key.number.to_le_bytes().to_vec();
@@ -262,7 +262,7 @@ struct KeptCommand<'a> {
 }
 
 /// What a client has asked, behind what it came to.
-pub(super) fn write_command<E: Entity>(
+pub(crate) fn write_command<E: Entity>(
     common: &mut Common,
     call: &Call<'_>,
     name: &str,
@@ -292,7 +292,7 @@ pub(super) fn write_command<E: Entity>(
 }
 
 /// What ends a message or a timer, recorded with what it did.
-pub(super) fn close_cause(common: &mut Common, call: &Call<'_>, own: &Address, outcome: &str, reason: &str) {
+pub(crate) fn close_cause(common: &mut Common, call: &Call<'_>, own: &Address, outcome: &str, reason: &str) {
     match call.cause {
         Cause::Asked { .. } => {}
         Cause::Message(taking) => write_taken(common, own, taking, outcome, reason),

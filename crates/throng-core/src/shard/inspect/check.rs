@@ -1,15 +1,20 @@
 //! Whether a program understands what was recorded: every event upcast and applied, every command read. Nothing is changed.
 
 use super::{
-    Again, Decision, Input, KindCheck, Supposed,
-    decide_again::{Checked, decide, parsed},
-    messages::{OUTCOME_NAME, RequestOutcome},
-    read::{Origin, read_command},
-    registry::Kind,
-    slot::{apply, decode_event, encode_state, panic_text, parts_of},
+    decide_again::{Again, Checked, Decision, decide, parsed},
+    kind_check::{KindCheck, Supposed},
 };
 use crate::{
     model::{Answer, Entity, Family},
+    shard::{
+        Input,
+        execute::{
+            call::HearFn,
+            read::{Origin, read_command},
+        },
+        messages::{OUTCOME_NAME, RequestOutcome},
+        resident::slot::{apply, decode_event, encode_state, panic_text, parts_of},
+    },
     tagged,
 };
 use serde_json::Value;
@@ -22,22 +27,22 @@ use throng_journal::{Record, StoredEvent};
 /// States that are kept of a kind at most; of entities beyond that the events are read, but not applied.
 const ENTITIES_MAX: usize = 4_000_000;
 
-pub(super) struct EntityCheck<E: Entity> {
+pub(crate) struct EntityCheck<E: Entity> {
     entities: HashMap<Box<str>, Checked<E>>,
     /// Of the last decisions.
     answers: [Option<Answer<E>>; 2],
-}
-
-impl<E: Entity> Default for EntityCheck<E> {
-    fn default() -> Self {
-        Self {
-            entities: HashMap::new(),
-            answers: [None, None],
-        }
-    }
+    hears: Vec<(&'static str, HearFn<E>)>,
 }
 
 impl<E: Entity> EntityCheck<E> {
+    pub(crate) fn of(hears: Vec<(&'static str, HearFn<E>)>) -> Self {
+        Self {
+            entities: HashMap::new(),
+            answers: [None, None],
+            hears,
+        }
+    }
+
     /// `None` of a new one beyond those that are kept.
     fn entity(&mut self, id: &str) -> Option<&mut Checked<E>> {
         if self.entities.len() >= ENTITIES_MAX && !self.entities.contains_key(id) {
@@ -113,8 +118,8 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         }
     }
 
-    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<Value, String> {
-        let command = read::<E>(kind, name, body)?;
+    fn command(&self, name: &str, body: &[u8]) -> Result<Value, String> {
+        let command = read::<E>(&self.hears, name, body)?;
         let mut written = Vec::new();
         let name = tagged::to_parts(&command, &mut written).map_err(|why| why.to_string())?;
         Ok(Value::from_iter([(name, parsed(&written))]))
@@ -127,7 +132,7 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         Some((name, parsed(&written)))
     }
 
-    fn decide(&mut self, kind: &Kind, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]> {
+    fn decide(&mut self, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]> {
         let new;
         let entity = match self.entities.get(twice[0].id) {
             Some(entity) => entity,
@@ -137,7 +142,7 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
                 &new
             }
         };
-        let once = |again: &Again<'_>| match read::<E>(kind, again.name, again.body) {
+        let once = |again: &Again<'_>| match read::<E>(&self.hears, again.name, again.body) {
             Ok(command) => decide(entity, again, command),
             Err(why) => Some(Decision::Failed(why).into()),
         };
@@ -158,9 +163,9 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         })
     }
 
-    fn suppose(&mut self, kind: &Kind, again: &Again<'_>) -> Option<Supposed> {
+    fn suppose(&mut self, again: &Again<'_>) -> Option<Supposed> {
         let entity = self.entities.entry(again.id.into()).or_default();
-        let decided = match read::<E>(kind, again.name, again.body) {
+        let decided = match read::<E>(&self.hears, again.name, again.body) {
             Ok(command) => decide(entity, again, command)?,
             Err(why) => Decision::Failed(why).into(),
         };
@@ -203,14 +208,14 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
     }
 }
 
-fn read<E: Entity>(kind: &Kind, name: &str, body: &[u8]) -> Result<E::Command, String> {
+fn read<E: Entity>(hears: &[(&str, HearFn<E>)], name: &str, body: &[u8]) -> Result<E::Command, String> {
     let outcome: RequestOutcome;
     let mut input = Input::Json { name, body };
     if name == OUTCOME_NAME {
         outcome = serde_json::from_slice(body).map_err(|why| why.to_string())?;
         input = Input::Outcome(&outcome);
     }
-    read_command::<E>(&mut input, kind, Origin::Recorded).map_err(|why| why.to_string())
+    read_command::<E>(&mut input, hears, Origin::Recorded).map_err(|why| why.to_string())
 }
 
 #[cfg(test)]
@@ -246,7 +251,7 @@ mod tests {
     #[test]
     fn one_created_anew_is_known_though_its_past_is_gone() {
         for left in [0, 1] {
-            let mut check = (Bench::new().shard.registry.kinds()[0].check)();
+            let mut check = Bench::new().shard.registry.kinds()[0].check();
             (3..3 + left).for_each(|seq| check.event(&deposit(seq)).unwrap());
             assert!(check.recorded("a").is_none(), "the first events are gone");
             check.ended(&record(RecordKind::Ended, 3, "", b""));
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn state_after_an_end_is_read_where_the_events_are_gone() {
-        let mut check = (Bench::new().shard.registry.kinds()[0].check)();
+        let mut check = Bench::new().shard.registry.kinds()[0].check();
         check.ended(&record(RecordKind::Ended, 3, "", b""));
         assert!(
             check.state(&record(RecordKind::State, 3, "", b"")).is_err(),

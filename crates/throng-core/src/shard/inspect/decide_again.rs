@@ -1,8 +1,8 @@
 //! A recorded command, decided again by the program of today: what it would come to, as JSON that can be compared.
 
-use super::slot::{panic_text, parse_id};
 use crate::{
     model::{Answer, Asker, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
+    shard::resident::slot::{panic_text, parse_id},
     tagged,
 };
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ impl Effect {
         Self { what, content }
     }
 
-    /// A message; its command as [`KindCheck::command`](super::KindCheck::command) writes it.
+    /// A message; its command as [`KindCheck::command`](super::kind_check::KindCheck::command) writes it.
     #[must_use]
     pub fn message(kind: &str, id: &str, command: Value) -> Self {
         let name = command.as_object().and_then(|parts| parts.keys().next());
@@ -67,7 +67,7 @@ impl Effect {
         }
     }
 
-    /// A timer that was set, its command as [`KindCheck::command`](super::KindCheck::command) writes it.
+    /// A timer that was set, its command as [`KindCheck::command`](super::kind_check::KindCheck::command) writes it.
     #[must_use]
     pub fn timer_set(name: &str, at: i64, every_micros: Option<u64>, command: Value) -> Self {
         Self {
@@ -96,18 +96,18 @@ impl Effect {
 }
 
 /// An entity, as its events make it.
-pub(super) struct Checked<E> {
+pub(crate) struct Checked<E> {
     /// `None`: an event could not be applied, or the events before are gone and nothing has said yet what it was.
-    pub(super) state: Option<E>,
+    pub(crate) state: Option<E>,
     /// The number of its last event.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// Events are gone, and nothing has said yet what it was after them.
-    pub(super) is_unfounded: bool,
+    pub(crate) is_unfounded: bool,
     /// Events so far, since it was created anew if it had ended.
-    pub(super) seq: u64,
+    pub(crate) seq: u64,
     /// It has ended, and was not created anew; its state is that of a new one.
-    pub(super) has_ended: bool,
-    pub(super) family: Option<Box<Family>>,
+    pub(crate) has_ended: bool,
+    pub(crate) family: Option<Box<Family>>,
 }
 
 impl<E: Entity> Default for Checked<E> {
@@ -124,11 +124,11 @@ impl<E: Entity> Default for Checked<E> {
 }
 
 /// A decision with what is needed to apply it and to reply.
-pub(super) struct Decided<E: Entity> {
-    pub(super) decision: Decision,
+pub(crate) struct Decided<E: Entity> {
+    pub(crate) decision: Decision,
     /// `None` unless it was accepted.
-    pub(super) answer: Option<Answer<E>>,
-    pub(super) events: Vec<E::Event>,
+    pub(crate) answer: Option<Answer<E>>,
+    pub(crate) events: Vec<E::Event>,
 }
 
 impl<E: Entity> From<Decision> for Decided<E> {
@@ -142,7 +142,7 @@ impl<E: Entity> From<Decision> for Decided<E> {
 }
 
 /// What an entity decides; `None` if its state is not known.
-pub(super) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
+pub(crate) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
     let state = entity.state.as_ref()?;
     let id = parse_id::<E>(again.id).ok()?;
     if entity.has_ended && !E::recreates(&command) {
@@ -233,6 +233,6 @@ fn message(sent: &Sent) -> serde_json::Result<Effect> {
 }
 
 /// What was written a moment ago.
-pub(super) fn parsed(written: &[u8]) -> Value {
+pub(crate) fn parsed(written: &[u8]) -> Value {
     serde_json::from_slice(written).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Holding a kind against what was recorded, its type erased.
 
-use super::{Again, Decision, Kind};
+use super::decide_again::{Again, Decision};
 use serde_json::Value;
 use std::any::Any;
 use throng_journal::Record;
@@ -29,20 +29,20 @@ pub trait KindCheck: Any + Send {
     ///
     /// # Errors
     /// It cannot be read: why.
-    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<Value, String>;
+    fn command(&self, name: &str, body: &[u8]) -> Result<Value, String>;
 
     /// An event, as this program writes it: its name, and its content. `None` if it cannot be read.
     fn present(&self, record: &Record<'_>) -> Option<(&'static str, Value)>;
 
     /// Has an entity decide a recorded command again, after the events so far, at two moments; `None` if it is not known how it was
     /// then. Nothing is applied.
-    fn decide(&mut self, kind: &Kind, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]>;
+    fn decide(&mut self, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]>;
 
     /// What the last decisions reply, read from the entity as it is now; `None` for one without a reply of its own.
     fn replies(&mut self, id: &str) -> [Option<Value>; 2];
 
     /// Has an entity decide a command, and applies what comes of it; `None` if it is not known how it was then.
-    fn suppose(&mut self, kind: &Kind, again: &Again<'_>) -> Option<Supposed>;
+    fn suppose(&mut self, again: &Again<'_>) -> Option<Supposed>;
 
     /// What an entity is now, as it would be [recorded](throng_journal::RecordKind::State); `None` if it is not known.
     ///

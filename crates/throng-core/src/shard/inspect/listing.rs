@@ -3,15 +3,14 @@
 //! Nothing is kept for it until somebody asks. The first page after a checkpoint sorts the ids that have changed since, each
 //! further one only those that came in between: from then on a page costs what it shows.
 
-use super::entities::Entities;
-use crate::model::Entity;
+use crate::{model::Entity, shard::resident::Entities};
 use std::{collections::BTreeMap, ops::Bound};
 use throng_journal::Position;
 
 impl<E: Entity> Entities<E> {
     /// Adds ids after this one to those found, each with the number of its last durable event, as long as they are among the
     /// first `limit`.
-    pub(super) fn fresh_ids(
+    pub(crate) fn fresh_ids(
         &mut self,
         after: Option<&str>,
         limit: usize,

@@ -1,14 +1,20 @@
 //! What a person looks at: an entity as it is, its children, its timers. Nothing is changed.
 
+pub(super) mod check;
+pub(super) mod decide_again;
+pub(super) mod kind_check;
+mod listing;
+pub(super) mod views;
+
 use super::{
-    ChildrenPage, Common, Glance, HotEntity, Inspect, Inspected, Quarantined, Shard, Whereabouts,
-    entities::{Entities, Lookup},
-    slot::Body,
+    Common, HotEntity, Shard,
+    resident::{Entities, Lookup, slot::Body},
     timers::{TimerView, TimersAway},
 };
 use crate::model::{Entity, Family, Timestamp};
 use std::ops::Bound;
 use throng_journal::Address;
+use views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, Whereabouts};
 
 impl<E: Entity> Entities<E> {
     pub(super) fn glance(&self, hash: u64, id: &str) -> Option<Glance> {

@@ -77,7 +77,7 @@ pub struct Inspected {
 pub struct Unloadable<'a> {
     /// What cannot be read, in a sentence.
     pub reason: &'a str,
-    /// The row of its family ([`super::family_row`]), so that a checkpoint can store what the log adds to it.
+    /// The row of its family ([`crate::shard::family_row`]), so that a checkpoint can store what the log adds to it.
     pub family: Option<&'a [u8]>,
 }
 

@@ -5,12 +5,17 @@
 //! by the record that clears it, which has a body then.
 
 use super::{
-    ByHand, Common, Delivery, Due, KnownDead, Shard, Stage,
-    decision::DROPPED,
-    messages::RecordedOutcome,
-    records::{write_outcome, write_taken_as},
+    Delivery, RecordedOutcome,
+    dead::KnownDead,
+    decision::{ByHand, DROPPED},
 };
-use crate::model::{Error, Timestamp};
+use crate::{
+    model::{Error, Timestamp},
+    shard::{
+        Common, Due, Shard, Stage,
+        execute::records::{write_outcome, write_taken_as},
+    },
+};
 use std::convert::Infallible;
 use throng_journal::{Address, RecordKind};
 
@@ -33,7 +38,7 @@ impl Shard {
         if let Some(asks) = &taking.asks {
             let told = RecordedOutcome::<(), ()>::Dropped(by.reason.clone().into_owned());
             let told = serde_json::to_string(&told).map_err(|why| why.to_string())?;
-            let written: Result<Delivery, Error<Infallible>> = write_outcome(common, &self.registry, to, asks, told);
+            let written: Result<Delivery, Error<Infallible>> = write_outcome(common, to, asks, told);
             match written {
                 Ok(delivery) => {
                     common.messages.keep();
@@ -92,7 +97,7 @@ impl Shard {
 }
 
 impl Common {
-    pub(super) fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
+    pub(crate) fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
         let version = self.timers.version_of_clearing(of, name);
         self.timers.clear(of, name);
         let (shard, kind) = (self.id, RecordKind::TimerCleared);

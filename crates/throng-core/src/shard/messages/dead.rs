@@ -6,11 +6,10 @@
 //! records of one message the last one counts.
 
 use super::{
-    Asks, Delivery, KeyLife, Parcel, Taking,
+    Asks, Delivery, OUTCOME_NAME, Parcel, Taking,
     decision::{drops_untaken, is_by_hand},
-    messages::OUTCOME_NAME,
 };
-use crate::model::Timestamp;
+use crate::{model::Timestamp, shard::KeyLife};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap, ops::Bound};
@@ -66,7 +65,7 @@ pub struct DeadMessage {
 
 /// What changed since the last checkpoint.
 #[derive(Debug, Default)]
-pub(super) struct DeadMessages {
+pub(crate) struct DeadMessages {
     fresh: BTreeMap<Vec<u8>, Fresh>,
     bytes: usize,
     /// How many checkpoints took over what stood resident.
@@ -104,16 +103,16 @@ impl DeadMessages {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn take_changed(&mut self) -> bool {
+    pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }
 
     /// Rows for a checkpoint.
-    pub(super) fn rows(&mut self, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+    pub(crate) fn rows(&mut self, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
         for (row, fresh) in &mut self.fresh {
             fresh.given = true;
             rows.push((row.clone(), fresh.value.clone()));
@@ -121,7 +120,7 @@ impl DeadMessages {
     }
 
     /// The checkpoint is done.
-    pub(super) fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         self.stored += 1;
         self.fresh.retain(|_, fresh| !fresh.given);
         let weigh = |(row, fresh): (&Vec<u8>, &Fresh)| row.len() + fresh.value.as_ref().map_or(0, Vec::len) + 64;
@@ -129,12 +128,12 @@ impl DeadMessages {
     }
 
     /// The checkpoint has failed.
-    pub(super) fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         self.fresh.values_mut().for_each(|fresh| fresh.given = false);
     }
 
     /// A message nobody can take: the body of its record, and from now on its row.
-    pub(super) fn letter(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+    pub(crate) fn letter(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
         let dead = Dead {
             reason: reason.into(),
             at: now.micros,
@@ -152,7 +151,7 @@ impl DeadMessages {
     }
 
     /// A dead message was taken after all: the body of its record, and its row is to go.
-    pub(super) fn retried(&mut self, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+    pub(crate) fn retried(&mut self, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
         self.over(to, taking);
         let retried = Retried {
             retried: true,
@@ -162,12 +161,12 @@ impl DeadMessages {
     }
 
     /// A message is not dead any more: its row is to go.
-    pub(super) fn over(&mut self, to: &Address, taking: &Taking) {
+    pub(crate) fn over(&mut self, to: &Address, taking: &Taking) {
         self.set(row(to, taking.from, taking.number), None);
     }
 
     /// The record of a message that was taken, read back.
-    pub(super) fn replay(&mut self, record: &throng_journal::Record<'_>) {
+    pub(crate) fn replay(&mut self, record: &throng_journal::Record<'_>) {
         let row = || {
             row(
                 &Address::new(record.kind, record.id),
@@ -184,7 +183,7 @@ impl DeadMessages {
 
     /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
     /// not dead any more. At most so many that are dead.
-    pub(super) fn changed(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    pub(crate) fn changed(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let from = match after {
             [] => Bound::Included(begin),
             after => Bound::Excluded(after),
@@ -202,7 +201,7 @@ impl DeadMessages {
     }
 
     /// What is known of a dead message.
-    pub(super) fn known(&self, row: &[u8]) -> KnownDead {
+    pub(crate) fn known(&self, row: &[u8]) -> KnownDead {
         match self.fresh.get(row) {
             Some(Fresh { value: Some(value), .. }) => KnownDead::Dead(value.clone()),
             Some(Fresh { value: None, .. }) => KnownDead::NotDead,
@@ -212,7 +211,7 @@ impl DeadMessages {
 }
 
 /// Whether the record of a message that was taken says that it was dead before.
-pub(super) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
+pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
     if is_by_hand(record) {
         return !drops_untaken(record);
     }

@@ -1,13 +1,12 @@
 //! A person's decision about work that is left over, as it is recorded.
 
-use super::QUARANTINE;
-use crate::limits;
+use crate::{limits, shard::timers::QUARANTINE};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use throng_journal::{Record, RecordKind};
 
 /// The name of the record that drops a message.
-pub(super) const DROPPED: &str = "dropped";
+pub(crate) const DROPPED: &str = "dropped";
 
 /// Who decided it, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +27,7 @@ struct DroppedUntaken<'a> {
 
 impl ByHand<'_> {
     /// With both no longer than a record's reason may be.
-    pub(super) fn shortened(&self) -> ByHand<'_> {
+    pub(crate) fn shortened(&self) -> ByHand<'_> {
         let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
         ByHand {
             by: short(&self.by).into(),
@@ -36,11 +35,11 @@ impl ByHand<'_> {
         }
     }
 
-    pub(super) fn record(&self) -> Vec<u8> {
+    pub(crate) fn record(&self) -> Vec<u8> {
         serde_json::to_vec(&self.shortened()).unwrap_or_default()
     }
 
-    pub(super) fn record_untaken(&self) -> Vec<u8> {
+    pub(crate) fn record_untaken(&self) -> Vec<u8> {
         let record = DroppedUntaken {
             by: self.shortened(),
             untaken: true,
@@ -50,7 +49,7 @@ impl ByHand<'_> {
 }
 
 /// Tells whether a record [by hand](is_by_hand) drops a message that was not dead.
-pub(super) fn drops_untaken(record: &Record<'_>) -> bool {
+pub(crate) fn drops_untaken(record: &Record<'_>) -> bool {
     record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }
 

@@ -1,5 +1,9 @@
 //! Messages between entities: numbered per pair of shards, taken once.
 
+mod by_hand;
+pub(super) mod dead;
+pub(super) mod decision;
+
 use super::KeyLife;
 use crate::model::{RequestError, Sent};
 use serde::{Deserialize, Serialize};

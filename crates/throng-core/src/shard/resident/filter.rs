@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 /// Scalable Bloom filters (Almeida et al., "Scalable Bloom Filters", 2007): each layer holds four times as many fingerprints as
 /// the one before at half its rate of false positives, so that all of them together stay below twice the first one's.
 #[derive(Debug, Default)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     layers: Vec<Layer>,
 }
 
@@ -24,7 +24,7 @@ const FIRST_PROBES: usize = 8;
 /// Bits for each probe and fingerprint, at which a Bloom filter of a given rate is smallest: 1 / ln 2, in thousandths.
 const BITS_PER_PROBE: usize = 1_443;
 /// More layers than that have no meaning: the last one holds 2^38 fingerprints.
-pub(super) const LAYERS: RangeInclusive<usize> = 0..=16;
+pub(crate) const LAYERS: RangeInclusive<usize> = 0..=16;
 
 impl Layer {
     fn empty(index: usize) -> Self {
@@ -66,7 +66,7 @@ fn mixed(number: u64) -> u64 {
 
 impl Filter {
     /// Returns by how many bytes it has grown.
-    pub(super) fn insert(&mut self, fingerprint: u32) -> usize {
+    pub(crate) fn insert(&mut self, fingerprint: u32) -> usize {
         if self.contains(fingerprint) {
             return 0;
         }
@@ -85,41 +85,41 @@ impl Filter {
         grown
     }
 
-    pub(super) fn contains(&self, fingerprint: u32) -> bool {
+    pub(crate) fn contains(&self, fingerprint: u32) -> bool {
         self.layers.iter().rev().any(|layer| layer.contains(fingerprint))
     }
 
     /// How many were inserted that it did not seem to have.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let held = |(index, layer): (usize, &Layer)| (FIRST_KEYS << (2 * index)) - layer.left;
         self.layers.iter().enumerate().map(held).sum()
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.layers.iter().map(Layer::bytes).sum()
     }
 
     /// How many layers there are.
-    pub(super) fn layers(&self) -> usize {
+    pub(crate) fn layers(&self) -> usize {
         self.layers.len()
     }
 
     /// How many layers will never change again.
-    pub(super) fn full_layers(&self) -> usize {
+    pub(crate) fn full_layers(&self) -> usize {
         let is_full = |layer: &Layer| layer.left == 0;
         self.layers.len() - usize::from(self.layers.last().is_some_and(|last| !is_full(last)))
     }
 
     /// A layer as it is stored: how many fingerprints it still takes as `u64`, then its bits, little-endian.
-    pub(super) fn encode_layer(&self, index: usize) -> Vec<u8> {
+    pub(crate) fn encode_layer(&self, index: usize) -> Vec<u8> {
         let layer = &self.layers[index];
         let numbers = [layer.left as u64].into_iter().chain(layer.bits.iter().copied());
         numbers.flat_map(u64::to_le_bytes).collect()
     }
 
     /// Takes the next layer back from what was stored; `None` if it is not that layer. Else by how many bytes it has grown.
-    pub(super) fn restore_layer(&mut self, index: usize, stored: &[u8]) -> Option<usize> {
+    pub(crate) fn restore_layer(&mut self, index: usize, stored: &[u8]) -> Option<usize> {
         if index != self.layers.len() || !LAYERS.contains(&index) {
             return None;
         }
@@ -143,7 +143,7 @@ impl Filter {
 }
 
 /// Fingerprints as they are stored, little-endian.
-pub(super) fn encode_fingerprints(fingerprints: &[u32]) -> Vec<u8> {
+pub(crate) fn encode_fingerprints(fingerprints: &[u32]) -> Vec<u8> {
     fingerprints
         .iter()
         .flat_map(|fingerprint| fingerprint.to_le_bytes())
@@ -151,7 +151,7 @@ pub(super) fn encode_fingerprints(fingerprints: &[u32]) -> Vec<u8> {
 }
 
 /// `None` if these are not fingerprints.
-pub(super) fn decode_fingerprints(stored: &[u8]) -> Option<impl Iterator<Item = u32>> {
+pub(crate) fn decode_fingerprints(stored: &[u8]) -> Option<impl Iterator<Item = u32>> {
     let (fingerprints, []) = stored.as_chunks::<4>() else {
         return None;
     };

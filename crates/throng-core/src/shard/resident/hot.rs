@@ -20,12 +20,12 @@ pub struct HotEntity {
 
 /// Counters of the window that runs and of the one before it.
 #[derive(Debug, Default)]
-pub(super) struct Hot {
+pub(crate) struct Hot {
     current: Vec<Counter>,
     before: Vec<Counter>,
     /// When the current window began.
     begun: i64,
-    pub(super) done: u64,
+    pub(crate) done: u64,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Hot {
         self.begun = now.micros;
     }
 
-    pub(super) fn see(&mut self, (kind, hash, id): (usize, u64, &str), now: Timestamp) {
+    pub(crate) fn see(&mut self, (kind, hash, id): (usize, u64, &str), now: Timestamp) {
         self.roll(now);
         if let Some(own) = self.current.iter_mut().find(|counter| counter.is_of(kind, hash, id)) {
             own.count += 1;
@@ -78,7 +78,7 @@ impl Hot {
         });
     }
 
-    pub(super) fn list(&mut self, now: Timestamp) -> Vec<HotEntity> {
+    pub(crate) fn list(&mut self, now: Timestamp) -> Vec<HotEntity> {
         self.roll(now);
         let current = now.micros.saturating_sub(self.begun).max(0);
         // Without a window before this one it began with the first that was seen.

@@ -9,14 +9,12 @@
 //! n, kind, 0, shard (2), 255, number (4)           → fingerprints
 //! ```
 
-use super::{
-    SystemRow,
-    filter::{Filter, LAYERS, decode_fingerprints, encode_fingerprints},
-};
+use super::filter::{Filter, LAYERS, decode_fingerprints, encode_fingerprints};
+use crate::shard::SystemRow;
 use throng_journal::ShardId;
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     filter: Filter,
     /// Fingerprints no checkpoint has stored yet.
     fresh: Vec<u32>,
@@ -43,24 +41,24 @@ fn fingerprint(hash: u64) -> u32 {
 
 impl Known {
     /// May this id be one that is known?
-    pub(super) fn contains(&self, hash: u64) -> bool {
+    pub(crate) fn contains(&self, hash: u64) -> bool {
         self.filter.contains(fingerprint(hash))
     }
 
     /// About how many ids are known.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.filter.len()
     }
 
     /// An id that is new: whatever the filter says of it, because another engine's may say something else. Returns by how
     /// many bytes it has grown.
-    pub(super) fn insert(&mut self, hash: u64) -> usize {
+    pub(crate) fn insert(&mut self, hash: u64) -> usize {
         self.fresh.push(fingerprint(hash));
         self.filter.insert(fingerprint(hash)) + std::mem::size_of::<u32>()
     }
 
     /// Rows for a checkpoint.
-    pub(super) fn rows(&mut self, kind: &str, shard: ShardId, rows: &mut Vec<SystemRow>) {
+    pub(crate) fn rows(&mut self, kind: &str, shard: ShardId, rows: &mut Vec<SystemRow>) {
         (self.given, self.folds) = (self.fresh.len(), None);
         if self.given == 0 {
             return;
@@ -80,7 +78,7 @@ impl Known {
     }
 
     /// The checkpoint with these rows is done. Returns by how many bytes it has shrunk.
-    pub(super) fn stored(&mut self) -> usize {
+    pub(crate) fn stored(&mut self) -> usize {
         let given = std::mem::take(&mut self.given);
         self.fresh.drain(..given);
         if self.fresh.is_empty() {
@@ -95,7 +93,7 @@ impl Known {
 
     /// Takes back a row, named by what follows the shard in its name; in the order of the names. `None` if it cannot be read.
     /// Else by how many bytes it has grown.
-    pub(super) fn restore(&mut self, name: &[u8], value: &[u8]) -> Option<usize> {
+    pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Option<usize> {
         match name {
             [LIST, number @ ..] => {
                 let number = u32::from_be_bytes(number.try_into().ok()?);
@@ -117,7 +115,7 @@ fn rows_of(kind: &str, shard: ShardId) -> Vec<u8> {
 }
 
 /// The kind and the shard of a row, and what follows in its name.
-pub(super) fn read_row(row: &[u8]) -> Option<(&str, ShardId, &[u8])> {
+pub(crate) fn read_row(row: &[u8]) -> Option<(&str, ShardId, &[u8])> {
     let (b'n', rest) = row.split_first()? else { return None };
     let end = rest.iter().position(|byte| *byte == 0)?;
     let (shard, name) = rest[end + 1..].split_first_chunk::<2>()?;

@@ -1,16 +1,19 @@
 //! Bringing entities back: from a state on its way to the store, or from what was read of the store and the log.
 
 use super::{
-    Common, LoadOutcome, LoadRequest, Recalled, TailEvent,
-    entities::Entities,
-    slot::{Body, Broken, Pending, Resident, apply, parse_id, parts_of},
+    Entities,
+    slot::{Body, Broken, Pending, Resident, TailEvent, apply, parse_id, parts_of},
+    table::{LoadOutcome, LoadRequest, Recalled},
 };
-use crate::model::{Entity, Family};
+use crate::{
+    model::{Entity, Family},
+    shard::Common,
+};
 use throng_journal::{Loaded, StoredEvent, StoredState, history_base};
 
 impl<E: Entity> Entities<E> {
     /// Brings an entity back from a state that has not reached the store yet.
-    pub(super) fn revive(&mut self, common: &mut Common, at: u32) -> bool {
+    pub(crate) fn revive(&mut self, common: &mut Common, at: u32) -> bool {
         let slot = self.slot(at);
         let Body::Passivated(Some(seq)) = slot.body else {
             return false;
@@ -40,7 +43,7 @@ impl<E: Entity> Entities<E> {
         true
     }
 
-    pub(super) fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
+    pub(crate) fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
         let (mut tail, mut rests_on) = (Vec::new(), 0);
         if let Some(at) = self.find(hash, id) {
             let slot = self.slot(at);
@@ -57,7 +60,7 @@ impl<E: Entity> Entities<E> {
         })
     }
 
-    pub(super) fn bring_back(
+    pub(crate) fn bring_back(
         &mut self,
         common: &mut Common,
         (hash, text): (u64, &str),
@@ -257,7 +260,7 @@ fn kept_with_newest(
 }
 
 /// A family as stored and what the tail adds to it.
-pub(super) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
+pub(crate) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
     let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
         return stored.or(tail);
     };

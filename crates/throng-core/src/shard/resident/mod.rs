@@ -1,18 +1,32 @@
 //! The entities of one kind in one shard.
 
+mod filter;
+pub(super) mod hot;
+pub(super) mod known;
+pub(super) mod load;
+pub(super) mod quarantine;
+mod recency;
+pub(super) mod slot;
+pub(super) mod table;
+pub(super) mod unloadable;
+
 use super::{
-    Common, Rows, ended_row, family_row,
-    known::Known,
-    notes::{Noted, row_of},
-    recency::{Linked, Links, Recency},
-    slot::{Body, Broken, EventShape, Pending, Resident, SetAside, Slot, Trace, encode_state, parse_id, parts_of},
+    Common, Rows,
+    checkpoint::notes::{Noted, row_of},
+    ended_row,
+    execute::call::{HearFn, QueryFn},
+    family_row,
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
+use known::Known;
+use recency::{Linked, Links, Recency};
+use slot::{Body, Broken, EventShape, Pending, Resident, SetAside, Slot, Trace, encode_state, parse_id, parts_of};
 use std::collections::{BTreeMap, BTreeSet};
 use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
+#[derive(Default)]
 pub struct Entities<E: Entity> {
     slots: Slots<E>,
     index: HashTable<u32>,
@@ -31,6 +45,10 @@ pub struct Entities<E: Entity> {
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
     pub(super) shapes: Vec<EventShape>,
+    /// The queries it answers, by name.
+    pub(super) queries: Vec<(&'static str, QueryFn<E>)>,
+    /// The kinds whose outcomes it hears.
+    pub(super) hears: Vec<(&'static str, HearFn<E>)>,
 }
 
 /// The ids of a table's traces, sorted, as far as somebody has asked.
@@ -58,31 +76,10 @@ std::thread_local! {
     pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
+#[derive(Default)]
 pub(super) struct Slots<E: Entity> {
     slots: Vec<Option<Slot<E>>>,
     free: Vec<u32>,
-}
-
-impl<E: Entity> Default for Entities<E> {
-    fn default() -> Self {
-        Self {
-            slots: Slots {
-                slots: Vec::new(),
-                free: Vec::new(),
-            },
-            index: HashTable::new(),
-            known: Known::default(),
-            recency: Recency::default(),
-            resident: 0,
-            quarantined: BTreeSet::new(),
-            traced: Vec::new(),
-            listing: Listing::default(),
-            generation: 0,
-            given: 0,
-            effects: Effects::default(),
-            shapes: Vec::new(),
-        }
-    }
 }
 
 impl<E: Entity> Slots<E> {
@@ -113,6 +110,14 @@ fn spread(hash: u64) -> u64 {
 }
 
 impl<E: Entity> Entities<E> {
+    pub(super) fn of(queries: Vec<(&'static str, QueryFn<E>)>, hears: Vec<(&'static str, HearFn<E>)>) -> Self {
+        Self {
+            queries,
+            hears,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn find(&self, hash: u64, id: &str) -> Option<u32> {
         let same = |at: &u32| {
             let slot = self.slots.get(*at);

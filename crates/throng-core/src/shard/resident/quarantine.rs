@@ -5,21 +5,23 @@
 //! reason, its timers wait, and checkpoints go on without its state. It is loaded again once it is
 //! [released](Shard::release), or after it was passivated.
 //!
-//! An [operator](super::operator_quarantine) quarantines an entity that could go on.
+//! An [operator](crate::shard::timers::operator_quarantine) quarantines an entity that could go on.
 
 use super::{
-    Common, Quarantined, QuarantinedEntities, Shard, Unloadable,
-    entities::Entities,
+    Entities,
     slot::{Body, Broken, Slot},
 };
-use crate::model::{Entity, Family};
+use crate::{
+    model::{Entity, Family},
+    shard::{Common, Quarantined, Shard, Unloadable, inspect::views::QuarantinedEntities},
+};
 use throng_journal::Address;
 
 /// Entities that [`Shard::count_quarantined`] names at most.
 const NAMED_MAX: usize = 3;
 
 impl Quarantined {
-    pub(super) fn of<E: Entity>(slot: &Slot<E>) -> Option<Self> {
+    pub(crate) fn of<E: Entity>(slot: &Slot<E>) -> Option<Self> {
         let Body::Quarantined(aside) = &slot.body else {
             return None;
         };
@@ -98,7 +100,7 @@ impl Shard {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn set_aside(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
+    pub(crate) fn set_aside(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
         let at = match self.find(hash, id) {
             Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return false,
             Some(at) => at,
@@ -117,7 +119,7 @@ impl<E: Entity> Entities<E> {
         true
     }
 
-    pub(super) fn end_quarantine(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
+    pub(crate) fn end_quarantine(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
         let at = self.find(hash, id);
         let Some(at) = at.filter(|at| matches!(self.peek(*at).body, Body::Quarantined(_))) else {
             return false;
@@ -127,7 +129,7 @@ impl<E: Entity> Entities<E> {
         true
     }
 
-    pub(super) fn list_quarantined(&self, limit: usize) -> Vec<Quarantined> {
+    pub(crate) fn list_quarantined(&self, limit: usize) -> Vec<Quarantined> {
         let quarantined = self.quarantined_slots().filter_map(Quarantined::of);
         quarantined.take(limit).collect()
     }

@@ -5,7 +5,7 @@
 
 /// Where an entity stands in its list. Part of the slot; `u32::MAX` is "none".
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     older: u32,
     newer: u32,
     segment: Segment,
@@ -39,7 +39,7 @@ struct Ends {
 
 /// Both lists of a table. The links live in the table's slots.
 #[derive(Debug)]
-pub(super) struct Recency {
+pub(crate) struct Recency {
     probation: Ends,
     protected: Ends,
     used_last: u32,
@@ -61,7 +61,7 @@ impl Default for Recency {
 }
 
 /// Gives access to the links of a slot.
-pub(super) trait Linked {
+pub(crate) trait Linked {
     fn links(&mut self, at: u32) -> &mut Links;
 }
 
@@ -75,7 +75,7 @@ impl Recency {
     }
 
     /// It was used now.
-    pub(super) fn used(&mut self, slots: &mut impl Linked, at: u32) {
+    pub(crate) fn used(&mut self, slots: &mut impl Linked, at: u32) {
         let links = *slots.links(at);
         if links.newer == NONE && links.segment == Segment::Protected {
             self.used_last = at;
@@ -114,7 +114,7 @@ impl Recency {
     }
 
     /// It is gone.
-    pub(super) fn remove(&mut self, slots: &mut impl Linked, at: u32) {
+    pub(crate) fn remove(&mut self, slots: &mut impl Linked, at: u32) {
         if self.used_last == at {
             self.used_last = NONE;
         }
@@ -134,13 +134,13 @@ impl Recency {
     }
 
     /// Whom to passivate next: never who was used last, or a newcomer would be gone before its command has run.
-    pub(super) fn victim(&self) -> Option<u32> {
+    pub(crate) fn victim(&self) -> Option<u32> {
         let oldest = [self.probation.oldest, self.protected.oldest];
         oldest.into_iter().find(|at| *at != NONE && *at != self.used_last)
     }
 
     /// The one that was used last, which is never a victim.
-    pub(super) fn used_last(&self) -> Option<u32> {
+    pub(crate) fn used_last(&self) -> Option<u32> {
         Some(self.used_last).filter(|at| *at != NONE)
     }
 

@@ -1,7 +1,10 @@
 //! One entity's place in its table.
 
-use super::{notes::Kept, recency::Links};
-use crate::model::{Entity, Family, Timestamp};
+use super::recency::Links;
+use crate::{
+    model::{Entity, Family, Timestamp},
+    shard::checkpoint::notes::Kept,
+};
 use std::{any::Any, panic::AssertUnwindSafe};
 use throng_journal::{Place, Position, StoredEvent};
 
@@ -21,28 +24,28 @@ pub struct TailEvent {
 }
 
 /// An event as it stands in the records.
-pub(super) struct EventShape {
-    pub(super) name: &'static str,
-    pub(super) version: u16,
-    pub(super) length: u32,
+pub(crate) struct EventShape {
+    pub(crate) name: &'static str,
+    pub(crate) version: u16,
+    pub(crate) length: u32,
 }
 
 /// What the store does not have yet.
 #[derive(Debug, Default)]
-pub(super) struct Trace {
-    pub(super) tail: Vec<TailEvent>,
+pub(crate) struct Trace {
+    pub(crate) tail: Vec<TailEvent>,
     /// A state on its way to the store.
-    pub(super) pending: Option<Pending>,
+    pub(crate) pending: Option<Pending>,
     /// Its family has changed, or it has ended, since a state was given to the store, or they were noted.
-    pub(super) family: bool,
+    pub(crate) family: bool,
     /// The note of its family and its end, where there is no state to keep them with.
-    pub(super) note: Kept,
+    pub(crate) note: Kept,
     /// It is gone, and its end needs a row: it has no state to keep that with.
-    pub(super) gone: bool,
+    pub(crate) gone: bool,
     /// A checkpoint was given that row.
-    pub(super) end_given: bool,
+    pub(crate) end_given: bool,
     /// It is in the table's list of traces.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
 }
 
 /// What a trace takes in memory beside what it holds, about.
@@ -50,7 +53,7 @@ const TRACE_BYTES: usize = size_of::<Trace>() + 32;
 
 impl Trace {
     /// Bytes of the tail in memory.
-    pub(super) fn tail_bytes(&self) -> usize {
+    pub(crate) fn tail_bytes(&self) -> usize {
         match self.tail.len() {
             0 => 0,
             events => TRACE_BYTES + events * size_of::<TailEvent>(),
@@ -58,7 +61,7 @@ impl Trace {
     }
 
     /// One more event, or the state in the place of what the log said before of one. By so many bytes it has grown.
-    pub(super) fn add(&mut self, event: TailEvent) -> isize {
+    pub(crate) fn add(&mut self, event: TailEvent) -> isize {
         let before = self.tail_bytes();
         if event.is_state {
             self.tail.retain(|before| !before.is_state);
@@ -68,42 +71,42 @@ impl Trace {
     }
 
     /// The store has the events up to there. So many bytes are not needed any more.
-    pub(super) fn cover(&mut self, upto: Position) -> usize {
+    pub(crate) fn cover(&mut self, upto: Position) -> usize {
         let before = self.tail_bytes();
         self.tail.retain(|event| event.place.position > upto);
         before - self.tail_bytes()
     }
 
     /// The store has all of it.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone && self.note.is_nothing()
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub(super) seq: u64,
+pub(crate) struct Pending {
+    pub(crate) seq: u64,
     /// Which of the table's stored states this is.
-    pub(super) generation: u64,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) generation: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
-pub(super) struct Slot<E: Entity> {
-    pub(super) hash: u64,
-    pub(super) text: Box<str>,
+pub(crate) struct Slot<E: Entity> {
+    pub(crate) hash: u64,
+    pub(crate) text: Box<str>,
     /// The commit its last record stands in; 0 once nothing open is.
-    pub(super) rests_on: u64,
+    pub(crate) rests_on: u64,
     /// The number of its last event when it ended last; 0: it never did.
-    pub(super) ended: u64,
-    pub(super) body: Body<E>,
-    pub(super) trace: Option<Box<Trace>>,
-    pub(super) family: Option<Box<Family>>,
-    pub(super) links: Links,
+    pub(crate) ended: u64,
+    pub(crate) body: Body<E>,
+    pub(crate) trace: Option<Box<Trace>>,
+    pub(crate) family: Option<Box<Family>>,
+    pub(crate) links: Links,
     /// What it was last counted as.
-    pub(super) bytes: u32,
+    pub(crate) bytes: u32,
 }
 
-pub(super) enum Body<E: Entity> {
+pub(crate) enum Body<E: Entity> {
     /// Its state is in memory.
     Resident(Resident<E>),
     /// Not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
@@ -113,41 +116,41 @@ pub(super) enum Body<E: Entity> {
 }
 
 /// Why an entity is quarantined, since when, and what that has cost.
-pub(super) struct SetAside {
+pub(crate) struct SetAside {
     /// The event that cannot be applied; 0 where its rows cannot be read.
-    pub(super) seq: u64,
+    pub(crate) seq: u64,
     /// The last event that is known of it; 0: none.
-    pub(super) last: u64,
-    pub(super) reason: String,
-    pub(super) since: Timestamp,
+    pub(crate) last: u64,
+    pub(crate) reason: String,
+    pub(crate) since: Timestamp,
     /// Commands and messages that were refused for it.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
 }
 
-pub(super) struct Resident<E: Entity> {
-    pub(super) id: E::Id,
-    pub(super) state: E,
+pub(crate) struct Resident<E: Entity> {
+    pub(crate) id: E::Id,
+    pub(crate) state: E,
     /// Events so far; 0: it does not exist.
-    pub(super) seq: u64,
+    pub(crate) seq: u64,
     /// The sequence number of the last state given to the store.
-    pub(super) stored_seq: u64,
+    pub(crate) stored_seq: u64,
     /// It has ended, and nothing is kept of it.
-    pub(super) is_gone: bool,
+    pub(crate) is_gone: bool,
 }
 
 impl<E: Entity> Resident<E> {
     /// How many events it has had since it was created anew, if it ended after this one; of one that has ended, all.
-    pub(super) fn seq_since(&self, ended: u64) -> u64 {
+    pub(crate) fn seq_since(&self, ended: u64) -> u64 {
         if self.seq > ended { self.seq - ended } else { self.seq }
     }
 }
 
 impl<E: Entity> Slot<E> {
-    pub(super) fn trace(&mut self) -> &mut Trace {
+    pub(crate) fn trace(&mut self) -> &mut Trace {
         self.trace.get_or_insert_default()
     }
 
-    pub(super) fn weigh(&self) -> u32 {
+    pub(crate) fn weigh(&self) -> u32 {
         let own = std::mem::size_of::<Self>() + self.text.len() + 8;
         let body = match &self.body {
             Body::Resident(resident) => resident.state.heap_bytes() + self.text.len(),
@@ -161,14 +164,14 @@ impl<E: Entity> Slot<E> {
 
 /// An entity's history cannot be applied, from this event on; 0: it cannot be read.
 #[derive(Debug)]
-pub(super) struct Broken {
-    pub(super) seq: u64,
-    pub(super) reason: String,
+pub(crate) struct Broken {
+    pub(crate) seq: u64,
+    pub(crate) reason: String,
 }
 
 /// A state and what is kept with it, in one buffer: length of the family as `u32`, the family, the state, both JSON. Of one that has
 /// ended, the highest bit of the length is set, and the number of its last event then stands before the family.
-pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended: u64) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; 4];
     let mut flag = 0;
     if ended > 0 {
@@ -196,16 +199,16 @@ pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended:
 const ENDED: u32 = 1 << 31;
 
 /// The parts of an encoded state.
-pub(super) struct StateParts<'a> {
+pub(crate) struct StateParts<'a> {
     /// The number of the last event when the entity ended last; 0: it never did.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
     /// Its family, empty without one.
-    pub(super) family: &'a [u8],
+    pub(crate) family: &'a [u8],
     state: &'a [u8],
 }
 
 /// Takes an encoded state apart.
-pub(super) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
+pub(crate) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
     let (length, mut rest) = bytes.split_first_chunk::<4>().ok_or("it is shorter than its header")?;
     let length = u32::from_le_bytes(*length);
     let mut ended = 0;
@@ -231,19 +234,19 @@ pub fn ended_by_state(bytes: &[u8]) -> u64 {
 }
 
 impl StateParts<'_> {
-    pub(super) fn family(&self) -> Result<Option<Box<Family>>, String> {
+    pub(crate) fn family(&self) -> Result<Option<Box<Family>>, String> {
         match self.family {
             [] => Ok(None),
             family => serde_json::from_slice(family).map(Some).map_err(|why| why.to_string()),
         }
     }
 
-    pub(super) fn state<E: Entity>(&self) -> Result<E, String> {
+    pub(crate) fn state<E: Entity>(&self) -> Result<E, String> {
         serde_json::from_slice(self.state).map_err(|why| why.to_string())
     }
 
     /// The state, which was stored by a program with this version of it.
-    pub(super) fn state_of<E: Entity>(&self, version: u16) -> Result<E, String> {
+    pub(crate) fn state_of<E: Entity>(&self, version: u16) -> Result<E, String> {
         if version == E::STATE_VERSION {
             return self.state();
         }
@@ -288,7 +291,7 @@ pub fn decode_event<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Resu
 }
 
 /// Applies one recorded event, taking it up to the present version first.
-pub(super) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
+pub(crate) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
     let broken = |reason: String| Broken { seq: event.seq, reason };
     let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), String> {
         state.evolve(&decode_event::<E>(&event.name, event.version, &event.payload)?);
@@ -325,7 +328,7 @@ fn taken_up<E: Entity>(mut old: crate::model::Recorded) -> Result<E::Event, Stri
 }
 
 /// An id as its kind reads it; one that its parser panics over is none.
-pub(super) fn parse_id<E: Entity>(text: &str) -> Result<E::Id, String> {
+pub(crate) fn parse_id<E: Entity>(text: &str) -> Result<E::Id, String> {
     match std::panic::catch_unwind(|| text.parse::<E::Id>()) {
         Ok(parsed) => parsed.map_err(|why| why.to_string()),
         Err(panic) => {
@@ -336,7 +339,7 @@ pub(super) fn parse_id<E: Entity>(text: &str) -> Result<E::Id, String> {
     }
 }
 
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)

@@ -1,8 +1,9 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
-use super::{
-    Call, Common, Erasure, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Registry,
-    Rows, Stage, TailEvent, Unloadable,
+use super::slot::TailEvent;
+use crate::shard::{
+    Call, Common, Erasure, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Rows, Stage,
+    Unloadable,
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
@@ -25,9 +26,9 @@ pub struct Recalled {
     pub stored: Loaded,
     /// The events of the tail, with their payloads.
     pub tail: Vec<(TailEvent, Vec<u8>)>,
-    /// The row of its family ([`super::family_row`]); needed only where the store has no state.
+    /// The row of its family ([`crate::shard::family_row`]); needed only where the store has no state.
     pub family: Option<Vec<u8>>,
-    /// The row that says it has ended ([`super::ended_row`]); needed only where the store has no state.
+    /// The row that says it has ended ([`crate::shard::ended_row`]); needed only where the store has no state.
     pub ended: Option<Vec<u8>>,
 }
 
@@ -45,10 +46,10 @@ pub enum LoadOutcome {
 /// The entities of one kind in one shard.
 pub(crate) trait Table: Any + Send {
     /// Runs a command.
-    fn execute(&mut self, common: &mut Common, registry: &Registry, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran;
+    fn execute(&mut self, common: &mut Common, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran;
 
     /// Answers a named query.
-    fn query(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran;
+    fn query(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran;
 
     /// What has to be read to bring this entity back; `None` if it is in memory.
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
@@ -133,12 +134,12 @@ pub(crate) trait Table: Any + Send {
 }
 
 impl<E: crate::model::Entity> Table for super::Entities<E> {
-    fn execute(&mut self, common: &mut Common, registry: &Registry, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
-        self.run(common, registry, call, stage)
+    fn execute(&mut self, common: &mut Common, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
+        self.run(common, call, stage)
     }
 
-    fn query(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran {
-        self.ask(common, registry, call)
+    fn query(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran {
+        self.ask(common, call)
     }
 
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {

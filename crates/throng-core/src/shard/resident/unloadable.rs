@@ -7,8 +7,7 @@
 //! q, kind, 0, id   → the reason, as text
 //! ```
 
-use super::SystemRow;
-use crate::limits;
+use crate::{limits, shard::SystemRow};
 use std::collections::BTreeMap;
 use throng_journal::Address;
 
@@ -17,7 +16,7 @@ const NOTED_MAX: usize = 256;
 
 /// The notes of one shard.
 #[derive(Debug, Default)]
-pub(super) struct Unloadables {
+pub(crate) struct Unloadables {
     noted: BTreeMap<Address, Note>,
     /// Entities whose row the store has otherwise, and whether the checkpoint under way was given it.
     due: BTreeMap<Address, bool>,
@@ -37,7 +36,7 @@ pub fn unloadable_row(address: &Address) -> Vec<u8> {
 }
 
 /// The entity of a row.
-pub(super) fn read_row(row: &[u8]) -> Option<Address> {
+pub(crate) fn read_row(row: &[u8]) -> Option<Address> {
     let (b'q', rest) = row.split_first()? else { return None };
     let end = rest.iter().position(|byte| *byte == 0)?;
     let text = |bytes| std::str::from_utf8(bytes).ok();
@@ -46,7 +45,7 @@ pub(super) fn read_row(row: &[u8]) -> Option<Address> {
 
 impl Unloadables {
     /// An entity could not be brought back.
-    pub(super) fn note(&mut self, address: Address, reason: &str) {
+    pub(crate) fn note(&mut self, address: Address, reason: &str) {
         if self.noted.len() >= NOTED_MAX && !self.noted.contains_key(&address) {
             return;
         }
@@ -62,7 +61,7 @@ impl Unloadables {
     }
 
     /// An entity was brought back, released or erased; `false` if it was not noted.
-    pub(super) fn forget(&mut self, kind: &str, id: &str) -> bool {
+    pub(crate) fn forget(&mut self, kind: &str, id: &str) -> bool {
         // Nearly always there are none, and then this is all that a load pays.
         if self.noted.is_empty() {
             return false;
@@ -76,7 +75,7 @@ impl Unloadables {
     }
 
     /// A row of the store, at a start.
-    pub(super) fn restore(&mut self, address: Address, reason: &[u8]) {
+    pub(crate) fn restore(&mut self, address: Address, reason: &[u8]) {
         let note = Note {
             reason: String::from_utf8_lossy(reason).into_owned(),
             is_tried: false,
@@ -84,7 +83,7 @@ impl Unloadables {
         self.noted.insert(address, note);
     }
 
-    pub(super) fn rows(&mut self, rows: &mut Vec<SystemRow>) {
+    pub(crate) fn rows(&mut self, rows: &mut Vec<SystemRow>) {
         for (address, given) in &mut self.due {
             *given = true;
             let reason = self.noted.get(address).map(|note| note.reason.clone().into_bytes());
@@ -93,23 +92,23 @@ impl Unloadables {
     }
 
     /// The checkpoint is done.
-    pub(super) fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         self.due.retain(|_, given| !*given);
     }
 
     /// The checkpoint has failed.
-    pub(super) fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         self.due.values_mut().for_each(|given| *given = false);
     }
 
     /// The noted entities of a kind, with the reason of each.
-    pub(super) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a Address, &'a str)> {
+    pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a Address, &'a str)> {
         let of_kind = self.noted.iter().filter(move |(address, _)| &*address.kind == kind);
         of_kind.map(|(address, note)| (address, &*note.reason))
     }
 
     /// The noted entities that this life has not tried to bring back.
-    pub(super) fn untried(&self) -> impl Iterator<Item = &Address> {
+    pub(crate) fn untried(&self) -> impl Iterator<Item = &Address> {
         let untried = self.noted.iter().filter(|(_, note)| !note.is_tried);
         untried.map(|(address, _)| address)
     }

@@ -1,14 +1,16 @@
 //! Named durable timers.
 
+pub(super) mod operator_quarantine;
 mod quarantines;
 mod rows;
+mod timekeeping;
 mod timer;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) use quarantines::Written;
+use quarantines::Written;
 pub use rows::{
     DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
 };

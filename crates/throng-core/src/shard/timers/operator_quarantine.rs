@@ -4,11 +4,11 @@
 //! over history, a hand-off and an erasure therefore treat it as any other timer. A program that does not know it keeps the timer, and does
 //! nothing with it.
 
-use super::{
-    ByHand, Common, Glance, Inspected, QUARANTINE, Quarantined, Shard, Stage, Whereabouts,
-    timers::{Set, Written},
+use super::{QUARANTINE, Set, Written};
+use crate::{
+    model::{Error, Timestamp},
+    shard::{ByHand, Common, Glance, Inspected, Quarantined, Shard, Stage, Whereabouts},
 };
-use crate::model::{Error, Timestamp};
 use throng_journal::{Address, RecordKind};
 
 /// 9999-01-01T00:00:00Z: later than every clock, and still a date that programs can show.
@@ -16,7 +16,7 @@ const NEVER_MICROS: i64 = 253_370_764_800_000_000;
 
 impl Common {
     /// The answer for an entity that an operator has quarantined, and the commit it rests on.
-    pub(super) fn refused_by_operator<R>(&mut self, hash: u64, kind: &str, id: &str) -> Option<(Error<R>, u64)> {
+    pub(crate) fn refused_by_operator<R>(&mut self, hash: u64, kind: &str, id: &str) -> Option<(Error<R>, u64)> {
         let (address, quarantine) = self.timers.quarantines.find(hash, kind, id)?;
         quarantine.refused.set(quarantine.refused.get() + 1);
         let error = Error::Quarantined {
@@ -93,12 +93,12 @@ impl Shard {
     }
 
     /// At most so many of a kind.
-    pub(super) fn quarantined_of_kind(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
+    pub(crate) fn quarantined_of_kind(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
         let name = self.registry.kinds()[kind].name;
         self.common.timers.quarantines.of_kind(name).take(limit).collect()
     }
 
-    pub(super) fn quarantined_number(&self, kind: usize) -> usize {
+    pub(crate) fn quarantined_number(&self, kind: usize) -> usize {
         let quarantines = &self.common.timers.quarantines;
         match quarantines.len() {
             0 => 0,
@@ -107,7 +107,7 @@ impl Shard {
     }
 
     /// Shows an entity that an operator has quarantined as it is seen.
-    pub(super) fn glance_at_quarantined(
+    pub(crate) fn glance_at_quarantined(
         &self,
         kind: usize,
         (hash, id): (u64, &str),
@@ -130,7 +130,7 @@ impl Shard {
     }
 
     /// The same for all of it.
-    pub(super) fn inspect_quarantined(&self, kind: usize, (hash, id): (u64, &str), inspected: &mut Inspected) {
+    pub(crate) fn inspect_quarantined(&self, kind: usize, (hash, id): (u64, &str), inspected: &mut Inspected) {
         let name = self.registry.kinds()[kind].name;
         if let Some((address, quarantine)) = self.common.timers.quarantines.find(hash, name, id) {
             inspected.whereabouts = Whereabouts::Quarantined;

@@ -1,7 +1,7 @@
 //! The timers of a shard, as its driver asks for them.
 
-use super::{Due, Shard, TimersPage, TimersRead, TimersSet, TimersStored};
-use crate::model::Timestamp;
+use super::{Due, TimersPage, TimersRead, TimersSet, TimersStored};
+use crate::{model::Timestamp, shard::Shard};
 
 impl Shard {
     /// Remembers how many timers there are, for [`multiplies_timers`](Self::multiplies_timers).
@@ -49,7 +49,7 @@ impl Shard {
         self.common.timers.in_journal();
     }
 
-    /// The checkpoint that took the timers of [`Rows::timers`](super::Rows::timers) is done. Timers that are due later leave memory if there are
+    /// The checkpoint that took the timers of [`Rows::timers`](crate::shard::Rows::timers) is done. Timers that are due later leave memory if there are
     /// more than twice as many as are to be kept.
     pub fn timers_stored(&mut self, stored: &TimersStored, kept: usize) {
         self.common.timers.stored(stored, kept);
@@ -61,7 +61,7 @@ impl Shard {
         self.common.timers.next()
     }
 
-    /// Timers due now, in the order they are due. Each has to be run as a command ([`super::Cause::Timer`]).
+    /// Timers due now, in the order they are due. Each has to be run as a command ([`crate::shard::Cause::Timer`]).
     #[must_use]
     pub fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
         self.common.timers.due(now, limit)
