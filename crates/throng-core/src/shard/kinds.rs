@@ -58,8 +58,8 @@ impl Registry {
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             encode: encode::<E>,
-            table: |kind| Box::new(Entities::<E>::of(kind.queries(), kind.hears())),
-            check: |kind| Box::new(EntityCheck::<E>::of(kind.hears())),
+            table: |kind| Box::new(Entities::<E>::of(kind.queries::<E>(), kind.hears::<E>())),
+            check: |kind| Box::new(EntityCheck::<E>::of(kind.hears::<E>())),
             requests: E::REQUESTS,
             hears: Vec::new(),
         });

@@ -110,7 +110,7 @@ impl Shard {
     pub fn key_rows(&mut self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
         self.common
             .keys
-            .rows_of(self.common.id, keys::id_of(hash, id, key), now)
+            .rows_of(self.common.id, dedup::id_of(hash, id, key), now)
     }
 
     /// What the store has of an idempotency key, in the rows it was asked for. It does not count if the key was accepted
@@ -240,7 +240,7 @@ impl NumbersRow {
 pub fn shard_of_row(row: &[u8], registry: &crate::shard::Registry) -> Option<ShardId> {
     match row.first()? {
         b'n' => known::read_row(row).map(|(_, shard, _)| shard),
-        b'l' => keys::shard_of_list(row),
+        b'l' => dedup::shard_of_list(row),
         b't' => timers::read_row(row).map(|(address, _)| registry.shard_of(&address.kind, &address.id)),
         b'u' => notes::read_name(row).map(|(kind, id)| registry.shard_of(kind, id)),
         b'q' => unloadable::read_row(row).map(|address| registry.shard_of(&address.kind, &address.id)),

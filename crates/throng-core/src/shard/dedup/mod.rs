@@ -13,7 +13,7 @@ mod key_rows;
 use super::SystemRow;
 use crate::model::Timestamp;
 use key::{Forwarded, Kept, KeptAnswer};
-use key_rows::{self, Bucket, Stored, bucket, read_list_row};
+use key_rows::{Bucket, Stored, bucket, read_list_row};
 use std::collections::{BTreeMap, HashMap};
 use throng_journal::ShardId;
 

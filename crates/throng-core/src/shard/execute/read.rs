@@ -46,7 +46,7 @@ pub(crate) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
         Cause::Timer(_) => return None,
     };
     Some(CommandKey {
-        number: keys::id_of(call.hash, call.id, key),
+        number: dedup::id_of(call.hash, call.id, key),
         name: key.to_owned(),
         fingerprint: 0,
         life,
