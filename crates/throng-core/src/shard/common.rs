@@ -15,6 +15,7 @@ use crate::{
 use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 
 /// What all kinds of a shard share.
+#[derive(Default)]
 pub struct Common {
     pub(super) id: ShardId,
     pub(super) writer: WriterId,
@@ -83,24 +84,8 @@ impl Common {
             writer,
             kinds,
             shards,
-            records: CommitBuilder::default(),
-            payload: Vec::new(),
             now,
-            messages: Numbers::default(),
-            keys: Keys::default(),
-            timers: Timers::default(),
-            dead: DeadMessages::default(),
-            unloadables: Unloadables::default(),
-            erasures: Erasures::default(),
-            outbox: Vec::new(),
-            published: Vec::new(),
-            resident_bytes: 0,
-            resident: 0,
-            known_bytes: 0,
-            pending_bytes: 0,
-            booked: Load::default(),
-            hot: Hot::default(),
-            has_set_aside: false,
+            ..Self::default()
         }
     }
 

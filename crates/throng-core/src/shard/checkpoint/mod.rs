@@ -39,17 +39,10 @@ impl Shard {
         self.common.dead.rows(&mut rows.system);
         self.common.unloadables.rows(&mut rows.system);
         self.common.keys.rows(self.common.id, now, &mut rows.system);
-        if let Some((sent, taken)) = self.common.messages.rows() {
-            let numbers = NumbersRow {
-                sent: sent.iter().map(|(to, number)| (to.0, *number)).collect(),
-                taken: taken
-                    .iter()
-                    .map(|(from, watermark)| (from.0, watermark.clone()))
-                    .collect(),
-            };
-            let mut row = vec![b'm'];
-            row.extend_from_slice(&self.common.id.0.to_be_bytes());
-            rows.system.push((row, serde_json::to_vec(&numbers).ok()));
+        if let Some(counts) = self.common.messages.rows() {
+            let row = [b"m", &self.common.id.0.to_be_bytes()[..]].concat();
+            let numbers = serde_json::to_vec(&NumbersRow::of(counts)).ok();
+            rows.system.push((row, numbers));
         }
     }
 

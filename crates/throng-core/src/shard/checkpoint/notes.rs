@@ -7,6 +7,7 @@
 //! u, kind, 0, id   → relatives, and with which event it ended last, as JSON
 //! ```
 
+use super::system_row::read_entity_row;
 use crate::model::Family;
 use serde::{Deserialize, Serialize};
 use throng_journal::{Address, Place, Position, Record, RecordKind, ShardId};
@@ -64,12 +65,7 @@ pub(crate) fn row_of(address: &Address) -> Vec<u8> {
 
 /// The kind and the id of a row.
 pub(crate) fn read_name(row: &[u8]) -> Option<(&str, &str)> {
-    let (b'u', rest) = row.split_first()? else { return None };
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    Some((
-        std::str::from_utf8(&rest[..end]).ok()?,
-        std::str::from_utf8(&rest[end + 1..]).ok()?,
-    ))
+    read_entity_row(b'u', row)
 }
 
 /// What a row says.
@@ -119,14 +115,15 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{
+    use super::*;
+    use crate::{
+        limits,
+        model::Timestamp,
+        shard::{
             Ran, Recalled, Rows,
             tests::{Bench, Command, UNSTORABLE},
         },
-        *,
     };
-    use crate::{limits, model::Timestamp};
     use throng_journal::{CommitNo, Loaded, StoredEvent, WriterId};
 
     const POSITION: Position = Position {

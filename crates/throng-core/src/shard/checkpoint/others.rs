@@ -113,15 +113,15 @@ fn bytes_of((kind, id): (&str, &str), family: Option<&Family>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{
-            Rows, Shard,
-            notes::read_name,
+    use super::{super::notes::read_name, *};
+    use crate::{
+        limits,
+        model::Timestamp,
+        shard::{
+            Registry, Rows, Shard,
             tests::{Bench, Command},
         },
-        *,
     };
-    use crate::{limits, model::Timestamp, shard::Registry};
     use std::sync::Arc;
     use throng_journal::{Commit, CommitNo, Position, WriterId};
 

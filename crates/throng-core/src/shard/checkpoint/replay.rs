@@ -173,13 +173,7 @@ impl Shard {
                 let Ok(numbers) = serde_json::from_slice::<NumbersRow>(value) else {
                     return false;
                 };
-                numbers
-                    .sent
-                    .into_iter()
-                    .for_each(|(to, number)| self.common.messages.restore_sent(ShardId(to), number));
-                for (from, watermark) in numbers.taken {
-                    self.common.messages.restore_taken(ShardId(from), watermark);
-                }
+                self.common.messages.restore(numbers.into_counts());
             }
             _ => return false,
         }
@@ -297,10 +291,5 @@ impl<E: Entity> Entities<E> {
         };
         let grown = self.trace(at).add(event);
         common.pending_bytes = common.pending_bytes.saturating_add_signed(grown);
-    }
-
-    pub(crate) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
-        let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
-        trace.map(|trace| trace.tail.clone()).unwrap_or_default()
     }
 }

@@ -64,7 +64,7 @@ impl Shard {
     /// Records how many messages it has sent and taken, and says so.
     pub fn record_numbers(&mut self, is_dry: bool, stage: &mut dyn Stage) -> (MessageCounts, u64) {
         let common = &mut self.common;
-        let counts = common.messages.counts();
+        let counts = common.messages.counts().clone();
         if is_dry {
             return (counts, u64::MAX);
         }

@@ -1,5 +1,5 @@
 use super::{
-    super::key::{BUCKET_MICROS, CommandKey, KeyLife, REFUSED_MAX, REFUSED_MICROS, until},
+    key::{BUCKET_MICROS, CommandKey, KeyLife, REFUSED_MAX, REFUSED_MICROS, until},
     *,
 };
 use crate::limits::KEY_MICROS;

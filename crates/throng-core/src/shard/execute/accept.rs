@@ -131,10 +131,7 @@ impl<E: Entity> Entities<E> {
                 if let Some(reply) = written.reply {
                     put::<E>(&mut call.output, Ok(reply));
                 }
-                Ran::Done {
-                    rests_on,
-                    outcome: Outcome::Done,
-                }
+                Ran::done(rests_on, Outcome::Done)
             }
             Some((to, taking)) => {
                 let key = key.map(|key| key.derived(E::KIND, call.id));

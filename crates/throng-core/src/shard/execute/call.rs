@@ -207,6 +207,12 @@ pub enum Ran {
     ForwardAgain(Box<ForwardAgain>),
 }
 
+impl Ran {
+    pub(crate) fn done(rests_on: u64, outcome: Outcome) -> Self {
+        Self::Done { rests_on, outcome }
+    }
+}
+
 /// Where a command goes on.
 pub struct Forward {
     /// Whom to ask what.

@@ -48,7 +48,7 @@ impl Shard {
     /// Was this message taken already?
     #[must_use]
     pub fn is_taken(&self, taking: &Taking) -> bool {
-        self.common.messages.is_taken(taking.from, taking.number)
+        self.common.messages.counts().has_taken(taking.from, taking.number)
     }
 
     /// Takes a message nobody can execute (its kind is unknown, its content unreadable): dead, with the reason.
@@ -97,13 +97,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slot(at);
         if let Body::Quarantined(aside) = &mut slot.body {
             aside.refused += u64::from(!call.may_wait);
-            let address = format!("{}/{}", E::KIND, slot.text);
-            let error = Error::Quarantined {
-                address,
-                seq: aside.seq,
-                reason: aside.reason.clone(),
-                by_operator: false,
-            };
+            let error = aside.refusal(E::KIND, &slot.text);
             return self.not_understood(common, call, error, stage);
         }
         let Body::Resident(resident) = &slot.body else {
@@ -207,10 +201,7 @@ impl<E: Entity> Entities<E> {
             return Ran::Quarantined(error.to_string());
         }
         put::<E>(&mut call.output, Err(error));
-        Ran::Done {
-            rests_on,
-            outcome: Outcome::Failed,
-        }
+        Ran::done(rests_on, Outcome::Failed)
     }
 
     fn replace_state(&mut self, at: u32, state: E) -> Option<E> {
@@ -406,10 +397,7 @@ impl<E: Entity> Entities<E> {
         let rests_on = self.slot(at).rests_on.max(kept.rests_on);
         if kept.print != key.fingerprint {
             put::<E>(&mut call.output, Err(Error::KeyReused(key.name.clone())));
-            return Ran::Done {
-                rests_on,
-                outcome: Outcome::Failed,
-            };
+            return Ran::done(rests_on, Outcome::Failed);
         }
         let is_child = matches!(kept.answer, KeptAnswer::Create(..));
         match kept.answer {
@@ -424,17 +412,11 @@ impl<E: Entity> Entities<E> {
                         );
                     }
                 }
-                Ran::Done {
-                    rests_on,
-                    outcome: Outcome::Done,
-                }
+                Ran::done(rests_on, Outcome::Done)
             }
             KeptAnswer::Refused(_) => {
                 put::<E>(&mut call.output, Err(Error::KeyRefused(key.name.clone())));
-                Ran::Done {
-                    rests_on,
-                    outcome: Outcome::Failed,
-                }
+                Ran::done(rests_on, Outcome::Failed)
             }
             KeptAnswer::Forward(forwarded) | KeptAnswer::Create(forwarded) => {
                 let (kind, id, name, body) = *forwarded;

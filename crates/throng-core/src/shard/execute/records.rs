@@ -16,6 +16,7 @@ use crate::{
     tagged,
 };
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use throng_journal::{Address, Record, RecordKind};
 
 pub(crate) fn known_kind<R>(common: &Common, to: &Sent) -> Result<(), Error<R>> {
@@ -49,20 +50,40 @@ pub(crate) fn write_message<R: Rejection>(
     let name = sent.encoded(&mut command).map_err(|why| unwritable("command", why))?;
     let command = String::from_utf8(command).map_err(|why| unwritable("command", why))?;
     let command = RawValue::from_string(command).map_err(|why| unwritable("command", why))?;
+    let (key, life) = key.map_or_else(Default::default, |(key, life)| (Some(key), life));
     let taking = Taking {
-        from: common.id,
-        number: common.messages.next(common.shard_of(sent.kind, &sent.id)),
-        sender: own.clone(),
         asks,
-        life: key.as_ref().map_or_else(KeyLife::default, |(_, life)| *life),
-        key: key.map(|(key, _)| key),
+        key,
+        life,
         child: sent.child,
-        name: name.into(),
-        command,
-        again: false,
+        ..common.message((sent.kind, &sent.id), own, name, command)
     };
     write_sent(common, own, (sent.kind, &sent.id), &taking)?;
     Ok(taking)
+}
+
+impl Common {
+    /// The next message to an entity, with a command and nothing besides.
+    fn message(
+        &mut self,
+        (kind, id): (&str, &str),
+        own: &Address,
+        name: impl Into<Cow<'static, str>>,
+        command: Box<RawValue>,
+    ) -> Taking {
+        Taking {
+            from: self.id,
+            number: self.messages.next(self.shard_of(kind, id)),
+            sender: own.clone(),
+            asks: None,
+            key: None,
+            life: KeyLife::default(),
+            child: false,
+            name: name.into(),
+            command,
+            again: false,
+        }
+    }
 }
 
 fn write_sent<R>(
@@ -103,19 +124,7 @@ pub(crate) fn write_outcome<R>(
     };
     let command = serde_json::value::to_raw_value(&heard).map_err(|why| unwritable("outcome", why))?;
     let (kind, id) = (asks.by.0.as_str(), asks.by.1.as_str());
-    let number = common.messages.next(common.shard_of(kind, id));
-    let taking = Taking {
-        from: common.id,
-        number,
-        sender: own.clone(),
-        asks: None,
-        key: None,
-        life: KeyLife::default(),
-        child: false,
-        name: OUTCOME_NAME.into(),
-        command,
-        again: false,
-    };
+    let taking = common.message((kind, id), own, OUTCOME_NAME, command);
     write_sent(common, own, (kind, id), &taking)?;
     Ok(Delivery {
         to: Address::new(kind, id),
@@ -159,18 +168,7 @@ pub(crate) fn write_dead_tick(common: &mut Common, due: &Due, reason: &str) {
         tracing::error!("the tick of the timer {:?} of {own} is no JSON and is lost", due.name);
         return;
     };
-    let taking = Taking {
-        from: common.id,
-        number: common.messages.next(common.shard_of(&own.kind, &own.id)),
-        sender: own.clone(),
-        asks: None,
-        key: None,
-        life: KeyLife::default(),
-        child: false,
-        name: due.command.clone().into(),
-        command,
-        again: false,
-    };
+    let taking = common.message((&own.kind, &own.id), own, due.command.clone(), command);
     let written: Result<(), Error<std::convert::Infallible>> =
         write_sent(common, own, (&own.kind, &own.id), &taking).inspect(|()| common.messages.keep());
     match written {

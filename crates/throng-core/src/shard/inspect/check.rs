@@ -220,7 +220,8 @@ fn read<E: Entity>(hears: &[(&str, HearFn<E>)], name: &str, body: &[u8]) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use super::{super::tests::Bench, *};
+    use super::*;
+    use crate::shard::tests::Bench;
     use throng_journal::{CommitNo, Place, Position, RecordKind, ShardId, WriterId};
 
     fn record(record: RecordKind, seq: u64, name: &'static str, body: &'static [u8]) -> Record<'static> {

@@ -44,7 +44,7 @@ impl<E: Entity> Entities<E> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
+    use crate::shard::{
         Recalled,
         tests::{Bench, Command},
     };

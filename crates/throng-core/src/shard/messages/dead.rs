@@ -6,7 +6,7 @@
 //! records of one message the last one counts.
 
 use super::{
-    Asks, Delivery, OUTCOME_NAME, Parcel, Taking,
+    Asks, Delivery, Parcel, Taking,
     decision::{drops_untaken, is_by_hand},
 };
 use crate::{model::Timestamp, shard::KeyLife};
@@ -82,6 +82,13 @@ struct Fresh {
     given: bool,
 }
 
+impl Fresh {
+    /// Bytes in memory with a row of this length, about.
+    fn weigh(&self, row: usize) -> usize {
+        row + self.value.as_ref().map_or(0, Vec::len) + 64
+    }
+}
+
 /// What a shard knows of a dead message without looking into the store.
 pub enum KnownDead {
     /// It is dead: its row.
@@ -94,12 +101,11 @@ pub enum KnownDead {
 
 impl DeadMessages {
     fn set(&mut self, row: Vec<u8>, value: Option<Vec<u8>>) {
-        let weigh = |row: &[u8], value: Option<&[u8]>| row.len() + value.map_or(0, <[u8]>::len) + 64;
         self.has_changed = true;
-        self.bytes += weigh(&row, value.as_deref());
-        let length = row.len();
-        if let Some(old) = self.fresh.insert(row, Fresh { value, given: false }) {
-            self.bytes -= weigh(&vec![0; length], old.value.as_deref());
+        let (length, fresh) = (row.len(), Fresh { value, given: false });
+        self.bytes += fresh.weigh(length);
+        if let Some(old) = self.fresh.insert(row, fresh) {
+            self.bytes -= old.weigh(length);
         }
     }
 
@@ -123,8 +129,7 @@ impl DeadMessages {
     pub(crate) fn stored(&mut self) {
         self.stored += 1;
         self.fresh.retain(|_, fresh| !fresh.given);
-        let weigh = |(row, fresh): (&Vec<u8>, &Fresh)| row.len() + fresh.value.as_ref().map_or(0, Vec::len) + 64;
-        self.bytes = self.fresh.iter().map(weigh).sum();
+        self.bytes = self.fresh.iter().map(|(row, fresh)| fresh.weigh(row.len())).sum();
     }
 
     /// The checkpoint has failed.
@@ -146,7 +151,7 @@ impl DeadMessages {
             command: &taking.command,
         };
         let body = serde_json::to_vec(&dead).unwrap_or_default();
-        self.set(row(to, taking.from, taking.number), Some(body.clone()));
+        self.set(dead_row(to, (taking.from, taking.number)), Some(body.clone()));
         body
     }
 
@@ -162,23 +167,18 @@ impl DeadMessages {
 
     /// A message is not dead any more: its row is to go.
     pub(crate) fn over(&mut self, to: &Address, taking: &Taking) {
-        self.set(row(to, taking.from, taking.number), None);
+        self.set(dead_row(to, (taking.from, taking.number)), None);
     }
 
     /// The record of a message that was taken, read back.
     pub(crate) fn replay(&mut self, record: &throng_journal::Record<'_>) {
-        let row = || {
-            row(
-                &Address::new(record.kind, record.id),
-                ShardId(record.version),
-                record.seq,
-            )
+        let value = match record.name {
+            "dead" => Some(record.body.to_vec()),
+            _ if ends_one(record) => None,
+            _ => return,
         };
-        if record.name == "dead" {
-            self.set(row(), Some(record.body.to_vec()));
-        } else if ends_one(record) {
-            self.set(row(), None);
-        }
+        let to = Address::new(record.kind, record.id);
+        self.set(dead_row(&to, (ShardId(record.version), record.seq)), value);
     }
 
     /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
@@ -229,7 +229,8 @@ pub fn taken_reason(body: &[u8]) -> String {
 }
 
 /// The row of a dead message: `d`, kind, 0, length of the id as `u16`, id, sending shard as `u16`, number as `u64`.
-fn row(to: &Address, from: ShardId, number: u64) -> Vec<u8> {
+#[must_use]
+pub fn dead_row(to: &Address, (from, number): (ShardId, u64)) -> Vec<u8> {
     let mut row = dead_rows(Some((&to.kind, Some(&to.id))));
     row.extend_from_slice(&from.0.to_be_bytes());
     row.extend_from_slice(&number.to_be_bytes());
@@ -249,12 +250,6 @@ pub fn dead_rows(to: Option<(&str, Option<&str>)>) -> Vec<u8> {
         }
     }
     row
-}
-
-/// The row of one dead message to an entity.
-#[must_use]
-pub fn dead_row(to: &Address, (from, number): (ShardId, u64)) -> Vec<u8> {
-    row(to, from, number)
 }
 
 /// Whose row it is, from which shard, and its number.
@@ -347,14 +342,9 @@ impl Delivery {
     pub fn again(row: &[u8], value: &[u8]) -> Result<Self, String> {
         let (to, from, number) = read_row(row).ok_or("its name is not that of a dead message")?;
         let dead: Dead<'_> = serde_json::from_slice(value).map_err(|why| why.to_string())?;
-        let parcel = if dead.name == OUTCOME_NAME {
-            Parcel::Outcome(serde_json::from_str(dead.command.get()).map_err(|why| why.to_string())?)
-        } else {
-            Parcel::Recorded
-        };
         Ok(Self {
             to,
-            parcel,
+            parcel: Parcel::read(&dead.name, dead.command)?,
             taking: Taking {
                 from,
                 number,

@@ -134,10 +134,9 @@ pub const OUTCOME_NAME: &str = "~heard";
 /// Who has sent and taken how many.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    sent: BTreeMap<ShardId, u64>,
+    counts: MessageCounts,
     /// Given out for the command at hand.
     given: Vec<ShardId>,
-    taken: BTreeMap<ShardId, Watermark>,
     /// Since the last checkpoint.
     changed: bool,
     /// A checkpoint is being made with what changed.
@@ -160,9 +159,6 @@ impl MessageCounts {
             .is_some_and(|watermark| watermark.contains(number))
     }
 }
-
-/// What was sent, and what was taken.
-type Counts<'a> = (&'a BTreeMap<ShardId, u64>, &'a BTreeMap<ShardId, Watermark>);
 
 /// Everything up to `upto` is taken, and some beyond it.
 ///
@@ -228,7 +224,7 @@ impl Watermark {
 
 impl Numbers {
     pub(super) fn next(&mut self, to: ShardId) -> u64 {
-        let last = self.sent.entry(to).or_default();
+        let last = self.counts.sent.entry(to).or_default();
         *last += 1;
         self.changed = true;
         self.given.push(to);
@@ -243,7 +239,7 @@ impl Numbers {
     /// The command at hand failed: its numbers were never seen.
     pub(super) fn give_back(&mut self) {
         for to in self.given.drain(..) {
-            if let Some(last) = self.sent.get_mut(&to) {
+            if let Some(last) = self.counts.sent.get_mut(&to) {
                 *last -= 1;
             }
         }
@@ -251,25 +247,19 @@ impl Numbers {
 
     pub(super) fn sent(&mut self, to: ShardId, number: u64) {
         self.changed = true;
-        let last = self.sent.entry(to).or_default();
+        let last = self.counts.sent.entry(to).or_default();
         *last = (*last).max(number);
-    }
-
-    pub(super) fn is_taken(&self, from: ShardId, number: u64) -> bool {
-        self.taken
-            .get(&from)
-            .is_some_and(|watermark| watermark.contains(number))
     }
 
     pub(super) fn taken(&mut self, from: ShardId, number: u64) {
         self.changed = true;
-        self.taken.entry(from).or_default().insert(number);
+        self.counts.taken.entry(from).or_default().insert(number);
     }
 
     /// For a checkpoint, if anything changed since the last one.
-    pub(super) fn rows(&mut self) -> Option<Counts<'_>> {
+    pub(super) fn rows(&mut self) -> Option<&MessageCounts> {
         self.storing = std::mem::take(&mut self.changed);
-        self.storing.then_some((&self.sent, &self.taken))
+        self.storing.then_some(&self.counts)
     }
 
     /// The checkpoint with them has failed.
@@ -277,11 +267,8 @@ impl Numbers {
         self.changed |= std::mem::take(&mut self.storing);
     }
 
-    pub(super) fn counts(&self) -> MessageCounts {
-        MessageCounts {
-            sent: self.sent.clone(),
-            taken: self.taken.clone(),
-        }
+    pub(super) fn counts(&self) -> &MessageCounts {
+        &self.counts
     }
 
     /// What the log says of all that stood before.
@@ -291,17 +278,13 @@ impl Numbers {
             self.sent(*to, *number);
         }
         for (from, watermark) in &counts.taken {
-            self.taken.entry(*from).or_default().merge(watermark);
+            self.counts.taken.entry(*from).or_default().merge(watermark);
         }
     }
 
     /// What the store has of it, at recovery.
-    pub(super) fn restore_sent(&mut self, to: ShardId, number: u64) {
-        self.sent.insert(to, number);
-    }
-
-    pub(super) fn restore_taken(&mut self, from: ShardId, watermark: Watermark) {
-        self.taken.insert(from, watermark);
+    pub(super) fn restore(&mut self, counts: MessageCounts) {
+        self.counts = counts;
     }
 }
 
@@ -310,6 +293,15 @@ impl Parcel {
     #[must_use]
     pub fn typed(sent: Sent) -> Self {
         Self::Typed(sent.command)
+    }
+
+    /// The content of a message that was recorded.
+    fn read(name: &str, command: &RawValue) -> Result<Self, String> {
+        match name {
+            OUTCOME_NAME => serde_json::from_str(command.get()).map(Self::Outcome),
+            _ => Ok(Self::Recorded),
+        }
+        .map_err(|why| why.to_string())
     }
 }
 
@@ -341,15 +333,9 @@ impl Delivery {
         commit: u64,
     ) -> Result<Self, String> {
         let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|why| why.to_string())?;
-        let command = envelope.command.get();
-        let parcel = if name == OUTCOME_NAME {
-            Parcel::Outcome(serde_json::from_str(command).map_err(|why| why.to_string())?)
-        } else {
-            Parcel::Recorded
-        };
         Ok(Self {
             to: Address::new(&*envelope.to.0, &*envelope.to.1),
-            parcel,
+            parcel: Parcel::read(name, envelope.command)?,
             taking: Taking {
                 from,
                 number,

@@ -270,14 +270,14 @@ pub(crate) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{
-            ERASED, LoadOutcome, Recalled,
+    use super::*;
+    use crate::{
+        limits,
+        shard::{
+            checkpoint::erasures::ERASED,
             tests::{Bench, Command},
         },
-        *,
     };
-    use crate::limits;
     use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
 
     /// A deposit of its own number.

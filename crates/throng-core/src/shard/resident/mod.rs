@@ -153,20 +153,6 @@ impl<E: Entity> Entities<E> {
         self.known.contains(hash)
     }
 
-    /// About how many ids there are, in memory or not.
-    pub(super) fn known_ids(&self) -> usize {
-        self.known.len()
-    }
-
-    /// How many are in memory, and how many of these are quarantined.
-    pub(super) fn count(&self) -> (usize, usize) {
-        (self.resident, self.quarantined.len())
-    }
-
-    pub(super) fn quarantined_slots(&self) -> impl Iterator<Item = &Slot<E>> {
-        self.quarantined.iter().map(|at| self.peek(*at))
-    }
-
     /// Quarantines an entity; `last` is the last of its events that were read.
     pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, broken: Broken, last: u64) {
         let slot = self.slots.at(at);
@@ -189,13 +175,6 @@ impl<E: Entity> Entities<E> {
     /// It has its first event, or its first relative.
     pub(super) fn know(&mut self, common: &mut Common, hash: u64) {
         common.known_bytes += self.known.insert(hash);
-    }
-
-    /// A row of what is known, at recovery; `false` if it cannot be read.
-    pub(super) fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {
-        let grown = self.known.restore(name, value);
-        common.known_bytes += grown.unwrap_or_default();
-        grown.is_some()
     }
 
     /// Where an entity is, for a command or a query. An id nobody knows gets a slot, for as long as it is looked at.
@@ -343,24 +322,11 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    /// What was replayed stands in a note.
-    pub(super) fn has_note(&mut self, hash: u64, id: &str) {
-        if let Some(at) = self.find(hash, id) {
-            self.trace(at).note.stands = true;
-        }
-    }
-
     /// Forgets the state of an entity whose code panicked half-way; its events bring it back.
     pub(super) fn drop_state(&mut self, common: &mut Common, at: u32) {
         self.leave(common, at);
         self.trace(at);
         self.slots.at(at).body = Body::Passivated(None);
-    }
-
-    pub(super) fn passivate_oldest(&mut self, common: &mut Common) -> bool {
-        let Some(at) = self.recency.victim() else { return false };
-        self.passivate_at(common, at);
-        true
     }
 
     /// The entity used last, if it has at least so many bytes. One that is quarantined would be read again and again.
@@ -369,12 +335,6 @@ impl<E: Entity> Entities<E> {
             let slot = self.peek(*at);
             slot.bytes as usize >= bytes_min && matches!(slot.body, Body::Resident(_))
         })
-    }
-
-    pub(super) fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) {
-        if let Some(at) = self.large(bytes_min) {
-            self.passivate_at(common, at);
-        }
     }
 
     fn passivate_at(&mut self, common: &mut Common, at: u32) {

@@ -128,27 +128,19 @@ impl<E: Entity> Entities<E> {
         self.forget(common, at);
         true
     }
-
-    pub(crate) fn list_quarantined(&self, limit: usize) -> Vec<Quarantined> {
-        let quarantined = self.quarantined_slots().filter_map(Quarantined::of);
-        quarantined.take(limit).collect()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{
-            Call, Cause, Input, Output, Ran, Recalled,
-            entities::LOOKED_AT,
-            tests::{Bench, Command},
-        },
-        *,
-    };
+    use super::{super::LOOKED_AT, *};
     use crate::{
         limits,
         model::{Error, Timestamp},
-        shard::notes,
+        shard::{
+            Call, Cause, Input, Output, Ran, Recalled,
+            checkpoint::notes,
+            tests::{Bench, Command},
+        },
     };
     use std::collections::BTreeSet;
     use throng_journal::{CommitNo, Position, WriterId};

@@ -2,7 +2,7 @@
 
 use super::recency::Links;
 use crate::{
-    model::{Entity, Family, Timestamp},
+    model::{Entity, Error, Family, Timestamp},
     shard::checkpoint::notes::Kept,
 };
 use std::{any::Any, panic::AssertUnwindSafe};
@@ -125,6 +125,18 @@ pub(crate) struct SetAside {
     pub(crate) since: Timestamp,
     /// Commands and messages that were refused for it.
     pub(crate) refused: u64,
+}
+
+impl SetAside {
+    /// The answer to whoever asks the entity.
+    pub(crate) fn refusal<R>(&self, kind: &str, id: &str) -> Error<R> {
+        Error::Quarantined {
+            address: format!("{kind}/{id}"),
+            seq: self.seq,
+            reason: self.reason.clone(),
+            by_operator: false,
+        }
+    }
 }
 
 pub(crate) struct Resident<E: Entity> {

@@ -159,11 +159,14 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
     }
 
     fn has_note(&mut self, hash: u64, id: &str) {
-        Self::has_note(self, hash, id);
+        if let Some(at) = self.find(hash, id) {
+            self.trace(at).note.stands = true;
+        }
     }
 
     fn quarantined(&self, limit: usize) -> Vec<Quarantined> {
-        self.list_quarantined(limit)
+        let quarantined = self.quarantined.iter().filter_map(|at| Quarantined::of(self.peek(*at)));
+        quarantined.take(limit).collect()
     }
 
     fn glance(&self, hash: u64, id: &str) -> Option<Glance> {
@@ -180,7 +183,7 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
     }
 
     fn known(&self) -> usize {
-        self.known_ids()
+        self.known.len()
     }
 
     fn may_know(&self, hash: u64) -> bool {
@@ -188,11 +191,13 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
     }
 
     fn resident(&self) -> (usize, usize) {
-        self.count()
+        (self.resident, self.quarantined.len())
     }
 
     fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {
-        self.restore_known(common, name, value)
+        let grown = self.known.restore(name, value);
+        common.known_bytes += grown.unwrap_or_default();
+        grown.is_some()
     }
 
     fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
@@ -200,7 +205,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
     }
 
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent> {
-        self.tail_of(hash, id)
+        let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
+        trace.map(|trace| trace.tail.clone()).unwrap_or_default()
     }
 
     fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
@@ -240,7 +246,9 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
     }
 
     fn passivate(&mut self, common: &mut Common) -> bool {
-        self.passivate_oldest(common)
+        let Some(at) = self.recency.victim() else { return false };
+        self.passivate_at(common, at);
+        true
     }
 
     fn has_large(&self, bytes_min: usize) -> bool {
@@ -248,6 +256,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
     }
 
     fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) {
-        Self::passivate_large(self, common, bytes_min);
+        if let Some(at) = self.large(bytes_min) {
+            self.passivate_at(common, at);
+        }
     }
 }

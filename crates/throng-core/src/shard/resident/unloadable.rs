@@ -7,7 +7,10 @@
 //! q, kind, 0, id   → the reason, as text
 //! ```
 
-use crate::{limits, shard::SystemRow};
+use crate::{
+    limits,
+    shard::{SystemRow, checkpoint::system_row::read_entity_row},
+};
 use std::collections::BTreeMap;
 use throng_journal::Address;
 
@@ -37,10 +40,7 @@ pub fn unloadable_row(address: &Address) -> Vec<u8> {
 
 /// The entity of a row.
 pub(crate) fn read_row(row: &[u8]) -> Option<Address> {
-    let (b'q', rest) = row.split_first()? else { return None };
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    let text = |bytes| std::str::from_utf8(bytes).ok();
-    Some(Address::new(text(&rest[..end])?, text(&rest[end + 1..])?))
+    read_entity_row(b'q', row).map(|(kind, id)| Address::new(kind, id))
 }
 
 impl Unloadables {
