@@ -4,7 +4,7 @@ mod filter;
 pub(super) mod hot;
 pub(super) mod known;
 pub(super) mod load;
-pub(super) mod quarantine;
+mod quarantine;
 mod recency;
 pub(super) mod slot;
 pub(super) mod table;
@@ -70,12 +70,6 @@ pub(super) enum Lookup<R> {
     Refused(Error<R>),
 }
 
-#[cfg(test)]
-std::thread_local! {
-    /// How many slots this thread has looked at.
-    pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
 #[derive(Default)]
 pub(super) struct Slots<E: Entity> {
     slots: Vec<Option<Slot<E>>>,
@@ -90,8 +84,6 @@ impl<E: Entity> Slots<E> {
     }
 
     fn get(&self, at: u32) -> &Slot<E> {
-        #[cfg(test)]
-        LOOKED_AT.with(|looked| looked.set(looked.get() + 1));
         self.slots[at as usize]
             .as_ref()
             .expect("the index names only slots in use")

@@ -143,11 +143,6 @@ impl Recency {
     pub(crate) fn used_last(&self) -> Option<u32> {
         Some(self.used_last).filter(|at| *at != NONE)
     }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.probation.len + self.protected.len
-    }
 }
 
 #[cfg(test)]
@@ -184,7 +179,7 @@ mod tests {
             for (at, keep) in uses {
                 if keep { recency.used(&mut slots, at); here.insert(at); }
                 else { recency.remove(&mut slots, at); here.remove(&at); }
-                prop_assert_eq!(recency.len(), here.len());
+                prop_assert_eq!(recency.probation.len + recency.protected.len, here.len());
             }
             while let Some(at) = recency.victim() {
                 prop_assert!(here.remove(&at));

@@ -1,6 +1,6 @@
 //! Named durable timers.
 
-pub(super) mod operator_quarantine;
+mod operator_quarantine;
 mod quarantines;
 mod rows;
 mod timekeeping;
