@@ -235,7 +235,7 @@ impl Bench {
 
     /// The entity is in the store and was not loaded yet.
     pub(super) fn store_has(&mut self, id: &str) {
-        let mut known = known::Known::default();
+        let mut known = resident::known::Known::default();
         known.insert(limits::hash("account", id));
         let mut rows = Vec::new();
         known.rows("account", ShardId(0), &mut rows);

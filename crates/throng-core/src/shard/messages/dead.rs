@@ -370,7 +370,7 @@ mod tests {
     fn a_row_names_its_entity_for_any_id() {
         for id in ["a", "a\0b", "ü", &"x".repeat(256)] {
             let to = Address::new("kind", id);
-            let row = row(&to, ShardId(7), 9);
+            let row = dead_row(&to, (ShardId(7), 9));
             assert_eq!(read_row(&row), Some((to, ShardId(7), 9)));
             assert!(row.starts_with(&dead_rows(Some(("kind", Some(id))))));
             assert!(row.starts_with(&dead_rows(Some(("kind", None)))) && row.starts_with(&dead_rows(None)));
