@@ -121,15 +121,10 @@ mod tests {
         model::Timestamp,
         shard::{
             Ran, Recalled, Rows,
-            tests::{Bench, Command, UNSTORABLE},
+            tests::{Bench, Command, FIRST, UNSTORABLE},
         },
     };
-    use throng_journal::{CommitNo, Loaded, StoredEvent, WriterId};
-
-    const POSITION: Position = Position {
-        writer: WriterId(1),
-        commit: CommitNo(1),
-    };
+    use throng_journal::{Loaded, StoredEvent};
 
     /// The children in each note that a checkpoint is given now, or that one is to go, and how many states.
     fn given(bench: &mut Bench) -> (Vec<Option<Vec<String>>>, usize) {
@@ -170,9 +165,9 @@ mod tests {
         assert_eq!(given(&mut bench), note(&["x"]));
         // One that comes meanwhile is the next one's.
         adopt(&mut bench, "y");
-        bench.shard.checkpointed(POSITION);
+        bench.shard.checkpointed(FIRST);
         assert_eq!(given(&mut bench), note(&["x", "y"]));
-        bench.shard.checkpointed(POSITION);
+        bench.shard.checkpointed(FIRST);
         assert_eq!(given(&mut bench), nothing);
 
         // No less so of one that is not in memory.
@@ -184,7 +179,7 @@ mod tests {
         ));
         let event = StoredEvent {
             seq: 1,
-            position: POSITION,
+            position: FIRST,
             at_micros: 0,
             name: "Deposited".into(),
             version: 1,
@@ -201,12 +196,12 @@ mod tests {
         bench.shard.loaded(0, limits::hash("account", "a"), "a", read);
         adopt(&mut bench, "z");
         assert_eq!(given(&mut bench), note(&["x", "y", "z"]));
-        bench.shard.checkpointed(POSITION);
+        bench.shard.checkpointed(FIRST);
 
         bench.ask("a", Command::Withdraw { amount: 1 }).unwrap();
         passivate(&mut bench);
         assert_eq!(given(&mut bench), (vec![None], 1));
-        bench.shard.checkpointed(POSITION);
+        bench.shard.checkpointed(FIRST);
         assert_eq!(given(&mut bench), nothing);
     }
 }

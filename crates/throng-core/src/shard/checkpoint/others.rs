@@ -119,11 +119,11 @@ mod tests {
         model::Timestamp,
         shard::{
             Registry, Rows, Shard,
-            tests::{Bench, Command},
+            tests::{Bench, Command, FIRST},
         },
     };
     use std::sync::Arc;
-    use throng_journal::{Commit, CommitNo, Position, WriterId};
+    use throng_journal::{Commit, WriterId};
 
     type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -159,13 +159,6 @@ mod tests {
         rows
     }
 
-    fn checkpointed(shard: &mut Shard) {
-        shard.checkpointed(Position {
-            writer: WriterId(1),
-            commit: CommitNo(1),
-        });
-    }
-
     /// A commit in which an account has a child, and in which it has also ended if this is one of its events.
     fn commit(child: &str, ended: u64) -> Commit {
         let mut bench = Bench::new();
@@ -188,7 +181,7 @@ mod tests {
             replay(&mut shard, &commit);
             checkpoint(&mut shard, &mut stored);
             assert!(shard.load().bytes > 0);
-            checkpointed(&mut shard);
+            shard.checkpointed(FIRST);
             let rows = checkpoint(&mut shard, &mut stored);
             assert!(rows.system.is_empty(), "nothing is new: {rows:?}", rows = rows.system);
         }
@@ -202,7 +195,7 @@ mod tests {
         let own = Address::new("account", "a");
         assert_eq!(stored[&super::super::system_row::ended_row(&own)], 7_u64.to_be_bytes());
         assert_eq!(stored.keys().filter(|row| row.starts_with(b"u")).count(), 0);
-        checkpointed(&mut newer);
+        newer.checkpointed(FIRST);
     }
 
     #[test]

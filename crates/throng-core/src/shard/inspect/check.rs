@@ -221,8 +221,8 @@ fn read<E: Entity>(hears: &[(&str, HearFn<E>)], name: &str, body: &[u8]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::tests::Bench;
-    use throng_journal::{CommitNo, Place, Position, RecordKind, ShardId, WriterId};
+    use crate::shard::tests::{Bench, FIRST};
+    use throng_journal::{Place, RecordKind, ShardId};
 
     fn record(record: RecordKind, seq: u64, name: &'static str, body: &'static [u8]) -> Record<'static> {
         Record {
@@ -235,10 +235,7 @@ mod tests {
             version: 1,
             body,
             place: Place {
-                position: Position {
-                    writer: WriterId(1),
-                    commit: CommitNo(1),
-                },
+                position: FIRST,
                 offset: 0,
                 len: 0,
             },

@@ -46,19 +46,14 @@ impl<E: Entity> Entities<E> {
 mod tests {
     use crate::shard::{
         Recalled,
-        tests::{Bench, Command},
+        tests::{Bench, Command, FIRST},
     };
     use std::collections::BTreeMap;
-    use throng_journal::{CommitNo, Position, WriterId};
-
-    const DURABLE: Position = Position {
-        writer: WriterId(1),
-        commit: CommitNo(1),
-    };
+    use throng_journal::{CommitNo, Position};
 
     fn page(bench: &mut Bench, after: Option<&str>, limit: usize) -> Vec<String> {
         let mut found = BTreeMap::new();
-        bench.shard.fresh(0, after, limit, &mut found, DURABLE);
+        bench.shard.fresh(0, after, limit, &mut found, FIRST);
         found.into_keys().map(Into::into).collect()
     }
 
@@ -101,7 +96,7 @@ mod tests {
             for id in ids {
                 bench.ask(id, Command::Many { events: 2 }).unwrap();
             }
-            bench.shard.fresh(0, None, 3, &mut found, DURABLE);
+            bench.shard.fresh(0, None, 3, &mut found, FIRST);
             assert_eq!(found.len(), 3);
         }
         assert_eq!(
@@ -117,7 +112,7 @@ mod tests {
         let (before, mut found) = (
             Position {
                 commit: CommitNo(0),
-                ..DURABLE
+                ..FIRST
             },
             BTreeMap::new(),
         );
@@ -126,7 +121,7 @@ mod tests {
         assert_eq!(page(&mut bench, None, 9), ["a"]);
         let mut rows = crate::shard::Rows::default();
         bench.shard.checkpoint(crate::model::Timestamp::default(), &mut rows);
-        bench.shard.checkpointed(DURABLE);
+        bench.shard.checkpointed(FIRST);
         assert!(page(&mut bench, None, 9).is_empty());
     }
 }

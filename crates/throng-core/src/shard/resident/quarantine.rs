@@ -137,13 +137,12 @@ mod tests {
         limits,
         model::{Error, Timestamp},
         shard::{
-            Call, Cause, Input, Output, Ran, Recalled,
+            Cause, Input, Output, Ran, Recalled,
             checkpoint::notes,
-            tests::{Bench, Command},
+            tests::{Bench, Command, FIRST},
         },
     };
     use std::collections::BTreeSet;
-    use throng_journal::{CommitNo, Position, WriterId};
 
     const UNREADABLE: Unloadable<'_> = Unloadable {
         reason: "its row is damaged",
@@ -162,21 +161,6 @@ mod tests {
             Ran::Load
         ));
         assert!(bench.shard.quarantine(0, hash(id), id, &UNREADABLE));
-    }
-
-    fn execute(bench: &mut Bench, input: Input<'_>, cause: Cause<'_>) -> Ran {
-        let mut call = Call {
-            kind: 0,
-            hash: hash("a"),
-            id: "a",
-            now: Timestamp { micros: 1_000 },
-            entropy: 7,
-            input,
-            output: Output::Nobody,
-            cause,
-            may_wait: false,
-        };
-        bench.shard.execute(&mut call, &mut bench.open)
     }
 
     #[test]
@@ -253,7 +237,7 @@ mod tests {
         unloadable(&mut bench, "a");
         let (input, taking) = delivery.parts();
         assert!(matches!(
-            execute(&mut bench, input, Cause::Message(taking)),
+            bench.execute("a", input, Output::Nobody, Cause::Message(taking), false),
             Ran::Done { .. }
         ));
         assert!(bench.shard.is_taken(&delivery.taking), "it stops nobody");
@@ -268,7 +252,7 @@ mod tests {
         bench.shard.loaded(0, hash("a"), "a", Recalled::default());
         let mut again = crate::shard::Delivery::again(row, value).unwrap();
         let (input, taking) = again.parts();
-        execute(&mut bench, input, Cause::Message(taking));
+        bench.execute("a", input, Output::Nobody, Cause::Message(taking), false);
         assert_eq!(bench.ask("a", Command::Withdraw { amount: 3 }), Ok(0));
     }
 
@@ -284,7 +268,7 @@ mod tests {
             body: &due.body,
         };
         assert!(matches!(
-            execute(&mut bench, input, Cause::Timer(&due)),
+            bench.execute("a", input, Output::Nobody, Cause::Timer(&due), false),
             Ran::Done { .. }
         ));
         assert!(bench.shard.is_due(&due));
@@ -325,11 +309,7 @@ mod tests {
             noted.family.unwrap().children,
             BTreeSet::from([child("old"), child("new")])
         );
-        let upto = Position {
-            writer: WriterId(1),
-            commit: CommitNo(1),
-        };
-        again.shard.checkpointed(upto);
+        again.shard.checkpointed(FIRST);
         let answer = again.ask("a", Command::Deposit { amount: 1 });
         assert!(matches!(answer, Err(Error::Quarantined { .. })));
     }
