@@ -22,7 +22,7 @@ pub struct Common {
     /// The kinds that the engine was given.
     pub(super) kinds: Box<[&'static str]>,
     /// How many shards the engine has.
-    shards: u16,
+    pub(super) shards: u16,
     /// The records of the command at hand, until they are staged.
     pub(super) records: CommitBuilder,
     /// Scratch for one payload.
@@ -78,17 +78,6 @@ pub struct Change {
 }
 
 impl Common {
-    pub(super) fn new(id: ShardId, writer: WriterId, kinds: Box<[&'static str]>, shards: u16, now: Timestamp) -> Self {
-        Self {
-            id,
-            writer,
-            kinds,
-            shards,
-            now,
-            ..Self::default()
-        }
-    }
-
     /// The shard of an entity.
     pub(super) fn shard_of(&self, kind: &str, id: &str) -> ShardId {
         limits::shard_of(limits::hash(kind, id), self.shards)

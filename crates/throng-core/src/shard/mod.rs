@@ -86,13 +86,19 @@ impl Shard {
     /// [`replay`](Self::replay); what has expired by now is not taken over.
     #[must_use]
     pub fn new(id: ShardId, writer: WriterId, registry: Arc<Registry>, now: Timestamp) -> Self {
-        let kinds = registry.kinds().iter().map(|kind| kind.name).collect();
-        let tables = registry.kinds().iter().map(|kind| (kind.table)(kind)).collect();
+        let common = Common {
+            id,
+            writer,
+            kinds: registry.kinds().iter().map(|kind| kind.name).collect(),
+            shards: registry.shards(),
+            now,
+            ..Common::default()
+        };
         Self {
-            tables,
-            others: Others::default(),
-            common: Common::new(id, writer, kinds, registry.shards(), now),
+            tables: registry.kinds().iter().map(|kind| (kind.table)(kind)).collect(),
             registry,
+            others: Others::default(),
+            common,
         }
     }
 
