@@ -25,7 +25,7 @@ impl Shard {
     pub fn replay(&mut self, hash: u64, record: &Record<'_>) {
         let common = &mut self.common;
         match record.record {
-            RecordKind::Event | RecordKind::Family | RecordKind::Ended => {
+            RecordKind::Event | RecordKind::State | RecordKind::Family | RecordKind::Ended => {
                 if record.record == RecordKind::Ended {
                     common.timers.clear_all(&Address::new(record.kind, record.id));
                     common.erasures.ended(record);
@@ -62,10 +62,6 @@ impl Shard {
                 }
             }
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
-            RecordKind::State => match self.registry.find(record.kind) {
-                Some(kind) => self.tables[kind].replay(common, hash, record, ""),
-                None => self.others.replay(hash, record),
-            },
             RecordKind::Numbers => {
                 if let Ok(numbers) = serde_json::from_slice::<NumbersRow>(record.body) {
                     common.messages.recorded(&numbers.into_counts());

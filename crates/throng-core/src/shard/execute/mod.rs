@@ -13,7 +13,7 @@ use super::{
         Found,
         key::{CommandKey, Kept, KeptAnswer},
     },
-    messages::{Asks, RecordedOutcome},
+    messages::RecordedOutcome,
     resident::{
         Entities, Lookup,
         slot::{Body, EventShape, panic_text},
@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Moment, Rejection, Timestamp, Turn},
+    model::{Answer, Entity, Error, Event, Moment, Timestamp, Turn},
     tagged,
 };
 use accept::{Accepted, Reply};
 use call::{Call, Cause, ForwardAgain, Output, QueryCall, Ran, Stage, put};
 use outcome::Outcome;
 use read::{Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many, unwritable};
-use records::{close_cause, write_dead_tick, write_key, write_outcome, write_taken};
+use records::{close_cause, report_refusal, write_dead_tick, write_key, write_taken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use throng_journal::{Address, RecordKind};
 
@@ -347,7 +347,7 @@ impl<E: Entity> Entities<E> {
             let own = Address::new(E::KIND, call.id);
             let (mut word, mut reason) = ("refused", error.to_string());
             if let (Some(asks), Some(told)) = (asks, told) {
-                match report_refusal::<E::Rejection>(common, &own, asks, &told) {
+                match report_refusal::<_, E::Rejection>(common, &own, asks, &told) {
                     Ok(delivery) => report = Some(delivery),
                     Err(why) => (word, reason) = ("dead", format!("its refusal cannot be reported: {why}")),
                 }
@@ -443,20 +443,4 @@ fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
         Error::Quarantined { reason, .. } => Some(RecordedOutcome::Quarantined(reason.clone())),
         _ => None,
     }
-}
-
-/// That a request was not done, on its way to who asked. Where that cannot be recorded, nothing of it is.
-fn report_refusal<R: Rejection>(
-    common: &mut Common,
-    own: &Address,
-    asks: &Asks,
-    told: &RecordedOutcome<(), &R>,
-) -> Result<Delivery, Error<R>> {
-    let outcome = serde_json::to_string(told).map_err(|why| unwritable("rejection", why));
-    let written = outcome.and_then(|outcome| write_outcome(common, own, asks, outcome));
-    match &written {
-        Ok(_) => common.messages.keep(),
-        Err(_) => common.messages.give_back(),
-    }
-    written
 }

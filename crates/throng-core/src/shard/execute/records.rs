@@ -10,11 +10,12 @@ use crate::{
     shard::{
         Common, Delivery, KeyLife, Taking,
         dedup::key::{CommandKey, Kept},
-        messages::{Asks, OUTCOME_NAME, Parcel, RequestOutcome},
+        messages::{Asks, OUTCOME_NAME, Parcel, RecordedOutcome, RequestOutcome},
         timers::{self, Due, QUARANTINE, Set},
     },
     tagged,
 };
+use serde::Serialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use throng_journal::{Address, Record, RecordKind};
@@ -134,6 +135,22 @@ pub(crate) fn write_outcome<R>(
     })
 }
 
+/// That a request was not done, on its way to who asked. Where that cannot be recorded, nothing of it is.
+pub(crate) fn report_refusal<T: Serialize, R>(
+    common: &mut Common,
+    own: &Address,
+    asks: &Asks,
+    told: &RecordedOutcome<(), T>,
+) -> Result<Delivery, Error<R>> {
+    let outcome = serde_json::to_string(told).map_err(|why| unwritable("rejection", why));
+    let written = outcome.and_then(|outcome| write_outcome(common, own, asks, outcome));
+    match &written {
+        Ok(_) => common.messages.keep(),
+        Err(_) => common.messages.give_back(),
+    }
+    written
+}
+
 pub(crate) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
     let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
@@ -247,7 +264,7 @@ pub(crate) fn write_key<R>(common: &mut Common, own: &Address, key: &CommandKey,
 }
 
 /// A client's command as it is kept.
-#[derive(serde::Serialize)]
+#[derive(Serialize)]
 struct KeptCommand<'a> {
     /// The time the entity saw, microseconds.
     now: i64,

@@ -10,10 +10,10 @@ use super::{
     decision::{ByHand, DROPPED},
 };
 use crate::{
-    model::{Error, Timestamp},
+    model::Timestamp,
     shard::{
         Common, Due, Shard, Stage,
-        execute::records::{write_outcome, write_taken_as},
+        execute::records::{report_refusal, write_taken_as},
     },
 };
 use std::convert::Infallible;
@@ -37,15 +37,9 @@ impl Shard {
         let mut report = None;
         if let Some(asks) = &taking.asks {
             let told = RecordedOutcome::<(), ()>::Dropped(by.reason.clone().into_owned());
-            let told = serde_json::to_string(&told).map_err(|why| why.to_string())?;
-            let written: Result<Delivery, Error<Infallible>> = write_outcome(common, to, asks, told);
-            match written {
-                Ok(delivery) => {
-                    common.messages.keep();
-                    report = Some(delivery);
-                }
+            match report_refusal::<_, Infallible>(common, to, asks, &told) {
+                Ok(delivery) => report = Some(delivery),
                 Err(why) => {
-                    common.messages.give_back();
                     common.discard();
                     return Err(why.to_string());
                 }
