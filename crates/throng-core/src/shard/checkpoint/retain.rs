@@ -75,8 +75,9 @@ impl Shard {
         (counts, staged.commit)
     }
 
-    /// Adds one number for each timer that is set and in memory: [`timer_print`](crate::shard::timer_print). A pass that looks at a kind's records up to its horizon leaves
-    /// these. `false`: the store has other timers, which are to be left as well ([`stored_timer_print`](crate::shard::stored_timer_print)).
+    /// Adds one number for each timer that is set and in memory: [`timer_print`](crate::shard::timer_print). A pass that looks at
+    /// a kind's records up to its horizon leaves these. `false`: the store has other timers, which are to be left as well
+    /// ([`stored_timer_print`](crate::shard::stored_timer_print)).
     pub fn timer_prints(&mut self, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) -> bool {
         self.common.timers.prints(self.common.writer, horizon, into)
     }

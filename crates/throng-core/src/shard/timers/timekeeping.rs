@@ -49,8 +49,8 @@ impl Shard {
         self.common.timers.in_journal();
     }
 
-    /// The checkpoint that took the timers of [`Rows::timers`](crate::shard::Rows::timers) is done. Timers that are due later leave memory if there are
-    /// more than twice as many as are to be kept.
+    /// The checkpoint that took the timers of [`Rows::timers`](crate::shard::Rows::timers) is done. Timers that are due later
+    /// leave memory if there are more than twice as many as are to be kept.
     pub fn timers_stored(&mut self, stored: &TimersStored, kept: usize) {
         self.common.timers.stored(stored, kept);
     }
