@@ -39,8 +39,7 @@ impl Credit {
     }
 
     /// Allows each entity this much, counted in a table of this size.
-    #[must_use]
-    pub fn with_buckets(limit: u64, buckets: usize) -> Self {
+    pub(crate) fn with_buckets(limit: u64, buckets: usize) -> Self {
         Self {
             limit: limit.max(1),
             much: limit / 2,

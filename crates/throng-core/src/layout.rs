@@ -143,8 +143,7 @@ impl Layout {
 }
 
 /// Whether a record belongs to an entity, and so to its shard: not one of the journal, of a whole shard, or of nobody any more.
-#[must_use]
-pub fn is_of_an_entity(record: &Record<'_>) -> bool {
+fn is_of_an_entity(record: &Record<'_>) -> bool {
     use throng_journal::RecordKind::{Loss, Numbers, Removed};
     !matches!(record.record, Loss | Numbers | Removed)
 }

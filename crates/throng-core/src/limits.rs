@@ -21,13 +21,13 @@ pub const STATE_BYTES_MAX: usize = 16 << 20;
 /// Largest answer kept under an idempotency key, in bytes.
 pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;
 /// An entity's state is stored after this many events, if it is small.
-pub const EVENTS_PER_STATE: u64 = 100;
+pub(crate) const EVENTS_PER_STATE: u64 = 100;
 /// However large its state, it is stored after this many events.
-pub const EVENTS_PER_STATE_MAX: u64 = 1_000;
+pub(crate) const EVENTS_PER_STATE_MAX: u64 = 1_000;
 /// Bytes of a state's size that make its storing wait one event longer: what writing states costs an event stays bounded.
 const STATE_BYTES_PER_EVENT: u64 = 64;
 /// How long an idempotency key is remembered, in microseconds: one hour.
-pub const KEY_MICROS: i64 = 3_600_000_000;
+pub(crate) const KEY_MICROS: i64 = 3_600_000_000;
 /// Timers an entity may have and still set several at a time as a timer or message executes it; beyond, it is quarantined.
 pub const TIMERS_CREDIT: usize = 32_768;
 /// The number of shards of a new engine.
@@ -37,8 +37,7 @@ pub const SHARDS: u16 = 256;
 ///
 /// Entities that grow alike would all be stored at once, and everybody would wait for that: so it is sooner for one and later
 /// for the other, by half.
-#[must_use]
-pub fn events_per_state(state_bytes: u32, hash: u64) -> u64 {
+pub(crate) fn events_per_state(state_bytes: u32, hash: u64) -> u64 {
     let usual = (EVENTS_PER_STATE + u64::from(state_bytes) / STATE_BYTES_PER_EVENT).min(EVENTS_PER_STATE_MAX);
     usual / 2 + (hash >> 32) % usual
 }

@@ -16,7 +16,6 @@ const REMEMBERED_STATE_BYTES_MAX: usize = 256 << 10;
 
 /// What an entity was right after one of its events.
 pub struct AsOf {
-    kind: usize,
     id: String,
     /// The event; 0: before the first.
     pub seq: u64,
@@ -82,7 +81,7 @@ impl Engine {
             let why = "it has ended since then, and what it was before is not told apart";
             return Err(TravelError::Gone { seq, why });
         }
-        let mut check = (of_kind.check)();
+        let mut check = of_kind.check();
         let shard = core.context.registry.shard_of(of_kind.name, id);
         let record = |record, seq, version, body| Record {
             record,
@@ -146,7 +145,6 @@ impl Engine {
             None => "null".into(),
         };
         Ok(AsOf {
-            kind,
             id: id.to_owned(),
             seq,
             at_micros,
@@ -190,7 +188,7 @@ impl Engine {
             from: Asker::Client(caller),
             is_asked: true,
         };
-        let supposed = then.check.suppose(&context.registry.kinds()[then.kind], &again);
+        let supposed = then.check.suppose(&again);
         supposed.ok_or_else(|| TravelError::Broken("what it was then is not known".into()))
     }
 }

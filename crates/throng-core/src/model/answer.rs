@@ -1,19 +1,6 @@
 //! Exactly one answer a command.
 
-use super::{Entity, Sent};
-
-/// Reads a reply from a state.
-pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
-
-/// Exactly one answer a command, by construction.
-pub enum Answer<E: Entity> {
-    /// This reply, as the entity was before its events.
-    Now(E::Reply),
-    /// Read from the state after the events.
-    After(Read<E>),
-    /// Another entity answers the asker.
-    Forward(Sent),
-}
+use super::{Answer, Entity, Sent};
 
 impl<E: Entity> Answer<E> {
     /// From the state after the events. `Section::view` and closures without captures allocate nothing.

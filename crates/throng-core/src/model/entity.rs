@@ -1,6 +1,6 @@
-//! The entity: a small single-threaded, event-sourced thing with an id.
+//! The entity: a small single-threaded, event-sourced thing with an id; and what it decides with.
 
-use super::{Answer, Event, Keep, Message, Recorded, Turn, UpcastError};
+use super::{Asker, Event, Family, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
@@ -107,6 +107,55 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     fn heap_bytes(&self) -> usize {
         0
     }
+}
+
+/// Where and when something is looked at.
+pub struct Moment<'a, E: Entity> {
+    /// The entity's id.
+    pub id: &'a E::Id,
+    /// How many events it has had, since it was created anew if it had ended.
+    pub seq: u64,
+    /// The time; within a shard it never goes back.
+    pub now: Timestamp,
+    /// Who asks: a client with its name where that is known, an entity, a timer, or an outcome.
+    pub from: Asker<'a>,
+    /// Parent and children.
+    pub family: Option<&'a Family>,
+}
+
+/// One command's view of the world and what it wants done; the buffers behind it are reused.
+pub struct Turn<'a, E: Entity> {
+    pub(crate) moment: Moment<'a, E>,
+    pub(crate) out: &'a mut Effects<E>,
+}
+
+/// What a command wants done besides answering.
+pub struct Effects<E: Entity> {
+    /// What happened, in order.
+    pub events: Vec<E::Event>,
+    /// Messages to other entities, in order.
+    pub sent: Vec<Sent>,
+    /// Timers set and cancelled.
+    pub timers: Vec<Timer<E::Command>>,
+    /// Live values, in order.
+    pub published: Vec<Published>,
+    /// The entity ends with this.
+    pub ends: bool,
+    pub(crate) entropy: u128,
+    pub(crate) missed_ticks: u64,
+}
+
+/// Reads a reply from a state.
+pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
+
+/// Exactly one answer a command, by construction.
+pub enum Answer<E: Entity> {
+    /// This reply, as the entity was before its events.
+    Now(E::Reply),
+    /// Read from the state after the events.
+    After(Read<E>),
+    /// Another entity answers the asker.
+    Forward(Sent),
 }
 
 /// Takes the outcome of a durable request to `T` as a command of the asker: once, also after a crash. A "no", and that nobody is there, are

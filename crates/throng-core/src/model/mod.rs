@@ -3,6 +3,7 @@
 mod actor;
 mod answer;
 mod asker;
+mod effects;
 mod entity;
 mod error;
 mod event;
@@ -13,14 +14,14 @@ mod text_id;
 mod turn;
 
 pub use actor::{Actor, Placement};
-pub use answer::{Answer, Read};
 pub use asker::Asker;
-pub use entity::{Entity, EntityId, OnOutcome, Rejection, RequestError};
+pub(crate) use effects::Encode;
+pub use effects::{Family, Published, Sent, Timer, Timestamp, Topic};
+pub use entity::{Answer, Effects, Entity, EntityId, Moment, OnOutcome, Read, Rejection, RequestError, Turn};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};
 pub use keep::Keep;
 pub use message::Message;
 pub use query::{Query, View};
 pub use text_id::{InvalidTextId, TextId};
-pub use turn::{Effects, Family, Moment, Published, Sent, Timer, Timestamp, Topic, Turn};
-pub(crate) use turn::{Encode, encode};
+pub(crate) use turn::encode;

@@ -1,84 +1,9 @@
 //! One command's view of the world, and what it wants done.
 
-use super::{Asker, Entity, OnOutcome};
+use super::{Asker, Effects, Entity, Moment, OnOutcome, Published, Sent, Timer, Timestamp, Topic, Turn};
 use crate::tagged;
-use serde::{Deserialize, Serialize};
-use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
-use throng_journal::{Address, scratch};
-
-/// Microseconds since 1970-01-01 UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub struct Timestamp {
-    /// Microseconds since 1970-01-01 UTC.
-    pub micros: i64,
-}
-
-impl Timestamp {
-    /// This much later.
-    #[must_use]
-    pub fn after(self, duration: Duration) -> Self {
-        Self {
-            micros: self
-                .micros
-                .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
-        }
-    }
-}
-
-/// An entity's parent and children.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Family {
-    /// Who created it, with [`Turn::create`].
-    pub parent: Option<(String, String)>,
-    /// Whom it created, as kind and id.
-    pub children: BTreeSet<(String, String)>,
-}
-
-impl Family {
-    /// Relatives that were recorded later: a parent counts from the moment it creates the entity, also anew.
-    pub(crate) fn add(&mut self, later: Self) {
-        self.parent = later.parent.or(self.parent.take());
-        self.children.extend(later.children);
-    }
-}
-
-/// Where and when something is looked at.
-pub struct Moment<'a, E: Entity> {
-    /// The entity's id.
-    pub id: &'a E::Id,
-    /// How many events it has had, since it was created anew if it had ended.
-    pub seq: u64,
-    /// The time; within a shard it never goes back.
-    pub now: Timestamp,
-    /// Who asks: a client with its name where that is known, an entity, a timer, or an outcome.
-    pub from: Asker<'a>,
-    /// Parent and children.
-    pub family: Option<&'a Family>,
-}
-
-/// One command's view of the world and what it wants done; the buffers behind it are reused.
-pub struct Turn<'a, E: Entity> {
-    pub(crate) moment: Moment<'a, E>,
-    pub(crate) out: &'a mut Effects<E>,
-}
-
-/// What a command wants done besides answering.
-pub struct Effects<E: Entity> {
-    /// What happened, in order.
-    pub events: Vec<E::Event>,
-    /// Messages to other entities, in order.
-    pub sent: Vec<Sent>,
-    /// Timers set and cancelled.
-    pub timers: Vec<Timer<E::Command>>,
-    /// Live values, in order.
-    pub published: Vec<Published>,
-    /// The entity ends with this.
-    pub ends: bool,
-    pub(crate) entropy: u128,
-    pub(crate) missed_ticks: u64,
-}
+use std::{any::Any, borrow::Cow, time::Duration};
+use throng_journal::scratch;
 
 impl<E: Entity> Default for Effects<E> {
     fn default() -> Self {
@@ -110,42 +35,6 @@ impl<E: Entity> Effects<E> {
     }
 }
 
-/// A topic of live values, by its name: a constant of the app.
-///
-/// ```
-/// use throng_core::model::Topic;
-///
-/// const SEATS_TAKEN: Topic<u32> = Topic::new("seats-taken");
-/// ```
-pub struct Topic<T> {
-    name: &'static str,
-    of: PhantomData<fn(T)>,
-}
-
-impl<T> Topic<T> {
-    /// A topic of this name. All of one name have values of one type.
-    #[must_use]
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, of: PhantomData }
-    }
-
-    /// The name under which values are published and listened to.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-/// A value on its way to a topic.
-pub struct Published {
-    /// The topic's name.
-    pub topic: &'static str,
-    /// The topic's `T`.
-    pub value: Box<dyn Any + Send>,
-}
-
-pub(crate) type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
-
 /// Writes an `Option<Command>` of this kind as JSON, and says the command's name.
 pub(crate) fn encode<E: Entity>(command: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
     match command.downcast_ref::<Option<E::Command>>() {
@@ -154,40 +43,16 @@ pub(crate) fn encode<E: Entity>(command: &(dyn Any + Send), out: &mut Vec<u8>) -
     }
 }
 
-/// A command on its way to another entity: typed for a receiver at hand, encoded to wait or to travel.
-pub struct Sent {
-    /// The receiver's kind.
-    pub kind: &'static str,
-    /// The receiver's id.
-    pub id: String,
-    /// The receiver's `Option<Command>`.
-    pub(crate) command: Box<dyn Any + Send>,
-    encode: Encode,
-    /// Asks for the outcome; given back with it.
-    pub note: Option<String>,
-    /// The receiver becomes the sender's child if this creates it.
-    pub child: bool,
-}
-
 impl Sent {
     pub(crate) fn to<T: Entity>(id: &T::Id, command: T::Command) -> Self {
-        let encode: Encode = encode::<T>;
         Self {
             kind: T::KIND,
             id: id.to_string(),
             command: Box::new(Some(command)),
-            encode,
+            encode: encode::<T>,
             note: None,
             child: false,
         }
-    }
-
-    /// Appends the command's content to `out` and returns its name.
-    ///
-    /// # Errors
-    /// The command cannot be written as JSON.
-    pub fn encoded(&self, out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
-        (self.encode)(self.command.as_ref(), out)
     }
 
     /// The command, if the receiver is a `T`.
@@ -195,29 +60,6 @@ impl Sent {
     pub fn command<T: Entity>(&self) -> Option<&T::Command> {
         self.command.downcast_ref::<Option<T::Command>>()?.as_ref()
     }
-
-    /// The receiver's address.
-    #[must_use]
-    pub fn address(&self) -> Address {
-        Address::new(self.kind, self.id.as_str())
-    }
-}
-
-/// A named, durable timer of an entity.
-pub enum Timer<C> {
-    /// Sets it, replacing one of the same name.
-    Set {
-        /// Its name within the entity.
-        name: Cow<'static, str>,
-        /// When it is due.
-        at: Timestamp,
-        /// Then again after each of these.
-        every: Option<Duration>,
-        /// What the entity is then asked to do.
-        command: C,
-    },
-    /// Cancels the timer of this name, if it is set.
-    Cancel(Cow<'static, str>),
 }
 
 impl<'a, E: Entity> Turn<'a, E> {
@@ -352,7 +194,7 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// may not miss it follows the events.
     pub fn publish<T: Clone + Send + Sync + 'static>(&mut self, topic: &Topic<T>, value: T) {
         self.out.published.push(Published {
-            topic: topic.name,
+            topic: topic.name(),
             value: Box::new(value),
         });
     }

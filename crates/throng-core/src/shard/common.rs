@@ -1,8 +1,12 @@
 //! The parts of a shard that all its kinds share.
 
 use super::{
-    Delivery, Stage, Staged, dead::DeadMessages, erasures::Erasures, hot::Hot, keys::Keys, messages::Numbers,
-    timers::Timers, unloadable::Unloadables,
+    Delivery, Stage, Staged,
+    checkpoint::erasures::Erasures,
+    dedup::Keys,
+    messages::{Numbers, dead::DeadMessages},
+    resident::{hot::Hot, unloadable::Unloadables},
+    timers::Timers,
 };
 use crate::{
     limits,
@@ -11,9 +15,14 @@ use crate::{
 use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 
 /// What all kinds of a shard share.
+#[derive(Default)]
 pub struct Common {
     pub(super) id: ShardId,
     pub(super) writer: WriterId,
+    /// The kinds that the engine was given.
+    pub(super) kinds: Box<[&'static str]>,
+    /// How many shards the engine has.
+    pub(super) shards: u16,
     /// The records of the command at hand, until they are staged.
     pub(super) records: CommitBuilder,
     /// Scratch for one payload.
@@ -69,29 +78,9 @@ pub struct Change {
 }
 
 impl Common {
-    pub(super) fn new(id: ShardId, writer: WriterId, now: Timestamp) -> Self {
-        Self {
-            id,
-            writer,
-            records: CommitBuilder::default(),
-            payload: Vec::new(),
-            now,
-            messages: Numbers::default(),
-            keys: Keys::default(),
-            timers: Timers::default(),
-            dead: DeadMessages::default(),
-            unloadables: Unloadables::default(),
-            erasures: Erasures::default(),
-            outbox: Vec::new(),
-            published: Vec::new(),
-            resident_bytes: 0,
-            resident: 0,
-            known_bytes: 0,
-            pending_bytes: 0,
-            booked: Load::default(),
-            hot: Hot::default(),
-            has_set_aside: false,
-        }
+    /// The shard of an entity.
+    pub(super) fn shard_of(&self, kind: &str, id: &str) -> ShardId {
+        limits::shard_of(limits::hash(kind, id), self.shards)
     }
 
     /// Hands the records of the command at hand over, all of them.

@@ -2,11 +2,13 @@
 
 use super::{
     Kind, QueryKind, Registry,
-    check::EntityCheck,
-    entities::Entities,
+    execute::{
+        call::{HearFn, QueryFn},
+        outcome::put_json,
+    },
+    inspect::check::EntityCheck,
     messages::RecordedOutcome,
-    outcome::put_json,
-    registry::{HearFn, QueryFn},
+    resident::Entities,
 };
 use crate::{
     limits,
@@ -56,8 +58,8 @@ impl Registry {
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             encode: encode::<E>,
-            table: || Box::new(Entities::<E>::default()),
-            check: || Box::new(EntityCheck::<E>::default()),
+            table: |kind| Box::new(Entities::<E>::of(kind.queries::<E>(), kind.hears::<E>())),
+            check: |kind| Box::new(EntityCheck::<E>::of(kind.hears::<E>())),
             requests: E::REQUESTS,
             hears: Vec::new(),
         });

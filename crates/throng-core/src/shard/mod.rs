@@ -4,104 +4,70 @@
 //! One command's way: find the slot (or ask for a load) → read the command → look the idempotency key up → under one
 //! guard `decide`, encode and check sizes, `evolve`, reply → stage the records. Nothing is staged when any of it fails.
 
-mod accept;
-mod by_hand;
-mod call;
-mod check;
 mod checkpoint;
 mod common;
-mod dead;
-mod decide_again;
-mod decision;
-mod entities;
-mod erasures;
+mod dedup;
 mod execute;
-mod filter;
-mod hot;
 mod inspect;
-mod key;
-mod key_rows;
-mod keys;
-mod kind_check;
 mod kinds;
-mod known;
-mod listing;
-mod load;
 mod messages;
-mod notes;
-mod operator_quarantine;
-mod others;
-mod outcome;
-mod quarantine;
-mod query;
-mod read;
-mod recency;
-mod records;
 mod registry;
-mod replay;
-mod retain;
-mod rows;
-mod slot;
-mod system_row;
-mod table;
-mod timekeeping;
-mod timers;
-mod unloadable;
-mod views;
-
+mod resident;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 /// For the driver of a shard, the engine in the crate `throng`, and for what checks its journals.
 #[doc(hidden)]
 pub use self::{
-    call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged},
-    dead::{KnownDead, dead_command, dead_row, dead_rows, taken_reason},
-    decide_again::Again,
-    decision::is_by_hand,
-    erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
-    key::is_key_over,
-    kind_check::KindCheck,
-    messages::{Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking},
-    outcome::{JsonReply, Outcome},
-    records::is_refused_key,
-    replay::{RESTORED, shard_of_row},
-    retain::undoes_what_was_left,
-    rows::Rows,
-    slot::{TailEvent, decode_event, ended_by_state, state_json},
-    system_row::{SystemRow, base_row, ended_row, family_row},
-    table::{LoadOutcome, Recalled},
+    checkpoint::{
+        erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
+        replay::{RESTORED, shard_of_row},
+        retain::undoes_what_was_left,
+        rows::Rows,
+        system_row::{SystemRow, base_row, ended_row, family_row},
+    },
+    dedup::key::is_key_over,
+    execute::{
+        call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged},
+        outcome::{JsonReply, Outcome},
+        records::is_refused_key,
+    },
+    inspect::{decide_again::Again, kind_check::KindCheck, views::Unloadable},
+    messages::{
+        Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking,
+        dead::{KnownDead, dead_command, dead_row, dead_rows, taken_reason},
+        decision::is_by_hand,
+    },
+    resident::{
+        slot::{TailEvent, decode_event, ended_by_state, state_json},
+        table::{LoadOutcome, Recalled},
+        unloadable::unloadable_row,
+    },
     timers::{
         DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersSet, TimersStored, due_rows,
         stored_timer_print, timer_print,
     },
-    unloadable::unloadable_row,
-    views::Unloadable,
 };
 pub use self::{
     common::Load,
-    dead::DeadMessage,
-    decide_again::{Decision, Effect},
-    decision::ByHand,
-    hot::HotEntity,
-    key::KeyLife,
-    kind_check::Supposed,
-    outcome::JsonRejection,
+    dedup::key::KeyLife,
+    execute::outcome::JsonRejection,
+    inspect::{
+        decide_again::{Decision, Effect},
+        kind_check::Supposed,
+        views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, Whereabouts},
+    },
+    messages::{dead::DeadMessage, decision::ByHand},
     registry::{Kind, QueryKind, Registry},
+    resident::hot::HotEntity,
     timers::{Due, TimerView},
-    views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, Whereabouts},
 };
 
 use self::{
+    checkpoint::others::Others,
     common::{Change, Common},
-    entities::Entities,
-    erasures::ERASED,
-    keys::KeyRows,
-    messages::Asks,
-    outcome::Answered,
-    table::{LoadRequest, Table},
-    timers::{QUARANTINE, TimerRows},
-    views::QuarantinedEntities,
+    resident::{Entities, table::Table},
 };
 use crate::model::{Published, Timestamp};
 use std::{any::Any, sync::Arc};
@@ -111,7 +77,7 @@ use throng_journal::{ShardId, WriterId};
 pub struct Shard {
     registry: Arc<Registry>,
     tables: Vec<Box<dyn Table>>,
-    others: others::Others,
+    others: Others,
     common: Common,
 }
 
@@ -120,12 +86,19 @@ impl Shard {
     /// [`replay`](Self::replay); what has expired by now is not taken over.
     #[must_use]
     pub fn new(id: ShardId, writer: WriterId, registry: Arc<Registry>, now: Timestamp) -> Self {
-        let tables = registry.kinds().iter().map(|kind| (kind.table)()).collect();
+        let common = Common {
+            id,
+            writer,
+            kinds: registry.kinds().iter().map(|kind| kind.name).collect(),
+            shards: registry.shards(),
+            now,
+            ..Common::default()
+        };
         Self {
+            tables: registry.kinds().iter().map(|kind| (kind.table)(kind)).collect(),
             registry,
-            tables,
-            others: others::Others::default(),
-            common: Common::new(id, writer, now),
+            others: Others::default(),
+            common,
         }
     }
 

@@ -1,9 +1,13 @@
 //! The kinds an engine knows.
 
-use super::{JsonReply, KindCheck, Table};
+use super::{
+    KindCheck,
+    execute::call::{HearFn, QueryFn},
+    resident::table::Table,
+};
 use crate::{
     limits,
-    model::{Encode, Entity, Moment},
+    model::{Encode, Entity},
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
@@ -34,9 +38,8 @@ pub struct Kind {
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     pub(super) encode: Encode,
-    pub(super) table: fn() -> Box<dyn Table>,
-    /// Holds the kind against what was recorded.
-    pub check: fn() -> Box<dyn KindCheck>,
+    pub(super) table: fn(&Self) -> Box<dyn Table>,
+    pub(super) check: fn(&Self) -> Box<dyn KindCheck>,
     /// The kinds it requests something of.
     pub(super) requests: &'static [&'static str],
     /// From kind to `HearFn` of this kind.
@@ -56,9 +59,6 @@ pub struct QueryKind {
     /// A `QueryFn` of the kind.
     pub(super) run: Box<dyn Any + Send + Sync>,
 }
-
-pub(super) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
-pub(super) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
 
 /// The kinds an engine knows, in the order they were given.
 pub struct Registry {
@@ -137,14 +137,23 @@ impl Kind {
         self.queries.iter().find(|query| query.name == name)
     }
 
-    pub(super) fn hears<E: Entity>(&self, from: &str) -> Option<HearFn<E>> {
-        let (_, hear) = self.hears.iter().find(|(kind, _)| *kind == from)?;
-        hear.downcast_ref().copied()
+    /// Holds the kind against what was recorded.
+    #[must_use]
+    pub fn check(&self) -> Box<dyn KindCheck> {
+        (self.check)(self)
     }
-}
 
-impl QueryKind {
-    pub(super) fn run<E: Entity>(&self) -> Option<QueryFn<E>> {
-        self.run.downcast_ref().copied()
+    pub(super) fn queries<E: Entity>(&self) -> Vec<(&'static str, QueryFn<E>)> {
+        let queries = self.queries.iter();
+        queries
+            .filter_map(|query| Some((query.name, *query.run.downcast_ref()?)))
+            .collect()
+    }
+
+    pub(super) fn hears<E: Entity>(&self) -> Vec<(&'static str, HearFn<E>)> {
+        let hears = self.hears.iter();
+        hears
+            .filter_map(|(from, hear)| Some((*from, *hear.downcast_ref()?)))
+            .collect()
     }
 }

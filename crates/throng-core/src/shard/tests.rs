@@ -7,7 +7,7 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_journal::{CommitBuilder, Loaded, RecordKind, scratch::SCRATCH_BYTES_MAX};
+use throng_journal::{CommitBuilder, CommitNo, Loaded, Position, RecordKind, scratch::SCRATCH_BYTES_MAX};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Account {
@@ -188,6 +188,22 @@ impl Stage for Open {
     }
 }
 
+/// A client asks.
+fn asked(key: Option<&str>) -> Cause<'_> {
+    Cause::Asked {
+        key,
+        life: KeyLife::default(),
+        caller: None,
+        forwarded: None,
+    }
+}
+
+/// The open commit of [`Bench::finish`].
+pub(super) const FIRST: Position = Position {
+    writer: WriterId(1),
+    commit: CommitNo(1),
+};
+
 pub(super) struct Bench {
     pub(super) shard: Shard,
     pub(super) open: Open,
@@ -210,23 +226,31 @@ impl Bench {
     pub(super) fn run(&mut self, id: &str, command: Command, key: Option<&str>) -> (Ran, Option<Answered>) {
         let mut input = Some(command);
         let mut output: Option<Answered> = None;
+        let (typed, reply) = (Input::Typed(&mut input), Output::Typed(&mut output));
+        let ran = self.execute(id, typed, reply, asked(key), false);
+        (ran, output)
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        id: &str,
+        input: Input<'_>,
+        output: Output<'_>,
+        cause: Cause<'_>,
+        may_wait: bool,
+    ) -> Ran {
         let mut call = Call {
             kind: 0,
             hash: limits::hash("account", id),
             id,
-            now: Timestamp { micros: 1 },
+            now: Timestamp { micros: 1_000 },
             entropy: 7,
-            input: Input::Typed(&mut input),
-            output: Output::Typed(&mut output),
-            cause: Cause::Asked {
-                key,
-                life: KeyLife::default(),
-                caller: None,
-                forwarded: None,
-            },
-            may_wait: false,
+            input,
+            output,
+            cause,
+            may_wait,
         };
-        (self.shard.execute(&mut call, &mut self.open), output)
+        self.shard.execute(&mut call, &mut self.open)
     }
 
     pub(super) fn ask(&mut self, id: &str, command: Command) -> Answered {
@@ -235,7 +259,7 @@ impl Bench {
 
     /// The entity is in the store and was not loaded yet.
     pub(super) fn store_has(&mut self, id: &str) {
-        let mut known = known::Known::default();
+        let mut known = resident::known::Known::default();
         known.insert(limits::hash("account", id));
         let mut rows = Vec::new();
         known.rows("account", ShardId(0), &mut rows);
@@ -248,34 +272,22 @@ impl Bench {
     pub(super) fn finish(&mut self) -> throng_journal::Commit {
         self.open.builder.finish(throng_journal::Stamp {
             writer: WriterId(1),
-            number: throng_journal::CommitNo(1),
-            synced: throng_journal::CommitNo(0),
+            number: CommitNo(1),
+            synced: CommitNo(0),
             at_micros: 0,
         })
     }
 
     fn json(&mut self, id: &str, name: &str, body: &str) -> JsonReply {
         let mut reply = JsonReply::default();
-        let mut call = Call {
-            kind: 0,
-            hash: limits::hash("account", id),
+        let body = body.as_bytes();
+        let ran = self.execute(
             id,
-            now: Timestamp { micros: 1 },
-            entropy: 7,
-            input: Input::Json {
-                name,
-                body: body.as_bytes(),
-            },
-            output: Output::Json(&mut reply),
-            cause: Cause::Asked {
-                key: None,
-                life: KeyLife::default(),
-                caller: None,
-                forwarded: None,
-            },
-            may_wait: false,
-        };
-        let ran = self.shard.execute(&mut call, &mut self.open);
+            Input::Json { name, body },
+            Output::Json(&mut reply),
+            asked(None),
+            false,
+        );
         assert!(matches!(ran, Ran::Done { .. }));
         reply
     }
@@ -464,18 +476,7 @@ fn messages_are_recorded_with_the_events_and_taken_once() {
         assert_eq!(bench.shard.is_taken(&delivery.taking), taken);
         if !taken {
             let (input, taking) = delivery.parts();
-            let mut call = Call {
-                kind: 0,
-                hash: limits::hash("account", "b"),
-                id: "b",
-                now: Timestamp { micros: 1 },
-                entropy: 7,
-                input,
-                output: Output::Nobody,
-                cause: Cause::Message(taking),
-                may_wait: false,
-            };
-            bench.shard.execute(&mut call, &mut bench.open);
+            bench.execute("b", input, Output::Nobody, Cause::Message(taking), false);
         }
     }
     assert_eq!(bench.ask("b", Command::Withdraw { amount: 3 }), Ok(0));
@@ -536,7 +537,7 @@ fn passivated_entities_come_back_as_they_were() {
     assert_eq!(rows.states.len(), 2);
     let upto = throng_journal::Position {
         writer: WriterId(1),
-        commit: throng_journal::CommitNo(1),
+        commit: CommitNo(1),
     };
     bench.shard.checkpointed(upto);
     assert_eq!(bench.shard.load().pending_bytes, 0);
@@ -619,18 +620,7 @@ fn deliver(bench: &mut Bench) -> String {
     let mut delivery = bench.shard.take_outbox().remove(0);
     let to = delivery.to.id.clone();
     let (input, taking) = delivery.parts();
-    let mut call = Call {
-        kind: 0,
-        hash: limits::hash("account", &to),
-        id: &to,
-        now: Timestamp { micros: 1 },
-        entropy: 7,
-        input,
-        output: Output::Nobody,
-        cause: Cause::Message(taking),
-        may_wait: false,
-    };
-    bench.shard.execute(&mut call, &mut bench.open);
+    bench.execute(&to, input, Output::Nobody, Cause::Message(taking), false);
     let commit = bench.finish();
     let records = commit.records().map(Result::unwrap);
     let mut taken = records.filter(|record| record.record == RecordKind::Taken);
@@ -675,23 +665,8 @@ fn unknown_records_stay_where_a_newer_program_may_come() {
     let body = br#"{"amount":1}"#;
     let mut run = |id: &str, name: &str, may_wait| {
         let mut reply = JsonReply::default();
-        let mut call = Call {
-            kind: 0,
-            hash: limits::hash("account", id),
-            id,
-            now: Timestamp { micros: 1 },
-            entropy: 7,
-            input: Input::Json { name, body },
-            output: Output::Json(&mut reply),
-            cause: Cause::Asked {
-                key: None,
-                life: KeyLife::default(),
-                caller: None,
-                forwarded: None,
-            },
-            may_wait,
-        };
-        let ran = bench.shard.execute(&mut call, &mut bench.open);
+        let (input, output) = (Input::Json { name, body }, Output::Json(&mut reply));
+        let ran = bench.execute(id, input, output, asked(None), may_wait);
         let is_left = matches!(&ran, Ran::NotUnderstood(why) if why.contains("unknown variant `Steal`"));
         (is_left, reply.error.is_some(), bench.open.staged)
     };

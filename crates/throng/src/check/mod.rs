@@ -155,7 +155,7 @@ impl Builder {
         let projections = Replay::all(self.take_consumers());
         let registry = self.into_registry();
         Checker {
-            kinds: registry.kinds().iter().map(|kind| (kind.check)()).collect(),
+            kinds: registry.kinds().iter().map(|kind| kind.check()).collect(),
             registry,
             #[cfg(feature = "projections")]
             projections,
@@ -375,7 +375,7 @@ impl Checker {
 
     fn command(&mut self, to: &Address, waiting: &Waiting, what: impl FnOnce() -> String) {
         let read = match self.registry.find(&to.kind) {
-            Some(kind) => self.kinds[kind].command(&self.registry.kinds()[kind], &waiting.command, &waiting.body),
+            Some(kind) => self.kinds[kind].command(&waiting.command, &waiting.body),
             None => Err("the program was not given this kind".into()),
         };
         if let Err(why) = read.map(drop) {

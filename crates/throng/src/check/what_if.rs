@@ -135,7 +135,7 @@ impl Segment {
             is_asked: self.is_asked,
         };
         let twice = [again(0, 1), again(EARLIER_MICROS, 2)];
-        let Some([one, other]) = known.kinds[kind].decide(&known.registry.kinds()[kind], &twice) else {
+        let Some([one, other]) = known.kinds[kind].decide(&twice) else {
             return;
         };
         let recorded = recorded(&known.records[at..=self.end], self.timer.as_deref(), known);
@@ -229,10 +229,8 @@ fn recorded(records: &[Record<'_>], timer: Option<&str>, known: &Known<'_>) -> V
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
     // As today's program writes it, whatever the program wrote that recorded it.
     let command = |kind: &str, name: &str, body: &[u8]| {
-        let read = known.registry.find(kind).and_then(|kind| {
-            let of = &known.registry.kinds()[kind];
-            known.kinds[kind].command(of, name, body).ok()
-        });
+        let kind = known.registry.find(kind);
+        let read = kind.and_then(|kind| known.kinds[kind].command(name, body).ok());
         read.unwrap_or_else(|| Value::from_iter([(name, json(body))]))
     };
     let effect = |record: &Record<'_>| match record.record {

@@ -9,7 +9,7 @@ use std::{
 };
 
 thread_local! {
-    /// The loop that runs on this thread.
+    /// The loop that runs on this thread. Its committer sets it. Callers have no handle to pass (docs/decisions/028-committer-of-a-thread.md).
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 

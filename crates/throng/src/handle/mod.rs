@@ -105,11 +105,13 @@ impl<E: Entity> Handle<E> {
                 let Some((entities, common)) = shard.entities::<E>(target.kind) else {
                     return NOTHING;
                 };
-                let looked = entities.look(common, (target.hash, &target.id), (now, caller.as_deref()), &mut query);
-                let (found, rests_on) = match looked {
-                    Err(None) => return Ran::Load,
-                    Ok((found, rests_on)) => (Ok(found), rests_on),
-                    Err(Some((error, rests_on))) => (Err(error), rests_on),
+                let (entity, asked) = ((target.hash, &*target.id), (now, caller.as_deref()));
+                let looked = entities.look(common, entity, asked, |state, moment| match query.take() {
+                    Some(query) => query.answer(state, moment).map_err(Error::Rejected),
+                    None => Err(Error::Malformed("the query was taken already".into())),
+                });
+                let Some((found, rests_on)) = looked else {
+                    return Ran::Load;
                 };
                 let outcome = if found.is_ok() { Outcome::Done } else { Outcome::Failed };
                 if let Answer::Typed(answer) = answer

@@ -1,14 +1,16 @@
 //! Named durable timers.
 
+mod operator_quarantine;
 mod quarantines;
 mod rows;
+mod timekeeping;
 mod timer;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) use quarantines::Written;
+use quarantines::Written;
 pub use rows::{
     DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
 };
@@ -34,7 +36,7 @@ struct Standing {
 }
 
 /// Tells which of a shard's timers are in memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TimersWindow {
     /// The last one read, by place and key. `None`: all are in memory.
     pub(super) upto: Option<(i64, Vec<u8>)>,
@@ -50,20 +52,6 @@ pub(super) struct TimersWindow {
     pub(super) is_rebuilt: bool,
     /// Rows of the store that find no timer, since the last checkpoint.
     pub(super) stale: Vec<Vec<u8>>,
-}
-
-impl Default for TimersWindow {
-    fn default() -> Self {
-        Self {
-            upto: None,
-            refill_at: i64::MAX,
-            generation: 0,
-            stored: 0,
-            is_marked: false,
-            is_rebuilt: false,
-            stale: Vec::new(),
-        }
-    }
 }
 
 /// The version of the record that clears a timer of which passes have left nothing.

@@ -8,27 +8,27 @@ use throng_journal::Address;
 
 /// The command of the timer.
 #[derive(Serialize, Deserialize)]
-pub(in crate::shard) struct Written<'a> {
-    pub(in crate::shard) by: Cow<'a, str>,
-    pub(in crate::shard) reason: Cow<'a, str>,
-    pub(in crate::shard) since_micros: i64,
+pub(crate) struct Written<'a> {
+    pub(crate) by: Cow<'a, str>,
+    pub(crate) reason: Cow<'a, str>,
+    pub(crate) since_micros: i64,
 }
 
 /// An entity that an operator has quarantined.
 #[derive(Debug)]
-pub(in crate::shard) struct OperatorQuarantine {
+pub(crate) struct OperatorQuarantine {
     by: String,
-    pub(in crate::shard) reason: String,
+    pub(crate) reason: String,
     since: Timestamp,
     /// The commit of this life's stream with its record; 0: it was recorded before this life.
-    pub(in crate::shard) commit: u64,
+    pub(crate) commit: u64,
     /// Commands that were refused for it.
-    pub(in crate::shard) refused: Cell<u64>,
+    pub(crate) refused: Cell<u64>,
 }
 
 /// The quarantines of one shard, by the hash of their entities.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct OperatorQuarantines {
+pub(crate) struct OperatorQuarantines {
     all: BTreeMap<(u64, Address), OperatorQuarantine>,
     /// A quarantine was set or ended since the last look.
     has_changed: bool,
@@ -40,7 +40,7 @@ fn key(address: &Address) -> (u64, Address) {
 
 impl OperatorQuarantines {
     /// A timer of this name was set.
-    pub(in crate::shard) fn timer_set(&mut self, address: &Address, name: &str, set: &Set, commit: u64) {
+    pub(crate) fn timer_set(&mut self, address: &Address, name: &str, set: &Set, commit: u64) {
         if name != QUARANTINE {
             return;
         }
@@ -64,7 +64,7 @@ impl OperatorQuarantines {
     }
 
     /// Notes the commit that holds what the command at hand has set.
-    pub(in crate::shard) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
+    pub(crate) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
         if name == QUARANTINE
             && let Some(quarantine) = self.all.get_mut(&key(address))
         {
@@ -73,26 +73,26 @@ impl OperatorQuarantines {
     }
 
     /// A timer of this name is gone.
-    pub(in crate::shard) fn timer_gone(&mut self, address: &Address, name: &str) {
+    pub(crate) fn timer_gone(&mut self, address: &Address, name: &str) {
         if name == QUARANTINE {
             self.all.remove(&key(address));
             self.has_changed = true;
         }
     }
 
-    pub(in crate::shard) fn take_changed(&mut self) -> bool {
+    pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }
 
-    pub(in crate::shard) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    pub(in crate::shard) fn contains(&self, address: &Address) -> bool {
+    pub(crate) fn contains(&self, address: &Address) -> bool {
         !self.all.is_empty() && self.all.contains_key(&key(address))
     }
 
-    pub(in crate::shard) fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
+    pub(crate) fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
         // Nearly always there are none, and then this is all that a command pays.
         if self.all.is_empty() {
             return None;
@@ -104,20 +104,20 @@ impl OperatorQuarantines {
     }
 
     /// All of them, as an operator sees them.
-    pub(in crate::shard) fn views(&self) -> impl Iterator<Item = Quarantined> {
+    pub(crate) fn views(&self) -> impl Iterator<Item = Quarantined> {
         self.all
             .iter()
             .map(|((_, address), quarantine)| quarantine.view(address))
     }
 
-    pub(in crate::shard) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Quarantined> + 'a {
+    pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Quarantined> + 'a {
         let of_kind = self.all.iter().filter(move |((_, address), _)| &*address.kind == kind);
         of_kind.map(|((_, address), quarantine)| quarantine.view(address))
     }
 }
 
 impl OperatorQuarantine {
-    pub(in crate::shard) fn view(&self, address: &Address) -> Quarantined {
+    pub(crate) fn view(&self, address: &Address) -> Quarantined {
         Quarantined {
             address: address.clone(),
             seq: 0,

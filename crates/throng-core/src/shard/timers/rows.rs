@@ -85,7 +85,7 @@ pub(super) fn timer_row(key: &[u8]) -> Vec<u8> {
 }
 
 /// The entity and the name of the timer of a row.
-pub(in crate::shard) fn read_row(row: &[u8]) -> Option<(Address, String)> {
+pub(crate) fn read_row(row: &[u8]) -> Option<(Address, String)> {
     let parts = KeyParts::of(row.strip_prefix(TIMER_ROWS)?)?;
     Some((parts.address(), parts.name.to_owned()))
 }

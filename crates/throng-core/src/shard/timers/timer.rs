@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use throng_journal::Address;
 
 /// The name of the timer that keeps a quarantine, and of its command.
-pub(in crate::shard) const QUARANTINE: &str = "~quarantine";
+pub(crate) const QUARANTINE: &str = "~quarantine";
 
 /// A timer that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +46,10 @@ impl Due {
 
 /// A timer's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::shard) struct Set {
-    pub(in crate::shard) at: i64,
+pub(crate) struct Set {
+    pub(crate) at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::shard) every_micros: Option<u64>,
-    pub(in crate::shard) command: String,
-    pub(in crate::shard) body: String,
+    pub(crate) every_micros: Option<u64>,
+    pub(crate) command: String,
+    pub(crate) body: String,
 }

@@ -84,22 +84,22 @@ impl Timers {
     }
 
     /// Notes that a page could not be read: it is due again later.
-    pub(in crate::shard) fn unread(&mut self, now: Timestamp) {
+    pub(crate) fn unread(&mut self, now: Timestamp) {
         self.window.refill_at = now.micros.saturating_add(RETRY_MICROS);
     }
 
     /// Rows of the store do not count, and the next checkpoint replaces them.
-    pub(in crate::shard) fn in_journal(&mut self) {
+    pub(crate) fn in_journal(&mut self) {
         self.window.is_rebuilt = true;
     }
 
-    pub(in crate::shard) fn in_store(&mut self, timers: u64) {
+    pub(crate) fn in_store(&mut self, timers: u64) {
         let window = &mut self.window;
         (window.upto, window.refill_at) = (Some((i64::MIN, Vec::new())), i64::MIN);
         window.stored = timers;
     }
 
-    pub(in crate::shard) fn page(&self, shard: ShardId, now: Timestamp) -> Option<TimersPage> {
+    pub(crate) fn page(&self, shard: ShardId, now: Timestamp) -> Option<TimersPage> {
         let window = &self.window;
         let upto = window.upto.clone().filter(|_| window.refill_at <= now.micros)?;
         Some(TimersPage {
@@ -109,7 +109,7 @@ impl Timers {
         })
     }
 
-    pub(in crate::shard) fn read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
+    pub(crate) fn read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
         let window = &self.window;
         let is_current = page.generation == window.generation && window.upto.as_ref() == Some(&page.upto);
         if is_current {
@@ -147,7 +147,7 @@ impl Timers {
         }
     }
 
-    pub(in crate::shard) fn stored(&mut self, stored: &TimersStored, kept: usize) {
+    pub(crate) fn stored(&mut self, stored: &TimersStored, kept: usize) {
         for key in std::mem::take(&mut self.given) {
             self.pending_bytes -= super::weigh_change(&key);
         }
@@ -192,7 +192,7 @@ impl Timers {
 
     /// A row of a store in which no other row finds it, at recovery: the next checkpoint adds that.
     /// `false`: it cannot be read.
-    pub(in crate::shard) fn restore(&mut self, row: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn restore(&mut self, row: &[u8], value: &[u8]) -> bool {
         let key = row.strip_prefix(TIMER_ROWS).filter(|key| KeyParts::of(key).is_some());
         let (Some(key), Ok(set)) = (key.map(TimerKey::from), serde_json::from_slice(value)) else {
             return false;

@@ -1,0 +1,127 @@
+//! What a command can want done, and what it is told of the world.
+
+use serde::{Deserialize, Serialize};
+use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
+use throng_journal::Address;
+
+/// Microseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Timestamp {
+    /// Microseconds since 1970-01-01 UTC.
+    pub micros: i64,
+}
+
+impl Timestamp {
+    /// This much later.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self {
+            micros: self
+                .micros
+                .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+/// An entity's parent and children.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Family {
+    /// Who created it, with [`Turn::create`](super::Turn::create).
+    pub parent: Option<(String, String)>,
+    /// Whom it created, as kind and id.
+    pub children: BTreeSet<(String, String)>,
+}
+
+impl Family {
+    /// Relatives that were recorded later: a parent counts from the moment it creates the entity, also anew.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.parent = later.parent.or(self.parent.take());
+        self.children.extend(later.children);
+    }
+}
+
+/// A topic of live values, by its name: a constant of the app.
+///
+/// ```
+/// use throng_core::model::Topic;
+///
+/// const SEATS_TAKEN: Topic<u32> = Topic::new("seats-taken");
+/// ```
+pub struct Topic<T> {
+    name: &'static str,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T> Topic<T> {
+    /// A topic of this name. All of one name have values of one type.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+
+    /// The name under which values are published and listened to.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// A value on its way to a topic.
+pub struct Published {
+    /// The topic's name.
+    pub topic: &'static str,
+    /// The topic's `T`.
+    pub value: Box<dyn Any + Send>,
+}
+
+pub(crate) type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
+
+/// A command on its way to another entity: typed for a receiver at hand, encoded to wait or to travel.
+pub struct Sent {
+    /// The receiver's kind.
+    pub kind: &'static str,
+    /// The receiver's id.
+    pub id: String,
+    /// The receiver's `Option<Command>`.
+    pub(crate) command: Box<dyn Any + Send>,
+    pub(super) encode: Encode,
+    /// Asks for the outcome; given back with it.
+    pub note: Option<String>,
+    /// The receiver becomes the sender's child if this creates it.
+    pub child: bool,
+}
+
+impl Sent {
+    /// Appends the command's content to `out` and returns its name.
+    ///
+    /// # Errors
+    /// The command cannot be written as JSON.
+    pub fn encoded(&self, out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
+        (self.encode)(self.command.as_ref(), out)
+    }
+
+    /// The receiver's address.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address::new(self.kind, self.id.as_str())
+    }
+}
+
+/// A named, durable timer of an entity.
+pub enum Timer<C> {
+    /// Sets it, replacing one of the same name.
+    Set {
+        /// Its name within the entity.
+        name: Cow<'static, str>,
+        /// When it is due.
+        at: Timestamp,
+        /// Then again after each of these.
+        every: Option<Duration>,
+        /// What the entity is then asked to do.
+        command: C,
+    },
+    /// Cancels the timer of this name, if it is set.
+    Cancel(Cow<'static, str>),
+}

@@ -1,0 +1,122 @@
+//! Erasures, and how it is recorded what an entity is.
+
+use std::collections::BTreeMap;
+use throng_journal::{Address, Position, Record};
+
+/// The name of the record that says that an entity was erased.
+pub(crate) const ERASED: &str = "Erased";
+
+/// How it is recorded what an entity is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recording {
+    /// Nothing is kept of it if it ended with this event and was not created anew since.
+    pub ended: u64,
+    /// What the log says already is enough unless it has had more events than so many.
+    pub enough: Option<u64>,
+    /// Nothing is recorded: it is only said what would be.
+    pub is_dry: bool,
+}
+
+/// What came of recording what an entity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It has to be loaded first.
+    Load,
+    /// The log says what it is after this event, from the commit of this number on.
+    State {
+        /// The number of its last event.
+        seq: u64,
+        /// The commit from which on the log says so.
+        commit: u64,
+    },
+    /// What the log says of it already is enough.
+    Enough {
+        /// The number of its last event.
+        seq: u64,
+    },
+    /// It has ended with this event, and nothing is kept of it from here on.
+    Ended {
+        /// The number of its last event.
+        seq: u64,
+    },
+    /// There is nothing to record: it does not exist, is gone already, or cannot be brought back.
+    Nothing,
+}
+
+/// The result of ending an entity of which nothing is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erasure {
+    /// The number of its last event; 0 if there is none.
+    pub seq: u64,
+    /// The entity may have had more events, and stays quarantined until it is [released](crate::shard::Shard::release).
+    pub is_quarantined: bool,
+}
+
+/// The note of an erasure in the log: it outlives the loss of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErasureNote {
+    /// The entity is to be erased.
+    Begun,
+    /// Nothing of it is left.
+    Done,
+}
+
+impl ErasureNote {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// An erasure that the log says was begun, and not that it was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunErasure {
+    /// The entity to be erased.
+    pub address: Address,
+    /// The event with which it was ended for that, and the commit; `None`: it was not.
+    pub ended: Option<(u64, Position)>,
+}
+
+/// Erasures that were read from the log: begun, and not done.
+#[derive(Debug, Default)]
+pub(crate) struct Erasures(BTreeMap<Address, Option<(u64, Position)>>);
+
+impl Erasures {
+    /// Done with, the entity may begin anew as another one.
+    pub(crate) fn done(&mut self, of: &Address) {
+        self.0.remove(of);
+    }
+
+    pub(crate) fn begun(&self) -> Vec<BegunErasure> {
+        let begun = self.0.iter().map(|(address, ended)| BegunErasure {
+            address: address.clone(),
+            ended: *ended,
+        });
+        begun.collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn noted(&mut self, record: &Record<'_>) {
+        let address = Address::new(record.kind, record.id);
+        match record.name == ErasureNote::Begun.name() {
+            // Asked for again, it ends what was begun anew since.
+            true => _ = self.0.insert(address, None),
+            false => _ = self.0.remove(&address),
+        }
+    }
+
+    /// Ended for its erasure, an entity that begins anew is another one.
+    pub(crate) fn ended(&mut self, record: &Record<'_>) {
+        if record.name == ERASED
+            && !self.0.is_empty()
+            && let Some(ended) = self.0.get_mut(&Address::new(record.kind, record.id))
+        {
+            *ended = Some((record.seq, record.place.position));
+        }
+    }
+}

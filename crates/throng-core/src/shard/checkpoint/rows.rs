@@ -1,0 +1,16 @@
+//! The rows of one checkpoint.
+
+use super::system_row::SystemRow;
+use crate::shard::timers::TimerRows;
+use throng_journal::StoredState;
+
+/// What checkpoints take from shards.
+#[derive(Default)]
+pub struct Rows {
+    /// States to store.
+    pub states: Vec<StoredState>,
+    /// System rows: key and value, or key and `None` to remove it.
+    pub system: Vec<SystemRow>,
+    /// Timers that changed, whose rows follow from what the store has of them.
+    pub timers: Vec<TimerRows>,
+}

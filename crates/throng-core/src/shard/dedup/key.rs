@@ -1,0 +1,161 @@
+//! An idempotency key, and what is kept under it.
+
+use crate::{limits::KEY_MICROS, model::Timestamp};
+use serde::{Deserialize, Serialize};
+use std::{num::NonZeroU16, time::Duration};
+
+/// Keys are dealt to buckets by the ten minutes in which they expire.
+pub(crate) const BUCKET_MICROS: i64 = 600_000_000;
+
+/// The idempotency key of a command.
+pub(crate) struct CommandKey {
+    /// With its entity, in one number.
+    pub(crate) number: u128,
+    /// As it was given.
+    pub(crate) name: String,
+    /// Of the command, so that another one under the same key is noticed; 0 before it was read.
+    pub(crate) fingerprint: u64,
+    /// How long it is kept.
+    pub(crate) life: KeyLife,
+}
+
+impl CommandKey {
+    /// The key under which another entity goes on with a command that this one has forwarded.
+    pub(crate) fn derived(&self, kind: &str, id: &str) -> String {
+        format!("{kind}/{id}/{}", self.name)
+    }
+}
+
+/// What is kept under a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// Hash of the command, so that another one under the same key is noticed.
+    pub(crate) print: u64,
+    /// Until when, microseconds.
+    pub(crate) until: i64,
+    pub(crate) answer: KeptAnswer,
+    /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
+    #[serde(skip)]
+    pub(crate) rests_on: u64,
+}
+
+/// How long an idempotency key is kept: an hour, unless what it comes with may come again later, as a message that waits in a broker's
+/// queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyLife {
+    hours: NonZeroU16,
+}
+
+impl KeyLife {
+    /// The longest there is: 30 days.
+    pub const MAX: Self = Self {
+        hours: NonZeroU16::new(30 * 24).expect("it is not 0"),
+    };
+
+    /// As long as this, rounded up to whole hours, at most [`MAX`](Self::MAX).
+    #[must_use]
+    pub fn at_least(duration: Duration) -> Self {
+        let hours = duration
+            .as_secs()
+            .div_ceil(3_600)
+            .clamp(1, u64::from(Self::MAX.hours.get()));
+        let hours = u16::try_from(hours).ok().and_then(NonZeroU16::new);
+        hours.map_or(Self::MAX, |hours| Self { hours })
+    }
+
+    /// How long that is.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(3_600 * u64::from(self.hours.get()))
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for KeyLife {
+    fn default() -> Self {
+        Self { hours: NonZeroU16::MIN }
+    }
+}
+
+/// Whether the hour of an idempotency key is over, as its record says.
+#[must_use]
+pub fn is_key_over(body: &[u8], now: Timestamp) -> bool {
+    let kept = body
+        .split_first_chunk::<16>()
+        .map(|(_, kept)| serde_json::from_slice::<Kept>(kept));
+    matches!(kept, Some(Ok(kept)) if kept.until <= now.micros)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum KeptAnswer {
+    /// The reply as JSON.
+    Reply(Box<str>),
+    /// The entity recorded something and forwarded this to another.
+    Forward(Box<Forwarded>),
+    /// The same, to create a child.
+    Create(Box<Forwarded>),
+    /// It was refused, and before it commands with these fingerprints, the oldest first.
+    Refused(Vec<u64>),
+}
+
+/// Commands a key remembers as refused at most: who asks under one key for so many different things is not protected from the first.
+pub(crate) const REFUSED_MAX: usize = 16;
+/// For how long a refusal is remembered.
+pub(crate) const REFUSED_MICROS: i64 = 600_000_000;
+
+impl Kept {
+    fn new(print: u64, until: i64, answer: KeptAnswer) -> Self {
+        Self {
+            print,
+            until,
+            answer,
+            rests_on: 0,
+        }
+    }
+
+    pub(crate) fn accepted(key: &CommandKey, answer: KeptAnswer, now: Timestamp) -> Self {
+        Self::new(key.fingerprint, until(now, key.life), answer)
+    }
+
+    /// That this command was refused, beside what was refused under its key before.
+    //= promise 4: a key takes effect once
+    pub(crate) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
+        let mut others = Vec::new();
+        if let Some(before) = before
+            && let KeptAnswer::Refused(older) = &before.answer
+        {
+            let newest = older.iter().copied().chain([before.print]);
+            others.extend(newest.skip((older.len() + 1).saturating_sub(REFUSED_MAX - 1)));
+        }
+        let until = now.micros.saturating_add(REFUSED_MICROS);
+        Self::new(key.fingerprint, until, KeptAnswer::Refused(others))
+    }
+
+    /// It is about refusals, and nothing was accepted.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.answer, KeptAnswer::Refused(_))
+    }
+
+    /// Whether a command of this fingerprint was refused.
+    pub(crate) fn has_refused(&self, fingerprint: u64) -> bool {
+        matches!(&self.answer, KeptAnswer::Refused(others) if self.print == fingerprint || others.contains(&fingerprint))
+    }
+}
+
+/// Kind, id, the command's name, its content.
+pub(crate) type Forwarded = (String, String, String, String);
+
+pub(crate) fn until(now: Timestamp, life: KeyLife) -> i64 {
+    let hours = i64::from(life.hours.get());
+    let until = now.micros.saturating_add(hours * KEY_MICROS);
+    if life == KeyLife::default() {
+        return until;
+    }
+    // Those of a longer life expire in as few steps as those of an hour do: looking for a fresh key looks at each of them.
+    let step = hours * BUCKET_MICROS;
+    until.saturating_add(step - 1) / step * step
+}

@@ -1,0 +1,243 @@
+//! What goes into a shard and what comes out.
+
+use super::outcome::{Answered, JsonRejection, JsonReply, Outcome, put_json};
+use crate::{
+    model::{Asker, Entity, Error, Moment, Sent, Timestamp},
+    shard::{Delivery, Due, KeyLife, Parcel, RequestOutcome, Taking},
+};
+use std::any::Any;
+use throng_journal::CommitBuilder;
+
+/// Answers a query of a kind: given the state, where and when, and the arguments.
+pub(crate) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
+/// Makes a command of an outcome: given the id, the note and the outcome.
+pub(crate) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
+
+/// Where a command's records go: into the open commit, while the shard's lock is held.
+pub trait Stage {
+    /// Takes the records of one command, all of them or (never) none.
+    fn stage(&mut self, records: &mut CommitBuilder) -> Staged;
+}
+
+/// Where records went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// The number of the open commit.
+    pub commit: u64,
+    /// What to add to a body's offset within the records given to get its offset within the commit.
+    pub shift: u32,
+}
+
+/// A command as it comes.
+pub enum Input<'a> {
+    /// An `Option<Command>` of the entity, taken out once it is looked at.
+    Typed(&'a mut (dyn Any + Send)),
+    /// A command's name and its content as JSON.
+    Json {
+        /// The variant's name.
+        name: &'a str,
+        /// Its content; empty is `{}`.
+        body: &'a [u8],
+    },
+    /// The outcome of a request.
+    Outcome(&'a RequestOutcome),
+}
+
+/// Where the answer goes.
+pub enum Output<'a> {
+    /// An `Option<Result<Reply, Error<Rejection>>>` of the entity.
+    Typed(&'a mut (dyn Any + Send)),
+    /// The answer is written down as JSON.
+    Json(&'a mut JsonReply),
+    /// Nobody waits; only what came of it is kept.
+    Nobody,
+}
+
+/// Why an entity is asked.
+#[derive(Clone, Copy)]
+pub enum Cause<'a> {
+    /// A client asks, or an app's own code.
+    Asked {
+        /// Takes effect once under this key.
+        key: Option<&'a str>,
+        /// How long the key is kept.
+        life: KeyLife,
+        /// The name of the caller, if somebody has made sure of it.
+        caller: Option<&'a str>,
+        /// The entity that has forwarded it.
+        forwarded: Option<&'a Forwarder>,
+    },
+    /// A message from another entity.
+    Message(&'a Taking),
+    /// One of its timers is due.
+    Timer(&'a Due),
+}
+
+/// The entity that has forwarded a client's command without recording anything, or does so again.
+#[derive(Clone, Debug)]
+pub struct Forwarder {
+    /// The entity that was asked first.
+    pub address: throng_journal::Address,
+    /// It becomes the parent, if the command creates: it was forwarded with [`Answer::create`](crate::model::Answer::create).
+    pub is_parent: bool,
+}
+
+impl Call<'_> {
+    pub(crate) fn asker(&self) -> Asker<'_> {
+        if let Input::Outcome(outcome) = &self.input {
+            let (kind, id) = &outcome.from;
+            return Asker::Outcome { kind, id };
+        }
+        let sender = match self.cause {
+            Cause::Timer(due) => return Asker::Timer(&due.name),
+            Cause::Message(taking) => &taking.sender,
+            Cause::Asked { caller, forwarded, .. } => match forwarded {
+                None => return Asker::Client(caller),
+                Some(by) => &by.address,
+            },
+        };
+        Asker::Entity {
+            kind: &sender.kind,
+            id: &sender.id,
+        }
+    }
+}
+
+impl Delivery {
+    /// What a call with this message is given, and why it is called.
+    pub fn parts(&mut self) -> (Input<'_>, &Taking) {
+        let taking = &self.taking;
+        let input = match &mut self.parcel {
+            Parcel::Typed(command) => Input::Typed(command.as_mut()),
+            Parcel::Recorded => Input::Json {
+                name: &taking.name,
+                body: taking.command.get().as_bytes(),
+            },
+            Parcel::Outcome(heard) => Input::Outcome(heard),
+        };
+        (input, taking)
+    }
+}
+
+pub(crate) fn put<E: Entity>(output: &mut Output<'_>, answer: Result<E::Reply, Error<E::Rejection>>) {
+    match output {
+        Output::Nobody => {}
+        Output::Typed(slot) => {
+            let slot: &mut dyn Any = *slot;
+            if let Some(slot) = slot.downcast_mut::<Answered<E>>() {
+                *slot = Some(answer);
+            }
+        }
+        Output::Json(reply) => match answer {
+            Ok(value) => put_json(reply, &value),
+            Err(error) => {
+                reply.error = Some(Box::new(match error.engine::<JsonRejection>() {
+                    Ok(error) => error,
+                    Err(rejection) => Error::Rejected(rejection.into()),
+                }));
+            }
+        },
+    }
+}
+
+/// One command for one entity.
+pub struct Call<'a> {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// Hash of kind and id, see [`crate::limits::hash`].
+    pub hash: u64,
+    /// The entity's id.
+    pub id: &'a str,
+    /// The time; what the entity sees may be later, because a shard's clock never goes back.
+    pub now: Timestamp,
+    /// A number nobody can guess.
+    pub entropy: u128,
+    /// What is asked.
+    pub input: Input<'a>,
+    /// Where the answer goes.
+    pub output: Output<'a>,
+    /// Whether a client, a message or a timer asks.
+    pub cause: Cause<'a>,
+    /// What this program does not understand is left as it is ([`Ran::NotUnderstood`]), for a newer one.
+    pub may_wait: bool,
+}
+
+/// A named query with its arguments as a query string.
+pub struct QueryCall<'a> {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// Hash of kind and id.
+    pub hash: u64,
+    /// The entity's id.
+    pub id: &'a str,
+    /// The query's name.
+    pub name: &'a str,
+    /// Its fields, `a=1&b=x`.
+    pub arguments: &'a str,
+    /// The time; what the query sees may be later, because a shard's clock never goes back.
+    pub now: Timestamp,
+    /// The name of the caller, if somebody has made sure of it.
+    pub caller: Option<&'a str>,
+    /// Where the answer goes.
+    pub output: &'a mut JsonReply,
+}
+
+/// What came of a call.
+pub enum Ran {
+    /// It was answered. The answer must not leave before the commit of this number is durable; 0: at once.
+    Done {
+        /// The number of the commit it rests on.
+        rests_on: u64,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The entity is not in memory: load it ([`crate::shard::Shard::load_request`]), then ask again. Nothing was touched.
+    Load,
+    /// The rows of this idempotency key are not in memory: look for them
+    /// ([`crate::shard::Shard::key_rows`]), then ask again. Nothing was touched.
+    LoadKey,
+    /// This program does not know the command, cannot read it, or cannot bring the entity back, for this reason; a newer one may. Nothing
+    /// was touched.
+    NotUnderstood(String),
+    /// An operator has quarantined the entity, for this reason: a message waits until it is released. Nothing was touched.
+    Quarantined(String),
+    /// Another entity answers. The input was taken.
+    Forward(Box<Forward>),
+    /// Another entity answers a command that was forwarded under this idempotency key before.
+    ForwardAgain(Box<ForwardAgain>),
+}
+
+impl Ran {
+    pub(crate) fn done(rests_on: u64, outcome: Outcome) -> Self {
+        Self::Done { rests_on, outcome }
+    }
+}
+
+/// Where a command goes on.
+pub struct Forward {
+    /// Whom to ask what.
+    pub to: Sent,
+    /// It was recorded as a message, because the forwarding entity recorded something with it: the receiver takes it
+    /// under this number, exactly once.
+    pub taking: Option<Taking>,
+    /// The idempotency key to ask under.
+    pub key: Option<String>,
+    /// The number of the commit it rests on.
+    pub rests_on: u64,
+}
+
+/// Where a command went on before.
+pub struct ForwardAgain {
+    /// Whom to ask.
+    pub to: throng_journal::Address,
+    /// The command's name.
+    pub name: String,
+    /// The command's content as JSON.
+    pub body: String,
+    /// The idempotency key to ask under.
+    pub key: String,
+    /// It was forwarded to create a child.
+    pub is_child: bool,
+    /// The number of the commit it rests on.
+    pub rests_on: u64,
+}

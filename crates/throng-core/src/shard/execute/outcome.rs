@@ -1,0 +1,65 @@
+//! Answers, typed or as JSON.
+
+use crate::model::{Entity, Error, Rejection};
+use serde::{Deserialize, Serialize};
+
+/// What came of a command, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Accepted, with or without an event.
+    Done,
+    /// The entity said no.
+    Refused,
+    /// The engine said no.
+    Failed,
+}
+
+/// A rejection, written down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct JsonRejection {
+    /// The rejection's stable code.
+    pub code: &'static str,
+    /// The HTTP status it asks for.
+    pub status: u16,
+    /// The field at fault.
+    pub field: Option<&'static str>,
+    /// The rejection in a sentence.
+    pub message: String,
+    /// The rejection itself as JSON.
+    pub body: Vec<u8>,
+}
+
+/// An answer as JSON.
+#[derive(Debug, Default)]
+pub struct JsonReply {
+    /// The reply, if there is no error.
+    pub body: Vec<u8>,
+    /// The "no", if there is one; boxed, since most have none and every answer is moved about.
+    pub error: Option<Box<Error<JsonRejection>>>,
+}
+
+impl<E: Rejection> From<E> for JsonRejection {
+    fn from(rejection: E) -> Self {
+        Self {
+            code: rejection.code(),
+            status: rejection.status(),
+            field: rejection.field(),
+            message: rejection.to_string(),
+            body: serde_json::to_vec(&rejection).unwrap_or_default(),
+        }
+    }
+}
+
+/// What an entity's typed asker waits for.
+pub(crate) type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
+
+pub(crate) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
+    reply.body.clear();
+    if let Err(why) = serde_json::to_writer(&mut reply.body, value) {
+        reply.error = Some(Box::new(Error::Crashed {
+            reason: format!("the reply cannot be written as JSON: {why}"),
+        }));
+    }
+}

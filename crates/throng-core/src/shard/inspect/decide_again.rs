@@ -1,0 +1,238 @@
+//! A recorded command, decided again by the program of today: what it would come to, as JSON that can be compared.
+
+use crate::{
+    model::{Answer, Asker, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
+    shard::resident::slot::{panic_text, parse_id},
+    tagged,
+};
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A command that was recorded, and what its entity could see then.
+#[derive(Clone, Copy, Debug)]
+pub struct Again<'a> {
+    /// The entity's id.
+    pub id: &'a str,
+    /// The command's name, as it was recorded.
+    pub name: &'a str,
+    /// The command's content, as it was recorded.
+    pub body: &'a [u8],
+    /// The time the entity sees.
+    pub now: Timestamp,
+    /// What [`Turn::unguessable`] says.
+    pub entropy: u128,
+    /// What [`Turn::missed_ticks`] says.
+    pub missed_ticks: u64,
+    /// Who asked then; of a client only the name that was recorded.
+    pub from: Asker<'a>,
+    /// It was no message and no timer: a forwarded command is then recorded only beside something else.
+    pub is_asked: bool,
+}
+
+/// What a command would come to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// It is accepted, with these effects in the order they are recorded.
+    Done(Vec<Effect>),
+    /// The entity says no, or is not there.
+    Refused(String),
+    /// It cannot be read, or panics.
+    Failed(String),
+}
+
+/// Something a command has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// What it is, without ids and values: `event Deposited`, `message to account: Deposit`, `timer "tick"`.
+    pub what: String,
+    /// Ids and values: an event's fields, a message's receiver and command, when a timer is due.
+    pub content: Value,
+}
+
+impl Effect {
+    /// An event of this name, with its fields as today's program writes them.
+    #[must_use]
+    pub fn event(name: &str, content: Value) -> Self {
+        let what = format!("event {name}");
+        Self { what, content }
+    }
+
+    /// A message; its command as [`KindCheck::command`](super::kind_check::KindCheck::command) writes it.
+    #[must_use]
+    pub fn message(kind: &str, id: &str, command: Value) -> Self {
+        let name = command.as_object().and_then(|parts| parts.keys().next());
+        Self {
+            what: format!("message to {kind}: {}", name.map_or("", |name| name)),
+            content: json!({ "id": id, "command": command }),
+        }
+    }
+
+    /// A timer that was set, its command as [`KindCheck::command`](super::kind_check::KindCheck::command) writes it.
+    #[must_use]
+    pub fn timer_set(name: &str, at: i64, every_micros: Option<u64>, command: Value) -> Self {
+        Self {
+            what: format!("timer {name:?}"),
+            content: json!({ "at": at, "every_micros": every_micros, "command": command }),
+        }
+    }
+
+    /// The end of the entity.
+    #[must_use]
+    pub fn end() -> Self {
+        Self {
+            what: "its end".into(),
+            content: Value::Null,
+        }
+    }
+
+    /// A timer that was cancelled.
+    #[must_use]
+    pub fn timer_cleared(name: &str) -> Self {
+        Self {
+            what: format!("timer {name:?} cancelled"),
+            content: Value::Null,
+        }
+    }
+}
+
+/// An entity, as its events make it.
+pub(crate) struct Checked<E> {
+    /// `None`: an event could not be applied, or the events before are gone and nothing has said yet what it was.
+    pub(crate) state: Option<E>,
+    /// The number of its last event.
+    pub(crate) last: u64,
+    /// Events are gone, and nothing has said yet what it was after them.
+    pub(crate) is_unfounded: bool,
+    /// Events so far, since it was created anew if it had ended.
+    pub(crate) seq: u64,
+    /// It has ended, and was not created anew; its state is that of a new one.
+    pub(crate) has_ended: bool,
+    pub(crate) family: Option<Box<Family>>,
+}
+
+impl<E: Entity> Default for Checked<E> {
+    fn default() -> Self {
+        Self {
+            state: Some(E::default()),
+            last: 0,
+            is_unfounded: false,
+            seq: 0,
+            has_ended: false,
+            family: None,
+        }
+    }
+}
+
+/// A decision with what is needed to apply it and to reply.
+pub(crate) struct Decided<E: Entity> {
+    pub(crate) decision: Decision,
+    /// `None` unless it was accepted.
+    pub(crate) answer: Option<Answer<E>>,
+    pub(crate) events: Vec<E::Event>,
+}
+
+impl<E: Entity> From<Decision> for Decided<E> {
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            answer: None,
+            events: Vec::new(),
+        }
+    }
+}
+
+/// What an entity decides; `None` if its state is not known.
+pub(crate) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
+    let state = entity.state.as_ref()?;
+    let id = parse_id::<E>(again.id).ok()?;
+    if entity.has_ended && !E::recreates(&command) {
+        return Some(Decision::Refused("the entity has ended".into()).into());
+    }
+    if entity.seq == 0 && !E::creates(&command) {
+        return Some(Decision::Refused("there is no such entity".into()).into());
+    }
+    let mut effects = Effects::<E> {
+        entropy: again.entropy,
+        missed_ticks: again.missed_ticks,
+        ..Effects::default()
+    };
+    let moment = Moment {
+        id: &id,
+        seq: entity.seq,
+        now: again.now,
+        from: again.from,
+        family: entity.family.as_deref(),
+    };
+    let decided = catch_unwind(AssertUnwindSafe(|| {
+        state.decide(command, &mut Turn::new(moment, &mut effects))
+    }));
+    Some(match decided {
+        Err(panic) => Decision::Failed(format!("it panics: {}", panic_text(panic.as_ref()))).into(),
+        Ok(Err(rejection)) => Decision::Refused(rejection.to_string()).into(),
+        Ok(Ok(answer)) => match written(&effects, &answer, again.is_asked, entity.seq) {
+            Ok(written) => Decided {
+                decision: Decision::Done(written),
+                answer: Some(answer),
+                events: effects.events,
+            },
+            Err(why) => Decision::Failed(format!("it cannot be written as JSON: {why}")).into(),
+        },
+    })
+}
+
+/// The effects in the order in which they are recorded.
+fn written<E: Entity>(
+    effects: &Effects<E>,
+    answer: &Answer<E>,
+    is_asked: bool,
+    seq: u64,
+) -> serde_json::Result<Vec<Effect>> {
+    let mut all = Vec::new();
+    for event in &effects.events {
+        let mut content = Vec::new();
+        let name = tagged::to_parts(event, &mut content)?;
+        all.push(Effect::event(name, parsed(&content)));
+    }
+    for sent in &effects.sent {
+        all.push(message(sent)?);
+    }
+    for timer in &effects.timers {
+        all.push(match timer {
+            Timer::Cancel(name) => Effect::timer_cleared(name),
+            Timer::Set {
+                name,
+                at,
+                every,
+                command,
+            } => {
+                let mut content = Vec::new();
+                let command = tagged::to_parts(command, &mut content)?;
+                let every = every.map(|every| u64::try_from(every.as_micros()).unwrap_or(u64::MAX));
+                let command = Value::from_iter([(command, parsed(&content))]);
+                Effect::timer_set(name, at.micros, every, command)
+            }
+        });
+    }
+    if let Answer::Forward(to) = answer
+        && (!is_asked || to.child || !effects.is_empty())
+    {
+        all.push(message(to)?);
+    }
+    // Where nothing has ever happened is nothing to end.
+    if effects.ends && (seq > 0 || !effects.events.is_empty()) {
+        all.push(Effect::end());
+    }
+    Ok(all)
+}
+
+fn message(sent: &Sent) -> serde_json::Result<Effect> {
+    let mut content = Vec::new();
+    let command = sent.encoded(&mut content)?;
+    let command = Value::from_iter([(command, parsed(&content))]);
+    Ok(Effect::message(sent.kind, &sent.id, command))
+}
+
+/// What was written a moment ago.
+pub(crate) fn parsed(written: &[u8]) -> Value {
+    serde_json::from_slice(written).unwrap_or_default()
+}

@@ -1,0 +1,112 @@
+//! Entities as an operator sees them.
+
+use crate::model::Timestamp;
+use throng_journal::Address;
+
+/// Whether an entity can be looked at now, or what has to happen first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Its state is in memory.
+    Resident,
+    /// Only in the store, and in the log.
+    Passivated,
+    /// It takes no messages until it is released by hand.
+    Quarantined,
+    /// It has ended, or its id was never used.
+    Gone,
+}
+
+/// What is known of an entity without bringing it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// The place.
+    pub whereabouts: Whereabouts,
+    /// Its last event; 0 where that is not known here.
+    pub seq: u64,
+    /// Who created it, if it is in memory.
+    pub parent: Option<(String, String)>,
+    /// Whom it created; `None` if it is not in memory.
+    pub children: Option<usize>,
+}
+
+/// Which parts of an entity to read; all of them cost time under its shard's lock.
+#[derive(Clone, Debug, Default)]
+pub struct Inspect {
+    /// The state, written as JSON.
+    pub state: bool,
+    /// Addresses of children; `None` for their number only.
+    pub children: Option<ChildrenPage>,
+}
+
+/// A page of children in the order of their addresses.
+#[derive(Clone, Debug, Default)]
+pub struct ChildrenPage {
+    /// Those whose ids begin with this.
+    pub prefix: String,
+    /// Kind and id of the last child of the page before; `None` for the first page.
+    pub after: Option<(String, String)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// What was asked for of an entity, and what costs nothing to add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// The place.
+    pub whereabouts: Whereabouts,
+    /// The sequence number of its last event; 0 without any.
+    pub seq: u64,
+    /// The event it ended with last; 0: it never did.
+    pub ended: u64,
+    /// The state as JSON, if that was asked for and there is one.
+    pub state: Option<String>,
+    /// Why it is quarantined, if it is.
+    pub quarantine: Option<Quarantined>,
+    /// Kind and id of the entity that created it, if one did.
+    pub parent: Option<(String, String)>,
+    /// How many entities it has created that still are its children.
+    pub children: usize,
+    /// The children that were asked for.
+    pub children_page: Vec<(String, String)>,
+    /// The number of the commit that this rests on.
+    pub rests_on: u64,
+}
+
+/// Why an entity cannot be brought back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unloadable<'a> {
+    /// What cannot be read, in a sentence.
+    pub reason: &'a str,
+    /// The row of its family ([`crate::shard::family_row`]), so that a checkpoint can store what the log adds to it.
+    pub family: Option<&'a [u8]>,
+}
+
+/// A quarantined entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The entity that is set aside.
+    pub address: Address,
+    /// The event that cannot be applied; 0 where its rows cannot be read.
+    pub seq: u64,
+    /// Why it is quarantined.
+    pub reason: String,
+    /// When this engine found that out (again, once it was passivated), or an operator quarantined it.
+    pub since: Timestamp,
+    /// Commands and messages it has refused since, in this life of the engine.
+    pub refused: u64,
+    /// The operator who has quarantined it; `None`: it cannot be brought back.
+    pub by: Option<String>,
+}
+
+/// The quarantined entities of one kind in a shard: those that an operator has quarantined, or those that cannot be brought back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedEntities {
+    /// The kind of all of them.
+    pub kind: &'static str,
+    /// An operator has quarantined them.
+    pub by_operator: bool,
+    /// The number of them.
+    pub entities: usize,
+    /// The id and the reason of some of them: `ann: event 7 is missing`.
+    pub named: Vec<String>,
+}

@@ -1,0 +1,420 @@
+//! Dead messages: nobody could take them. Each waits, with all that was in it, for a person to retry or drop
+//! it.
+//!
+//! One that dies is recorded whole as it is taken. So it needs nothing of the log it was sent in, and becomes a row of the
+//! store at the next checkpoint; until then, and until its end is stored, what is true of it stands resident. Of several
+//! records of one message the last one counts.
+
+use super::{
+    Asks, Delivery, Parcel, Taking,
+    decision::{drops_untaken, is_by_hand},
+};
+use crate::{model::Timestamp, shard::KeyLife};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, collections::BTreeMap, ops::Bound};
+use throng_journal::{Address, ShardId};
+
+/// A dead message as it is recorded, and as a row of the store.
+#[derive(Serialize, Deserialize)]
+struct Dead<'a> {
+    reason: Cow<'a, str>,
+    /// When it died, microseconds.
+    at: i64,
+    /// The sender's kind and id.
+    sender: (Cow<'a, str>, Cow<'a, str>),
+    name: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asks: Option<Asks>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "KeyLife::is_default")]
+    life: KeyLife,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    child: bool,
+    #[serde(borrow)]
+    command: &'a RawValue,
+}
+
+/// What came of a retry that took it: without this mark, a message that was taken never was a row.
+#[derive(Serialize, Deserialize)]
+struct Retried<'a> {
+    retried: bool,
+    reason: Cow<'a, str>,
+}
+
+/// Bytes of a cause: it is a label of a metric, too.
+const CAUSE_BYTES_MAX: usize = 200;
+
+/// A dead message, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadMessage {
+    /// The shard it was sent from, and its number from there to the receiver's.
+    pub number: (ShardId, u64),
+    /// Who sent it.
+    pub sender: Address,
+    /// Who could not take it.
+    pub receiver: Address,
+    /// The command's name; `~heard` is the outcome of a request.
+    pub name: String,
+    /// Why it is dead.
+    pub reason: String,
+    /// When it died.
+    pub at: Timestamp,
+}
+
+/// What changed since the last checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct DeadMessages {
+    fresh: BTreeMap<Vec<u8>, Fresh>,
+    bytes: usize,
+    /// How many checkpoints took over what stood resident.
+    stored: u64,
+    /// A message died, or is dead no more, since the last look.
+    has_changed: bool,
+}
+
+#[derive(Debug)]
+struct Fresh {
+    /// `None`: it was retried or dropped, and is not dead any more.
+    value: Option<Vec<u8>>,
+    /// A checkpoint has it.
+    given: bool,
+}
+
+impl Fresh {
+    /// Bytes in memory with a row of this length, about.
+    fn weigh(&self, row: usize) -> usize {
+        row + self.value.as_ref().map_or(0, Vec::len) + 64
+    }
+}
+
+/// What a shard knows of a dead message without looking into the store.
+pub enum KnownDead {
+    /// It is dead: its row.
+    Dead(Vec<u8>),
+    /// It is not.
+    NotDead,
+    /// The store knows. What it says counts only while this number is the same.
+    Stored(u64),
+}
+
+impl DeadMessages {
+    fn set(&mut self, row: Vec<u8>, value: Option<Vec<u8>>) {
+        self.has_changed = true;
+        let (length, fresh) = (row.len(), Fresh { value, given: false });
+        self.bytes += fresh.weigh(length);
+        if let Some(old) = self.fresh.insert(row, fresh) {
+            self.bytes -= old.weigh(length);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// Rows for a checkpoint.
+    pub(crate) fn rows(&mut self, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        for (row, fresh) in &mut self.fresh {
+            fresh.given = true;
+            rows.push((row.clone(), fresh.value.clone()));
+        }
+    }
+
+    /// The checkpoint is done.
+    pub(crate) fn stored(&mut self) {
+        self.stored += 1;
+        self.fresh.retain(|_, fresh| !fresh.given);
+        self.bytes = self.fresh.iter().map(|(row, fresh)| fresh.weigh(row.len())).sum();
+    }
+
+    /// The checkpoint has failed.
+    pub(crate) fn failed(&mut self) {
+        self.fresh.values_mut().for_each(|fresh| fresh.given = false);
+    }
+
+    /// A message nobody can take: the body of its record, and from now on its row.
+    pub(crate) fn letter(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+        let dead = Dead {
+            reason: reason.into(),
+            at: now.micros,
+            sender: (taking.sender.kind.as_ref().into(), taking.sender.id.as_ref().into()),
+            name: taking.name.as_ref().into(),
+            asks: taking.asks.clone(),
+            key: taking.key.clone(),
+            life: taking.life,
+            child: taking.child,
+            command: &taking.command,
+        };
+        let body = serde_json::to_vec(&dead).unwrap_or_default();
+        self.set(dead_row(to, (taking.from, taking.number)), Some(body.clone()));
+        body
+    }
+
+    /// A dead message was taken after all: the body of its record, and its row is to go.
+    pub(crate) fn retried(&mut self, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+        self.over(to, taking);
+        let retried = Retried {
+            retried: true,
+            reason: reason.into(),
+        };
+        serde_json::to_vec(&retried).unwrap_or_default()
+    }
+
+    /// A message is not dead any more: its row is to go.
+    pub(crate) fn over(&mut self, to: &Address, taking: &Taking) {
+        self.set(dead_row(to, (taking.from, taking.number)), None);
+    }
+
+    /// The record of a message that was taken, read back.
+    pub(crate) fn replay(&mut self, record: &throng_journal::Record<'_>) {
+        let value = match record.name {
+            "dead" => Some(record.body.to_vec()),
+            _ if ends_one(record) => None,
+            _ => return,
+        };
+        let to = Address::new(record.kind, record.id);
+        self.set(dead_row(&to, (ShardId(record.version), record.seq)), value);
+    }
+
+    /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
+    /// not dead any more. At most so many that are dead.
+    pub(crate) fn changed(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let from = match after {
+            [] => Bound::Included(begin),
+            after => Bound::Excluded(after),
+        };
+        let rows = self.fresh.range::<[u8], _>((from, Bound::Unbounded));
+        let (mut found, mut dead) = (Vec::new(), 0);
+        for (row, fresh) in rows.take_while(|(row, _)| row.starts_with(begin)) {
+            found.push((row.clone(), fresh.value.clone()));
+            dead += usize::from(fresh.value.is_some());
+            if dead >= limit {
+                break;
+            }
+        }
+        found
+    }
+
+    /// What is known of a dead message.
+    pub(crate) fn known(&self, row: &[u8]) -> KnownDead {
+        match self.fresh.get(row) {
+            Some(Fresh { value: Some(value), .. }) => KnownDead::Dead(value.clone()),
+            Some(Fresh { value: None, .. }) => KnownDead::NotDead,
+            None => KnownDead::Stored(self.stored),
+        }
+    }
+}
+
+/// Whether the record of a message that was taken says that it was dead before.
+pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
+    if is_by_hand(record) {
+        return !drops_untaken(record);
+    }
+    record.name != "dead" && serde_json::from_slice::<Retried<'_>>(record.body).is_ok()
+}
+
+/// Why a message was refused or is dead, as its record says.
+#[must_use]
+pub fn taken_reason(body: &[u8]) -> String {
+    match serde_json::from_slice(body) {
+        Ok(serde_json::Value::String(reason)) => reason,
+        Ok(value) => value["reason"].as_str().unwrap_or_default().to_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+/// The row of a dead message: `d`, kind, 0, length of the id as `u16`, id, sending shard as `u16`, number as `u64`.
+#[must_use]
+pub fn dead_row(to: &Address, (from, number): (ShardId, u64)) -> Vec<u8> {
+    let mut row = dead_rows(Some((&to.kind, Some(&to.id))));
+    row.extend_from_slice(&from.0.to_be_bytes());
+    row.extend_from_slice(&number.to_be_bytes());
+    row
+}
+
+/// What the rows of all dead messages begin with, of those to a kind, or to one entity.
+#[must_use]
+pub fn dead_rows(to: Option<(&str, Option<&str>)>) -> Vec<u8> {
+    let mut row = vec![b'd'];
+    if let Some((kind, id)) = to {
+        row.extend_from_slice(kind.as_bytes());
+        row.push(0);
+        if let Some(id) = id {
+            row.extend_from_slice(&(id.len() as u16).to_be_bytes());
+            row.extend_from_slice(id.as_bytes());
+        }
+    }
+    row
+}
+
+/// Whose row it is, from which shard, and its number.
+fn read_row(row: &[u8]) -> Option<(Address, ShardId, u64)> {
+    let (b'd', rest) = row.split_first()? else { return None };
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let (kind, rest) = (std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]);
+    let (length, rest) = rest.split_first_chunk::<2>()?;
+    let (id, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    let (from, number) = rest.split_first_chunk::<2>()?;
+    Some((
+        Address::new(kind, std::str::from_utf8(id).ok()?),
+        ShardId(u16::from_be_bytes(*from)),
+        u64::from_be_bytes(number.try_into().ok()?),
+    ))
+}
+
+impl DeadMessage {
+    /// Reads a row; `None` if it is not one.
+    #[must_use]
+    pub fn read(row: &[u8], value: &[u8]) -> Option<Self> {
+        let (receiver, from, number) = read_row(row)?;
+        let dead: Dead<'_> = serde_json::from_slice(value).ok()?;
+        Some(Self {
+            number: (from, number),
+            sender: Address::new(&*dead.sender.0, &*dead.sender.1),
+            receiver,
+            name: dead.name.into_owned(),
+            reason: dead.reason.into_owned(),
+            at: Timestamp { micros: dead.at },
+        })
+    }
+
+    /// The reason without what differs between messages that died of the same: the receiver's id, numbers, and text in double quotes.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        cause(&self.reason, &self.receiver)
+    }
+}
+
+/// The content of a dead message, from its row's value; `None` if it is not one.
+#[must_use]
+pub fn dead_command(value: &[u8]) -> Option<&RawValue> {
+    let dead: Dead<'_> = serde_json::from_slice(value).ok()?;
+    Some(dead.command)
+}
+
+fn cause(reason: &str, receiver: &Address) -> String {
+    let named = format!("{}/…", receiver.kind);
+    let reason = reason.replace(&receiver.to_string(), &named);
+    let mut cause = String::with_capacity(reason.len());
+    let mut rest = reason.as_str();
+    while let Some(next) = rest.chars().next() {
+        if next == '"'
+            && let Some(quoted) = quoted_bytes(rest)
+        {
+            cause.push_str("\"…\"");
+            rest = &rest[quoted..];
+        } else if next.is_ascii_digit() {
+            cause.push('#');
+            rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        } else {
+            cause.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
+    }
+    cause.truncate(cause.floor_char_boundary(CAUSE_BYTES_MAX));
+    cause
+}
+
+/// The bytes of the quoted text that this begins with; `None` if it does not end.
+fn quoted_bytes(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+impl Delivery {
+    /// A dead message, to be taken again.
+    ///
+    /// # Errors
+    /// The row cannot be read; a sentence says why.
+    pub fn again(row: &[u8], value: &[u8]) -> Result<Self, String> {
+        let (to, from, number) = read_row(row).ok_or("its name is not that of a dead message")?;
+        let dead: Dead<'_> = serde_json::from_slice(value).map_err(|why| why.to_string())?;
+        Ok(Self {
+            to,
+            parcel: Parcel::read(&dead.name, dead.command)?,
+            taking: Taking {
+                from,
+                number,
+                sender: Address::new(&*dead.sender.0, &*dead.sender.1),
+                asks: dead.asks,
+                key: dead.key,
+                life: dead.life,
+                child: dead.child,
+                name: dead.name.into_owned().into(),
+                command: dead.command.to_owned(),
+                again: true,
+            },
+            commit: 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_names_its_entity_for_any_id() {
+        for id in ["a", "a\0b", "ü", &"x".repeat(256)] {
+            let to = Address::new("kind", id);
+            let row = dead_row(&to, (ShardId(7), 9));
+            assert_eq!(read_row(&row), Some((to, ShardId(7), 9)));
+            assert!(row.starts_with(&dead_rows(Some(("kind", Some(id))))));
+            assert!(row.starts_with(&dead_rows(Some(("kind", None)))) && row.starts_with(&dead_rows(None)));
+        }
+        assert_eq!(read_row(b"d"), None);
+    }
+
+    #[test]
+    fn messages_that_died_of_the_same_have_one_cause() {
+        let of = |id: &str, reason: &str| cause(reason, &Address::new("account", id));
+        for id in ["a", "a/\"b\"", "17", "ü"] {
+            assert_eq!(
+                of(id, &format!("there is no account {id:?}")),
+                "there is no account \"…\""
+            );
+            let quarantined = format!("account/{id} is quarantined since event 12: no step up from version 3");
+            let cause = of(id, &quarantined);
+            assert_eq!(
+                cause,
+                "account/… is quarantined since event #: no step up from version #"
+            );
+        }
+        let column = |column| format!("missing field `class` at line 1 column {column}");
+        assert_eq!(of("a", &column(63)), of("b", &column(7)));
+        assert_ne!(of("a", "unknown variant `x`"), of("a", "unknown variant `y`"));
+        assert_eq!(of("a", "no end of \"this"), "no end of \"this");
+        assert_eq!(of("a", &"é".repeat(999)).len(), CAUSE_BYTES_MAX);
+    }
+
+    #[test]
+    fn changes_during_a_checkpoint_go_to_the_next() {
+        let (mut dead, mut rows) = (DeadMessages::default(), Vec::new());
+        dead.set(vec![1], Some(vec![9; 10]));
+        dead.set(vec![2], Some(vec![9; 10]));
+        dead.rows(&mut rows);
+        dead.set(vec![1], None);
+        dead.stored();
+        assert_eq!(rows.len(), 2);
+        rows.clear();
+        dead.rows(&mut rows);
+        assert_eq!(rows, [(vec![1], None)]);
+        dead.failed();
+        dead.stored();
+        assert_eq!(dead.fresh.len(), 1, "a checkpoint that failed takes nothing");
+        assert_eq!(dead.bytes(), 65);
+    }
+}

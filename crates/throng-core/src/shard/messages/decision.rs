@@ -1,0 +1,66 @@
+//! A person's decision about work that is left over, as it is recorded.
+
+use crate::{limits, shard::timers::QUARANTINE};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use throng_journal::{Record, RecordKind};
+
+/// The name of the record that drops a message.
+pub(crate) const DROPPED: &str = "dropped";
+
+/// Who decided it, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByHand<'a> {
+    /// The caller's name, or what stands for it.
+    pub by: Cow<'a, str>,
+    /// Why, in a person's words.
+    pub reason: Cow<'a, str>,
+}
+
+/// The body of the record of a message that was dropped before anybody took it: no dead message ends with it.
+#[derive(Serialize, Deserialize)]
+struct DroppedUntaken<'a> {
+    #[serde(flatten)]
+    by: ByHand<'a>,
+    untaken: bool,
+}
+
+impl ByHand<'_> {
+    /// With both no longer than a record's reason may be.
+    pub(crate) fn shortened(&self) -> ByHand<'_> {
+        let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
+        ByHand {
+            by: short(&self.by).into(),
+            reason: short(&self.reason).into(),
+        }
+    }
+
+    pub(crate) fn record(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.shortened()).unwrap_or_default()
+    }
+
+    pub(crate) fn record_untaken(&self) -> Vec<u8> {
+        let record = DroppedUntaken {
+            by: self.shortened(),
+            untaken: true,
+        };
+        serde_json::to_vec(&record).unwrap_or_default()
+    }
+}
+
+/// Tells whether a record [by hand](is_by_hand) drops a message that was not dead.
+pub(crate) fn drops_untaken(record: &Record<'_>) -> bool {
+    record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
+}
+
+/// Whether a record says what a person decided: no command of the entity has led to it.
+#[must_use]
+pub fn is_by_hand(record: &Record<'_>) -> bool {
+    match record.record {
+        RecordKind::Taken => record.name == DROPPED,
+        RecordKind::TimerSet => record.name == QUARANTINE,
+        RecordKind::TimerCleared => !record.body.is_empty(),
+        RecordKind::Erasure => true,
+        _ => false,
+    }
+}

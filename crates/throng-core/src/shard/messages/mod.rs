@@ -1,0 +1,431 @@
+//! Messages between entities: numbered per pair of shards, taken once.
+
+mod by_hand;
+pub(super) mod dead;
+pub(super) mod decision;
+
+use super::KeyLife;
+use crate::model::{RequestError, Sent};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{any::Any, borrow::Cow, collections::BTreeMap};
+use throng_journal::{Address, ShardId};
+
+/// A message on its way.
+pub struct Delivery {
+    /// The entity that is to take it.
+    pub to: Address,
+    /// What it is asked, once there.
+    pub parcel: Parcel,
+    /// Number, sender, and what the sender wants to hear.
+    pub taking: Taking,
+    /// The commit it was sent with.
+    pub commit: u64,
+}
+
+/// A message's content.
+pub enum Parcel {
+    /// An `Option<Command>` of the receiver.
+    Typed(Box<dyn Any + Send>),
+    /// As it was recorded: what the [`Taking`] says.
+    Recorded,
+    /// The outcome of a request.
+    Outcome(RequestOutcome),
+}
+
+/// What taking a message records.
+#[derive(Clone, Debug)]
+pub struct Taking {
+    /// The sending shard.
+    pub from: ShardId,
+    /// The message's number from that shard to the receiver's.
+    pub number: u64,
+    /// The sending entity.
+    pub sender: Address,
+    /// Somebody wants the outcome.
+    pub asks: Option<Asks>,
+    /// It takes effect under this idempotency key.
+    pub key: Option<String>,
+    /// How long the key is kept.
+    pub life: KeyLife,
+    /// The receiver becomes the sender's child, if it is new.
+    pub child: bool,
+    /// The command's name, as it was recorded.
+    pub name: Cow<'static, str>,
+    /// The command's content as JSON.
+    pub command: Box<RawValue>,
+    /// It was dead, and is taken again because somebody asked for it.
+    pub again: bool,
+}
+
+/// Who wants a message's outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asks {
+    /// Kind and id of the asker.
+    pub by: (String, String),
+    /// Kind and id of whom it asked; another may answer.
+    pub asked: (String, String),
+    /// What it gave along.
+    pub note: String,
+}
+
+/// The outcome of a request, on its way back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RequestOutcome {
+    /// Who was asked: kind and id.
+    pub from: (String, String),
+    /// What the asker gave along.
+    pub note: String,
+    /// What came of it, as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or why nobody took it.
+    pub outcome: Box<RawValue>,
+}
+
+/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`,
+/// `{"Quarantined":"why"}`, or `{"Dropped":"why"}`.
+#[derive(Serialize, Deserialize)]
+pub(super) enum RecordedOutcome<T, R> {
+    Ok(T),
+    Err(R),
+    Unknown,
+    Ended,
+    Quarantined(String),
+    Dropped(String),
+}
+
+impl<T, R> From<RecordedOutcome<T, R>> for Result<T, RequestError<R>> {
+    fn from(outcome: RecordedOutcome<T, R>) -> Self {
+        match outcome {
+            RecordedOutcome::Ok(reply) => Ok(reply),
+            RecordedOutcome::Err(rejection) => Err(RequestError::Rejected(rejection)),
+            RecordedOutcome::Unknown => Err(RequestError::Unknown),
+            RecordedOutcome::Ended => Err(RequestError::Ended),
+            RecordedOutcome::Quarantined(why) => Err(RequestError::Quarantined(why)),
+            RecordedOutcome::Dropped(why) => Err(RequestError::Dropped(why)),
+        }
+    }
+}
+
+/// A message's record in the journal.
+#[derive(Serialize, Deserialize)]
+pub struct Envelope<'a> {
+    /// The receiver's kind and id.
+    #[serde(borrow)]
+    pub to: (Cow<'a, str>, Cow<'a, str>),
+    /// Somebody wants the outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Asks>,
+    /// It takes effect under this idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How long the key is kept.
+    #[serde(default, skip_serializing_if = "KeyLife::is_default")]
+    pub life: KeyLife,
+    /// The receiver becomes the sender's child.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub child: bool,
+    /// The command's content.
+    #[serde(borrow)]
+    pub command: &'a RawValue,
+}
+
+/// The name under which the outcome of a request is recorded as a message.
+pub const OUTCOME_NAME: &str = "~heard";
+
+/// Who has sent and taken how many.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    counts: MessageCounts,
+    /// Given out for the command at hand.
+    given: Vec<ShardId>,
+    /// Since the last checkpoint.
+    changed: bool,
+    /// A checkpoint is being made with what changed.
+    storing: bool,
+}
+
+/// How many messages a shard has sent and taken at some moment.
+#[derive(Clone, Debug, Default)]
+pub struct MessageCounts {
+    pub(super) sent: BTreeMap<ShardId, u64>,
+    pub(super) taken: BTreeMap<ShardId, Watermark>,
+}
+
+impl MessageCounts {
+    /// Had it taken the message of this number from that shard?
+    #[must_use]
+    pub fn has_taken(&self, from: ShardId, number: u64) -> bool {
+        self.taken
+            .get(&from)
+            .is_some_and(|watermark| watermark.contains(number))
+    }
+}
+
+/// Everything up to `upto` is taken, and some beyond it.
+///
+/// A message that waits leaves a gap, and all that follow it are one range: so there are at most as many ranges as messages of
+/// one shard to another that wait, however long they wait. That number is the driver's to bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Watermark {
+    upto: u64,
+    /// Ranges without a common border, from first to last, by the first.
+    beyond: BTreeMap<u64, u64>,
+}
+
+impl Watermark {
+    pub(super) fn contains(&self, number: u64) -> bool {
+        let range = self.beyond.range(..=number).next_back();
+        number <= self.upto || range.is_some_and(|(_, last)| number <= *last)
+    }
+
+    /// Takes over all numbers of another one.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.insert_range(1, other.upto);
+        for (first, last) in &other.beyond {
+            self.insert_range(*first, *last);
+        }
+    }
+
+    fn insert_range(&mut self, first: u64, last: u64) {
+        let (mut first, mut last) = (first, last);
+        if last <= self.upto || first > last {
+            return;
+        }
+        // Those that it meets become a part of it.
+        let met = self.beyond.range(..=last.saturating_add(1)).rev();
+        let met = met
+            .take_while(|(_, end)| **end + 1 >= first)
+            .map(|(begin, end)| (*begin, *end));
+        for (begin, end) in met.collect::<Vec<_>>() {
+            self.beyond.remove(&begin);
+            (first, last) = (first.min(begin), last.max(end));
+        }
+        if first <= self.upto + 1 {
+            self.upto = last;
+        } else {
+            self.beyond.insert(first, last);
+        }
+    }
+
+    pub(super) fn insert(&mut self, number: u64) {
+        if self.contains(number) {
+            return;
+        }
+        let last = self.beyond.remove(&(number + 1)).unwrap_or(number);
+        if number == self.upto + 1 {
+            self.upto = last;
+            return;
+        }
+        match self.beyond.range_mut(..number).next_back() {
+            Some((_, before)) if *before + 1 == number => *before = last,
+            _ => _ = self.beyond.insert(number, last),
+        }
+    }
+}
+
+impl Numbers {
+    pub(super) fn next(&mut self, to: ShardId) -> u64 {
+        let last = self.counts.sent.entry(to).or_default();
+        *last += 1;
+        self.changed = true;
+        self.given.push(to);
+        *last
+    }
+
+    /// The command at hand was staged.
+    pub(super) fn keep(&mut self) {
+        self.given.clear();
+    }
+
+    /// The command at hand failed: its numbers were never seen.
+    pub(super) fn give_back(&mut self) {
+        for to in self.given.drain(..) {
+            if let Some(last) = self.counts.sent.get_mut(&to) {
+                *last -= 1;
+            }
+        }
+    }
+
+    pub(super) fn sent(&mut self, to: ShardId, number: u64) {
+        self.changed = true;
+        let last = self.counts.sent.entry(to).or_default();
+        *last = (*last).max(number);
+    }
+
+    //= promise 6: taken exactly once
+    pub(super) fn taken(&mut self, from: ShardId, number: u64) {
+        self.changed = true;
+        self.counts.taken.entry(from).or_default().insert(number);
+    }
+
+    /// For a checkpoint, if anything changed since the last one.
+    pub(super) fn rows(&mut self) -> Option<&MessageCounts> {
+        self.storing = std::mem::take(&mut self.changed);
+        self.storing.then_some(&self.counts)
+    }
+
+    /// The checkpoint with them has failed.
+    pub(super) fn rows_failed(&mut self) {
+        self.changed |= std::mem::take(&mut self.storing);
+    }
+
+    pub(super) fn counts(&self) -> &MessageCounts {
+        &self.counts
+    }
+
+    /// What the log says of all that stood before.
+    pub(super) fn recorded(&mut self, counts: &MessageCounts) {
+        self.changed = true;
+        for (to, number) in &counts.sent {
+            self.sent(*to, *number);
+        }
+        for (from, watermark) in &counts.taken {
+            self.counts.taken.entry(*from).or_default().merge(watermark);
+        }
+    }
+
+    /// What the store has of it, at recovery.
+    pub(super) fn restore(&mut self, counts: MessageCounts) {
+        self.counts = counts;
+    }
+}
+
+impl Parcel {
+    /// A command that was sent.
+    #[must_use]
+    pub fn typed(sent: Sent) -> Self {
+        Self::Typed(sent.command)
+    }
+
+    /// The content of a message that was recorded.
+    fn read(name: &str, command: &RawValue) -> Result<Self, String> {
+        match name {
+            OUTCOME_NAME => serde_json::from_str(command.get()).map(Self::Outcome),
+            _ => Ok(Self::Recorded),
+        }
+        .map_err(|why| why.to_string())
+    }
+}
+
+impl Delivery {
+    /// Reads a message back from its record.
+    ///
+    /// # Errors
+    /// The record is not a message; a sentence says why.
+    pub fn read(record: &throng_journal::Record<'_>) -> Result<Self, String> {
+        Self::of_parts(
+            (record.shard, record.seq),
+            Address::new(record.kind, record.id),
+            record.name,
+            record.body,
+            record.place.position.commit.0,
+        )
+    }
+
+    /// A message as its record says it: the sending shard and its number there, who sent it, the command's name, the
+    /// [`Envelope`], and the commit it was sent with.
+    ///
+    /// # Errors
+    /// The body is not a message's; a sentence says why.
+    pub fn of_parts(
+        (from, number): (ShardId, u64),
+        sender: Address,
+        name: &str,
+        body: &[u8],
+        commit: u64,
+    ) -> Result<Self, String> {
+        let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|why| why.to_string())?;
+        Ok(Self {
+            to: Address::new(&*envelope.to.0, &*envelope.to.1),
+            parcel: Parcel::read(name, envelope.command)?,
+            taking: Taking {
+                from,
+                number,
+                sender,
+                asks: envelope.asks,
+                key: envelope.key,
+                life: envelope.life,
+                child: envelope.child,
+                name: name.to_owned().into(),
+                command: envelope.command.to_owned(),
+                again: false,
+            },
+            commit,
+        })
+    }
+
+    /// What its record's body says.
+    #[must_use]
+    pub fn envelope(&self) -> Envelope<'_> {
+        self.taking.envelope((&self.to.kind, &self.to.id))
+    }
+}
+
+impl Taking {
+    /// What the record of a message to this entity says, kind and id.
+    pub(super) fn envelope<'a>(&'a self, (kind, id): (&'a str, &'a str)) -> Envelope<'a> {
+        Envelope {
+            to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
+            asks: self.asks.clone(),
+            key: self.key.clone(),
+            life: self.life,
+            child: self.child,
+            command: &self.command,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn a_watermark_is_a_set_of_numbers(numbers in proptest::collection::vec(1u64..60, 0..100)) {
+            let mut watermark = Watermark::default();
+            let set: BTreeSet<u64> = numbers.iter().copied().collect();
+            numbers.iter().for_each(|number| watermark.insert(*number));
+            prop_assert!((1..60).all(|number| watermark.contains(number) == set.contains(&number)));
+            let mut end = watermark.upto;
+            for (first, last) in &watermark.beyond {
+                prop_assert!(*first > end + 1 && last >= first, "{watermark:?}");
+                end = *last;
+            }
+            let row = serde_json::to_vec(&watermark).unwrap();
+            prop_assert_eq!(serde_json::from_slice::<Watermark>(&row).unwrap(), watermark);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn merged_watermarks_are_a_union(one in proptest::collection::vec(1u64..40, 0..40), other in proptest::collection::vec(1u64..40, 0..40)) {
+            let of = |numbers: &[u64]| {
+                let mut watermark = Watermark::default();
+                numbers.iter().for_each(|number| watermark.insert(*number));
+                watermark
+            };
+            let mut merged = of(&one);
+            merged.merge(&of(&other));
+            prop_assert_eq!(merged, of(&[one, other].concat()));
+        }
+    }
+
+    #[test]
+    fn one_message_that_waits_costs_the_same_however_many_follow_it() {
+        let mut watermark = Watermark::default();
+        (1..100_000)
+            .filter(|number| *number != 7 && *number != 9_000)
+            .for_each(|number| watermark.insert(number));
+        assert_eq!(
+            serde_json::to_string(&watermark).unwrap(),
+            r#"{"upto":6,"beyond":{"8":8999,"9001":99999}}"#
+        );
+        watermark.insert(7);
+        watermark.insert(9_000);
+        assert_eq!(
+            serde_json::to_string(&watermark).unwrap(),
+            r#"{"upto":99999,"beyond":{}}"#
+        );
+    }
+}

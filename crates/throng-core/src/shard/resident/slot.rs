@@ -1,0 +1,360 @@
+//! One entity's place in its table.
+
+use super::recency::Links;
+use crate::{
+    model::{Entity, Error, Family, Timestamp},
+    shard::checkpoint::notes::Kept,
+};
+use std::{any::Any, panic::AssertUnwindSafe};
+use throng_journal::{Place, Position, StoredEvent};
+
+/// An event the store has not indexed yet: where to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailEvent {
+    /// Its sequence number within the entity.
+    pub seq: u64,
+    /// Where its payload stands.
+    pub place: Place,
+    /// The event's name; names are few, and live as long as the program.
+    pub name: &'static str,
+    /// The version of its shape.
+    pub version: u16,
+    /// It is no event but the state after it: what is before it may be gone.
+    pub is_state: bool,
+}
+
+/// An event as it stands in the records.
+pub(crate) struct EventShape {
+    pub(crate) name: &'static str,
+    pub(crate) version: u16,
+    pub(crate) length: u32,
+}
+
+/// What the store does not have yet.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) tail: Vec<TailEvent>,
+    /// A state on its way to the store.
+    pub(crate) pending: Option<Pending>,
+    /// Its family has changed, or it has ended, since a state was given to the store, or they were noted.
+    pub(crate) family: bool,
+    /// The note of its family and its end, where there is no state to keep them with.
+    pub(crate) note: Kept,
+    /// It is gone, and its end needs a row: it has no state to keep that with.
+    pub(crate) gone: bool,
+    /// A checkpoint was given that row.
+    pub(crate) end_given: bool,
+    /// It is in the table's list of traces.
+    pub(crate) listed: bool,
+}
+
+/// What a trace takes in memory beside what it holds, about.
+const TRACE_BYTES: usize = size_of::<Trace>() + 32;
+
+impl Trace {
+    /// Bytes of the tail in memory.
+    pub(crate) fn tail_bytes(&self) -> usize {
+        match self.tail.len() {
+            0 => 0,
+            events => TRACE_BYTES + events * size_of::<TailEvent>(),
+        }
+    }
+
+    /// One more event, or the state in the place of what the log said before of one. By so many bytes it has grown.
+    pub(crate) fn add(&mut self, event: TailEvent) -> isize {
+        let before = self.tail_bytes();
+        if event.is_state {
+            self.tail.retain(|before| !before.is_state);
+        }
+        self.tail.push(event);
+        self.tail_bytes() as isize - before as isize
+    }
+
+    /// The store has the events up to there. So many bytes are not needed any more.
+    pub(crate) fn cover(&mut self, upto: Position) -> usize {
+        let before = self.tail_bytes();
+        self.tail.retain(|event| event.place.position > upto);
+        before - self.tail_bytes()
+    }
+
+    /// The store has all of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone && self.note.is_nothing()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) seq: u64,
+    /// Which of the table's stored states this is.
+    pub(crate) generation: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) struct Slot<E: Entity> {
+    pub(crate) hash: u64,
+    pub(crate) text: Box<str>,
+    /// The commit its last record stands in; 0 once nothing open is.
+    pub(crate) rests_on: u64,
+    /// The number of its last event when it ended last; 0: it never did.
+    pub(crate) ended: u64,
+    pub(crate) body: Body<E>,
+    pub(crate) trace: Option<Box<Trace>>,
+    pub(crate) family: Option<Box<Family>>,
+    pub(crate) links: Links,
+    /// What it was last counted as.
+    pub(crate) bytes: u32,
+}
+
+pub(crate) enum Body<E: Entity> {
+    /// Its state is in memory.
+    Resident(Resident<E>),
+    /// Not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
+    Passivated(Option<u64>),
+    /// Its history cannot be applied.
+    Quarantined(Box<SetAside>),
+}
+
+/// Why an entity is quarantined, since when, and what that has cost.
+pub(crate) struct SetAside {
+    /// The event that cannot be applied; 0 where its rows cannot be read.
+    pub(crate) seq: u64,
+    /// The last event that is known of it; 0: none.
+    pub(crate) last: u64,
+    pub(crate) reason: String,
+    pub(crate) since: Timestamp,
+    /// Commands and messages that were refused for it.
+    pub(crate) refused: u64,
+}
+
+impl SetAside {
+    /// The answer to whoever asks the entity.
+    pub(crate) fn refusal<R>(&self, kind: &str, id: &str) -> Error<R> {
+        Error::Quarantined {
+            address: format!("{kind}/{id}"),
+            seq: self.seq,
+            reason: self.reason.clone(),
+            by_operator: false,
+        }
+    }
+}
+
+pub(crate) struct Resident<E: Entity> {
+    pub(crate) id: E::Id,
+    pub(crate) state: E,
+    /// Events so far; 0: it does not exist.
+    pub(crate) seq: u64,
+    /// The sequence number of the last state given to the store.
+    pub(crate) stored_seq: u64,
+    /// It has ended, and nothing is kept of it.
+    pub(crate) is_gone: bool,
+}
+
+impl<E: Entity> Resident<E> {
+    /// How many events it has had since it was created anew, if it ended after this one; of one that has ended, all.
+    pub(crate) fn seq_since(&self, ended: u64) -> u64 {
+        if self.seq > ended { self.seq - ended } else { self.seq }
+    }
+}
+
+impl<E: Entity> Slot<E> {
+    pub(crate) fn trace(&mut self) -> &mut Trace {
+        self.trace.get_or_insert_default()
+    }
+
+    pub(crate) fn weigh(&self) -> u32 {
+        let own = std::mem::size_of::<Self>() + self.text.len() + 8;
+        let body = match &self.body {
+            Body::Resident(resident) => resident.state.heap_bytes() + self.text.len(),
+            Body::Passivated(_) => 0,
+            Body::Quarantined(aside) => std::mem::size_of::<SetAside>() + aside.reason.len(),
+        };
+        let family = self.family.as_ref().map_or(0, |family| 48 + family.children.len() * 96);
+        u32::try_from(own + body + family).unwrap_or(u32::MAX)
+    }
+}
+
+/// An entity's history cannot be applied, from this event on; 0: it cannot be read.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) seq: u64,
+    pub(crate) reason: String,
+}
+
+/// A state and what is kept with it, in one buffer: length of the family as `u32`, the family, the state, both JSON. Of one that has
+/// ended, the highest bit of the length is set, and the number of its last event then stands before the family.
+pub(crate) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; 4];
+    let mut flag = 0;
+    if ended > 0 {
+        flag = ENDED;
+        bytes.extend_from_slice(&ended.to_le_bytes());
+    }
+    let family_at = bytes.len();
+    if let Some(family) = family {
+        serde_json::to_writer(&mut bytes, family).map_err(|why| why.to_string())?;
+    }
+    let length = (bytes.len() - family_at) as u32;
+    bytes[..4].copy_from_slice(&(length | flag).to_le_bytes());
+    serde_json::to_writer(&mut bytes, state).map_err(|why| why.to_string())?;
+    if bytes.len() > crate::limits::STATE_BYTES_MAX {
+        return Err(format!(
+            "it has {} bytes, at most {} are kept",
+            bytes.len(),
+            crate::limits::STATE_BYTES_MAX
+        ));
+    }
+    Ok(bytes)
+}
+
+/// In the length of the family: the entity has ended.
+const ENDED: u32 = 1 << 31;
+
+/// The parts of an encoded state.
+pub(crate) struct StateParts<'a> {
+    /// The number of the last event when the entity ended last; 0: it never did.
+    pub(crate) ended: u64,
+    /// Its family, empty without one.
+    pub(crate) family: &'a [u8],
+    state: &'a [u8],
+}
+
+/// Takes an encoded state apart.
+pub(crate) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
+    let (length, mut rest) = bytes.split_first_chunk::<4>().ok_or("it is shorter than its header")?;
+    let length = u32::from_le_bytes(*length);
+    let mut ended = 0;
+    if length & ENDED != 0 {
+        let (number, others) = rest.split_first_chunk::<8>().ok_or("it is shorter than its header")?;
+        (ended, rest) = (u64::from_le_bytes(*number), others);
+    }
+    let length = (length & !ENDED) as usize;
+    let (family, state) = rest.split_at_checked(length).ok_or("its family is longer than it")?;
+    Ok(StateParts { ended, family, state })
+}
+
+/// The JSON of a recorded state, without what is kept with it; `None` if it is none.
+#[must_use]
+pub fn state_json(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(parts_of(bytes).ok()?.state).ok()
+}
+
+/// With which event the entity had ended last, by a recorded state; 0: it never had.
+#[must_use]
+pub fn ended_by_state(bytes: &[u8]) -> u64 {
+    parts_of(bytes).map_or(0, |parts| parts.ended)
+}
+
+impl StateParts<'_> {
+    pub(crate) fn family(&self) -> Result<Option<Box<Family>>, String> {
+        match self.family {
+            [] => Ok(None),
+            family => serde_json::from_slice(family).map(Some).map_err(|why| why.to_string()),
+        }
+    }
+
+    pub(crate) fn state<E: Entity>(&self) -> Result<E, String> {
+        serde_json::from_slice(self.state).map_err(|why| why.to_string())
+    }
+
+    /// The state, which was stored by a program with this version of it.
+    pub(crate) fn state_of<E: Entity>(&self, version: u16) -> Result<E, String> {
+        if version == E::STATE_VERSION {
+            return self.state();
+        }
+        let mut state = serde_json::from_slice(self.state).map_err(|why| why.to_string())?;
+        if version > E::STATE_VERSION {
+            let own = E::STATE_VERSION;
+            return Err(format!(
+                "the state has version {version}, this program {own}, and the events before it are gone"
+            ));
+        }
+        for version in version..E::STATE_VERSION {
+            state =
+                E::upcast_state(version, state).map_err(|why| format!("{why}, and the events before it are gone"))?;
+        }
+        // Read as any other state is, so that what reads one is compiled once.
+        let state = serde_json::to_vec(&state).map_err(|why| why.to_string())?;
+        serde_json::from_slice(&state).map_err(|why| why.to_string())
+    }
+}
+
+/// A recorded event, taken up to the present version.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn decode_event<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Result<E::Event, String> {
+    use crate::model::Recorded;
+    match read_present::<E>(name, version, payload) {
+        Some(Ok(decoded)) => Ok(decoded),
+        // Older, or renamed: a name that is not one any more has no present version to compare with.
+        present => {
+            let old = Recorded {
+                name: name.to_owned().into(),
+                version,
+                payload: serde_json::from_slice(payload).map_err(|why| why.to_string())?,
+            };
+            taken_up::<E>(old).map_err(|why| match present {
+                Some(Err(unreadable)) => format!("{unreadable}, and {why}"),
+                _ => why,
+            })
+        }
+    }
+}
+
+/// Applies one recorded event, taking it up to the present version first.
+pub(crate) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
+    let broken = |reason: String| Broken { seq: event.seq, reason };
+    let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), String> {
+        state.evolve(&decode_event::<E>(&event.name, event.version, &event.payload)?);
+        Ok(())
+    }));
+    match guarded {
+        Ok(result) => result.map_err(|why| broken(format!("event {:?} version {}: {why}", event.name, event.version))),
+        Err(panic) => Err(broken(format!(
+            "event {:?} panicked: {}",
+            event.name,
+            panic_text(panic.as_ref())
+        ))),
+    }
+}
+
+/// An event of the present version; `None` if it is of another one.
+fn read_present<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Option<Result<E::Event, String>> {
+    use crate::model::Event;
+    (version == E::Event::version(name))
+        .then(|| crate::tagged::from_parts(name, payload).map_err(|why| why.to_string()))
+}
+
+/// An older event, step by step.
+fn taken_up<E: Entity>(mut old: crate::model::Recorded) -> Result<E::Event, String> {
+    use crate::model::Event;
+    for _ in 0..u16::MAX {
+        old = E::Event::upcast(old).map_err(|why| why.to_string())?;
+        let payload = serde_json::to_vec(&old.payload).map_err(|why| why.to_string())?;
+        if let Some(Ok(decoded)) = read_present::<E>(&old.name, old.version, &payload) {
+            return Ok(decoded);
+        }
+    }
+    Err(format!("{} never reaches its present version", old.name))
+}
+
+/// An id as its kind reads it; one that its parser panics over is none.
+pub(crate) fn parse_id<E: Entity>(text: &str) -> Result<E::Id, String> {
+    match std::panic::catch_unwind(|| text.parse::<E::Id>()) {
+        Ok(parsed) => parsed.map_err(|why| why.to_string()),
+        Err(panic) => {
+            let reason = panic_text(panic.as_ref());
+            tracing::error!("reading {text:?} as an id of a {} panicked: {reason}", E::KIND);
+            Err(reason)
+        }
+    }
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}

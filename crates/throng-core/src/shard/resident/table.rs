@@ -1,0 +1,263 @@
+//! One virtual call a command: the table of a kind, its type erased.
+
+use super::slot::TailEvent;
+use crate::shard::{
+    Call, Common, Erasure, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Rows, Stage,
+    Unloadable,
+};
+use std::{any::Any, collections::BTreeMap};
+use throng_journal::{Loaded, Position, Record};
+
+/// What has to be read to bring an entity back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadRequest {
+    /// The version of states to ask the store for.
+    pub state_version: u16,
+    /// Events the store may not have indexed.
+    pub tail: Vec<TailEvent>,
+    /// Read only once this commit is durable.
+    pub rests_on: u64,
+}
+
+/// What was read to bring an entity back.
+#[derive(Debug, Default)]
+pub struct Recalled {
+    /// The store's part.
+    pub stored: Loaded,
+    /// The events of the tail, with their payloads.
+    pub tail: Vec<(TailEvent, Vec<u8>)>,
+    /// The row of its family ([`crate::shard::family_row`]); needed only where the store has no state.
+    pub family: Option<Vec<u8>>,
+    /// The row that says it has ended ([`crate::shard::ended_row`]); needed only where the store has no state.
+    pub ended: Option<Vec<u8>>,
+}
+
+/// What came of bringing an entity back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadOutcome {
+    /// It is in memory.
+    Resident,
+    /// Its stored state cannot be read, for this reason: it is not in memory, and has to be loaded again without that state.
+    UnreadableState(String),
+    /// It is quarantined, for this reason.
+    Quarantined(String),
+}
+
+/// The entities of one kind in one shard.
+pub(crate) trait Table: Any + Send {
+    /// Runs a command.
+    fn execute(&mut self, common: &mut Common, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran;
+
+    /// Answers a named query.
+    fn query(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran;
+
+    /// What has to be read to bring this entity back; `None` if it is in memory.
+    fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
+
+    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> LoadOutcome;
+
+    /// Sets an entity aside that cannot be brought back; `false` if it is in memory.
+    fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool;
+
+    /// Ends a quarantine; `false` if there is none.
+    fn release(&mut self, common: &mut Common, hash: u64, id: &str) -> bool;
+
+    /// The quarantined entities in memory, at most so many.
+    fn quarantined(&self, limit: usize) -> Vec<Quarantined>;
+
+    /// What is known of an entity without bringing it back.
+    fn glance(&self, hash: u64, id: &str) -> Option<Glance>;
+
+    /// An entity, as it is; `None`: it has to be loaded.
+    fn inspect(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        wanted: &Inspect,
+    ) -> Option<Result<Inspected, String>>;
+
+    /// About how many entities there are, in memory or not.
+    fn known(&self) -> usize;
+
+    /// Tells whether an id of this hash may have been given an event or a relative.
+    fn may_know(&self, hash: u64) -> bool;
+
+    /// How many are in memory, and how many of these are quarantined.
+    fn resident(&self) -> (usize, usize);
+
+    /// A row of what is known of this kind's ids; `false` if it cannot be read.
+    fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool;
+
+    /// An event or family record written before this engine started.
+    fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str);
+
+    /// What was [replayed](Self::replay) of an entity stands in a note of the store.
+    fn has_note(&mut self, hash: u64, id: &str);
+
+    /// Events of this entity the store may not have indexed, and its recorded state among them.
+    fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
+
+    /// The first ids of this kind after an id that have events the store may not have indexed, with their last number.
+    fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position);
+
+    /// What the store does not have of this kind yet.
+    fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows);
+
+    /// Entities (hash and id) that have to be in memory before a checkpoint.
+    fn families_to_load(&self) -> Vec<(u64, Box<str>)>;
+
+    /// A checkpoint up to here is done, with the states of these tokens.
+    fn checkpointed(&mut self, common: &mut Common, upto: Position);
+
+    /// Records what an entity is by now.
+    fn record_state(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        how: Recording,
+        stage: &mut dyn Stage,
+    ) -> Recorded;
+
+    /// Ends an entity, and keeps nothing of it.
+    fn erase(&mut self, common: &mut Common, entity: (u64, &str), known: u64, stage: &mut dyn Stage)
+    -> Option<Erasure>;
+
+    /// Passivates the entity not used for the longest time; `false` if there is none.
+    fn passivate(&mut self, common: &mut Common) -> bool;
+
+    /// The entity used last has at least so many bytes.
+    fn has_large(&self, bytes_min: usize) -> bool;
+
+    /// Passivates the entity used last, if it has at least so many bytes.
+    fn passivate_large(&mut self, common: &mut Common, bytes_min: usize);
+}
+
+impl<E: crate::model::Entity> Table for super::Entities<E> {
+    fn execute(&mut self, common: &mut Common, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
+        self.run(common, call, stage)
+    }
+
+    fn query(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran {
+        self.ask(common, call)
+    }
+
+    fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
+        Self::load_request(self, hash, id)
+    }
+
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> LoadOutcome {
+        self.bring_back(common, (hash, id), read)
+    }
+
+    fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
+        self.set_aside(common, hash, id, why)
+    }
+
+    fn release(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
+        self.end_quarantine(common, hash, id)
+    }
+
+    fn has_note(&mut self, hash: u64, id: &str) {
+        if let Some(at) = self.find(hash, id) {
+            self.trace(at).note.stands = true;
+        }
+    }
+
+    fn quarantined(&self, limit: usize) -> Vec<Quarantined> {
+        let quarantined = self.quarantined.iter().filter_map(|at| Quarantined::of(self.peek(*at)));
+        quarantined.take(limit).collect()
+    }
+
+    fn glance(&self, hash: u64, id: &str) -> Option<Glance> {
+        Self::glance(self, hash, id)
+    }
+
+    fn inspect(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        wanted: &Inspect,
+    ) -> Option<Result<Inspected, String>> {
+        Self::inspect(self, common, entity, wanted)
+    }
+
+    fn known(&self) -> usize {
+        self.known.len()
+    }
+
+    fn may_know(&self, hash: u64) -> bool {
+        Self::may_know(self, hash)
+    }
+
+    fn resident(&self) -> (usize, usize) {
+        (self.resident, self.quarantined.len())
+    }
+
+    fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {
+        let grown = self.known.restore(name, value);
+        common.known_bytes += grown.unwrap_or_default();
+        grown.is_some()
+    }
+
+    fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
+        self.replay_record(common, hash, record, name);
+    }
+
+    fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent> {
+        let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
+        trace.map(|trace| trace.tail.clone()).unwrap_or_default()
+    }
+
+    fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
+        self.fresh_ids(after, limit, found, durable);
+    }
+
+    fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
+        self.checkpoint(common, rows);
+    }
+
+    fn families_to_load(&self) -> Vec<(u64, Box<str>)> {
+        Self::families_to_load(self)
+    }
+
+    fn checkpointed(&mut self, common: &mut Common, upto: Position) {
+        Self::checkpointed(self, common, upto);
+    }
+
+    fn record_state(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        how: Recording,
+        stage: &mut dyn Stage,
+    ) -> Recorded {
+        self.record(common, entity, how, stage)
+    }
+
+    fn erase(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        known: u64,
+        stage: &mut dyn Stage,
+    ) -> Option<Erasure> {
+        self.erase_one(common, entity, known, stage)
+    }
+
+    fn passivate(&mut self, common: &mut Common) -> bool {
+        let Some(at) = self.recency.victim() else { return false };
+        self.passivate_at(common, at);
+        true
+    }
+
+    fn has_large(&self, bytes_min: usize) -> bool {
+        self.large(bytes_min).is_some()
+    }
+
+    fn passivate_large(&mut self, common: &mut Common, bytes_min: usize) {
+        if let Some(at) = self.large(bytes_min) {
+            self.passivate_at(common, at);
+        }
+    }
+}
