@@ -1,6 +1,8 @@
 /** What differs between two JSON values, member by member. */
 
-export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+import { Digits, write } from './exact';
+
+export type Json = null | boolean | number | Digits | string | Json[] | { [name: string]: Json };
 
 export interface Change {
   /** Names and indices from the root. */
@@ -21,7 +23,7 @@ export function diff(before: Json | undefined, after: Json | undefined): Change[
 }
 
 function compare(before: Json | undefined, after: Json | undefined, path: string[], changes: Change[]): void {
-  if (changes.length >= CHANGES_MAX || before === after) return;
+  if (changes.length >= CHANGES_MAX || before === after || isSameDigits(before, after)) return;
   if (before === undefined) {
     changes.push({ path, what: 'added', after: after as Json });
   } else if (after === undefined) {
@@ -39,7 +41,7 @@ function compare(before: Json | undefined, after: Json | undefined, path: string
 
 /** Lists are compared after what they begin and end with alike: one element put in is one addition, not a change of all behind it. */
 function compareLists(before: Json[], after: Json[], path: string[], changes: Change[]): void {
-  const same = (one: Json | undefined, other: Json | undefined) => JSON.stringify(one) === JSON.stringify(other);
+  const same = (one: Json | undefined, other: Json | undefined) => written(one) === written(other);
   const shorter = Math.min(before.length, after.length);
   let head = 0;
   while (head < shorter && same(before[head], after[head])) head++;
@@ -53,7 +55,15 @@ function compareLists(before: Json[], after: Json[], path: string[], changes: Ch
 }
 
 export function isMap(value: Json | undefined): value is { [name: string]: Json } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Digits);
+}
+
+function written(value: Json | undefined): string | undefined {
+  return value === undefined ? undefined : write(value);
+}
+
+function isSameDigits(one: Json | undefined, other: Json | undefined): boolean {
+  return one instanceof Digits && other instanceof Digits && one.text === other.text;
 }
 
 /** A member of the value itself: `constructor` is no member of `{}`. */

@@ -6,6 +6,7 @@
 import * as calls from '../api/calls';
 import { connection, epoch, token, wantsToken } from '../api/client';
 import type { EntityEvent, Point } from '../api/types';
+import * as exact from '../lib/exact';
 import { series, takeAll, takeMore, takePoint } from './points';
 import * as service from './service';
 
@@ -96,7 +97,7 @@ function open(): void {
     wasHeard = true;
     clearTimeout(silence);
     silence = setTimeout(() => opened.close(), SILENCE_MS);
-    if (socket === opened) hear(JSON.parse(String(message.data)) as Frame);
+    if (socket === opened) hear(exact.parse(String(message.data)) as unknown as Frame);
   };
   opened.onclose = (close) => {
     clearTimeout(silence);
