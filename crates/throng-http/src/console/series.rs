@@ -102,6 +102,14 @@ impl<'a> Second<'a> {
         waited.map(share).collect()
     }
 
+    /// Commands and messages a commit; `NaN` without a commit.
+    fn batch(&self) -> f64 {
+        let (before, now) = (&self.before.engine, &self.now.engine);
+        let commits = now.commits.saturating_sub(before.commits) as f64;
+        let done = (now.done + now.messages).saturating_sub(before.done + before.messages) as f64;
+        if commits > 0.0 { done / commits } else { f64::NAN }
+    }
+
     fn values(&self) -> Vec<Named> {
         let (before, now) = (&self.before.engine, &self.now.engine);
         let mut values = Vec::with_capacity(48);
@@ -132,13 +140,7 @@ impl<'a> Second<'a> {
         put(Group::Series, "commit_p50_ms", ms(&commits, 0.5));
         put(Group::Series, "commit_p99_ms", ms(&commits, 0.99));
         put(Group::Series, "commit_max_ms", ms(&commits, 1.0));
-        let commits = now.commits.saturating_sub(before.commits) as f64;
-        let done = (now.done + now.messages).saturating_sub(before.done + before.messages) as f64;
-        put(
-            Group::Series,
-            "batch",
-            if commits > 0.0 { done / commits } else { f64::NAN },
-        );
+        put(Group::Series, "batch", self.batch());
         let levels = [
             ("connections", self.now.connections),
             ("websockets", self.now.sockets),
@@ -195,6 +197,7 @@ impl<'a> Second<'a> {
             is_database,
             asked,
             commit_share: commits.sum() / self.seconds,
+            batch: self.batch(),
             busiest: busy.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or((0, 0.0)),
             pending_share: now.pending_bytes as f64 / memory,
             entity_share: now.entity_bytes as f64 / memory,
