@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock } from '../lib/format';
+import { clock, second } from '../lib/format';
+import type { Gap } from '../lib/series';
 import { theme } from '../state/theme';
 
 export interface Line {
@@ -19,6 +20,8 @@ interface Props {
   format: (value: number) => string;
   /** The whole width of time, in seconds: a young series starts at the right. */
   seconds: number;
+  /** Where nothing was measured: marked, so that nobody takes it for silence. */
+  gaps: readonly Gap[];
 }
 
 const HEIGHT = 144;
@@ -27,14 +30,14 @@ const GROUP = uPlot.sync('console');
 const DASHES: Record<NonNullable<Line['look']>, number[]> = { strong: [], soft: [], dashed: [5, 4], dotted: [2, 3] };
 
 /** A plot of the last minutes with a legend that shows the latest values, or those under the pointer. */
-export function Plot({ title, at, lines, format, seconds }: Props) {
+export function Plot({ title, at, lines, format, seconds, gaps }: Props) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [pointed, setPointed] = useState<number>();
   const labels = lines.map((line) => `${line.label}:${line.look ?? ''}`).join();
   const colours = theme.value;
-  const latest = useRef({ format, seconds });
-  latest.current = { format, seconds };
+  const latest = useRef({ format, seconds, gaps });
+  latest.current = { format, seconds, gaps };
 
   // The data comes by setData; only what is drawn how makes a new plot
   useEffect(() => {
@@ -65,7 +68,7 @@ export function Plot({ title, at, lines, format, seconds }: Props) {
       <figcaption class="plot-head">
         <span class="plot-title">{title}</span>
         <span class="plot-at small quiet tabular">
-          {pointed !== undefined && at[place] ? clock(at[place] * 1000) : ''}
+          {pointed !== undefined && at[place] ? second(at[place] * 1000) : ''}
         </span>
         <ul class="legend">
           {lines.map((line) => (
@@ -93,7 +96,7 @@ function data(at: number[], lines: Line[]): uPlot.AlignedData {
 }
 
 interface Latest {
-  current: { format: (value: number) => string; seconds: number };
+  current: { format: (value: number) => string; seconds: number; gaps: readonly Gap[] };
 }
 
 function options(
@@ -116,7 +119,14 @@ function options(
     padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: GROUP.key }, points: { size: 6 }, drag: { x: false, y: false }, y: false },
-    hooks: { setCursor: [(made) => point(made.cursor.idx ?? undefined)] },
+    hooks: {
+      setCursor: [(made) => point(made.cursor.idx ?? undefined)],
+      drawClear: [
+        (made) => {
+          for (const gap of latest.current.gaps) mark(made, gap, colour);
+        },
+      ],
+    },
     scales: {
       x: { range: (_, __, max) => [(max ?? 0) - latest.current.seconds, max ?? 0] },
       y: { range: (_, __, max) => [0, nice(max)] },
@@ -148,6 +158,25 @@ function options(
       }),
     ],
   };
+}
+
+/** A gap as a band with an edge where it begins and where it ends. */
+function mark({ ctx, bbox, valToPos }: uPlot, { from, to }: Gap, colour: ReturnType<typeof colours>): void {
+  const left = Math.max(bbox.left, valToPos(from, 'x', true));
+  const right = valToPos(to, 'x', true);
+  if (right <= bbox.left) return;
+  ctx.save();
+  ctx.fillStyle = colour.sunk;
+  ctx.fillRect(left, bbox.top, right - left, bbox.height);
+  ctx.strokeStyle = colour.warn;
+  ctx.setLineDash([4, 4]);
+  ctx.beginPath();
+  for (const edge of [left, right]) {
+    ctx.moveTo(edge, bbox.top);
+    ctx.lineTo(edge, bbox.top + bbox.height);
+  }
+  ctx.stroke();
+  ctx.restore();
 }
 
 /** The top of an axis: some room above the highest value, and never nothing. */

@@ -1,6 +1,6 @@
 import { useMemo } from 'preact/hooks';
 import type { Limits } from '../api/types';
-import { bytes, micros, short, whole } from '../lib/format';
+import { bytes, clock, micros, second, short, whole, zone } from '../lib/format';
 import { link } from '../lib/route';
 import { Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
@@ -109,11 +109,13 @@ export function LiveScreen() {
       <div class="head">
         <h1>Live</h1>
         <span class="quiet">
-          The last {series.span() === 60 ? 'minute' : `${series.span() / 60} minutes`}, a point a second
+          The last {series.span() === 60 ? 'minute' : `${series.span() / 60} minutes`}, a point a second; times are{' '}
+          {zone(new Date())}
         </span>
       </div>
       <div class="stack">
         <LimitsNow now={limits.value} />
+        <Gaps />
         <Figures />
         {isEmpty ? (
           <Card>
@@ -150,7 +152,14 @@ function PlotCard({ drawn }: { drawn: Drawn }) {
   );
   return (
     <section class="card plot-card">
-      <Plot title={drawn.title} at={series.at} lines={lines} format={drawn.format} seconds={series.span()} />
+      <Plot
+        title={drawn.title}
+        at={series.at}
+        lines={lines}
+        format={drawn.format}
+        seconds={series.span()}
+        gaps={series.gaps}
+      />
     </section>
   );
 }
@@ -192,6 +201,22 @@ function LimitsNow({ now }: { now: Limits | null }) {
         </p>
       </div>
     </section>
+  );
+}
+
+/** Gaps that are named; the plots mark all. */
+const GAPS_SHOWN = 3;
+
+function Gaps() {
+  if (series.gaps.length === 0) return null;
+  return (
+    <ul class="gaps small quiet tabular" aria-label="Gaps in the curves">
+      {series.gaps.slice(-GAPS_SHOWN).map(({ from, to }) => (
+        <li key={to}>
+          No points from {clock(from * 1000)} to {second(to * 1000)}: the service was restarted, or not reached.
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -65,7 +65,7 @@ async function connect(): Promise<void> {
   try {
     const [page] = await Promise.all([calls.series(), service.load()]);
     if (mine !== attempt) return;
-    takeAll(page);
+    takeAll(page, service.overview.value?.started_at);
   } catch {
     // Who is not let in is asked for a token, and only then tried again.
     if (mine === attempt && wantsToken.value === undefined) lost();
