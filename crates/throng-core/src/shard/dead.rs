@@ -6,7 +6,7 @@
 //! records of one message the last one counts.
 
 use super::{
-    Asks, Delivery, KeyLife, Parcel, Taking,
+    Asks, Delivery, Died, KeyLife, Parcel, Taking,
     decision::{drops_untaken, is_by_hand},
     messages::OUTCOME_NAME,
 };
@@ -22,6 +22,12 @@ struct Dead<'a> {
     reason: Cow<'a, str>,
     /// When it died, microseconds.
     at: i64,
+    /// The same of its first death, if that was another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first: Option<i64>,
+    /// The attempts to take it that have failed.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    attempts: u32,
     /// The sender's kind and id.
     sender: (Cow<'a, str>, Cow<'a, str>),
     name: Cow<'a, str>,
@@ -35,6 +41,23 @@ struct Dead<'a> {
     child: bool,
     #[serde(borrow)]
     command: &'a RawValue,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(attempts: &u32) -> bool {
+    *attempts == 1
+}
+
+impl Dead<'_> {
+    fn first_at(&self) -> Timestamp {
+        Timestamp {
+            micros: self.first.unwrap_or(self.at),
+        }
+    }
 }
 
 /// What came of a retry that took it: without this mark, a message that was taken never was a row.
@@ -60,8 +83,12 @@ pub struct DeadMessage {
     pub name: String,
     /// Why it is dead.
     pub reason: String,
-    /// When it died.
+    /// When it died, the last time.
     pub at: Timestamp,
+    /// When it died first: earlier than `at` if it was tried again in vain.
+    pub first_at: Timestamp,
+    /// The attempts to take it that have failed.
+    pub attempts: u32,
 }
 
 /// What changed since the last checkpoint.
@@ -138,6 +165,8 @@ impl DeadMessages {
         let dead = Dead {
             reason: reason.into(),
             at: now.micros,
+            first: taking.died.map(|died| died.first.micros),
+            attempts: taking.died.map_or(1, |died| died.attempts.saturating_add(1)),
             sender: (taking.sender.kind.as_ref().into(), taking.sender.id.as_ref().into()),
             name: taking.name.as_ref().into(),
             asks: taking.asks.clone(),
@@ -286,6 +315,8 @@ impl DeadMessage {
             name: dead.name.into_owned(),
             reason: dead.reason.into_owned(),
             at: Timestamp { micros: dead.at },
+            first_at: dead.first_at(),
+            attempts: dead.attempts,
         })
     }
 
@@ -366,7 +397,10 @@ impl Delivery {
                 child: dead.child,
                 name: dead.name.into_owned().into(),
                 command: dead.command.to_owned(),
-                again: true,
+                died: Some(Died {
+                    first: dead.first_at(),
+                    attempts: dead.attempts,
+                }),
             },
             commit: 0,
         })

@@ -62,7 +62,7 @@ pub use self::{
     erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
     key::is_key_over,
     kind_check::KindCheck,
-    messages::{Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking},
+    messages::{Delivery, Died, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking},
     outcome::{JsonReply, Outcome},
     records::is_refused_key,
     replay::{RESTORED, shard_of_row},

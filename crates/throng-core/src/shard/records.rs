@@ -58,7 +58,7 @@ pub(super) fn write_message<R: Rejection>(
         child: sent.child,
         name: name.into(),
         command,
-        again: false,
+        died: None,
     };
     write_sent(common, own, (sent.kind, &sent.id), &taking)?;
     Ok(taking)
@@ -114,7 +114,7 @@ pub(super) fn write_outcome<R>(
         child: false,
         name: OUTCOME_NAME.into(),
         command,
-        again: false,
+        died: None,
     };
     write_sent(common, own, (kind, id), &taking)?;
     Ok(Delivery {
@@ -129,7 +129,7 @@ pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
     let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
         ("dead", reason) => common.dead.letter(common.now, to, taking, reason),
-        (_, reason) if taking.again => common.dead.retried(to, taking, reason),
+        (_, reason) if taking.died.is_some() => common.dead.retried(to, taking, reason),
         (_, "") => Vec::new(),
         (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),
     };
@@ -169,7 +169,7 @@ pub(super) fn write_dead_tick(common: &mut Common, registry: &Registry, due: &Du
         child: false,
         name: due.command.clone().into(),
         command,
-        again: false,
+        died: None,
     };
     let written: Result<(), Error<std::convert::Infallible>> =
         write_sent(common, own, (&own.kind, &own.id), &taking).inspect(|()| common.messages.keep());
