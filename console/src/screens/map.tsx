@@ -10,7 +10,7 @@ import { Badge, Card, Empty, Note, Scroll } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
-import { keyOf, Tiles } from '../parts/tiles';
+import { keyOf, type Side, Tiles } from '../parts/tiles';
 import { go, route, set } from '../state/place';
 import { hot, series, tick } from '../state/points';
 import { overview } from '../state/service';
@@ -129,17 +129,21 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
   const [room, setRoom] = useState(0);
   const { entities, next, parent, total, isLoading, failure, start, more } = useEntities({ kind, id, prefix }, room);
   const [selected, setSelected] = useState<string>();
+  const [side, setSide] = useState<Side>('right');
   const heat = useHeat(kind, id, entities);
   const chosen = entities.find((entity) => keyOf(entity) === selected);
   const open = useCallback((entity: MapEntity) => go('entity', [entity.kind ?? kind, entity.id]), [kind]);
   const search = useSearch();
-  const many = (overview.value?.kinds.find((one) => one.name === kind)?.entities ?? 0) >= GROUPS_FROM;
+  const all = overview.value?.kinds.find((one) => one.name === kind)?.entities ?? 0;
+  const many = all >= GROUPS_FROM;
+  // What was counted when the page was loaded may be less than what is there by now.
+  const ofKind = id === undefined && prefix === '' && all >= start + entities.length ? all : null;
   return (
     <>
       <div class="head">
         <Trail kind={kind} id={id} parent={parent} />
         <span class="quiet tabular" role="status">
-          {isLoading ? 'Loading …' : counted(entities.length, total, next, start)}
+          {isLoading ? 'Loading …' : counted(entities.length, total ?? ofKind, next, start)}
         </span>
         <div class="head-tools">
           <div class="search map-search">
@@ -167,25 +171,27 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
       {id === undefined && many && <Groups kind={kind} prefix={prefix} />}
       {failure && entities.length === 0 && <Absent failure={failure} what="the entities" />}
       {!failure && !isLoading && entities.length === 0 && <Nobody kind={kind} id={id} prefix={prefix} />}
-      <div class={chosen ? 'map-columns' : ''}>
-        {isList ? (
-          entities.length > 0 && <List kind={kind} entities={entities} />
-        ) : (
-          <Card class={entities.length > 0 ? 'tiles-card' : 'tiles-card hidden-card'}>
+      {entities.length > 0 && isList && <List kind={kind} entities={entities} />}
+      {entities.length > 0 && !isList && (
+        <div class="map-area">
+          <Card class="tiles-card">
             <Tiles
               entities={entities}
               heat={heat}
               selected={selected}
-              select={(entity) => setSelected(entity && keyOf(entity))}
+              select={(entity, away) => {
+                setSelected(entity && keyOf(entity));
+                if (away) setSide(away);
+              }}
               open={open}
               room={setRoom}
               label={id === undefined ? `All of ${kind}` : `Children of ${id}`}
             />
             <Legend />
           </Card>
-        )}
-        {chosen && <Chosen entity={chosen} kind={kind} close={() => setSelected(undefined)} />}
-      </div>
+          {chosen && <Chosen entity={chosen} kind={kind} side={side} close={() => setSelected(undefined)} />}
+        </div>
+      )}
       {(next !== null || start > 0) && !isLoading && (
         <div class="row pager">
           {start > 0 && (
@@ -319,14 +325,37 @@ function cursor(asked: Asked, entity: MapEntity | undefined): string | undefined
   return asked.id === undefined ? entity.id : `${entity.kind ?? ''}/${entity.id}`;
 }
 
-/** Who is hot now, from the points, and whose events have grown since they were seen last. */
+/** Entities that the server says are hot, at most. */
+const HOT_MAX = 1_000;
+
+/**
+ * What is hot now, asked once a point for all that is shown: read page by page, a page would light up when it is read. Where one page has all, those
+ * whose events have grown since it was read are hot, too.
+ */
 function useHeat(kind: string, id: string | undefined, entities: MapEntity[]): Heat {
   const heat = useMemo(() => new Heat(), [kind, id]);
+  const second = tick.value;
+  // Once a point
   useEffect(() => {
-    for (const one of hot.value) if (id !== undefined || one.kind === kind) heat.touch(one.id, one.per_second);
-  }, [hot.value, heat]);
+    const isActive = ['commands', 'messages', 'queries'].some((name) => (series.last(name) ?? 0) > 0);
+    if (document.visibilityState !== 'visible' || (!isActive && heat.isCold)) return;
+    let isOver = false;
+    calls.hot(id === undefined ? kind : undefined, HOT_MAX).then(
+      (found) => {
+        if (isOver) return;
+        for (const one of found.hot) heat.touch(keyOf(one), one.per_second);
+        heat.changed?.();
+      },
+      () => undefined,
+    );
+    return () => {
+      isOver = true;
+    };
+  }, [second, heat]);
+  const isOnePage = entities.length <= PAGE;
   useEffect(() => {
-    for (const entity of entities) if (entity.seq !== null) heat.see(entity.id, entity.seq);
+    if (!isOnePage) return;
+    for (const entity of entities) if (entity.seq !== null) heat.see(keyOf(entity), entity.seq);
   }, [entities, heat]);
   return heat;
 }
@@ -482,13 +511,21 @@ const STATES: Record<MapEntity['state'], { tone?: 'bad' | 'warn'; icon?: string 
   stuck: { tone: 'warn', icon: 'clock' },
 };
 
-function Chosen({ entity, kind, close }: { entity: MapEntity; kind: string; close: () => void }) {
+interface ChosenProps {
+  entity: MapEntity;
+  kind: string;
+  side: Side;
+  close: () => void;
+}
+
+/** The chosen entity, over the half of the map in which its tile is not: the tiles stay where they are. */
+function Chosen({ entity, kind, side, close }: ChosenProps) {
   const of = { kind: entity.kind ?? kind, id: entity.id };
   const look = STATES[entity.state] ?? {};
   const now = hot.value.find((one) => one.kind === of.kind && one.id === of.id)?.per_second ?? entity.per_second;
   return (
     <Card
-      class="chosen"
+      class={`chosen ${side}`}
       title={<span class="break">{entity.id}</span>}
       aside={
         <button type="button" class="button plain icon-only" aria-label="Close" onClick={close}>

@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { accessible, fits, go, heading, launch, open, PHONE, WIDE } from './browser';
+import { driver, send } from './commands';
+import { Server, until } from './server';
+
+let browser: Browser;
+let server: Server;
+let empty: Server;
+let commands: Page;
+
+/** More than are asked for at once. */
+const SECTIONS = 2_500;
+
+before(async () => {
+  browser = await launch();
+  const args = ['--durability', 'os'];
+  [server, empty] = await Promise.all([
+    Server.serve('registration', { sections: SECTIONS, args }),
+    Server.serve('registration'),
+  ]);
+  commands = await driver(browser, server);
+});
+
+after(async () => {
+  await browser?.close();
+  await Promise.all([server?.end(), empty?.end()]);
+});
+
+/** Counts what is drawn on canvases of tiles, and on those that are in no page any more. */
+function count(): void {
+  const counts = { tiles: 0, detached: 0 };
+  Object.assign(globalThis, { counts });
+  const clear = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.clearRect = function (...area) {
+    if (!this.canvas.isConnected) counts.detached++;
+    else if (this.canvas.closest('.tiles')) counts.tiles++;
+    clear.apply(this, area);
+  };
+}
+
+const counted = (page: Page) =>
+  page.evaluate(() => ({ ...(globalThis as unknown as { counts: { tiles: number; detached: number } }).counts }));
+
+async function shown(page: Page): Promise<void> {
+  await heading(page, 'section');
+  await page.getByText('Loading …').waitFor({ state: 'detached' });
+  await page.getByRole('img', { name: /tiles, one an entity/ }).waitFor();
+}
+
+test('a double click opens the tile that was clicked first, and no tile moves', async () => {
+  for (const viewport of [WIDE, { width: 1024, height: 768 }]) {
+    const { page, wrong } = await open(browser, server, '#/map/section', { viewport });
+    await shown(page);
+    const canvas = page.getByRole('img', { name: /tiles, one an entity/ });
+    const size = async () => canvas.evaluate((canvas) => canvas.getBoundingClientRect().toJSON());
+    const before = await size();
+    for (const [x, y] of [
+      [0.1, 0.1],
+      [0.9, 0.1],
+      [0.5, 0.5],
+      [0.97, 0.8],
+    ] as const) {
+      const position = { x: Math.round(before.width * x), y: Math.round(before.height * y) };
+      await canvas.hover({ position });
+      const pointed = ((await canvas.getAttribute('title')) ?? '').replace(/, \d.*/, '');
+      assert.match(pointed, /^S\d+$/);
+      await canvas.click({ position });
+      await page.locator('.chosen h2').getByText(pointed, { exact: true }).waitFor();
+      assert.deepEqual(await size(), before, 'the tiles stand where they stood');
+      await page.getByRole('button', { name: 'Close' }).click();
+      await canvas.dblclick({ position });
+      await heading(page, pointed);
+      await page.goBack();
+      await shown(page);
+    }
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+});
+
+test('a map that is left draws nothing any more', async () => {
+  const { page, wrong } = await open(browser, server, '#/live');
+  await page.evaluate(count);
+  await go(page, '#/map/section');
+  await shown(page);
+  // Frames come when the test wants them.
+  await page.evaluate(() => {
+    const frames: FrameRequestCallback[] = [];
+    Object.assign(globalThis, { frames });
+    globalThis.requestAnimationFrame = (paint) => frames.push(paint);
+  });
+  await page.setViewportSize({ width: 1300, height: 800 });
+  await send(commands, [{ entity: 'S1', command: 'open', body: { capacity: 5 } }]);
+  await page.waitForFunction(() => (globalThis as unknown as { frames: unknown[] }).frames.length > 0);
+  await go(page, '#/live');
+  await heading(page, 'Live');
+  for (let round = 0; round < 5; round++) {
+    await page.evaluate(() => {
+      const { frames } = globalThis as unknown as { frames: FrameRequestCallback[] };
+      for (const paint of frames.splice(0)) paint(performance.now());
+    });
+  }
+  assert.equal((await counted(page)).detached, 0);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('a map on which nothing happens is not drawn again', async () => {
+  const { page, wrong } = await open(browser, empty, '#/live');
+  await page.evaluate(count);
+  assert.equal((await empty.post('/api/section/A/open', { capacity: 5 })).status, 200);
+  await go(page, '#/map/section');
+  await page.getByRole('img', { name: '1 tile, one an entity' }).waitFor();
+  const frames = (number: number) =>
+    page.evaluate(async (number) => {
+      for (let frame = 0; frame < number; frame++) await new Promise(requestAnimationFrame);
+    }, number);
+  await until('it is cold and still', async () => {
+    const before = await counted(page);
+    await frames(90);
+    return (await counted(page)).tiles === before.tiles;
+  });
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('what is hot is asked once for all tiles, and reading a page lights up nothing', async () => {
+  const { page, wrong } = await open(browser, server, '#/live');
+  const asked: string[] = [];
+  page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+  await page.route('**/admin/hot?*', (route) =>
+    route.fulfill({ json: { hot: [{ kind: 'section', id: 'S7', per_second: 500, share: 1 }], per_second: 500 } }),
+  );
+  await go(page, '#/map/section');
+  await shown(page);
+  const drawn = () =>
+    page.evaluate(() => {
+      const canvas = document.querySelector<HTMLCanvasElement>('.tiles-light');
+      const data = canvas?.getContext('2d')?.getImageData(0, 0, canvas.width, canvas.height).data ?? [];
+      let [first, last] = [-1, -1];
+      for (let at = 3; at < data.length; at += 4) {
+        if (!data[at]) continue;
+        if (first < 0) first = (at - 3) / 4;
+        last = (at - 3) / 4;
+      }
+      const width = canvas?.width ?? 1;
+      return { top: Math.floor(first / width), bottom: Math.floor(last / width), width, height: canvas?.height ?? 0 };
+    });
+  // All sections are at work alike, page after page; the server names one.
+  const all = Array.from({ length: SECTIONS }, (_, place) => ({
+    entity: `S${place}`,
+    command: 'add',
+    body: { student: 'ann' },
+  }));
+  const pages = () => asked.filter((path) => path === '/admin/map/section').length;
+  const before = pages();
+  await until('each page was read anew', async () => {
+    await send(commands, all);
+    return pages() >= before + 4;
+  });
+  const { top, bottom, height } = await drawn();
+  assert.ok(top >= 0, 'the one that is hot glows');
+  assert.ok(bottom - top < height / 4, `from ${top} to ${bottom} of ${height} something glows`);
+  assert.ok(asked.includes('/admin/hot'));
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('whoever wants little motion sees one picture a point', async () => {
+  const { page, wrong } = await open(browser, server, '#/live', { reducedMotion: 'reduce' });
+  await page.evaluate(count);
+  let asked = 0;
+  await page.route('**/admin/hot?*', (route) => {
+    asked++;
+    return route.fulfill({
+      json: { hot: [{ kind: 'section', id: 'S7', per_second: 500, share: 1 }], per_second: 500 },
+    });
+  });
+  await go(page, '#/map/section');
+  await shown(page);
+  await until('it glows', async () => {
+    await send(commands, [{ entity: 'S1', command: 'add', body: { student: 'ann' } }]);
+    return asked >= 2;
+  });
+  const [before, askedBefore] = [(await counted(page)).tiles, asked];
+  await until('points have come', async () => {
+    await send(commands, [{ entity: 'S1', command: 'add', body: { student: 'ann' } }]);
+    return asked >= askedBefore + 3;
+  });
+  const pictures = (await counted(page)).tiles - before;
+  // For each answer: what glows, and the tile and the glow of what has changed.
+  assert.ok(pictures <= 4 * (asked - askedBefore + 1), `${pictures} pictures for ${asked - askedBefore} points`);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('a map of a few or none takes no more room than they need', async () => {
+  for (const viewport of [WIDE, PHONE]) {
+    const { page, wrong } = await open(browser, empty, '#/map/section?q=nobody', { viewport });
+    await page.getByText('No id begins with nobody').waitFor();
+    const scroll = () => page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+    assert.ok((await scroll()) <= 0, `${await scroll()} px of nothing below`);
+    assert.equal((await empty.post('/api/section/few/open', { capacity: 5 })).status < 500, true);
+    await go(page, '#/map/section');
+    await page.getByRole('img', { name: /tiles?, one an entity/ }).waitFor();
+    const height = await page.locator('.tiles').evaluate((tiles) => tiles.clientHeight);
+    assert.ok(height < 200, `few tiles are ${height} px high`);
+    await fits(page);
+    await accessible(page);
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+});
+
+test('how many of all are shown is said', async () => {
+  const { page } = await open(browser, server, '#/map/section', { viewport: PHONE });
+  await shown(page);
+  await page
+    .getByRole('status')
+    .getByText(/^(The first [\d,]+ of 2,500|2,500 entities)$/)
+    .waitFor();
+  await page.context().close();
+});
