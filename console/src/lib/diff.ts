@@ -49,9 +49,57 @@ function compareLists(before: Json[], after: Json[], path: string[], changes: Ch
   while (tail < shorter - head && same(before[before.length - 1 - tail], after[after.length - 1 - tail])) tail++;
   const left = before.slice(head, before.length - tail);
   const right = after.slice(head, after.length - tail);
+  if (isSet(left) && isSet(right)) {
+    compareSets(left, right, [path, head], changes);
+    return;
+  }
   for (let place = 0; place < Math.max(left.length, right.length); place++) {
     compare(left[place], right[place], [...path, String(head + place)], changes);
   }
+}
+
+type Name = string | number;
+
+/** A list of names or numbers, each there once: which are there is what counts. */
+function isSet(list: Json[]): list is Name[] {
+  return list.every((one) => typeof one === 'string' || typeof one === 'number') && new Set(list).size === list.length;
+}
+
+/** What was taken out of such a list and put into it. What has only moved in it is both. */
+function compareSets(before: Name[], after: Name[], [path, head]: [string[], number], changes: Change[]): void {
+  const stayed = new Set(inOrder(before, after));
+  for (const [place, one] of before.entries()) {
+    if (changes.length >= CHANGES_MAX) return;
+    if (!stayed.has(one)) changes.push({ path: [...path, String(head + place)], what: 'removed', before: one });
+  }
+  for (const [place, one] of after.entries()) {
+    if (changes.length >= CHANGES_MAX) return;
+    if (!stayed.has(one)) changes.push({ path: [...path, String(head + place)], what: 'added', after: one });
+  }
+}
+
+/** Those of both lists that stand in the same order in both, as many as can be: the longest run of rising places. */
+function inOrder(before: Name[], after: Name[]): Name[] {
+  const places = new Map(before.map((one, place) => [one, place]));
+  const both = after.flatMap((one) => places.get(one) ?? []);
+  const ends: number[] = [];
+  const links: number[] = [];
+  for (const [at, place] of both.entries()) {
+    let [low, high] = [0, ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((both[ends[middle] ?? 0] ?? 0) < place) low = middle + 1;
+      else high = middle;
+    }
+    links[at] = ends[low - 1] ?? -1;
+    ends[low] = at;
+  }
+  const found: Name[] = [];
+  for (let at = ends.at(-1) ?? -1; at >= 0; at = links[at] ?? -1) {
+    const one = before[both[at] ?? -1];
+    if (one !== undefined) found.push(one);
+  }
+  return found;
 }
 
 export function isMap(value: Json | undefined): value is { [name: string]: Json } {
