@@ -104,6 +104,12 @@ export function known(value: number | null | undefined): string {
   return value === null || value === undefined ? '–' : whole(value);
 }
 
+/** A text as a sentence: `the section is full` → `The section is full.` */
+export function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return begun === '' || /[.!?…]$/.test(begun) ? begun : `${begun}.`;
+}
+
 /** `1 event`, `2 events` */
 export function plural(count: number, one: string, many: string = `${one}s`): string {
   return `${whole(count)} ${count === 1 ? one : many}`;

@@ -18,6 +18,8 @@ interface Props {
   at: number[];
   lines: Line[];
   format: (value: number) => string;
+  /** Which steps the axis may have. */
+  steps: Steps;
   /** The whole width of time, in seconds: a young series starts at the right. */
   seconds: number;
   /** Where nothing was measured: marked, so that nobody takes it for silence. */
@@ -30,7 +32,7 @@ const GROUP = uPlot.sync('console');
 const DASHES: Record<NonNullable<Line['look']>, number[]> = { strong: [], soft: [], dashed: [5, 4], dotted: [2, 3] };
 
 /** A plot of the last minutes with a legend that shows the latest values, or those under the pointer. */
-export function Plot({ title, at, lines, format, seconds, gaps }: Props) {
+export function Plot({ title, at, lines, format, steps, seconds, gaps }: Props) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [pointed, setPointed] = useState<number>();
@@ -43,7 +45,11 @@ export function Plot({ title, at, lines, format, seconds, gaps }: Props) {
   useEffect(() => {
     const element = holder.current;
     if (!element) return;
-    const made = new uPlot(options(element.clientWidth, lines, latest, setPointed), data(at, lines), element);
+    const made = new uPlot(
+      options(element.clientWidth, { lines, steps }, latest, setPointed),
+      data(at, lines),
+      element,
+    );
     plot.current = made;
     GROUP.sub(made);
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -99,9 +105,23 @@ interface Latest {
   current: { format: (value: number) => string; seconds: number; gaps: readonly Gap[] };
 }
 
+/** Steps between the ticks of an axis: round in the unit of what it shows, so that no label stands there twice. */
+export type Steps = 'whole' | 'bytes' | 'share' | 'time';
+
+const DECIMAL = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+const STEPS: Record<Steps, number[]> = {
+  whole: DECIMAL,
+  bytes: Array.from({ length: 50 }, (_, power) => 2 ** power),
+  share: [0.05, 0.1, 0.2, 0.25, 0.5, 1],
+  // Milliseconds, of which a microsecond is the least that is shown.
+  time: DECIMAL.map((step) => step / 1000),
+};
+/** The least that the top of an axis stands for. */
+const TOPS: Record<Steps, number> = { whole: 4, bytes: 4, share: 0.2, time: 0.01 };
+
 function options(
   width: number,
-  lines: Line[],
+  { lines, steps }: { lines: Line[]; steps: Steps },
   latest: Latest,
   point: (index: number | undefined) => void,
 ): uPlot.Options {
@@ -129,7 +149,7 @@ function options(
     },
     scales: {
       x: { range: (_, __, max) => [(max ?? 0) - latest.current.seconds, max ?? 0] },
-      y: { range: (_, __, max) => [0, nice(max)] },
+      y: { range: (_, __, max) => [0, Math.max(TOPS[steps], (max ?? 0) * 1.12)] },
     },
     axes: [
       {
@@ -140,7 +160,14 @@ function options(
         grid: { show: false },
         values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).slice(0, latest.current.seconds > 300 ? 5 : 8)),
       },
-      { ...axis, size: 60, gap: 6, space: 32, values: (_, ticks) => ticks.map((tick) => latest.current.format(tick)) },
+      {
+        ...axis,
+        size: 60,
+        gap: 6,
+        space: 32,
+        incrs: STEPS[steps],
+        values: (_, ticks) => ticks.map((tick) => latest.current.format(tick)),
+      },
     ],
     series: [
       {},
@@ -177,11 +204,6 @@ function mark({ ctx, bbox, valToPos }: uPlot, { from, to }: Gap, colour: ReturnT
   }
   ctx.stroke();
   ctx.restore();
-}
-
-/** The top of an axis: some room above the highest value, and never nothing. */
-function nice(max: number | null): number {
-  return max && max > 0 ? max * 1.12 : 1;
 }
 
 /** Colours of the theme, for what is drawn on a canvas. */

@@ -5,7 +5,7 @@ import { link } from '../lib/route';
 import { Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
-import { type Line, Plot } from '../parts/plot';
+import { type Line, Plot, type Steps } from '../parts/plot';
 import { hot, limits, loops, reasons, series, tick } from '../state/points';
 import { overview } from '../state/service';
 
@@ -15,6 +15,7 @@ const percent = (value: number) => `${Math.round(value * 100)} %`;
 interface Drawn {
   title: string;
   format: (value: number) => string;
+  steps: Steps;
   lines: [name: string, label: string, look?: Line['look']][];
 }
 
@@ -29,6 +30,7 @@ function drawn(): Drawn[] {
     {
       title: 'Throughput, per second',
       format: short,
+      steps: 'whole',
       lines: [
         ['commands', 'commands'],
         ['queries', 'queries', 'soft'],
@@ -38,16 +40,18 @@ function drawn(): Drawn[] {
     {
       title: 'Latency',
       format: milliseconds,
+      steps: 'time',
       lines: [
         ['latency_p99_ms', 'p99'],
         ['latency_p90_ms', 'p90', 'soft'],
         ['latency_p50_ms', 'p50', 'dashed'],
       ],
     },
-    { title: 'Commands a commit', format: short, lines: [['batch', 'mean']] },
+    { title: 'Commands a commit', format: short, steps: 'whole', lines: [['batch', 'mean']] },
     {
       title: 'Time of a commit',
       format: milliseconds,
+      steps: 'time',
       lines: [
         ['commit_p99_ms', 'p99'],
         ['commit_p50_ms', 'p50', 'dashed'],
@@ -56,27 +60,30 @@ function drawn(): Drawn[] {
     {
       title: 'On the way',
       format: short,
+      steps: 'whole',
       lines: [
         ['in_flight', 'in flight'],
         ['waiting_turn', 'waiting for a turn', 'soft'],
         ['outbox', 'outbox', 'dashed'],
       ],
     },
-    { title: 'Refused, per second', format: short, lines: refused() },
+    { title: 'Refused, per second', format: short, steps: 'whole', lines: refused() },
     {
       title: 'Memory',
       format: bytes,
+      steps: 'bytes',
       lines: [
         ['memory.process', 'process'],
         ['memory.entities', 'entities', 'soft'],
         ['memory.pending', 'awaiting a checkpoint', 'dashed'],
       ],
     },
-    { title: 'Loops, busy', format: percent, lines: busy.length > 0 ? busy : [['loops.0', 'loop 0']] },
-    { title: 'Journal, bytes a second', format: bytes, lines: [['commit_bytes', 'written']] },
+    { title: 'Loops, busy', format: percent, steps: 'share', lines: busy.length > 0 ? busy : [['loops.0', 'loop 0']] },
+    { title: 'Journal, bytes a second', format: bytes, steps: 'bytes', lines: [['commit_bytes', 'written']] },
     {
       title: 'Connections',
       format: whole,
+      steps: 'whole',
       lines: [
         ['connections', 'HTTP'],
         ['websockets', 'WebSocket', 'dashed'],
@@ -157,6 +164,7 @@ function PlotCard({ drawn }: { drawn: Drawn }) {
         at={series.at}
         lines={lines}
         format={drawn.format}
+        steps={drawn.steps}
         seconds={series.span()}
         gaps={series.gaps}
       />
