@@ -308,6 +308,7 @@ impl DeadMessage {
     pub fn read(row: &[u8], value: &[u8]) -> Option<Self> {
         let (receiver, from, number) = read_row(row)?;
         let dead: Dead<'_> = serde_json::from_slice(value).ok()?;
+        let first_at = dead.first_at();
         Some(Self {
             number: (from, number),
             sender: Address::new(&*dead.sender.0, &*dead.sender.1),
@@ -315,7 +316,7 @@ impl DeadMessage {
             name: dead.name.into_owned(),
             reason: dead.reason.into_owned(),
             at: Timestamp { micros: dead.at },
-            first_at: dead.first_at(),
+            first_at,
             attempts: dead.attempts,
         })
     }
@@ -379,6 +380,10 @@ impl Delivery {
     pub fn again(row: &[u8], value: &[u8]) -> Result<Self, String> {
         let (to, from, number) = read_row(row).ok_or("its name is not that of a dead message")?;
         let dead: Dead<'_> = serde_json::from_slice(value).map_err(|why| why.to_string())?;
+        let died = Died {
+            first: dead.first_at(),
+            attempts: dead.attempts,
+        };
         let parcel = if dead.name == OUTCOME_NAME {
             Parcel::Outcome(serde_json::from_str(dead.command.get()).map_err(|why| why.to_string())?)
         } else {
@@ -397,10 +402,7 @@ impl Delivery {
                 child: dead.child,
                 name: dead.name.into_owned().into(),
                 command: dead.command.to_owned(),
-                died: Some(Died {
-                    first: dead.first_at(),
-                    attempts: dead.attempts,
-                }),
+                died: Some(died),
             },
             commit: 0,
         })
