@@ -321,7 +321,7 @@ class Painter {
     const { x, y, size } = box(grid, place);
     context.strokeStyle = colour.text;
     context.lineWidth = 2;
-    context.strokeRect(x - 1, y - 1, size + 2, size + 2);
+    context.strokeRect(x + 1, y + 1, size - 2, size - 2);
   }
 
   private square(x: number, y: number, size: number): void {

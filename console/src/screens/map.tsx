@@ -2,18 +2,18 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import * as calls from '../api/calls';
 import { epoch, Failure } from '../api/client';
 import type { MapEntity, MapKind } from '../api/types';
-import { known, plural, short, whole } from '../lib/format';
+import { plural, short, whole } from '../lib/format';
 import { Heat } from '../lib/heat';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
-import { Badge, Card, Empty, Note, Scroll } from '../parts/basic';
+import { Badge, Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
-import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { keyOf, type Side, Tiles } from '../parts/tiles';
 import { go, route, set } from '../state/place';
-import { hot, series, tick } from '../state/points';
+import { series, tick } from '../state/points';
 import { overview } from '../state/service';
+import { arranged, type By, Chosen, List, ONLY, type Only } from './map/entities';
 
 const RELOAD_MS = 5_000;
 /** Entities asked for at a time. */
@@ -131,7 +131,10 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
   const [selected, setSelected] = useState<string>();
   const [side, setSide] = useState<Side>('right');
   const heat = useHeat(kind, id, entities);
-  const chosen = entities.find((entity) => keyOf(entity) === selected);
+  const only = (query.get('only') ?? 'all') as Only;
+  const by = (query.get('by') ?? 'id') as By;
+  const shown = useMemo(() => arranged(entities, only, isList ? by : 'id'), [entities, only, by, isList]);
+  const chosen = shown.find((entity) => keyOf(entity) === selected);
   const open = useCallback((entity: MapEntity) => go('entity', [entity.kind ?? kind, entity.id]), [kind]);
   const search = useSearch();
   const all = overview.value?.kinds.find((one) => one.name === kind)?.entities ?? 0;
@@ -158,6 +161,20 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
               onInput={(event) => search(event.currentTarget.value)}
             />
           </div>
+          <select
+            class="input map-only"
+            aria-label="Which entities"
+            value={only}
+            onChange={(event) =>
+              set({ only: event.currentTarget.value === 'all' ? undefined : event.currentTarget.value })
+            }
+          >
+            {Object.entries(ONLY).map(([name, { label }]) => (
+              <option key={name} value={name}>
+                {label}
+              </option>
+            ))}
+          </select>
           <div class="row" role="group" aria-label="Shown as">
             <button type="button" class="button" aria-pressed={!isList} onClick={() => set({ as: undefined })}>
               Tiles
@@ -171,12 +188,23 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
       {id === undefined && many && <Groups kind={kind} prefix={prefix} />}
       {failure && entities.length === 0 && <Absent failure={failure} what="the entities" />}
       {!failure && !isLoading && entities.length === 0 && <Nobody kind={kind} id={id} prefix={prefix} />}
-      {entities.length > 0 && isList && <List kind={kind} entities={entities} />}
-      {entities.length > 0 && !isList && (
+      {entities.length > 0 && shown.length === 0 && (
+        <Card>
+          <Empty icon="good" title={`None of these is ${ONLY[only]?.label.toLowerCase() ?? 'so'}`} compact>
+            <button type="button" class="button" onClick={() => set({ only: undefined })}>
+              Show all
+            </button>
+          </Empty>
+        </Card>
+      )}
+      {shown.length > 0 && isList && (
+        <List kind={kind} entities={shown} by={by} isFull={entities.length >= TILES_MAX} />
+      )}
+      {shown.length > 0 && !isList && (
         <div class="map-area">
           <Card class="tiles-card">
             <Tiles
-              entities={entities}
+              entities={shown}
               heat={heat}
               selected={selected}
               select={(entity, away) => {
@@ -500,133 +528,5 @@ function Legend() {
         stuck
       </li>
     </ul>
-  );
-}
-
-const STATES: Record<MapEntity['state'], { tone?: 'bad' | 'warn'; icon?: string }> = {
-  resident: {},
-  passivated: {},
-  ended: {},
-  quarantined: { tone: 'bad', icon: 'stopped' },
-  stuck: { tone: 'warn', icon: 'clock' },
-};
-
-interface ChosenProps {
-  entity: MapEntity;
-  kind: string;
-  side: Side;
-  close: () => void;
-}
-
-/** The chosen entity, over the half of the map in which its tile is not: the tiles stay where they are. */
-function Chosen({ entity, kind, side, close }: ChosenProps) {
-  const of = { kind: entity.kind ?? kind, id: entity.id };
-  const look = STATES[entity.state] ?? {};
-  const now = hot.value.find((one) => one.kind === of.kind && one.id === of.id)?.per_second ?? entity.per_second;
-  return (
-    <Card
-      class={`chosen ${side}`}
-      title={<span class="break">{entity.id}</span>}
-      aside={
-        <button type="button" class="button plain icon-only" aria-label="Close" onClick={close}>
-          <Icon name="close" />
-        </button>
-      }
-    >
-      <dl class="facts">
-        <dt>Kind</dt>
-        <dd>{of.kind}</dd>
-        <dt>State</dt>
-        <dd>
-          <Badge {...look}>{entity.state}</Badge>
-        </dd>
-        <dt>Events</dt>
-        <dd>{known(entity.seq)}</dd>
-        <dt>A second</dt>
-        <dd>{whole(now)}</dd>
-        {entity.parent && (
-          <>
-            <dt>Parent</dt>
-            <dd>
-              <EntityLink of={entity.parent} />
-            </dd>
-          </>
-        )}
-        {entity.children !== null && (
-          <>
-            <dt>Children</dt>
-            <dd>{whole(entity.children)}</dd>
-          </>
-        )}
-      </dl>
-      <div class="row">
-        <a class="button primary" href={link('entity', [of.kind, of.id])}>
-          Open
-        </a>
-        {entity.children !== 0 && (
-          <a class="button" href={link('map', [of.kind, of.id])}>
-            Its children
-          </a>
-        )}
-      </div>
-    </Card>
-  );
-}
-
-const ROWS = 200;
-
-function List({ kind, entities }: { kind: string; entities: MapEntity[] }) {
-  const [shown, setShown] = useState(ROWS);
-  return (
-    <Card>
-      <Scroll label="Entities">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Id</th>
-              <th scope="col">State</th>
-              <th scope="col" class="number">
-                Events
-              </th>
-              <th scope="col" class="number">
-                A second
-              </th>
-              <th scope="col" class="number">
-                Children
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {entities.slice(0, shown).map((entity) => (
-              <tr key={keyOf(entity)}>
-                <td>
-                  <EntityLink of={{ kind: entity.kind ?? kind, id: entity.id }} />
-                </td>
-                <td>
-                  <Badge {...(STATES[entity.state] ?? {})}>{entity.state}</Badge>
-                </td>
-                <td class="number">{known(entity.seq)}</td>
-                <td class="number">{whole(entity.per_second)}</td>
-                <td class="number">
-                  {entity.children ? (
-                    <a href={link('map', [entity.kind ?? kind, entity.id])}>{whole(entity.children)}</a>
-                  ) : (
-                    (entity.children ?? '–')
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
-      {entities.length > shown && (
-        <div class="row pager">
-          <button type="button" class="button" onClick={() => setShown(shown + ROWS)}>
-            Show {whole(Math.min(ROWS, entities.length - shown))} more of {whole(entities.length - shown)}
-          </button>
-        </div>
-      )}
-      {entities.length >= TILES_MAX && <Note tone="accent">More are a page further.</Note>}
-    </Card>
   );
 }

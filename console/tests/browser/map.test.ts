@@ -235,3 +235,40 @@ test('how many of all are shown is said', async () => {
     .waitFor();
   await page.context().close();
 });
+
+test('a list is ordered by events, and a map shows only what is in trouble', async () => {
+  for (const viewport of [WIDE, PHONE]) {
+    const { page, wrong } = await open(browser, server, '#/map/section?as=list', { viewport });
+    await page.getByRole('columnheader', { name: 'Events' }).getByRole('button').click();
+    const events = page.locator('tbody tr td:nth-child(3)');
+    await until('the one with most events is the first', async () => {
+      await send(commands, [{ entity: 'S3999', command: 'add', body: { student: String(Math.random()) } }]);
+      const counts = (await events.allTextContents()).map(Number);
+      return Number(counts[0]) > 1 && counts.every((count, place) => count <= Number(counts[place - 1] ?? count));
+    });
+    assert.match(page.url(), /by=events/);
+    await fits(page);
+    await accessible(page);
+    await page.getByLabel('Which entities').selectOption('In trouble');
+    await page.getByText('None of these is in trouble').waitFor();
+    await fits(page);
+    await accessible(page);
+    await page.getByRole('button', { name: 'Show all' }).click();
+    await events.first().waitFor();
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+});
+
+test('an id of a UUID stands on one line of a list at 360 px', async () => {
+  const id = '0b5a1e0c-0000-4000-8000-000000000001';
+  assert.ok((await few.post(`/api/section/${id}/open`, { capacity: 5 })).status < 500);
+  const { page, wrong } = await open(browser, few, '#/map/section?as=list', { viewport: PHONE });
+  const link = page.getByRole('link', { name: `section/${id}` });
+  await link.waitFor();
+  const height = await link.evaluate((link) => link.getBoundingClientRect().height);
+  assert.ok(height < 60, `the id is ${height} px high`);
+  await fits(page);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
