@@ -69,6 +69,16 @@ test('an answer in the documentation of the API keeps its digits', async () => {
   await page.context().close();
 });
 
+test('the documentation of the API fits into 360 px', async () => {
+  const page = await (await browser.newContext({ viewport: PHONE })).newPage();
+  await page.goto(`${server.service}/docs`);
+  await page.locator('details').first().waitFor();
+  await fits(page);
+  for (const route of await page.locator('details').all()) await route.locator('summary').click();
+  await fits(page);
+  await page.context().close();
+});
+
 test('a disk of which the free space is not known is not said to have room for ever', async () => {
   const { page, wrong } = await open(browser, server);
   const known = { used_bytes: 1, budget_bytes: null, free_bytes: 10, total_bytes: 100 };
