@@ -209,10 +209,10 @@ function Sync({ journal: { sync } }: { journal: Journal }) {
     <Card title="A commit takes">
       <Facts
         facts={[
-          ['Half of them', or(sync.p50_ms, (value) => `up to ${milliseconds(value)}`)],
-          ['99 of 100', or(sync.p99_ms, (value) => `up to ${milliseconds(value)}`)],
-          ['The longest', or(sync.max_ms, milliseconds)],
-          ['On their way', or(sync.commits_in_flight, whole)],
+          ['p50', or(sync.p50_ms, (value) => `up to ${milliseconds(value)}`)],
+          ['p99', or(sync.p99_ms, (value) => `up to ${milliseconds(value)}`)],
+          ['Maximum', or(sync.max_ms, milliseconds)],
+          ['In flight', or(sync.commits_in_flight, whole)],
         ]}
       />
     </Card>
@@ -392,7 +392,7 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
                   Events
                 </th>
                 <th scope="col">Reached</th>
-                <th scope="col">Mend</th>
+                <th scope="col">Actions</th>
               </tr>
             </thead>
             <tbody>

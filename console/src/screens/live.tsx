@@ -58,7 +58,7 @@ function drawn(): Drawn[] {
       ],
     },
     {
-      title: 'On the way',
+      title: 'In flight',
       format: short,
       steps: 'whole',
       lines: [

@@ -452,7 +452,7 @@ function Nobody({ kind, id, prefix }: { kind: string; id: string | undefined; pr
       <Empty icon="map" title={`No ${kind} yet`}>
         <p>An entity begins with its first event. Send a command that creates one:</p>
         <a class="button primary" href={link('entity', [kind])}>
-          A new {kind}
+          Create a {kind}
         </a>
       </Empty>
     </Card>

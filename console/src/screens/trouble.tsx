@@ -89,7 +89,7 @@ export function TroubleScreen() {
       <div class="head">
         <h1>Trouble</h1>
         <span class="quiet" role="status">
-          {value && (value.total === 0 ? 'Nothing needs anybody' : `${plural(value.total, 'thing')} to look at`)}
+          {value && (value.total === 0 ? 'No issues' : plural(value.total, 'issue'))}
         </span>
       </div>
       {!value && <Absent failure={failure} what="what needs somebody" />}

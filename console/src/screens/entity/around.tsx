@@ -80,13 +80,13 @@ export function Around({ now }: { now: Entity }) {
         )}
       </Card>
       <Card
-        title="On their way to it"
+        title="In flight to it"
         aside={<span class="small quiet">{plural(now.pending_in?.length ?? 0, 'message')}</span>}
       >
         <PendingList pending={now.pending_in} none="None. Messages that it has not taken yet appear here." />
       </Card>
       <Card
-        title="On their way from it"
+        title="In flight from it"
         aside={<span class="small quiet">{plural(now.pending_out?.length ?? 0, 'message')}</span>}
       >
         <PendingList pending={now.pending_out} none="None. Messages that others have not taken yet appear here." />
