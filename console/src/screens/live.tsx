@@ -1,4 +1,5 @@
 import { useMemo } from 'preact/hooks';
+import { connection } from '../api/client';
 import type { Limits } from '../api/types';
 import { bytes, clock, micros, second, short, whole, zone } from '../lib/format';
 import { link } from '../lib/route';
@@ -191,13 +192,18 @@ function LimitsNow({ now }: { now: Limits | null }) {
   if (!now) return null;
   const [kind, ...id] = (now.name ?? '').split('/');
   const isBad = now.code === 'disk_full' || now.code === 'journal_down';
+  const isOld = connection.value === 'lost';
+  const isWell = WELL.has(now.code) && !isOld;
   return (
     <section class={`card limits ${isBad ? 'bad' : ''}`} aria-label="What limits the engine now">
-      <span class={`limits-mark ${WELL.has(now.code) ? 'well' : ''}`}>
-        <Icon name={isBad ? 'stopped' : WELL.has(now.code) ? 'good' : 'up'} />
+      <span class={`limits-mark ${isWell ? 'well' : ''}`}>
+        <Icon name={isOld ? 'clock' : isBad ? 'stopped' : isWell ? 'good' : 'up'} />
       </span>
       <div>
-        <p class="limits-head">{HEADLINES[now.code] ?? 'Limited'}</p>
+        <p class="limits-head">
+          {HEADLINES[now.code] ?? 'Limited'}
+          {isOld && ', when it was last seen'}
+        </p>
         <p class="quiet break">
           {now.sentence}
           {now.code === 'entity' && kind && id.length > 0 && (

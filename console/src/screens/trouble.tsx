@@ -1,6 +1,6 @@
 import * as calls from '../api/calls';
 import type { DeadGroup, Trouble } from '../api/types';
-import { ago, instant, plural, whole } from '../lib/format';
+import { ago, bytes, instant, plural, whole } from '../lib/format';
 import { line } from '../lib/json';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Note } from '../parts/basic';
@@ -248,7 +248,9 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
           <details class="dead-message">
             <summary class="small">
               <span class="mono">{item.number}</span>, {plural(item.message.attempts, 'attempt')}:{' '}
-              <span class="mono break">{line(item.message.body, 80)}</span>
+              <span class="mono break">
+                {item.message.body === null ? bytes(item.message.body_bytes) : line(item.message.body, 80)}
+              </span>
             </summary>
             <Content of={item} message={item.message} />
           </details>

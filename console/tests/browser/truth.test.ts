@@ -126,6 +126,8 @@ test('the curves survive a restart of the server, and the gap is marked', async 
     assert.equal(await gaps.count(), 0);
     await own.kill();
     await page.getByText('Not connected').waitFor();
+    await page.getByText(', when it was last seen').waitFor();
+    await accessible(page);
     await own.start();
     await gaps.getByText(/No points from \d\d:\d\d:\d\d to \d{4}-\d\d-\d\d \d\d:\d\d:\d\d /).waitFor();
     await accessible(page);
@@ -207,6 +209,7 @@ test('a dead message is read before it is dropped', async () => {
     await page.keyboard.press('Escape');
     // A large one comes when somebody wants to see it.
     body = null;
+    await page.getByText('17.3, 2 attempts: 2.44 KiB').waitFor();
     const opened = page.locator('.dead-message');
     await opened.locator('summary').click();
     await opened.getByRole('button', { name: 'Show 2.44 KiB' }).click();
