@@ -47,7 +47,6 @@ fn one() -> u32 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_one(attempts: &u32) -> bool {
     *attempts == 1
 }
