@@ -24,6 +24,7 @@ const page = {
   charset: 'utf8',
   jsx: 'automatic',
   jsxImportSource: 'preact',
+  loader: { '.svg': 'text' },
   banner: {
     js: '/* Throng. Holds Preact and Preact Signals (MIT, Jason Miller and contributors) and uPlot (MIT, Leon Sorokin). */',
   },

@@ -23,7 +23,7 @@ export const SHORTCUTS: { keys: string[]; does: string }[] = [
   { keys: ['g', 't'], does: 'Trouble: what needs somebody' },
   { keys: ['g', 'j'], does: 'Journal: where it is stored' },
   { keys: ['g', 'p'], does: 'Picos, where they are served' },
-  { keys: ['/'], does: 'Search' },
+  { keys: ['/'], does: 'Search: on this screen, or for an entity' },
   { keys: ['←', '→'], does: 'One event back or on, on the slider of an entity; between tabs and tiles' },
   { keys: ['d'], does: 'Light, dark, or as the system is' },
   { keys: ['?'], does: 'This list' },
@@ -63,18 +63,25 @@ export function listen(help: () => void): () => void {
   return () => removeEventListener('keydown', pressed);
 }
 
-/** The screen's own search, or that of the map. */
+/** Frames in which a screen that has just been opened may take the focus for itself. */
+const FRAMES = 10;
+
+/** The screen's own search, or the one for an entity. */
 function search(): void {
-  const field = document.querySelector<HTMLInputElement>('input[type="search"]');
+  const find = () => document.querySelector<HTMLInputElement>('input[type="search"]');
+  const field = find();
   if (field) {
     field.focus();
     field.select();
     return;
   }
-  go('map');
-  requestAnimationFrame(() =>
-    requestAnimationFrame(() => document.querySelector<HTMLInputElement>('input[type="search"]')?.focus()),
-  );
+  go('entity');
+  const focus = (left: number) => {
+    const typed = find();
+    if (document.activeElement !== typed) typed?.focus();
+    if (left > 0) requestAnimationFrame(() => focus(left - 1));
+  };
+  focus(FRAMES);
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -75,6 +75,10 @@ export interface Done {
   dead?: number;
   dropped?: number | string;
   stopped?: string | null;
+  released?: boolean;
+  /** Of a release: whether it could be loaded; null if that is not known. */
+  loaded?: boolean | null;
+  reason?: string | null;
 }
 
 /** Many dead messages take their time. */

@@ -1,6 +1,7 @@
 /** Requests to the server, with the token if there is one. Says whether the server answers and whether it wants a token. */
 
 import { signal } from '@preact/signals';
+import * as exact from '../lib/exact';
 
 /** Problem details (RFC 9457), as the server sends them. */
 export interface Problem {
@@ -79,7 +80,7 @@ export async function askText(
   if (given) (init.headers as Record<string, string>).authorization = `Bearer ${given}`;
   if (method === 'POST') {
     (init.headers as Record<string, string>)['content-type'] = 'application/json';
-    init.body = JSON.stringify(body ?? {});
+    init.body = exact.write(body ?? {});
   }
   const response = await send(url, init, signal);
   const text = await response.text();
@@ -119,7 +120,7 @@ async function send(url: string, init: RequestInit, signal: AbortSignal | undefi
 
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return exact.parse(text);
   } catch {
     return text === '' ? undefined : { detail: text.slice(0, 500) };
   }

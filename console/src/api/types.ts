@@ -245,7 +245,22 @@ export interface Trouble {
   since: string | null;
   count: number;
   number: string | null;
+  /** Of a dead message: what it is. */
+  message: DeadContent | null;
   actions: Action[];
+}
+
+/** What somebody decides about who has a dead message tried again or dropped. */
+export interface DeadContent {
+  name: string;
+  sender: Address;
+  /** That have failed. */
+  attempts: number;
+  /** The last time; `since` of its trouble is the first. */
+  died_at: string;
+  /** Null where it is too large to be shown among others. */
+  body: Json;
+  body_bytes: number;
 }
 
 /** Dead messages to a kind that died of the same. */

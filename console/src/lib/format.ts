@@ -66,25 +66,48 @@ export function ago(instant: string | number, now: number = Date.now()): string 
   return passed < 0 ? `in ${seconds(-passed)}` : `${seconds(passed)} ago`;
 }
 
-/** An instant in the reader's time zone, to the millisecond: `2026-11-23 09:12:44.031` */
+/** An instant in the reader's time zone, to the millisecond: `2026-11-23 09:12:44.031 +01:00` */
 export function instant(text: string | number): string {
   const at = new Date(text);
   if (Number.isNaN(at.getTime())) return String(text);
-  const two = (part: number) => String(part).padStart(2, '0');
-  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  const milliseconds = String(at.getMilliseconds()).padStart(3, '0');
-  return `${day} ${clock(at.getTime())}.${milliseconds}`;
+  return `${day(at)} ${clock(at.getTime())}.${String(at.getMilliseconds()).padStart(3, '0')} ${zone(at)}`;
 }
+
+/** The same to the second: `2026-11-23 09:12:44 +01:00` */
+export function second(at: number): string {
+  return `${day(new Date(at))} ${clock(at)} ${zone(new Date(at))}`;
+}
+
+/** The day in the reader's time zone: `2026-11-23` */
+export function day(at: Date): string {
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}
+
+/** The reader's time zone at an instant: `+01:00`, or `UTC` */
+export function zone(at: Date): string {
+  const minutes = -at.getTimezoneOffset();
+  if (minutes === 0) return 'UTC';
+  const size = Math.abs(minutes);
+  return `${minutes < 0 ? '-' : '+'}${two(Math.floor(size / 60))}:${two(size % 60)}`;
+}
+
+const two = (part: number) => String(part).padStart(2, '0');
 
 /** The time of the day in the reader's time zone: `09:12:44` */
 export function clock(at: number): string {
   const date = new Date(at);
-  return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
+  return [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(':');
 }
 
 /** A count that may not be known. */
 export function known(value: number | null | undefined): string {
   return value === null || value === undefined ? '–' : whole(value);
+}
+
+/** A text as a sentence: `the section is full` → `The section is full.` */
+export function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return begun === '' || /[.!?…]$/.test(begun) ? begun : `${begun}.`;
 }
 
 /** `1 event`, `2 events` */

@@ -10,6 +10,8 @@ const SEEN_WEIGHT = 4;
 export class Heat {
   private readonly warm = new Map<string, number>();
   private readonly seen = new Map<string, number>();
+  /** Called when anything has become hotter, by who shows it. */
+  changed: (() => void) | undefined;
 
   /** An entity that does so many things a second; 1 a second is seen, 1,000 glow. */
   touch(id: string, perSecond: number): void {
@@ -31,6 +33,11 @@ export class Heat {
       if (heat * left < COLD) this.warm.delete(id);
       else this.warm.set(id, heat * left);
     }
+  }
+
+  /** All that are warm. */
+  all(): Iterable<[string, number]> {
+    return this.warm;
   }
 
   /** From 0, cold, to 1, busy right now. */

@@ -1,6 +1,7 @@
 /** How much of a JSON value is shown at a time: states can have a megabyte, and a page must not. */
 
 import { isMap, type Json } from './diff';
+import { Digits, write as written } from './exact';
 
 /** Members of one object or list that are shown before more are asked for. */
 export const MEMBERS_PAGE = 100;
@@ -14,6 +15,7 @@ export type Kind = 'null' | 'boolean' | 'number' | 'text' | 'list' | 'map';
 export function kindOf(value: Json): Kind {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'list';
+  if (value instanceof Digits) return 'number';
   if (typeof value === 'object') return 'map';
   if (typeof value === 'string') return 'text';
   return typeof value === 'number' ? 'number' : 'boolean';
@@ -47,8 +49,7 @@ export function line(value: Json | undefined, length: number): string {
 /** As JSON, but no more of it than is needed: `JSON.stringify` of a megabyte for one line would be felt. */
 function write(value: Json, room: number): string {
   const kind = kindOf(value);
-  if (kind !== 'list' && kind !== 'map')
-    return JSON.stringify(typeof value === 'string' ? value.slice(0, room + 1) : value);
+  if (kind !== 'list' && kind !== 'map') return written(typeof value === 'string' ? value.slice(0, room + 1) : value);
   let text = kind === 'list' ? '[' : '{';
   let first = true;
   for (const [name, member] of members(value, 0, room)) {

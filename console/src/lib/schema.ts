@@ -1,6 +1,7 @@
 /** JSON schemas of commands as forms: which fields there are, and what the texts typed into them come to. */
 
 import { isMap, type Json } from './diff';
+import { Digits, exact, parse } from './exact';
 
 export type Schema = Json;
 
@@ -94,8 +95,12 @@ function hintOfText(schema: { [name: string]: Json }): string {
 
 function hintOfNumber(schema: { [name: string]: Json }): string {
   const { minimum, maximum } = schema;
-  if (typeof minimum === 'number' && typeof maximum === 'number') return `${minimum} to ${maximum}`;
-  return typeof minimum === 'number' ? `from ${minimum}` : '';
+  if (isNumber(minimum) && isNumber(maximum)) return `${minimum} to ${maximum}`;
+  return isNumber(minimum) ? `from ${minimum}` : '';
+}
+
+function isNumber(value: Json | undefined): value is number | Digits {
+  return typeof value === 'number' || value instanceof Digits;
 }
 
 function text(value: Json | undefined): string {
@@ -126,9 +131,9 @@ function readOne(field: Field, given: string): { value: Json } | { problem: stri
       return { value: given === 'true' };
     case 'integer':
     case 'number': {
-      const value = Number(given);
-      if (Number.isNaN(value)) return { problem: `${field.name} is ${JSON.stringify(given)}; expected a number.` };
-      if (field.type === 'integer' && !Number.isInteger(value))
+      const value = exact(given.trim());
+      if (value === undefined) return { problem: `${field.name} is ${JSON.stringify(given)}; expected a number.` };
+      if (field.type === 'integer' && !/^-?\d+$/.test(given.trim()))
         return { problem: `${field.name} is ${given}; expected a whole number.` };
       return { value };
     }
@@ -142,7 +147,7 @@ function readOne(field: Field, given: string): { value: Json } | { problem: stri
 /** A text as JSON, or why it is none. */
 export function readJson(given: string, name: string): { value: Json } | { problem: string } {
   try {
-    return { value: JSON.parse(given) as Json };
+    return { value: parse(given) };
   } catch (error) {
     return { problem: `${name} is not JSON: ${error instanceof Error ? error.message : String(error)}.` };
   }

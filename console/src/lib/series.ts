@@ -3,11 +3,24 @@
 export const SECONDS_KEPT = 900;
 
 const SPANS = [60, 120, 300, 600];
+/** Between two points lies a gap from so many seconds on. A busy machine is late with some. */
+const GAP_SECONDS = 5;
+
+/** Starts of the server that are remembered: more do not stand in one plot. */
+const STARTS_MAX = 16;
+
+/** The server was away, or has begun anew: the last second before and the first one after. */
+export interface Gap {
+  from: number;
+  to: number;
+}
 
 export class Series {
   /** Seconds since 1970, rising. */
   readonly at: number[] = [];
   private readonly columns = new Map<string, (number | null)[]>();
+  private gaps_: Gap[] = [];
+  private starts: number[] = [];
 
   constructor(readonly kept: number = SECONDS_KEPT) {}
 
@@ -15,8 +28,38 @@ export class Series {
   add(at: number, values: Record<string, number | null | undefined>): void {
     const last = this.at.at(-1);
     if (last !== undefined && at < last) return;
-    const replaces = at === last;
-    if (!replaces) this.at.push(at);
+    const isGap = (from: number) =>
+      at - from >= GAP_SECONDS || this.starts.some((start) => from < start && start <= at);
+    if (last !== undefined && at > last && isGap(last)) {
+      this.gaps_.push({ from: last, to: at });
+      this.put(Math.min(last + 1, at), {});
+    }
+    this.put(at, values);
+    this.trim();
+  }
+
+  /** The server has begun at this second: what lies before is another one's. */
+  begin(at: number): void {
+    if (this.starts.at(-1) !== at) this.starts = [...this.starts, at].slice(-STARTS_MAX);
+  }
+
+  /** Forgets the points from a second on: they come anew. */
+  cut(from: number): void {
+    const open = this.gaps_.find((gap) => gap.to >= from);
+    const place = this.at.findIndex((at) => at >= Math.min(from, (open?.from ?? from) + 1));
+    if (place < 0) return;
+    this.at.length = place;
+    for (const column of this.columns.values()) column.length = place;
+    this.gaps_ = this.gaps_.filter((gap) => gap.to < from);
+  }
+
+  /** The gaps among the points, in their order. */
+  get gaps(): readonly Gap[] {
+    return this.gaps_;
+  }
+
+  private put(at: number, values: Record<string, number | null | undefined>): void {
+    if (at !== this.at.at(-1)) this.at.push(at);
     const place = this.at.length - 1;
     for (const name of Object.keys(values)) {
       if (!this.columns.has(name)) this.columns.set(name, new Array(place).fill(null));
@@ -24,7 +67,6 @@ export class Series {
     for (const [name, column] of this.columns) {
       column[place] = values[name] ?? null;
     }
-    this.trim();
   }
 
   column(name: string): (number | null)[] {
@@ -42,15 +84,12 @@ export class Series {
     return SPANS.find((span) => span >= age) ?? this.kept;
   }
 
-  clear(): void {
-    this.at.length = 0;
-    this.columns.clear();
-  }
-
   private trim(): void {
-    const excess = this.at.length - this.kept;
-    if (excess <= 0) return;
-    this.at.splice(0, excess);
-    for (const column of this.columns.values()) column.splice(0, excess);
+    const first = (this.at.at(-1) ?? 0) - this.kept + 1;
+    const old = this.at.findIndex((at) => at >= first);
+    if (old <= 0) return;
+    this.at.splice(0, old);
+    for (const column of this.columns.values()) column.splice(0, old);
+    this.gaps_ = this.gaps_.filter((gap) => gap.to >= first);
   }
 }

@@ -13,7 +13,7 @@ export function Absent({ failure, what }: { failure: Failure | undefined; what: 
   }
   if (failure.status === 404) {
     return (
-      <Empty icon="search" title="Not here">
+      <Empty icon="search" title="Not found">
         <p class="break">{failure.message}</p>
       </Empty>
     );

@@ -1,44 +1,48 @@
 import { useState } from 'preact/hooks';
 import * as calls from '../api/calls';
-import type { Action } from '../api/types';
+import type { Action, Trouble } from '../api/types';
 import { whole } from '../lib/format';
 import { overview } from '../state/service';
 import { say } from '../state/toast';
 import { Note } from './basic';
+import { Content } from './content';
 import { Dialog } from './dialog';
 
 /** What an action does, where the server has nothing to add. */
 const DOES: Record<string, string> = {
   retry: 'It is executed again now, after what came meanwhile. If it fails again it stays here, with the new reason.',
-  release: 'Its next command loads it again from its events. If they still cannot be applied it comes back here.',
+  release:
+    'It is loaded again from its events, at once. If they still cannot be applied it stays here, and you are told.',
   resume: 'It tries the event it has stopped at again. If it still cannot take it, it stops there again.',
 };
 
 /** An action somebody has chosen, and of what it is. */
 interface Asked {
   action: Action;
-  of: { kind: string | null; id: string | null; what: string };
+  of: { kind: string | null; id: string | null; what: string } & Partial<Trouble>;
 }
 
 /** How a screen asks before an action is done, and the dialog that it shows meanwhile; `done` follows once it was done. */
 export function useConfirm(done: () => void) {
   const [asked, setAsked] = useState<Asked>();
   const close = () => setAsked(undefined);
-  const dialog = asked && (
-    <Confirm
-      {...asked}
-      close={close}
-      done={() => {
-        close();
-        done();
-      }}
-    />
-  );
+  const dialog = asked && <Confirm {...asked} close={close} done={done} />;
   return { ask: setAsked, dialog };
 }
 
+/** Why an action was done and has mended nothing; `undefined` if it has. */
+function vain({ retried, loaded, reason }: calls.Done): string | undefined {
+  if (loaded === false) return `It still cannot be brought back: ${reason ?? 'nobody knows why'}`;
+  const [one] = retried ?? [];
+  return one?.outcome === 'dead' ? `It is dead again: ${one.reason ?? ''}` : undefined;
+}
+
 /** What came of an action, in words. */
-function outcome({ retried, done, refused, dead, dropped, stopped }: calls.Done): string {
+function outcome({ retried, done, refused, dead, dropped, stopped, released, loaded, reason }: calls.Done): string {
+  if (released !== undefined) {
+    if (!released) return 'it was not quarantined any more.';
+    return loaded ? 'it is loaded again.' : `it is not known whether it can be loaded: ${reason ?? ''}`;
+  }
   if (stopped === undefined) {
     const came = retried?.[0]?.outcome ?? 'done';
     return came === 'done' ? 'done.' : `${came}. ${retried?.[0]?.reason ?? ''}`;
@@ -63,7 +67,14 @@ function Confirm({ action, of, close, done }: Asked & { close: () => void; done:
       const came = await calls.act(
         action.needs_reason ? `${action.path}&reason=${encodeURIComponent(reason.trim())}` : action.path,
       );
-      say(`${action.label}: ${outcome(came)}`);
+      const failed = vain(came);
+      if (failed === undefined) {
+        say(`${action.label}: ${outcome(came)}`);
+        close();
+      } else {
+        setWrong(failed);
+        setBusy(false);
+      }
       done();
     } catch (error) {
       setWrong(error instanceof Error ? error.message : String(error));
@@ -84,6 +95,7 @@ function Confirm({ action, of, close, done }: Asked & { close: () => void; done:
           )}
           <span class="break">{of.what}</span>
         </p>
+        {of.message && <Content of={of} message={of.message} />}
         <p>{action.confirm ?? DOES[action.name] ?? 'It is done at once.'}</p>
         {action.needs_reason && (
           <div class="field">

@@ -33,7 +33,7 @@ function Branch({ name, value, depth }: { name: string | undefined; value: Json;
   const [shown, setShown] = useState(MEMBERS_PAGE);
   const count = size(value);
   const kind = kindOf(value);
-  const what = kind === 'list' ? plural(count, 'element') : plural(count, 'member');
+  const what = kind === 'list' ? plural(count, 'element') : plural(count, 'field');
   if (count === 0) {
     return (
       <li class="json-leaf">

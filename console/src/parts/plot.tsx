@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock } from '../lib/format';
+import { clock, second } from '../lib/format';
+import type { Gap } from '../lib/series';
 import { theme } from '../state/theme';
 
 export interface Line {
@@ -17,8 +18,12 @@ interface Props {
   at: number[];
   lines: Line[];
   format: (value: number) => string;
+  /** Which steps the axis may have. */
+  steps: Steps;
   /** The whole width of time, in seconds: a young series starts at the right. */
   seconds: number;
+  /** Where nothing was measured: marked, so that nobody takes it for silence. */
+  gaps: readonly Gap[];
 }
 
 const HEIGHT = 144;
@@ -27,20 +32,24 @@ const GROUP = uPlot.sync('console');
 const DASHES: Record<NonNullable<Line['look']>, number[]> = { strong: [], soft: [], dashed: [5, 4], dotted: [2, 3] };
 
 /** A plot of the last minutes with a legend that shows the latest values, or those under the pointer. */
-export function Plot({ title, at, lines, format, seconds }: Props) {
+export function Plot({ title, at, lines, format, steps, seconds, gaps }: Props) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [pointed, setPointed] = useState<number>();
   const labels = lines.map((line) => `${line.label}:${line.look ?? ''}`).join();
   const colours = theme.value;
-  const latest = useRef({ format, seconds });
-  latest.current = { format, seconds };
+  const latest = useRef({ format, seconds, gaps });
+  latest.current = { format, seconds, gaps };
 
   // The data comes by setData; only what is drawn how makes a new plot
   useEffect(() => {
     const element = holder.current;
     if (!element) return;
-    const made = new uPlot(options(element.clientWidth, lines, latest, setPointed), data(at, lines), element);
+    const made = new uPlot(
+      options(element.clientWidth, { lines, steps }, latest, setPointed),
+      data(at, lines),
+      element,
+    );
     plot.current = made;
     GROUP.sub(made);
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -65,7 +74,7 @@ export function Plot({ title, at, lines, format, seconds }: Props) {
       <figcaption class="plot-head">
         <span class="plot-title">{title}</span>
         <span class="plot-at small quiet tabular">
-          {pointed !== undefined && at[place] ? clock(at[place] * 1000) : ''}
+          {pointed !== undefined && at[place] ? second(at[place] * 1000) : ''}
         </span>
         <ul class="legend">
           {lines.map((line) => (
@@ -93,12 +102,26 @@ function data(at: number[], lines: Line[]): uPlot.AlignedData {
 }
 
 interface Latest {
-  current: { format: (value: number) => string; seconds: number };
+  current: { format: (value: number) => string; seconds: number; gaps: readonly Gap[] };
 }
+
+/** Steps between the ticks of an axis: round in the unit of what it shows, so that no label stands there twice. */
+export type Steps = 'whole' | 'bytes' | 'share' | 'time';
+
+const DECIMAL = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+const STEPS: Record<Steps, number[]> = {
+  whole: DECIMAL,
+  bytes: Array.from({ length: 50 }, (_, power) => 2 ** power),
+  share: [0.05, 0.1, 0.2, 0.25, 0.5, 1],
+  // Milliseconds, of which a microsecond is the least that is shown.
+  time: DECIMAL.map((step) => step / 1000),
+};
+/** The least that the top of an axis stands for. */
+const TOPS: Record<Steps, number> = { whole: 4, bytes: 4, share: 0.2, time: 0.01 };
 
 function options(
   width: number,
-  lines: Line[],
+  { lines, steps }: { lines: Line[]; steps: Steps },
   latest: Latest,
   point: (index: number | undefined) => void,
 ): uPlot.Options {
@@ -116,10 +139,17 @@ function options(
     padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: GROUP.key }, points: { size: 6 }, drag: { x: false, y: false }, y: false },
-    hooks: { setCursor: [(made) => point(made.cursor.idx ?? undefined)] },
+    hooks: {
+      setCursor: [(made) => point(made.cursor.idx ?? undefined)],
+      drawClear: [
+        (made) => {
+          for (const gap of latest.current.gaps) mark(made, gap, colour);
+        },
+      ],
+    },
     scales: {
       x: { range: (_, __, max) => [(max ?? 0) - latest.current.seconds, max ?? 0] },
-      y: { range: (_, __, max) => [0, nice(max)] },
+      y: { range: (_, __, max) => [0, Math.max(TOPS[steps], (max ?? 0) * 1.12)] },
     },
     axes: [
       {
@@ -130,7 +160,14 @@ function options(
         grid: { show: false },
         values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).slice(0, latest.current.seconds > 300 ? 5 : 8)),
       },
-      { ...axis, size: 60, gap: 6, space: 32, values: (_, ticks) => ticks.map((tick) => latest.current.format(tick)) },
+      {
+        ...axis,
+        size: 60,
+        gap: 6,
+        space: 32,
+        incrs: STEPS[steps],
+        values: (_, ticks) => ticks.map((tick) => latest.current.format(tick)),
+      },
     ],
     series: [
       {},
@@ -150,9 +187,23 @@ function options(
   };
 }
 
-/** The top of an axis: some room above the highest value, and never nothing. */
-function nice(max: number | null): number {
-  return max && max > 0 ? max * 1.12 : 1;
+/** A gap as a band with an edge where it begins and where it ends. */
+function mark({ ctx, bbox, valToPos }: uPlot, { from, to }: Gap, colour: ReturnType<typeof colours>): void {
+  const left = Math.max(bbox.left, valToPos(from, 'x', true));
+  const right = valToPos(to, 'x', true);
+  if (right <= bbox.left) return;
+  ctx.save();
+  ctx.fillStyle = colour.sunk;
+  ctx.fillRect(left, bbox.top, right - left, bbox.height);
+  ctx.strokeStyle = colour.warn;
+  ctx.setLineDash([4, 4]);
+  ctx.beginPath();
+  for (const edge of [left, right]) {
+    ctx.moveTo(edge, bbox.top);
+    ctx.lineTo(edge, bbox.top + bbox.height);
+  }
+  ctx.stroke();
+  ctx.restore();
 }
 
 /** Colours of the theme, for what is drawn on a canvas. */

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import * as calls from '../api/calls';
 import type { Cluster, ClusterNode, Journal, Projection } from '../api/types';
-import { ago, bytes, instant, known, micros, plural, seconds, whole } from '../lib/format';
+import { ago, bytes, day, instant, known, micros, plural, seconds, whole } from '../lib/format';
 import { count, lives, pinnedToNobody, shown } from '../lib/shards';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
@@ -152,16 +152,21 @@ function Disk({ journal }: { journal: Journal }) {
               `${bytes(journal.growth_bytes_per_day)} a day at the rate of the last 15 minutes`
             ),
           ],
-          [
-            'Full',
-            journal.full_at
-              ? `${ago(journal.full_at)}, ${instant(journal.full_at).slice(0, 10)}`
-              : 'not within ten years at this rate',
-          ],
+          ['Full', full(journal, disk)],
         ]}
       />
     </Card>
   );
+}
+
+/** When the disk or its budget is full. That is not known where the room that is left, or the growth, is not. */
+function full({ full_at, growth_bytes_per_day }: Journal, disk: NonNullable<Journal['disk']>): ComponentChildren {
+  if (full_at) return `${ago(full_at)}, ${day(new Date(full_at))}`;
+  const isRoomKnown = disk.free_bytes !== null || (disk.budget_bytes !== null && disk.used_bytes !== null);
+  if (!isRoomKnown || growth_bytes_per_day === null) {
+    return <span class="quiet">not known: {isRoomKnown ? 'its growth' : 'the free space'} is not</span>;
+  }
+  return 'not within ten years at this rate';
 }
 
 function Checkpoint({ journal: { checkpoint } }: { journal: Journal }) {
@@ -204,10 +209,10 @@ function Sync({ journal: { sync } }: { journal: Journal }) {
     <Card title="A commit takes">
       <Facts
         facts={[
-          ['Half of them', or(sync.p50_ms, (value) => `up to ${milliseconds(value)}`)],
-          ['99 of 100', or(sync.p99_ms, (value) => `up to ${milliseconds(value)}`)],
-          ['The longest', or(sync.max_ms, milliseconds)],
-          ['On their way', or(sync.commits_in_flight, whole)],
+          ['p50', or(sync.p50_ms, (value) => `up to ${milliseconds(value)}`)],
+          ['p99', or(sync.p99_ms, (value) => `up to ${milliseconds(value)}`)],
+          ['Maximum', or(sync.max_ms, milliseconds)],
+          ['In flight', or(sync.commits_in_flight, whole)],
         ]}
       />
     </Card>
@@ -387,7 +392,7 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
                   Events
                 </th>
                 <th scope="col">Reached</th>
-                <th scope="col">Mend</th>
+                <th scope="col">Actions</th>
               </tr>
             </thead>
             <tbody>

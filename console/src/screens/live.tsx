@@ -1,11 +1,12 @@
 import { useMemo } from 'preact/hooks';
+import { connection } from '../api/client';
 import type { Limits } from '../api/types';
-import { bytes, micros, short, whole } from '../lib/format';
+import { bytes, clock, micros, second, short, whole, zone } from '../lib/format';
 import { link } from '../lib/route';
 import { Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
-import { type Line, Plot } from '../parts/plot';
+import { type Line, Plot, type Steps } from '../parts/plot';
 import { hot, limits, loops, reasons, series, tick } from '../state/points';
 import { overview } from '../state/service';
 
@@ -15,6 +16,7 @@ const percent = (value: number) => `${Math.round(value * 100)} %`;
 interface Drawn {
   title: string;
   format: (value: number) => string;
+  steps: Steps;
   lines: [name: string, label: string, look?: Line['look']][];
 }
 
@@ -29,6 +31,7 @@ function drawn(): Drawn[] {
     {
       title: 'Throughput, per second',
       format: short,
+      steps: 'whole',
       lines: [
         ['commands', 'commands'],
         ['queries', 'queries', 'soft'],
@@ -38,45 +41,50 @@ function drawn(): Drawn[] {
     {
       title: 'Latency',
       format: milliseconds,
+      steps: 'time',
       lines: [
         ['latency_p99_ms', 'p99'],
         ['latency_p90_ms', 'p90', 'soft'],
         ['latency_p50_ms', 'p50', 'dashed'],
       ],
     },
-    { title: 'Commands a commit', format: short, lines: [['batch', 'mean']] },
+    { title: 'Commands a commit', format: short, steps: 'whole', lines: [['batch', 'mean']] },
     {
       title: 'Time of a commit',
       format: milliseconds,
+      steps: 'time',
       lines: [
         ['commit_p99_ms', 'p99'],
         ['commit_p50_ms', 'p50', 'dashed'],
       ],
     },
     {
-      title: 'On the way',
+      title: 'In flight',
       format: short,
+      steps: 'whole',
       lines: [
         ['in_flight', 'in flight'],
         ['waiting_turn', 'waiting for a turn', 'soft'],
         ['outbox', 'outbox', 'dashed'],
       ],
     },
-    { title: 'Refused, per second', format: short, lines: refused() },
+    { title: 'Refused, per second', format: short, steps: 'whole', lines: refused() },
     {
       title: 'Memory',
       format: bytes,
+      steps: 'bytes',
       lines: [
         ['memory.process', 'process'],
         ['memory.entities', 'entities', 'soft'],
         ['memory.pending', 'awaiting a checkpoint', 'dashed'],
       ],
     },
-    { title: 'Loops, busy', format: percent, lines: busy.length > 0 ? busy : [['loops.0', 'loop 0']] },
-    { title: 'Journal, bytes a second', format: bytes, lines: [['commit_bytes', 'written']] },
+    { title: 'Loops, busy', format: percent, steps: 'share', lines: busy.length > 0 ? busy : [['loops.0', 'loop 0']] },
+    { title: 'Journal, bytes a second', format: bytes, steps: 'bytes', lines: [['commit_bytes', 'written']] },
     {
       title: 'Connections',
       format: whole,
+      steps: 'whole',
       lines: [
         ['connections', 'HTTP'],
         ['websockets', 'WebSocket', 'dashed'],
@@ -109,11 +117,13 @@ export function LiveScreen() {
       <div class="head">
         <h1>Live</h1>
         <span class="quiet">
-          The last {series.span() === 60 ? 'minute' : `${series.span() / 60} minutes`}, a point a second
+          The last {series.span() === 60 ? 'minute' : `${series.span() / 60} minutes`}, a point a second; times are{' '}
+          {zone(new Date())}
         </span>
       </div>
       <div class="stack">
         <LimitsNow now={limits.value} />
+        <Gaps />
         <Figures />
         {isEmpty ? (
           <Card>
@@ -150,7 +160,15 @@ function PlotCard({ drawn }: { drawn: Drawn }) {
   );
   return (
     <section class="card plot-card">
-      <Plot title={drawn.title} at={series.at} lines={lines} format={drawn.format} seconds={series.span()} />
+      <Plot
+        title={drawn.title}
+        at={series.at}
+        lines={lines}
+        format={drawn.format}
+        steps={drawn.steps}
+        seconds={series.span()}
+        gaps={series.gaps}
+      />
     </section>
   );
 }
@@ -174,13 +192,18 @@ function LimitsNow({ now }: { now: Limits | null }) {
   if (!now) return null;
   const [kind, ...id] = (now.name ?? '').split('/');
   const isBad = now.code === 'disk_full' || now.code === 'journal_down';
+  const isOld = connection.value === 'lost';
+  const isWell = WELL.has(now.code) && !isOld;
   return (
     <section class={`card limits ${isBad ? 'bad' : ''}`} aria-label="What limits the engine now">
-      <span class={`limits-mark ${WELL.has(now.code) ? 'well' : ''}`}>
-        <Icon name={isBad ? 'stopped' : WELL.has(now.code) ? 'good' : 'up'} />
+      <span class={`limits-mark ${isWell ? 'well' : ''}`}>
+        <Icon name={isOld ? 'clock' : isBad ? 'stopped' : isWell ? 'good' : 'up'} />
       </span>
       <div>
-        <p class="limits-head">{HEADLINES[now.code] ?? 'Limited'}</p>
+        <p class="limits-head">
+          {HEADLINES[now.code] ?? 'Limited'}
+          {isOld && ', when it was last seen'}
+        </p>
         <p class="quiet break">
           {now.sentence}
           {now.code === 'entity' && kind && id.length > 0 && (
@@ -192,6 +215,22 @@ function LimitsNow({ now }: { now: Limits | null }) {
         </p>
       </div>
     </section>
+  );
+}
+
+/** Gaps that are named; the plots mark all. */
+const GAPS_SHOWN = 3;
+
+function Gaps() {
+  if (series.gaps.length === 0) return null;
+  return (
+    <ul class="gaps small quiet tabular" aria-label="Gaps in the curves">
+      {series.gaps.slice(-GAPS_SHOWN).map(({ from, to }) => (
+        <li key={to}>
+          No points from {clock(from * 1000)} to {second(to * 1000)}: the service was restarted, or not reached.
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -2,18 +2,18 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import * as calls from '../api/calls';
 import { epoch, Failure } from '../api/client';
 import type { MapEntity, MapKind } from '../api/types';
-import { known, plural, short, whole } from '../lib/format';
+import { plural, short, whole } from '../lib/format';
 import { Heat } from '../lib/heat';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
-import { Badge, Card, Empty, Note, Scroll } from '../parts/basic';
+import { Badge, Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
-import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
-import { keyOf, Tiles } from '../parts/tiles';
+import { keyOf, type Side, Tiles } from '../parts/tiles';
 import { go, route, set } from '../state/place';
-import { hot, series, tick } from '../state/points';
+import { series, tick } from '../state/points';
 import { overview } from '../state/service';
+import { arranged, type By, Chosen, List, ONLY, type Only } from './map/entities';
 
 const RELOAD_MS = 5_000;
 /** Entities asked for at a time. */
@@ -129,17 +129,24 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
   const [room, setRoom] = useState(0);
   const { entities, next, parent, total, isLoading, failure, start, more } = useEntities({ kind, id, prefix }, room);
   const [selected, setSelected] = useState<string>();
+  const [side, setSide] = useState<Side>('right');
   const heat = useHeat(kind, id, entities);
-  const chosen = entities.find((entity) => keyOf(entity) === selected);
+  const only = (query.get('only') ?? 'all') as Only;
+  const by = (query.get('by') ?? 'id') as By;
+  const shown = useMemo(() => arranged(entities, only, isList ? by : 'id'), [entities, only, by, isList]);
+  const chosen = shown.find((entity) => keyOf(entity) === selected);
   const open = useCallback((entity: MapEntity) => go('entity', [entity.kind ?? kind, entity.id]), [kind]);
   const search = useSearch();
-  const many = (overview.value?.kinds.find((one) => one.name === kind)?.entities ?? 0) >= GROUPS_FROM;
+  const all = overview.value?.kinds.find((one) => one.name === kind)?.entities ?? 0;
+  const many = all >= GROUPS_FROM;
+  // What was counted when the page was loaded may be less than what is there by now.
+  const ofKind = id === undefined && prefix === '' && all >= start + entities.length ? all : null;
   return (
     <>
       <div class="head">
         <Trail kind={kind} id={id} parent={parent} />
         <span class="quiet tabular" role="status">
-          {isLoading ? 'Loading …' : counted(entities.length, total, next, start)}
+          {isLoading ? 'Loading …' : counted(entities.length, total ?? ofKind, next, start)}
         </span>
         <div class="head-tools">
           <div class="search map-search">
@@ -154,6 +161,20 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
               onInput={(event) => search(event.currentTarget.value)}
             />
           </div>
+          <select
+            class="input map-only"
+            aria-label="Which entities"
+            value={only}
+            onChange={(event) =>
+              set({ only: event.currentTarget.value === 'all' ? undefined : event.currentTarget.value })
+            }
+          >
+            {Object.entries(ONLY).map(([name, { label }]) => (
+              <option key={name} value={name}>
+                {label}
+              </option>
+            ))}
+          </select>
           <div class="row" role="group" aria-label="Shown as">
             <button type="button" class="button" aria-pressed={!isList} onClick={() => set({ as: undefined })}>
               Tiles
@@ -167,25 +188,38 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
       {id === undefined && many && <Groups kind={kind} prefix={prefix} />}
       {failure && entities.length === 0 && <Absent failure={failure} what="the entities" />}
       {!failure && !isLoading && entities.length === 0 && <Nobody kind={kind} id={id} prefix={prefix} />}
-      <div class={chosen ? 'map-columns' : ''}>
-        {isList ? (
-          entities.length > 0 && <List kind={kind} entities={entities} />
-        ) : (
-          <Card class={entities.length > 0 ? 'tiles-card' : 'tiles-card hidden-card'}>
+      {entities.length > 0 && shown.length === 0 && (
+        <Card>
+          <Empty icon="good" title={`None of these is ${ONLY[only]?.label.toLowerCase() ?? 'so'}`} compact>
+            <button type="button" class="button" onClick={() => set({ only: undefined })}>
+              Show all
+            </button>
+          </Empty>
+        </Card>
+      )}
+      {shown.length > 0 && isList && (
+        <List kind={kind} entities={shown} by={by} isFull={entities.length >= TILES_MAX} />
+      )}
+      {shown.length > 0 && !isList && (
+        <div class="map-area">
+          <Card class="tiles-card">
             <Tiles
-              entities={entities}
+              entities={shown}
               heat={heat}
               selected={selected}
-              select={(entity) => setSelected(entity && keyOf(entity))}
+              select={(entity, away) => {
+                setSelected(entity && keyOf(entity));
+                if (away) setSide(away);
+              }}
               open={open}
               room={setRoom}
               label={id === undefined ? `All of ${kind}` : `Children of ${id}`}
             />
             <Legend />
           </Card>
-        )}
-        {chosen && <Chosen entity={chosen} kind={kind} close={() => setSelected(undefined)} />}
-      </div>
+          {chosen && <Chosen entity={chosen} kind={kind} side={side} close={() => setSelected(undefined)} />}
+        </div>
+      )}
       {(next !== null || start > 0) && !isLoading && (
         <div class="row pager">
           {start > 0 && (
@@ -319,14 +353,37 @@ function cursor(asked: Asked, entity: MapEntity | undefined): string | undefined
   return asked.id === undefined ? entity.id : `${entity.kind ?? ''}/${entity.id}`;
 }
 
-/** Who is hot now, from the points, and whose events have grown since they were seen last. */
+/** Entities that the server says are hot, at most. */
+const HOT_MAX = 1_000;
+
+/**
+ * What is hot now, asked once a point for all that is shown: read page by page, a page would light up when it is read. Where one page has all, those
+ * whose events have grown since it was read are hot, too.
+ */
 function useHeat(kind: string, id: string | undefined, entities: MapEntity[]): Heat {
   const heat = useMemo(() => new Heat(), [kind, id]);
+  const second = tick.value;
+  // Once a point
   useEffect(() => {
-    for (const one of hot.value) if (id !== undefined || one.kind === kind) heat.touch(one.id, one.per_second);
-  }, [hot.value, heat]);
+    const isActive = ['commands', 'messages', 'queries'].some((name) => (series.last(name) ?? 0) > 0);
+    if (document.visibilityState !== 'visible' || (!isActive && heat.isCold)) return;
+    let isOver = false;
+    calls.hot(id === undefined ? kind : undefined, HOT_MAX).then(
+      (found) => {
+        if (isOver) return;
+        for (const one of found.hot) heat.touch(keyOf(one), one.per_second);
+        heat.changed?.();
+      },
+      () => undefined,
+    );
+    return () => {
+      isOver = true;
+    };
+  }, [second, heat]);
+  const isOnePage = entities.length <= PAGE;
   useEffect(() => {
-    for (const entity of entities) if (entity.seq !== null) heat.see(entity.id, entity.seq);
+    if (!isOnePage) return;
+    for (const entity of entities) if (entity.seq !== null) heat.see(keyOf(entity), entity.seq);
   }, [entities, heat]);
   return heat;
 }
@@ -395,7 +452,7 @@ function Nobody({ kind, id, prefix }: { kind: string; id: string | undefined; pr
       <Empty icon="map" title={`No ${kind} yet`}>
         <p>An entity begins with its first event. Send a command that creates one:</p>
         <a class="button primary" href={link('entity', [kind])}>
-          A new {kind}
+          Create a {kind}
         </a>
       </Empty>
     </Card>
@@ -471,125 +528,5 @@ function Legend() {
         stuck
       </li>
     </ul>
-  );
-}
-
-const STATES: Record<MapEntity['state'], { tone?: 'bad' | 'warn'; icon?: string }> = {
-  resident: {},
-  passivated: {},
-  ended: {},
-  quarantined: { tone: 'bad', icon: 'stopped' },
-  stuck: { tone: 'warn', icon: 'clock' },
-};
-
-function Chosen({ entity, kind, close }: { entity: MapEntity; kind: string; close: () => void }) {
-  const of = { kind: entity.kind ?? kind, id: entity.id };
-  const look = STATES[entity.state] ?? {};
-  const now = hot.value.find((one) => one.kind === of.kind && one.id === of.id)?.per_second ?? entity.per_second;
-  return (
-    <Card
-      class="chosen"
-      title={<span class="break">{entity.id}</span>}
-      aside={
-        <button type="button" class="button plain icon-only" aria-label="Close" onClick={close}>
-          <Icon name="close" />
-        </button>
-      }
-    >
-      <dl class="facts">
-        <dt>Kind</dt>
-        <dd>{of.kind}</dd>
-        <dt>State</dt>
-        <dd>
-          <Badge {...look}>{entity.state}</Badge>
-        </dd>
-        <dt>Events</dt>
-        <dd>{known(entity.seq)}</dd>
-        <dt>A second</dt>
-        <dd>{whole(now)}</dd>
-        {entity.parent && (
-          <>
-            <dt>Parent</dt>
-            <dd>
-              <EntityLink of={entity.parent} />
-            </dd>
-          </>
-        )}
-        {entity.children !== null && (
-          <>
-            <dt>Children</dt>
-            <dd>{whole(entity.children)}</dd>
-          </>
-        )}
-      </dl>
-      <div class="row">
-        <a class="button primary" href={link('entity', [of.kind, of.id])}>
-          Open
-        </a>
-        {entity.children !== 0 && (
-          <a class="button" href={link('map', [of.kind, of.id])}>
-            Its children
-          </a>
-        )}
-      </div>
-    </Card>
-  );
-}
-
-const ROWS = 200;
-
-function List({ kind, entities }: { kind: string; entities: MapEntity[] }) {
-  const [shown, setShown] = useState(ROWS);
-  return (
-    <Card>
-      <Scroll label="Entities">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Id</th>
-              <th scope="col">State</th>
-              <th scope="col" class="number">
-                Events
-              </th>
-              <th scope="col" class="number">
-                A second
-              </th>
-              <th scope="col" class="number">
-                Children
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {entities.slice(0, shown).map((entity) => (
-              <tr key={keyOf(entity)}>
-                <td>
-                  <EntityLink of={{ kind: entity.kind ?? kind, id: entity.id }} />
-                </td>
-                <td>
-                  <Badge {...(STATES[entity.state] ?? {})}>{entity.state}</Badge>
-                </td>
-                <td class="number">{known(entity.seq)}</td>
-                <td class="number">{whole(entity.per_second)}</td>
-                <td class="number">
-                  {entity.children ? (
-                    <a href={link('map', [entity.kind ?? kind, entity.id])}>{whole(entity.children)}</a>
-                  ) : (
-                    (entity.children ?? '–')
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
-      {entities.length > shown && (
-        <div class="row pager">
-          <button type="button" class="button" onClick={() => setShown(shown + ROWS)}>
-            Show {whole(Math.min(ROWS, entities.length - shown))} more of {whole(entities.length - shown)}
-          </button>
-        </div>
-      )}
-      {entities.length >= TILES_MAX && <Note tone="accent">More are a page further.</Note>}
-    </Card>
   );
 }

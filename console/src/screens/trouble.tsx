@@ -1,9 +1,11 @@
 import * as calls from '../api/calls';
 import type { DeadGroup, Trouble } from '../api/types';
-import { ago, instant, plural, whole } from '../lib/format';
+import { ago, bytes, instant, plural, whole } from '../lib/format';
+import { line } from '../lib/json';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Note } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
+import { Content } from '../parts/content';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { troubles } from '../state/service';
@@ -51,7 +53,7 @@ const TYPES: Record<string, Type> = {
     title: 'Dead messages',
     icon: 'message',
     tone: 'bad',
-    says: 'Nobody could take them. Each is kept whole, with its reason.',
+    says: 'They could not be taken. Each is kept whole, with its reason.',
   },
   timer: {
     title: 'Timers',
@@ -87,7 +89,7 @@ export function TroubleScreen() {
       <div class="head">
         <h1>Trouble</h1>
         <span class="quiet" role="status">
-          {value && (value.total === 0 ? 'Nothing needs anybody' : `${plural(value.total, 'thing')} to look at`)}
+          {value && (value.total === 0 ? 'No issues' : plural(value.total, 'issue'))}
         </span>
       </div>
       {!value && <Absent failure={failure} what="what needs somebody" />}
@@ -227,6 +229,11 @@ const COUNTS: Record<string, (count: number) => string> = {
   projection: (count) => `${plural(count, 'commit')} behind`,
 };
 
+function since(at: string): string {
+  const passed = ago(at);
+  return passed === 'now' ? 'just now' : `for ${passed.replace(' ago', '')}`;
+}
+
 function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
   const { kind, id } = item;
   return (
@@ -237,9 +244,20 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
           <span class="trouble-what break">{item.what.replaceAll('_', ' ')}</span>
         </p>
         <p class="quiet break">{item.reason}</p>
+        {item.message && (
+          <details class="dead-message">
+            <summary class="small">
+              <span class="mono">{item.number}</span>, {plural(item.message.attempts, 'attempt')}:{' '}
+              <span class="mono break">
+                {item.message.body === null ? bytes(item.message.body_bytes) : line(item.message.body, 80)}
+              </span>
+            </summary>
+            <Content of={item} message={item.message} />
+          </details>
+        )}
       </div>
       <div class="trouble-when tabular small quiet">
-        {item.since && <time title={instant(item.since)}>for {ago(item.since).replace(' ago', '')}</time>}
+        {item.since && <time title={instant(item.since)}>{since(item.since)}</time>}
         {(item.count !== 1 || item.type === 'projection') && (
           <span>{(COUNTS[item.type] ?? ((count) => `${whole(count)} times`))(item.count)}</span>
         )}

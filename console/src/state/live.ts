@@ -6,6 +6,7 @@
 import * as calls from '../api/calls';
 import { connection, epoch, token, wantsToken } from '../api/client';
 import type { EntityEvent, Point } from '../api/types';
+import * as exact from '../lib/exact';
 import { series, takeAll, takeMore, takePoint } from './points';
 import * as service from './service';
 
@@ -64,7 +65,7 @@ async function connect(): Promise<void> {
   try {
     const [page] = await Promise.all([calls.series(), service.load()]);
     if (mine !== attempt) return;
-    takeAll(page);
+    takeAll(page, service.overview.value?.started_at);
   } catch {
     // Who is not let in is asked for a token, and only then tried again.
     if (mine === attempt && wantsToken.value === undefined) lost();
@@ -96,7 +97,7 @@ function open(): void {
     wasHeard = true;
     clearTimeout(silence);
     silence = setTimeout(() => opened.close(), SILENCE_MS);
-    if (socket === opened) hear(JSON.parse(String(message.data)) as Frame);
+    if (socket === opened) hear(exact.parse(String(message.data)) as unknown as Frame);
   };
   opened.onclose = (close) => {
     clearTimeout(silence);

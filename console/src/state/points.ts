@@ -23,9 +23,10 @@ function flat<T>(of: Groups<T>): [name: string, value: T][] {
   return [...Object.entries(of.series), ...group('refusals'), ...group('memory'), ...group('loops')];
 }
 
-/** Replaces all points by those of a page: after a reconnect there may be gaps. */
-export function takeAll(page: SeriesPage): void {
-  series.clear();
+/** Takes all points the server has. Those before them are kept: a server that has begun anew does not know them. */
+export function takeAll(page: SeriesPage, startedAt: string | undefined): void {
+  if (startedAt !== undefined) series.begin(Date.parse(startedAt) / 1000);
+  series.cut(page.times[0] ?? Number.POSITIVE_INFINITY);
   takeMore(page);
 }
 

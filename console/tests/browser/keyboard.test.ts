@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
-import { heading, launch, open } from './browser';
+import { go, heading, launch, open } from './browser';
 import { Server } from './server';
 
 let browser: Browser;
@@ -46,6 +46,21 @@ test('help opens with a key, holds the focus, and gives it back', async () => {
   assert.equal(await page.evaluate(() => document.activeElement?.closest('dialog')?.open), true);
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.context().close();
+});
+
+test('the key of the search leads from any screen to a field', async () => {
+  const { page, wrong } = await open(browser, server);
+  for (const hash of ['#/live', '#/trouble', '#/journal', '#/map']) {
+    await go(page, hash);
+    await heading(page, /^(Live|Trouble|Journal|Map)$/);
+    await page.keyboard.press('/');
+    await heading(page, 'Entity');
+    await page.waitForFunction(() => document.activeElement?.getAttribute('type') === 'search');
+    await page.keyboard.type('A');
+    await page.getByRole('list', { name: 'Ids that begin with A' }).getByRole('link').first().waitFor();
+  }
+  assert.deepEqual(wrong, []);
   await page.context().close();
 });
 

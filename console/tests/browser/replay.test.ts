@@ -71,12 +71,13 @@ test('5,393 sections are drawn during a replay, and those at work glow', async (
   const { page, wrong } = await open(browser, server, '#/map/section');
   await page.getByText('5,393 entities').waitFor();
   const hues = () =>
-    page.locator('canvas').evaluate((canvas) => {
-      const { width, height } = canvas as HTMLCanvasElement;
-      const pixels = (canvas as HTMLCanvasElement).getContext('2d')?.getImageData(0, 0, width, height).data ?? [];
-      const seen = new Set<number>();
-      for (let place = 0; place < pixels.length; place += 4 * 7)
-        seen.add(((pixels[place] ?? 0) << 16) | ((pixels[place + 1] ?? 0) << 8) | (pixels[place + 2] ?? 0));
+    page.evaluate(() => {
+      const seen = new Set<string>();
+      // The tiles, and what glows above them.
+      for (const canvas of document.querySelectorAll<HTMLCanvasElement>('.tiles canvas')) {
+        const pixels = canvas.getContext('2d')?.getImageData(0, 0, canvas.width, canvas.height).data ?? [];
+        for (let place = 0; place < pixels.length; place += 4 * 7) seen.add(pixels.slice(place, place + 4).join());
+      }
       return seen.size;
     });
   await until('tiles of many shades are drawn', async () => (await hues()) > 50);

@@ -93,7 +93,7 @@ test('an empty system says what will appear and how', async () => {
   await go(page, '#/journal');
   await page.getByText('No projections').waitFor();
   await go(page, '#/entity/section/none');
-  await page.getByText('Not here').waitFor();
+  await page.getByText('Not found').waitFor();
   assert.deepEqual(wrong, []);
   await page.context().close();
 });

@@ -23,6 +23,12 @@ test('a server that goes away is said, and one that comes back is seen without a
     await page.getByText('The server does not answer. What you see').waitFor();
     await page.getByText('Not connected').waitFor();
     await accessible(page);
+    // Drawings that were not shown before are in the page.
+    const lacks = await page.evaluate(() => {
+      const drawn = [...document.querySelectorAll('use')].map((use) => use.getAttribute('href') ?? '');
+      return drawn.filter((name) => !name.startsWith('#') || !document.querySelector(name));
+    });
+    assert.deepEqual(lacks, []);
     await server.start();
     await page.getByText('Connected', { exact: true }).waitFor();
     await page.getByRole('alert').waitFor({ state: 'detached' });

@@ -34,3 +34,19 @@ test('no more differences are looked for than are shown', () => {
   const many = Object.fromEntries(Array.from({ length: CHANGES_MAX + 50 }, (_, place) => [`m${place}`, place]));
   assert.equal(diff({}, many).length, CHANGES_MAX);
 });
+
+test('of a list of names it is told which were put in and taken out, wherever they stand', () => {
+  const before = ['a', 'c', 'e', 'g', 'i'];
+  assert.deepEqual(diff(before, ['a', 'b', 'c', 'g', 'h', 'i']), [
+    { path: ['2'], what: 'removed', before: 'e' },
+    { path: ['1'], what: 'added', after: 'b' },
+    { path: ['4'], what: 'added', after: 'h' },
+  ]);
+  const many = Array.from({ length: 20_000 }, (_, place) => place);
+  const without = many.filter((one) => one !== 7 && one !== 19_000);
+  assert.deepEqual(diff(many, [...without.slice(0, 500), -1, ...without.slice(500)]), [
+    { path: ['7'], what: 'removed', before: 7 },
+    { path: ['19000'], what: 'removed', before: 19_000 },
+    { path: ['500'], what: 'added', after: -1 },
+  ]);
+});

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ago, bytes, micros, plural, seconds, short } from '../../src/lib/format';
+import { ago, bytes, micros, plural, seconds, sentence, short } from '../../src/lib/format';
 
 test('a number has three figures and a unit', () => {
   assert.deepEqual([0, 7, 0.25, 999, 1234, 44_504, 999_499, 999_500, 2_500_000, 3e12].map(short), [
@@ -61,4 +61,13 @@ test('one is not many', () => {
     [plural(1, 'event'), plural(5393, 'event'), plural(2, 'entity', 'entities')],
     ['1 event', '5,393 events', '2 entities'],
   );
+});
+
+test('a text becomes a sentence', () => {
+  assert.deepEqual(['', 'the section is full', 'No.', 'why?'].map(sentence), [
+    '',
+    'The section is full.',
+    'No.',
+    'why?'.replace('w', 'W'),
+  ]);
 });

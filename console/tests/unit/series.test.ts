@@ -31,11 +31,36 @@ test('a young series is shown wide, an old one whole', () => {
     [1061, 120],
     [1300, 300],
     [1301, 600],
-    [2500, 900],
+    [2200, 900],
   ] as const) {
     series.add(at, {});
     assert.equal(series.span(), span);
   }
+});
+
+test('a gap breaks the curve and is told, so is a start of the server', () => {
+  const series = new Series();
+  for (const at of [100, 101, 104]) series.add(at, { rate: 1 });
+  assert.deepEqual(series.gaps, [], 'late points are no gap');
+  series.begin(105.5);
+  series.add(107, { rate: 2 });
+  series.add(120, { rate: 3 });
+  assert.deepEqual(series.gaps, [
+    { from: 104, to: 107 },
+    { from: 107, to: 120 },
+  ]);
+  assert.deepEqual(series.at, [100, 101, 104, 105, 107, 108, 120]);
+  assert.deepEqual(series.column('rate'), [1, 1, 1, null, 2, null, 3]);
+});
+
+test('points that come anew replace those there were, and what lies before is kept', () => {
+  const series = new Series();
+  for (const at of [1, 2, 10, 11]) series.add(at, { rate: at });
+  series.cut(10);
+  assert.deepEqual([series.at, series.gaps], [[1, 2], []]);
+  for (const at of [10, 11, 12]) series.add(at, { rate: -at });
+  assert.deepEqual(series.column('rate'), [1, 2, null, -10, -11, -12]);
+  assert.deepEqual(series.gaps, [{ from: 2, to: 10 }]);
 });
 
 test('a second told twice is there once, one that is past is ignored', () => {

@@ -128,7 +128,8 @@ fn mean(column: &Value) -> f64 {
     let column = column.as_array().map_or(&[][..], Vec::as_slice);
     let from = column.len().saturating_sub(SECONDS);
     let known: Vec<f64> = column[from..].iter().filter_map(Value::as_f64).collect();
-    known.iter().sum::<f64>() / known.len().max(1) as f64
+    // The sum of nothing is -0.0.
+    (known.iter().sum::<f64>() + 0.0) / known.len().max(1) as f64
 }
 
 fn ms(column: &Value) -> String {
@@ -153,7 +154,7 @@ fn frame(all: &Value, trouble: &Value) -> String {
     );
     let megabytes = |column: &Value| last(column).unwrap_or(0.0) / 1e6;
     let refusals = all["refusals"].as_object().into_iter().flatten();
-    let refusals: f64 = refusals.map(|(_, column)| mean(column)).sum();
+    let refusals = refusals.map(|(_, column)| mean(column)).sum::<f64>() + 0.0;
     let loops = all["loops"].as_object().into_iter().flatten();
     let loops: Vec<String> = loops
         .map(|(at, column)| format!("{at}: {:.0} %", mean(column) * 100.0))
@@ -260,6 +261,7 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains('\u{1b}'));
-        assert!(frame(&Value::Null, &Value::Null).contains("look again"));
+        let nothing = frame(&Value::Null, &Value::Null);
+        assert!(nothing.contains("look again") && !nothing.contains("-0"), "{nothing}");
     }
 }

@@ -197,10 +197,13 @@ impl Metrics {
         }
     }
 
-    /// From arrival to answer, of commands and queries.
+    /// Times from arrival to answer, of all routes but [`Route::Other`]: administration, health and pages.
     pub(crate) fn latency(&self) -> Counts {
         let of = |route: Route| self.seconds[route as usize].counts();
-        of(Route::Command).and(&of(Route::Query))
+        let others = ROUTES
+            .iter()
+            .filter(|(route, _)| !matches!(route, Route::Command | Route::Other));
+        others.fold(of(Route::Command), |all, (route, _)| all.and(&of(*route)))
     }
 
     /// How often each limit was reached, by the name of its setting.

@@ -152,7 +152,11 @@ impl Engine {
             read: |_, _| {},
         };
         let target = core.context.target(kind, id.to_owned().into())?;
-        let look = Look { look, elsewhere: None };
+        let look = Look {
+            look,
+            elsewhere: None,
+            is_inspection: true,
+        };
         let attempt = core.context.attempt(target, Work::Look(look), Answer::Typed(answer));
         let executed = core.lives.run(attempt).await.map_err(widen)?;
         let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {

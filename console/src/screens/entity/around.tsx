@@ -1,5 +1,5 @@
 import type { Entity, Pending } from '../../api/types';
-import { ago, instant, plural, whole } from '../../lib/format';
+import { ago, instant, micros, plural, whole } from '../../lib/format';
 import { line } from '../../lib/json';
 import { link } from '../../lib/route';
 import { Badge, Card } from '../../parts/basic';
@@ -63,14 +63,15 @@ export function Around({ now }: { now: Entity }) {
               <li key={timer.name}>
                 <p>
                   <b class="break">{timer.name}</b> <time title={instant(timer.at)}>{ago(timer.at)}</time>
-                  {timer.every_ms !== null && <span class="quiet">, every {whole(timer.every_ms / 1000)} s</span>}
+                  {timer.every_ms !== null && <span class="quiet">, every {micros(timer.every_ms * 1000)}</span>}
                 </p>
                 <p class="mono quiet break">
                   {timer.command} {line(timer.body, 120)}
                 </p>
                 {timer.tries > 0 && (
                   <Badge tone="warn" icon="trouble">
-                    failed {whole(timer.tries)} times{timer.retry_at ? `, again ${ago(timer.retry_at)}` : ''}
+                    failed {plural(timer.tries, 'time')}
+                    {timer.retry_at ? `, again ${ago(timer.retry_at)}` : ''}
                   </Badge>
                 )}
               </li>
@@ -79,13 +80,13 @@ export function Around({ now }: { now: Entity }) {
         )}
       </Card>
       <Card
-        title="On their way to it"
+        title="In flight to it"
         aside={<span class="small quiet">{plural(now.pending_in?.length ?? 0, 'message')}</span>}
       >
         <PendingList pending={now.pending_in} none="None. Messages that it has not taken yet appear here." />
       </Card>
       <Card
-        title="On their way from it"
+        title="In flight from it"
         aside={<span class="small quiet">{plural(now.pending_out?.length ?? 0, 'message')}</span>}
       >
         <PendingList pending={now.pending_out} none="None. Messages that others have not taken yet appear here." />

@@ -26,7 +26,7 @@ export function Choose({ kind: wanted }: { kind: string | undefined }) {
   return (
     <>
       <div class="head">
-        <h1>{wanted === undefined ? 'Entity' : `A new ${wanted}`}</h1>
+        <h1>{wanted === undefined ? 'Entity' : `Create a ${wanted}`}</h1>
       </div>
       <div class="columns">
         <Card title={wanted === undefined ? 'Open' : 'Its id'}>
@@ -83,9 +83,9 @@ export function Choose({ kind: wanted }: { kind: string | undefined }) {
           </form>
         </Card>
         {wanted === undefined ? (
-          <Card title="Looked at lately">
+          <Card title="Recently viewed">
             {before.length === 0 ? (
-              <Empty icon="entity" title="Nobody yet" compact>
+              <Empty icon="entity" title="Nothing viewed yet" compact>
                 <p>Entities that you open in this tab are listed here. The map has all of them.</p>
               </Empty>
             ) : (
@@ -99,7 +99,7 @@ export function Choose({ kind: wanted }: { kind: string | undefined }) {
             )}
           </Card>
         ) : (
-          <Card title="Its first command">
+          <Card title="Create it">
             {id === '' ? (
               <p class="quiet">
                 Give it an id first. An entity begins with the first event of a command that creates it.

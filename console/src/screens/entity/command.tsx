@@ -4,7 +4,7 @@ import { Failure } from '../../api/client';
 import type { Kind, WhatIf } from '../../api/types';
 import type { Json } from '../../lib/diff';
 import { isMap } from '../../lib/diff';
-import { whole } from '../../lib/format';
+import { sentence, whole } from '../../lib/format';
 import { type Field, fields, read, readJson, type Schema, type Typed } from '../../lib/schema';
 import { Badge, Empty, Note } from '../../parts/basic';
 import { Icon } from '../../parts/icon';
@@ -248,7 +248,7 @@ function Came({ outcome }: { outcome: Outcome }) {
     return (
       <div class="stack">
         <Note tone={status === 409 ? 'warn' : 'bad'}>
-          <b>{status === 409 ? 'Refused' : 'It was not done'}.</b> {message}
+          <b>{status === 409 ? 'Refused' : 'It was not done'}.</b> {sentence(message)}
         </Note>
         {problem.rejection !== undefined && <JsonTree value={problem.rejection as Json} label="What the entity said" />}
       </div>
@@ -273,7 +273,7 @@ function Tried({ tried }: { tried: WhatIf }) {
   return (
     <section class="stack" aria-label="What would happen">
       <Note tone={tones[tried.outcome]}>
-        <b>{says[tried.outcome]}</b> {tried.refusal ?? ''}{' '}
+        <b>{says[tried.outcome]}</b> {sentence(tried.refusal ?? '')}{' '}
         <span class="quiet">As of event {whole(tried.at_seq)}. Nothing was recorded.</span>
       </Note>
       {tried.outcome === 'done' && (

@@ -77,7 +77,7 @@ function Event({ event, isOpen, last }: { event: EntityEvent; isOpen: boolean; l
         <span class="event-seq tabular quiet">{whole(event.seq)}</span>
         <span class="event-name break">{event.name}</span>
         {!isOpen && <span class="event-preview mono quiet">{line(event.payload, 80)}</span>}
-        <time class="event-at tabular small quiet">{instant(event.at).slice(11)}</time>
+        <time class="event-at tabular small quiet">{instant(event.at)}</time>
       </button>
       {isOpen && <Open event={event} />}
     </li>

@@ -46,7 +46,7 @@ export function One({ kind, id }: { kind: string; id: string }) {
 function Create({ kind, id, reload }: { kind: string; id: string; reload: () => void }) {
   return (
     <div class="columns">
-      <Card title="Its first command">
+      <Card title="Create it">
         <CommandForm kind={kindNamed(kind)} id={id} at={undefined} done={reload} />
       </Card>
     </div>

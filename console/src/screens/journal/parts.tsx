@@ -41,7 +41,10 @@ function Writers({ listed: { writers, writers_total } }: { listed: JournalParts 
   const hasSegments = writers.some((one) => one.segments !== null);
   const hasEnds = writers.some((one) => one.ended_at !== null);
   return (
-    <Card title="Writers" aside={<span class="small quiet">{of(writers.length, writers_total, 'life', 'lives')}</span>}>
+    <Card
+      title="Writers"
+      aside={<span class="small quiet">{of(writers.length, writers_total, 'writer', 'writers')}</span>}
+    >
       <Scroll label="Writers">
         <table>
           <thead>

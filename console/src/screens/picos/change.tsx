@@ -46,7 +46,7 @@ export function Change({ eci, done }: { eci: string; done: () => void }) {
             disabled={url === ''}
             onClick={() => void run(() => picos.flush(url), `${url} was fetched anew.`)}
           >
-            Fetch anew
+            Refresh
           </button>
         </div>
       </form>

@@ -214,7 +214,7 @@ function Log({ eci }: { eci: string }) {
                 </Badge>
               )}
               <span class="event-preview mono quiet">{line(entry.attrs, 80)}</span>
-              <time class="event-at tabular small quiet">{instant(entry.time).slice(11)}</time>
+              <time class="event-at tabular small quiet">{instant(entry.time)}</time>
             </button>
             {open === entry.seq && (
               <div class="event-body">

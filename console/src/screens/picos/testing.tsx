@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { Testing } from '../../api/picos';
 import type { Json } from '../../lib/diff';
+import { parse } from '../../lib/exact';
 
 /** An event or a query of a ruleset, with what it is given. */
 export interface Tried {
@@ -44,7 +45,7 @@ function choices({ events, queries }: Testing): Choice[] {
 /** A value as it is meant: JSON where it is some, else a text. */
 function meant(text: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return parse(text);
   } catch {
     return text;
   }

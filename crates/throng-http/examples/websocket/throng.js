@@ -1,5 +1,18 @@
 // A client of throng.v1 (docs/websocket.md) for browsers, and for Node with a global WebSocket.
 
+// Integers that JavaScript's numbers do not hold (beyond 2^53) are BigInts here, and leave as they were given.
+const exact = (() => {
+  const mark = `integer ${Math.random()} `
+  const marked = RegExp(`"${mark.replaceAll('.', '\\.')}(-?\\d+)"`, 'g')
+  const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
+  const isLarge = token => /^-?[1-9]\d*$/.test(token) && !Number.isSafeInteger(Number(token))
+  const read = (_, value) => typeof value === 'string' && value.startsWith(mark) ? BigInt(value.slice(mark.length)) : value
+  return {
+    parse: text => JSON.parse(text.replace(tokens, token => isLarge(token) ? `"${mark}${token}"` : token), read),
+    write: value => JSON.stringify(value, (_, inner) => typeof inner === 'bigint' ? mark + inner : inner).replace(marked, '$1'),
+  }
+})()
+
 class Throng {
   #socket; #next = 1; #waiting = new Map(); #following = new Map(); #batch = []; #over
 
@@ -8,7 +21,7 @@ class Throng {
     return new Promise((resolve, reject) => {
       const client = new Throng(new WebSocket(url, 'throng.v1'))
       client.#socket.onerror = () => reject(new Error(`${url} cannot be reached`))
-      client.#socket.onmessage = ({ data }) => client.#told(JSON.parse(data), resolve)
+      client.#socket.onmessage = ({ data }) => client.#told(exact.parse(data), resolve)
       client.#socket.onclose = ({ code, reason }) => {
         const error = new Error(`closed with ${code}: ${reason}`)
         client.#closed(error)
@@ -89,7 +102,7 @@ class Throng {
     if (this.#batch.length > 1) return
     queueMicrotask(() => {
       const batch = this.#batch.splice(0)
-      this.#socket.send(JSON.stringify(batch.length === 1 ? batch[0] : batch))
+      this.#socket.send(exact.write(batch.length === 1 ? batch[0] : batch))
     })
   }
 

@@ -13,6 +13,8 @@ pub(super) struct Seen {
     pub(super) asked: f64,
     /// The part of the time in which a commit was on its way.
     pub(super) commit_share: f64,
+    /// Commands and messages a commit: all but the first have waited.
+    pub(super) batch: f64,
     /// The busiest loop, and the part of the time it did not wait.
     pub(super) busiest: (usize, f64),
     /// The part of the memory that waits for the store; at a half commands are refused.
@@ -39,8 +41,10 @@ pub(super) struct Limiting {
 
 /// Above this the store, or the memory, is what others wait for.
 const FULL: f64 = 0.9;
-/// Above this a loop, or the journal, has no time left to speak of.
+/// Above this a loop has no time left to speak of.
 const BUSY: f64 = 0.8;
+/// Commands a commit from which on commands wait for the commit before theirs. Only a wait is a limit.
+const BATCH_WAITING: f64 = 2.0;
 /// So many of those asked are noticed.
 const NOTICED: f64 = 0.05;
 
@@ -92,7 +96,8 @@ impl Seen {
             return told("memory", None, Some(self.entity_share), sentence);
         }
         // A sync may be a loop's own work: then it is the sync that takes the time.
-        if self.commit_share >= BUSY.min(busy.max(0.5)) && self.commit_share >= busy / 2.0 {
+        let is_always_writing = self.commit_share >= FULL || (busy >= BUSY && self.commit_share >= busy / 2.0);
+        if is_always_writing && self.batch >= BATCH_WAITING {
             let part = percent(self.commit_share);
             let share = Some(self.commit_share);
             return match self.is_database {
@@ -136,6 +141,7 @@ mod tests {
             asked: 1_000.0,
             busiest: (0, 0.3),
             commit_share: 0.1,
+            batch: 20.0,
             hottest: Some(("section/a".into(), 0.7)),
             ..Seen::default()
         }
@@ -165,6 +171,17 @@ mod tests {
             code(|seen| (seen.commit_share, seen.is_database) = (4.0, true)),
             "database"
         );
+    }
+
+    #[test]
+    fn disk_that_keeps_up_limits_nothing() {
+        let served = |share, batch| move |seen: &mut Seen| (seen.commit_share, seen.batch) = (share, batch);
+        // An open load that is served whole: a commit is on its way most of the time, and few commands wait for it.
+        assert_eq!(code(served(0.62, 1.2)), "client");
+        assert_eq!(code(served(0.81, 1.6)), "client");
+        // One client after the other's answer: nothing waits but what is written.
+        assert_eq!(code(served(0.97, 1.0)), "client");
+        assert_eq!(code(served(0.97, 30.0)), "sync");
     }
 
     #[test]

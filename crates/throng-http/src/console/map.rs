@@ -77,7 +77,8 @@ impl Heat {
             .iter()
             .filter(|((own, _), _)| *own == kind)
             .map(|(_, rate)| rate)
-            .sum()
+            .sum::<f64>()
+            + 0.0
     }
 }
 
@@ -131,7 +132,8 @@ pub(super) async fn hot(shared: &Shared, asked: HotQuery) -> Answered<Value> {
     let of = asked.kind.as_deref().map(|name| kind(shared, name)).transpose()?;
     let mut hot = shared.engine.hot(HOT_MAX).await.map_err(engine_problem)?;
     hot.retain(|hot| of.is_none_or(|of| hot.kind == of));
-    let all: f64 = hot.iter().map(per_second).sum();
+    // The sum of nothing is -0.0.
+    let all = hot.iter().map(per_second).sum::<f64>() + 0.0;
     let mut shown = shown(shared, &hot, limit);
     for hot in &mut shown {
         let share = hot["per_second"].as_f64().unwrap_or(0.0) / all.max(1.0);

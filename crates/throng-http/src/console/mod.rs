@@ -10,6 +10,7 @@ mod map;
 mod overview;
 pub(crate) mod page;
 mod questions;
+mod recorded;
 mod series;
 mod state;
 mod trouble;
@@ -32,6 +33,7 @@ use crate::{
 use bytes::Bytes;
 use entity::{AtQuery, Subject};
 use http::{HeaderValue, Method, Response, header, request::Parts};
+use recorded::Recorder;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use series::Reading;
@@ -56,9 +58,14 @@ pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::i
     let take = move || {
         let mut next = Instant::now();
         let mut trouble = Trouble::default();
+        let strong = shared.upgrade();
+        let mut recorder = strong.and_then(|shared| shared.console.about.directory().map(Recorder::new));
         loop {
             let Some(strong) = shared.upgrade() else { return };
             take_point(&strong, &runtime, &mut trouble);
+            if let Some(recorder) = &mut recorder {
+                recorder.keep(&strong.console.series);
+            }
             drop(strong);
             // A late point does not move those that follow it, and none is made up for.
             next = (next + POINT_EVERY).max(Instant::now());

@@ -11,7 +11,7 @@ use std::{
 };
 use throng::{Statistics, histogram::Counts, inspect::HotEntity};
 
-const POINTS_MAX: usize = 900;
+pub(super) const POINTS_MAX: usize = 900;
 /// What limits is told from the numbers of so many seconds.
 const SEEN_SECONDS: usize = 5;
 
@@ -58,7 +58,7 @@ fn process_bytes() -> Option<u64> {
 
 /// Under which name of the answer a value stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
+pub(super) enum Group {
     Series,
     Refusals,
     Memory,
@@ -70,6 +70,14 @@ impl Group {
         (Self::Refusals, "refusals"),
         (Self::Memory, "memory"),
     ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Series => "series",
+            Self::Refusals => "refusals",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// A value of a second; `NaN`: it is not known.
@@ -102,6 +110,14 @@ impl<'a> Second<'a> {
         waited.map(share).collect()
     }
 
+    /// Commands and messages a commit; `NaN` without a commit.
+    fn batch(&self) -> f64 {
+        let (before, now) = (&self.before.engine, &self.now.engine);
+        let commits = now.commits.saturating_sub(before.commits) as f64;
+        let done = (now.done + now.messages).saturating_sub(before.done + before.messages) as f64;
+        if commits > 0.0 { done / commits } else { f64::NAN }
+    }
+
     fn values(&self) -> Vec<Named> {
         let (before, now) = (&self.before.engine, &self.now.engine);
         let mut values = Vec::with_capacity(48);
@@ -132,13 +148,7 @@ impl<'a> Second<'a> {
         put(Group::Series, "commit_p50_ms", ms(&commits, 0.5));
         put(Group::Series, "commit_p99_ms", ms(&commits, 0.99));
         put(Group::Series, "commit_max_ms", ms(&commits, 1.0));
-        let commits = now.commits.saturating_sub(before.commits) as f64;
-        let done = (now.done + now.messages).saturating_sub(before.done + before.messages) as f64;
-        put(
-            Group::Series,
-            "batch",
-            if commits > 0.0 { done / commits } else { f64::NAN },
-        );
+        put(Group::Series, "batch", self.batch());
         let levels = [
             ("connections", self.now.connections),
             ("websockets", self.now.sockets),
@@ -195,6 +205,7 @@ impl<'a> Second<'a> {
             is_database,
             asked,
             commit_share: commits.sum() / self.seconds,
+            batch: self.batch(),
             busiest: busy.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or((0, 0.0)),
             pending_share: now.pending_bytes as f64 / memory,
             entity_share: now.entity_bytes as f64 / memory,
@@ -205,11 +216,12 @@ impl<'a> Second<'a> {
     }
 }
 
-struct Point {
-    at: i64,
+#[derive(Clone)]
+pub(super) struct Point {
+    pub(super) at: i64,
     /// One for each of [`Series::names`], in their order.
-    values: Box<[f64]>,
-    loops: Box<[f64]>,
+    pub(super) values: Box<[f64]>,
+    pub(super) loops: Box<[f64]>,
 }
 
 /// The points, and what the next one is told from.
@@ -237,6 +249,34 @@ impl Series {
         before.is_some_and(|before| now.engine.deferred > before.engine.deferred)
     }
 
+    /// Adds a point whose values have these names.
+    pub(super) fn put(&mut self, names: &[(Group, &'static str)], point: Point) {
+        names.clone_into(&mut self.names);
+        self.points.push_back(point);
+        if self.points.len() > POINTS_MAX {
+            self.points.pop_front();
+        }
+    }
+
+    /// The newest point, with the names of its values.
+    pub(super) fn newest(&self) -> Option<(Point, Vec<(Group, &'static str)>)> {
+        Some((self.points.back()?.clone(), self.names.clone()))
+    }
+
+    pub(super) fn points(&self) -> Vec<Point> {
+        self.points.iter().cloned().collect()
+    }
+
+    /// Puts points of an earlier gateway before those there are.
+    pub(super) fn put_before(&mut self, earlier: Vec<Point>) {
+        let first = self.points.front().map_or(i64::MAX, |point| point.at);
+        for point in earlier.into_iter().rev().filter(|point| point.at < first) {
+            if self.points.len() < POINTS_MAX {
+                self.points.push_front(point);
+            }
+        }
+    }
+
     /// Adds a point: from the last reading to this one.
     pub(super) fn add(&mut self, shared: &Shared, now: Reading, hot: &[HotEntity]) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -246,18 +286,16 @@ impl Series {
         };
         let second = Second::new(before, &now);
         let values = second.values();
-        self.names = values.iter().map(|(group, name, _)| (*group, *name)).collect();
-        self.points.push_back(Point {
+        let names: Vec<_> = values.iter().map(|(group, name, _)| (*group, *name)).collect();
+        let point = Point {
             at: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
             values: values.into_iter().map(|(_, _, value)| value).collect(),
             loops: second.busy().into(),
-        });
-        if self.points.len() > POINTS_MAX {
-            self.points.pop_front();
-        }
+        };
         let is_database = shared.console.about.medium() == "postgresql";
         let oldest = self.readings.front().unwrap_or(before);
         self.limiting = Some(Second::new(oldest, &now).seen(shared, hot, is_database).limiting());
+        self.put(&names, point);
         self.readings.push_back(now);
         if self.readings.len() > SEEN_SECONDS {
             self.readings.pop_front();

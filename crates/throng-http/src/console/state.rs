@@ -77,6 +77,12 @@ impl Console {
 }
 
 impl About {
+    /// The directory of the journal, if it is in one.
+    pub(super) fn directory(&self) -> Option<&str> {
+        let (medium, place) = self.place.as_ref()?;
+        (*medium == "directory").then_some(place)
+    }
+
     /// `directory`, `postgresql` or `memory`.
     pub(super) fn medium(&self) -> &'static str {
         self.place.as_ref().map_or("memory", |(medium, _)| *medium)

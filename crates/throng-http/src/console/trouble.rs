@@ -11,7 +11,9 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::sync::PoisonError;
-use throng::{DeadPage, OTHER_CAUSES, UnresolvedWork, projection::State, services::health::Status};
+use throng::{
+    DeadContent, DeadContents, DeadFilter, OTHER_CAUSES, UnresolvedWork, projection::State, services::health::Status,
+};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
@@ -19,6 +21,8 @@ const EACH_MAX: usize = 100;
 const CROWDING_MAX: usize = 3;
 /// From so many dead messages on no more are counted: each is read from the store, once a second while a console shows them.
 const DEAD_COUNTED_MAX: usize = 10_000;
+/// A dead message's content of more bytes is not shown among others. An export has it.
+const BODY_SHOWN_BYTES_MAX: usize = 2 << 10;
 
 struct Item<'a> {
     r#type: &'static str,
@@ -29,6 +33,7 @@ struct Item<'a> {
     since: Value,
     count: u64,
     number: Option<String>,
+    message: Value,
     actions: Vec<Action>,
 }
 
@@ -42,6 +47,7 @@ impl Item<'_> {
             since: Value::Null,
             count: 1,
             number: None,
+            message: Value::Null,
             actions: Vec::new(),
         }
     }
@@ -50,7 +56,7 @@ impl Item<'_> {
         let actions: Vec<Value> = self.actions.iter().map(Action::shown).collect();
         json!({
             "type": self.r#type, "kind": self.of.map(|(kind, _)| kind), "id": self.of.map(|(_, id)| id), "what": self.what,
-            "reason": self.reason, "since": self.since, "count": self.count, "number": self.number, "actions": actions,
+            "reason": self.reason, "since": self.since, "count": self.count, "number": self.number, "message": self.message, "actions": actions,
         })
     }
 }
@@ -77,6 +83,16 @@ fn dead_group(kind: &str, cause: &str, count: u64) -> Value {
     })
 }
 
+/// Shows a dead message to the operator who decides about it.
+fn shown(DeadContent { message, command }: &DeadContent) -> Value {
+    let body = (command.get().len() <= BODY_SHOWN_BYTES_MAX).then_some(command);
+    let sender = &message.sender;
+    json!({
+        "name": message.name, "sender": { "kind": sender.kind, "id": sender.id }, "attempts": message.attempts,
+        "died_at": micros(message.at.micros), "body": body, "body_bytes": command.get().len(),
+    })
+}
+
 /// All of it, and whether there is more than is listed.
 #[derive(Default)]
 struct Troubles {
@@ -96,14 +112,13 @@ impl Troubles {
     }
 
     async fn dead(&mut self, shared: &Shared) -> Answered<()> {
-        let page = shared
-            .engine
-            .dead_messages(None, None, EACH_MAX)
-            .await
-            .map_err(engine_problem)?;
+        let all = DeadFilter::default();
+        let page = shared.engine.dead_contents(&all, None, EACH_MAX);
+        let page = page.await.map_err(engine_problem)?;
         self.more |= page.next.is_some();
         self.count_dead(shared, &page).await?;
-        for message in &page.messages {
+        for content in &page.messages {
+            let message = &content.message;
             let of = (&*message.receiver.kind, &*message.receiver.id);
             let number = format!("{}.{}", message.number.0, message.number.1);
             let path = |action: &str| format!("/admin/dead/{action}?{}&number={number}", query(of));
@@ -114,8 +129,9 @@ impl Troubles {
             let what = format!("{} from {}", message.name, message.sender);
             self.add(&Item {
                 of: Some(of),
-                since: micros(message.at.micros),
+                since: micros(message.first_at.micros),
                 number: Some(number.clone()),
+                message: shown(content),
                 actions: vec![retry, drop],
                 ..Item::new("dead", what, &message.reason)
             });
@@ -124,7 +140,7 @@ impl Troubles {
     }
 
     /// How many there are with this first page.
-    async fn count_dead(&mut self, shared: &Shared, first: &DeadPage) -> Answered<()> {
+    async fn count_dead(&mut self, shared: &Shared, first: &DeadContents) -> Answered<()> {
         self.dead = first.messages.len();
         let mut next = first.next.clone();
         while let Some(after) = next.take_if(|_| self.dead < DEAD_COUNTED_MAX) {

@@ -99,7 +99,7 @@ pub(super) async fn handle(
         let answered = nothing(parts.uri.path(), &parts.method, || {
             super::pages::index(server, headers::wants_page(&parts.headers), connection.entrance())
         });
-        return finish(server, connection, &parts, Route::App, None, answered);
+        return finish(server, connection, &parts, route(connection.entrance()), None, answered);
     };
     let mut arrived = None;
     let bytes = async {
@@ -110,13 +110,27 @@ pub(super) async fn handle(
     };
     let bytes = match bytes.await {
         Ok(bytes) => bytes,
-        Err(problem) => return finish(server, connection, &parts, Route::App, arrived, Err(problem)),
+        Err(problem) => {
+            return finish(
+                server,
+                connection,
+                &parts,
+                route(connection.entrance()),
+                arrived,
+                Err(problem),
+            );
+        }
     };
     let arrived = arrived.unwrap_or_else(Instant::now);
     let log = logged(server, connection, &parts);
     let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, (arrived, connection.entrance()));
     handling.log = log;
     poll_fn(|context| handling.poll(server, context)).await
+}
+
+/// Counts an app's route that is asked by the listener for administration as administration.
+fn route(entrance: Entrance) -> Route {
+    if entrance.is_admin { Route::Other } else { Route::App }
 }
 
 impl Handling {
@@ -153,7 +167,7 @@ impl Handling {
             Ok(Poll::Ready(Err(never))) => match never {},
             Err(panic) => Err(Problem::crashed(&panic_text(panic.as_ref())).boxed()),
         };
-        let seen = (Route::App, Some(self.arrived), self.log.take());
+        let seen = (route(self.entrance), Some(self.arrived), self.log.take());
         let answered = or_options(&self.method, answered);
         Poll::Ready(conclude(server, &self.path, seen, answered))
     }

@@ -26,6 +26,7 @@ mod jwt;
 mod live;
 mod meaning;
 mod newer;
+mod operator_view;
 mod order;
 mod overload;
 mod pages;

@@ -137,7 +137,10 @@ fn entity_that_fills_the_engine_is_stopped_by_its_routes() {
     assert!(dropped["dropped"].as_u64() >= Some(64), "{dropped}");
     assert_eq!(client.post(&messages, "").json(), json!({ "dropped": 0 }));
     let release = format!("/admin/release?{of}&reason=mended");
-    assert_eq!(client.post(&release, "").json(), json!({ "released": true }));
+    assert_eq!(
+        client.post(&release, "").json(),
+        json!({ "released": true, "loaded": true, "reason": null })
+    );
     assert_eq!(client.post("/api/yeast/bad/open", "{}").status, 200);
     assert_eq!(client.get("/admin/stuck").json()["entities"], json!([]));
     client

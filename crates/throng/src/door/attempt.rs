@@ -92,6 +92,8 @@ pub(crate) struct Look {
     pub(crate) look: Box<LookFn>,
     /// What another node is asked instead; there is nothing where nobody else can be asked.
     pub(crate) elsewhere: Option<Asking>,
+    /// An administrator looks: that is no load.
+    pub(crate) is_inspection: bool,
 }
 
 /// A typed query, for another node.
@@ -291,6 +293,11 @@ impl<'a> Attempt<'a> {
 
     pub(super) fn only_reads(&self) -> bool {
         matches!(self.work, Work::Query { .. } | Work::Look(_))
+    }
+
+    /// Tells whether an administrator looks at the entity, which nobody counts.
+    pub(super) fn is_inspection(&self) -> bool {
+        matches!(&self.work, Work::Look(look) if look.is_inspection)
     }
 
     /// The idempotency key it takes effect under.

@@ -237,7 +237,7 @@ impl Door {
         let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
             self.watched(shard, call, begun, &mut staging)
         });
-        if matches!(ran, Ran::Done { .. }) {
+        if matches!(ran, Ran::Done { .. }) && !attempt.is_inspection() {
             let Target { kind, hash, id } = &attempt.target;
             // What is done is sampled by a number that nobody can foresee.
             shard.seen(

@@ -90,6 +90,7 @@ impl Context {
     pub(crate) fn count(&self, attempt: &Attempt<'_>, outcome: Outcome) {
         let metrics = &self.metrics;
         match (&attempt.work, outcome) {
+            (Work::Look(look), _) if look.is_inspection => 0,
             (Work::Query { .. } | Work::Look(_), _) => metrics.queries.inc(),
             (Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_), _) => 0,
             (Work::Retry(_), outcome) => {

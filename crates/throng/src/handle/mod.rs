@@ -122,7 +122,12 @@ impl<E: Entity> Handle<E> {
                 Ran::Done { rests_on, outcome }
             },
         );
-        self.answered::<Q::Answer>(Work::Look(Look { look, elsewhere })).await
+        let look = Look {
+            look,
+            elsewhere,
+            is_inspection: false,
+        };
+        self.answered::<Q::Answer>(Work::Look(look)).await
     }
 
     /// Has it done, and waits for the answer.

@@ -95,7 +95,7 @@ fn pico_with_a_mended_loop_goes_on_without_its_old_events() {
     assert!(dropped["dropped"].as_u64() > Some(0), "{dropped}");
     assert_eq!(
         post(&service, &format!("/admin/release?{of}")),
-        json!({ "released": true })
+        json!({ "released": true, "loaded": true, "reason": null })
     );
     until(|| is_served(&service, &root));
     assert_eq!(trouble(&service, "crowding"), None);

@@ -198,7 +198,7 @@ impl<E: Entity> Entities<E> {
 
     /// An operator has quarantined it: a message waits, whoever asks is told.
     fn set_aside_by_operator(call: &mut Call<'_>, error: Error<E::Rejection>, rests_on: u64) -> Ran {
-        if let Cause::Message(Taking { again: false, .. }) = call.cause {
+        if let Cause::Message(Taking { died: None, .. }) = call.cause {
             return Ran::Quarantined(error.to_string());
         }
         put::<E>(&mut call.output, Err(error));

@@ -82,7 +82,7 @@ impl Common {
             child: false,
             name: name.into(),
             command,
-            again: false,
+            died: None,
         }
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
     let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
         ("dead", reason) => common.dead.letter(common.now, to, taking, reason),
-        (_, reason) if taking.again => common.dead.retried(to, taking, reason),
+        (_, reason) if taking.died.is_some() => common.dead.retried(to, taking, reason),
         (_, "") => Vec::new(),
         (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),
     };

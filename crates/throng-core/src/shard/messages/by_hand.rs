@@ -45,7 +45,7 @@ impl Shard {
                 }
             }
         }
-        let was_dead = taking.again;
+        let was_dead = taking.died.is_some();
         let record = if was_dead { by.record() } else { by.record_untaken() };
         write_taken_as(common, to, taking, DROPPED, &record);
         if was_dead {

@@ -6,7 +6,7 @@
 //! records of one message the last one counts.
 
 use super::{
-    Asks, Delivery, Parcel, Taking,
+    Asks, Delivery, Died, Parcel, Taking,
     decision::{drops_untaken, is_by_hand},
 };
 use crate::{model::Timestamp, shard::KeyLife};
@@ -21,6 +21,12 @@ struct Dead<'a> {
     reason: Cow<'a, str>,
     /// When it died, microseconds.
     at: i64,
+    /// The same of its first death, if that was another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first: Option<i64>,
+    /// The attempts to take it that have failed.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    attempts: u32,
     /// The sender's kind and id.
     sender: (Cow<'a, str>, Cow<'a, str>),
     name: Cow<'a, str>,
@@ -34,6 +40,22 @@ struct Dead<'a> {
     child: bool,
     #[serde(borrow)]
     command: &'a RawValue,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(attempts: &u32) -> bool {
+    *attempts == 1
+}
+
+impl Dead<'_> {
+    fn first_at(&self) -> Timestamp {
+        Timestamp {
+            micros: self.first.unwrap_or(self.at),
+        }
+    }
 }
 
 /// What came of a retry that took it: without this mark, a message that was taken never was a row.
@@ -59,8 +81,12 @@ pub struct DeadMessage {
     pub name: String,
     /// Why it is dead.
     pub reason: String,
-    /// When it died.
+    /// When it died, the last time.
     pub at: Timestamp,
+    /// When it died first: earlier than `at` if it was tried again in vain.
+    pub first_at: Timestamp,
+    /// The attempts to take it that have failed.
+    pub attempts: u32,
 }
 
 /// What changed since the last checkpoint.
@@ -142,6 +168,8 @@ impl DeadMessages {
         let dead = Dead {
             reason: reason.into(),
             at: now.micros,
+            first: taking.died.map(|died| died.first.micros),
+            attempts: taking.died.map_or(1, |died| died.attempts.saturating_add(1)),
             sender: (taking.sender.kind.as_ref().into(), taking.sender.id.as_ref().into()),
             name: taking.name.as_ref().into(),
             asks: taking.asks.clone(),
@@ -273,6 +301,7 @@ impl DeadMessage {
     pub fn read(row: &[u8], value: &[u8]) -> Option<Self> {
         let (receiver, from, number) = read_row(row)?;
         let dead: Dead<'_> = serde_json::from_slice(value).ok()?;
+        let first_at = dead.first_at();
         Some(Self {
             number: (from, number),
             sender: Address::new(&*dead.sender.0, &*dead.sender.1),
@@ -280,6 +309,8 @@ impl DeadMessage {
             name: dead.name.into_owned(),
             reason: dead.reason.into_owned(),
             at: Timestamp { micros: dead.at },
+            first_at,
+            attempts: dead.attempts,
         })
     }
 
@@ -342,6 +373,10 @@ impl Delivery {
     pub fn again(row: &[u8], value: &[u8]) -> Result<Self, String> {
         let (to, from, number) = read_row(row).ok_or("its name is not that of a dead message")?;
         let dead: Dead<'_> = serde_json::from_slice(value).map_err(|why| why.to_string())?;
+        let died = Died {
+            first: dead.first_at(),
+            attempts: dead.attempts,
+        };
         Ok(Self {
             to,
             parcel: Parcel::read(&dead.name, dead.command)?,
@@ -355,7 +390,7 @@ impl Delivery {
                 child: dead.child,
                 name: dead.name.into_owned().into(),
                 command: dead.command.to_owned(),
-                again: true,
+                died: Some(died),
             },
             commit: 0,
         })

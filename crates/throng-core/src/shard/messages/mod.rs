@@ -5,7 +5,7 @@ pub(super) mod dead;
 pub(super) mod decision;
 
 use super::KeyLife;
-use crate::model::{RequestError, Sent};
+use crate::model::{RequestError, Sent, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{any::Any, borrow::Cow, collections::BTreeMap};
@@ -55,7 +55,16 @@ pub struct Taking {
     /// The command's content as JSON.
     pub command: Box<RawValue>,
     /// It was dead, and is taken again because somebody asked for it.
-    pub again: bool,
+    pub died: Option<Died>,
+}
+
+/// The past of a message that was dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Died {
+    /// The time of its first death.
+    pub first: Timestamp,
+    /// The attempts to take it that have failed.
+    pub attempts: u32,
 }
 
 /// Who wants a message's outcome.
@@ -347,7 +356,7 @@ impl Delivery {
                 child: envelope.child,
                 name: name.to_owned().into(),
                 command: envelope.command.to_owned(),
-                again: false,
+                died: None,
             },
             commit,
         })

@@ -148,15 +148,15 @@ impl<E: Entity> Entities<E> {
     /// Quarantines an entity; `last` is the last of its events that were read.
     pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, broken: Broken, last: u64) {
         let slot = self.slots.at(at);
-        common
-            .unloadables
-            .note(Address::new(E::KIND, slot.text.clone()), &broken.reason);
+        let address = Address::new(E::KIND, slot.text.clone());
+        let since = common.unloadables.quarantined_since(&address).unwrap_or(common.now);
+        common.unloadables.note(address, &broken.reason);
         let in_log = slot.trace.iter().flat_map(|trace| &trace.tail).map(|event| event.seq);
         slot.body = Body::Quarantined(Box::new(SetAside {
             seq: broken.seq,
             last: in_log.fold(last.max(broken.seq).max(slot.ended), u64::max),
             reason: broken.reason,
-            since: common.now,
+            since,
             refused: 0,
         }));
         self.quarantined.insert(at);

@@ -122,10 +122,13 @@ impl<E: Entity> Entities<E> {
 
     pub(crate) fn end_quarantine(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
         let at = self.find(hash, id);
-        let Some(at) = at.filter(|at| matches!(self.peek(*at).body, Body::Quarantined(_))) else {
+        let Some((at, since)) = at.and_then(|at| match &self.peek(at).body {
+            Body::Quarantined(aside) => Some((at, aside.since)),
+            _ => None,
+        }) else {
             return false;
         };
-        common.unloadables.forget(E::KIND, id);
+        common.unloadables.release(Address::new(E::KIND, id), since);
         self.forget(common, at);
         true
     }
@@ -196,6 +199,21 @@ mod tests {
         ));
         bench.shard.loaded(0, hash("a"), "a", Recalled::default());
         assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(1));
+    }
+
+    #[test]
+    fn vain_release_keeps_the_first_time_of_the_quarantine() {
+        let mut bench = Bench::new();
+        unloadable(&mut bench, "a");
+        let since = |bench: &Bench| bench.shard.quarantined(0, 9)[0].since.micros;
+        let first = since(&bench);
+        let fails_again = |bench: &mut Bench, micros| {
+            bench.shard.common.now = Timestamp { micros };
+            assert!(bench.shard.quarantine(0, hash("a"), "a", &UNREADABLE));
+        };
+        assert!(bench.shard.release(0, hash("a"), "a"));
+        fails_again(&mut bench, first + 1_000);
+        assert_eq!(since(&bench), first);
     }
 
     #[test]

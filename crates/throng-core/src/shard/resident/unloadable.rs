@@ -9,6 +9,7 @@
 
 use crate::{
     limits,
+    model::Timestamp,
     shard::{SystemRow, checkpoint::system_row::read_entity_row},
 };
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub(crate) struct Unloadables {
     noted: BTreeMap<Address, Note>,
     /// Entities whose row the store has otherwise, and whether the checkpoint under way was given it.
     due: BTreeMap<Address, bool>,
+    /// The beginnings of quarantines that were released: one whose next load fails has gone on since then. At most as many as are noted.
+    released: BTreeMap<Address, Timestamp>,
 }
 
 #[derive(Debug)]
@@ -60,13 +63,27 @@ impl Unloadables {
         }
     }
 
+    /// An entity is released, to be loaded again.
+    pub(crate) fn release(&mut self, address: Address, since: Timestamp) {
+        self.forget(&address.kind, &address.id);
+        if self.released.len() < NOTED_MAX {
+            self.released.insert(address, since);
+        }
+    }
+
+    /// Takes the beginning of a quarantine that goes on after a vain release.
+    pub(crate) fn quarantined_since(&mut self, address: &Address) -> Option<Timestamp> {
+        self.released.remove(address)
+    }
+
     /// An entity was brought back, released or erased; `false` if it was not noted.
     pub(crate) fn forget(&mut self, kind: &str, id: &str) -> bool {
         // Nearly always there are none, and then this is all that a load pays.
-        if self.noted.is_empty() {
+        if self.noted.is_empty() && self.released.is_empty() {
             return false;
         }
         let address = Address::new(kind, id);
+        self.released.remove(&address);
         let was_noted = self.noted.remove(&address).is_some();
         if was_noted {
             self.due.insert(address, false);
@@ -143,6 +160,22 @@ mod tests {
         assert_eq!(rows(&mut notes), [(row, None)]);
         notes.stored();
         assert_eq!(rows(&mut notes), []);
+    }
+
+    #[test]
+    fn release_is_remembered_until_the_entity_is_brought_back() {
+        let (mut notes, ann) = (Unloadables::default(), Address::new("account", "ann"));
+        let since = Timestamp { micros: 5 };
+        notes.release(ann.clone(), since);
+        assert_eq!(notes.quarantined_since(&ann), Some(since));
+        assert_eq!(notes.quarantined_since(&ann), None, "once");
+        notes.release(ann.clone(), since);
+        notes.forget("account", "ann");
+        assert_eq!(notes.quarantined_since(&ann), None, "it was brought back");
+        for id in (0..=NOTED_MAX).map(|id| format!("a{id}")) {
+            notes.release(Address::new("account", &*id), since);
+        }
+        assert_eq!(notes.released.len(), NOTED_MAX);
     }
 
     #[test]

@@ -57,6 +57,10 @@ struct Shown<'a> {
     /// The reason without what differs between messages that died of the same.
     cause: String,
     at: String,
+    /// When it died first: earlier than `at` if it was tried again in vain.
+    first_at: String,
+    /// The attempts to take it that have failed.
+    attempts: u32,
 }
 
 impl<'a> Shown<'a> {
@@ -69,6 +73,8 @@ impl<'a> Shown<'a> {
             reason: &message.reason,
             cause: message.cause(),
             at: follow::instant(message.at.micros),
+            first_at: follow::instant(message.first_at.micros),
+            attempts: message.attempts,
         }
     }
 }

@@ -22,6 +22,7 @@ use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
 use throng::{
     ByHand, Engine, Erased, PruneReport,
+    inspect::Inspect,
     journal::{Address, Compacted},
     model::{Error, Timestamp},
     projection::{EventOffset, SkipError},
@@ -316,8 +317,12 @@ async fn drop_messages(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<
 
 #[derive(Serialize)]
 struct Released {
-    /// Released: the entity takes commands and messages again.
+    /// The quarantine has ended, for good if the entity was loaded.
     released: bool,
+    /// The entity takes commands and messages again. `false`: its load has failed and it is quarantined as before. Null: not tried, or not known.
+    loaded: Option<bool>,
+    /// Why it was not loaded, or why that is not known.
+    reason: Option<String>,
 }
 
 async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Released> {
@@ -326,9 +331,24 @@ async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Releas
         by: by.name().into(),
         reason: reason.trim().into(),
     };
-    let released = server.shared().engine.release(&kind, &id, by).await;
+    let engine = &server.shared().engine;
+    let released = engine.release(&kind, &id, by).await.map_err(engine_problem)?;
+    let index = engine.kind(&kind).filter(|_| released);
+    // Whoever has released it is told at once if that has mended nothing.
+    let (loaded, reason) = match index {
+        None => (None, None),
+        Some(index) => match engine.inspect(index, &id, Inspect::default()).await {
+            Ok(found) => match found.quarantine {
+                None => (Some(true), None),
+                Some(aside) => (Some(false), Some(aside.reason)),
+            },
+            Err(why) => (None, Some(why.to_string())),
+        },
+    };
     Ok(Released {
-        released: released.map_err(engine_problem)?,
+        released,
+        loaded,
+        reason,
     })
 }
 
