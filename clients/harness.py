@@ -15,8 +15,9 @@ What POST to THRONG_CONTROL demands, as JSON:
     {"do": "cut-next"}                    cuts a stream or socket in the middle of what the service says next on it
     {"do": "kill"}, {"do": "stop"}        ends the service, at once or when it has drained
     {"do": "start"}                       starts it again
-    {"do": "held"}                        waits until a request is held, or until one was refused its connection to the service
-    {"do": "log"}                         what was asked since the last "log" or "faults"
+    {"do": "held"}                        waits until a request was held, answered by the proxy, or found no service
+    {"do": "came"}                        waits until there was a request
+    {"do": "log"}                         what was asked since the last "log" or "faults"; "apart": so many milliseconds between requests?
 """
 
 import asyncio
@@ -42,15 +43,15 @@ class Log:
     requests: list = field(default_factory=list)
     frames: int = 0
 
-    def summary(self) -> dict:
+    def summary(self, apart: int) -> dict:
         heads = [head for _, head in self.requests]
         times = [at for at, _ in self.requests]
         values = lambda name: [head["headers"][name] for head in heads if name in head["headers"]]
         return {
             "requests": len(heads), "frames": self.frames, "keys": len(set(values("idempotency-key"))),
             "keyless": sum("idempotency-key" not in head["headers"] for head in heads),
-            "gap_ms": min([int((after - before) * 1000) for before, after in zip(times, times[1:])], default=0),
-            "timeouts": len(values("request-timeout")), "after": values("last-event-id"), "tokens": values("authorization"),
+            "apart": all((after - before) * 1000 >= apart for before, after in zip(times, times[1:])),
+            "timeouts": len(values("request-timeout")), "resumed": len(values("last-event-id")), "tokens": values("authorization"),
             "traces": values("traceparent"),
         }
 
@@ -104,6 +105,7 @@ class Proxy:
         self.open: set = set()
         self.cut_next = False
         self.held = asyncio.Event()
+        self.came = asyncio.Event()
 
     async def client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open.add(writer)
@@ -113,6 +115,7 @@ class Proxy:
                 raw, head = read
                 body = await reader.readexactly(int(head["headers"].get("content-length", 0)))
                 self.log.requests.append((time.monotonic(), head))
+                self.came.set()
                 fault = self.faults.pop(0) if self.faults else None
                 if fault == "drop":
                     return
@@ -125,6 +128,7 @@ class Proxy:
                     fields = {"content-type": "application/problem+json", **fault.get("headers", {}), "content-length": len(answer)}
                     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
                     writer.write(f"HTTP/1.1 {fault['answer']} X\r\n{lines}\r\n".encode() + answer)
+                    self.held.set()
                     continue
                 if upstream is None:
                     upstream = await asyncio.open_connection("127.0.0.1", self.service.port)
@@ -200,6 +204,7 @@ class Proxy:
             case "faults":
                 self.faults, self.log = list(demand["faults"]), Log()
                 self.held.clear()
+                self.came.clear()
             case "cut":
                 for writer in self.open:
                     writer.transport.abort()
@@ -213,9 +218,11 @@ class Proxy:
                 await self.service.start()
             case "held":
                 await asyncio.wait_for(self.held.wait(), 30)
+            case "came":
+                await asyncio.wait_for(self.came.wait(), 30)
             case "log":
                 log, self.log = self.log, Log()
-                return log.summary()
+                return log.summary(demand.get("apart", 0))
             case other:
                 raise SystemExit(f"there is no {other!r}; see --help of harness.py")
         return None

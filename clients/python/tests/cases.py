@@ -85,7 +85,7 @@ class Case:
         if "get" in step:
             return self.client.request("GET", step["get"], **options)
         if "batch" in step:
-            calls = [Call(kind, call.get("id", id), call["command"], call.get("body")) for call in step["batch"]]
+            calls = [Call(kind, call.get("id", id), call["command"], call.get("body")) for call in step["batch"] * step.get("times", 1)]
             return [named(answer) for answer in to.batch(calls, cancel=cancel)]
         raise AssertionError(f"a step of no kind: {step}")
 
@@ -103,10 +103,14 @@ class Case:
                 else:
                     self.running[name] = self.client.events(kind, id, **options)
             case {"take": name, "count": count}:
-                events = [next(self.running[name]) for _ in range(count)]
+                # Of those who follow a kind: the case's own.
+                own = (event for event in self.running[name] if event.get("entity", self.own) == self.own)
+                events = list(itertools.islice(own, count))
                 check([event["name"] for event in events], step.get("names"))
                 check([event["seq"] for event in events], step.get("seqs"))
                 check(events, step.get("events"))
+            case {"fails": name, "as": answer}:
+                self.begin(answer, lambda: {"value": next(self.running[name])})
             case {"fails": name}:
                 check(outcome(lambda: next(self.running[name])), expected)
             case {"leave": name}:
@@ -117,10 +121,13 @@ class Case:
                 check(self.running[name].get(timeout=PATIENCE), expected)
             case {"as": name}:
                 self.cancels[name] = cancel
-                self.running[name] = answer = queue.SimpleQueue()
-                threading.Thread(target=lambda: answer.put(outcome(lambda: self.ask(step, cancel))), daemon=True).start()
+                self.begin(name, lambda: self.ask(step, cancel))
             case _:
                 check(outcome(lambda: self.ask(step, cancel)), expected)
+
+    def begin(self, name, ask):
+        self.running[name] = answer = queue.SimpleQueue()
+        threading.Thread(target=lambda: answer.put(outcome(ask)), daemon=True).start()
 
     def run(self, steps):
         try:

@@ -117,12 +117,14 @@ class Link {
           else link.#told.get(message.id!)?.(message)
         }
       }
-      socket.onclose = ({ code, reason }) => {
+      const end = (why: string) => {
         ended()
-        const error = new Unreachable(`The socket was closed with ${code}${reason && `: ${reason}`}.`)
-        reject(error)
+        reject(new Unreachable(why))
         for (const told of [...link.#told.values()]) told({ type: 'cut' })
       }
+      socket.onclose = ({ code, reason }) => end(`The socket was closed with ${code}${reason && `: ${reason}`}.`)
+      // Some platforms say no more of a socket that did not open.
+      socket.onerror = () => end(`${url} cannot be reached.`)
     })
   }
 
