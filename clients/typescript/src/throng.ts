@@ -1,7 +1,7 @@
 // A client of a service on Throng, without dependencies: `fetch` and `WebSocket` of the platform (a browser, Node 20.3 or newer, Deno, Bun).
 
 import { parse, stringify } from './json.js'
-import { Problem, backOff, isFinal, retrying } from './retry.js'
+import { Problem, Rejection, backOff, isFinal, retrying } from './retry.js'
 import { Socket } from './socket.js'
 
 export { parse, stringify } from './json.js'
@@ -152,6 +152,11 @@ export class Client<S extends Service<S> = Untyped> {
       }
       await backOff(inVain++, signal)
     }
+  }
+
+  /** The words of an entity's no, with their type: of what a command of this kind has thrown. `undefined`: it was no rejection. */
+  rejection<K extends Name<S>>(_kind: K, error: unknown): S[K]['rejection'] | undefined {
+    return error instanceof Rejection ? error.rejection : undefined
   }
 
   /** A WebSocket for many commands at a time, and for what happens to a whole kind. It opens with the first request, and again when it was cut. */

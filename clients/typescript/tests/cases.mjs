@@ -27,7 +27,8 @@ async function outcome(promise) {
 
 /** Each part of `expected` is in `found`; lists are as long. */
 function differs(found, expected, at = '') {
-  if (typeof expected !== 'object' || expected === null) return found === expected || (typeof found === 'bigint' && String(found) === String(expected)) ? undefined : `${at}: ${stringify(found ?? null)}, not ${stringify(expected)}`
+  if (typeof expected !== 'object' || expected === null) return found === expected ? undefined : `${at}: ${stringify(found ?? null)}, not ${stringify(expected)}`
+  if (expected.integer !== undefined) return differs(String(found), expected.integer, at)
   if (typeof found !== 'object' || found === null) return `${at}: ${stringify(found ?? null)}, not ${stringify(expected)}`
   if (Array.isArray(expected) && found.length !== expected.length) return `${at}: ${found.length} of them, not ${expected.length}: ${stringify(found)}`
   return Object.entries(expected).map(([name, value]) => differs(found[name], value, `${at}.${name}`)).find(Boolean)

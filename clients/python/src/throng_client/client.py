@@ -8,7 +8,7 @@ import ssl
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
 from .retry import Cancel, Problem, Unreachable, is_final, pause, retrying
@@ -20,6 +20,20 @@ SILENCE = 45.0
 IDLE_MAX = 16
 
 Token = str | Callable[[], str] | None
+
+
+class Options(TypedDict, total=False):
+    """What a method that a service's own client has for a query takes."""
+
+    timeout: float | None
+    cancel: Cancel | None
+
+
+class CommandOptions(Options, total=False):
+    """The same for a command."""
+
+    key: str | None
+    traceparent: str | None
 
 
 class Client:
