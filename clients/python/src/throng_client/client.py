@@ -130,11 +130,12 @@ class Client:
         cancel = cancel or Cancel()
         in_vain = 0
         while True:
-            connection = self._connection(SILENCE, False)
-            end = closer(connection)
-            cancel.add(end)
             error: Exception | None = None
+            end: Callable[[], None] | None = None
             try:
+                connection = self._connection(SILENCE, False)
+                end = closer(connection)
+                cancel.add(end)
                 headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": last})
                 response = self._send(connection, "GET", path, None, headers)
                 if response.status != 200:
@@ -149,8 +150,9 @@ class Client:
                     raise
                 error = failed
             finally:
-                cancel.remove(end)
-                connection.close()
+                if end is not None:
+                    cancel.remove(end)
+                    connection.close()
             cancel.wait(pause(error, in_vain))
             in_vain += 1
 
@@ -166,14 +168,19 @@ class Client:
         """One that is kept, which the service may have closed since; or a new one."""
         with self._lock:
             connection = self._idle.pop() if self._idle and may_be_stale else None
-        if connection is None:
-            host, port = self._parts.hostname or "", self._parts.port
-            if self._parts.scheme == "https":
-                return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
-            return http.client.HTTPConnection(host, port, timeout=timeout)
-        connection.timeout = timeout
-        if connection.sock is not None:
+        if connection is not None and connection.sock is not None:
             connection.sock.settimeout(timeout)
+            return connection
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "https":
+            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        try:
+            # Now, so that there is something to close for who cancels.
+            connection.connect()
+        except OSError as error:
+            raise Unreachable(f"{self.url}: {error or type(error).__name__}") from error
         return connection
 
     def _send(

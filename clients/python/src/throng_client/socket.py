@@ -35,6 +35,7 @@ class Socket:
         self._url, self._token, self._timeout, self._context = url, token, timeout, context
         self._lock = threading.Lock()
         self._link: _Link | None = None
+        self._is_closed = False
 
     def __enter__(self) -> "Socket":
         return self
@@ -45,6 +46,7 @@ class Socket:
     def close(self) -> None:
         """Ends it; what waits for an answer fails."""
         with self._lock:
+            self._is_closed = True
             if self._link is not None:
                 self._link.connection.close()
 
@@ -138,6 +140,8 @@ class Socket:
 
     def _open(self, timeout: float) -> "_Link":
         with self._lock:
+            if self._is_closed:
+                raise RuntimeError("The socket was closed.")
             if self._link is None or self._link.is_over:
                 self._link = _Link(self._url, self._token(), timeout, self._context)
             return self._link
