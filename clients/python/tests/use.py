@@ -22,6 +22,7 @@ def wrong() -> None:
 
 
 for event in bank.account_events("use"):
+    cursor: str = event["cursor"]
     # The name tells which event it is.
     if event["name"] == "deposited":
         deposited: int = event["payload"]["cents"]

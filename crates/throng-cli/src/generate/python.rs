@@ -7,8 +7,14 @@ use std::{collections::BTreeSet, fmt::Write as _};
 /// All types of a service, and a client with a method for each command and query.
 pub(super) fn write(document: &Document) -> String {
     let names = document.schemas.iter().map(|(name, _)| name.clone());
+    let events = document.kinds.iter().flat_map(|(kind, schemas)| {
+        let named = alternatives(&schemas.event).into_iter().flatten();
+        let named = named.filter_map(move |event| document.referred(event).map(str::to_owned));
+        named.chain([format!("{}Event", pascal(kind))])
+    });
     let mut writer = Writer {
         document,
+        events: events.collect(),
         taken: names.chain([document.service.clone()]).collect(),
         types: String::new(),
     };
@@ -29,6 +35,8 @@ pub(super) fn write(document: &Document) -> String {
 
 struct Writer<'a> {
     document: &'a Document,
+    /// Types of events, which have a cursor where they are followed.
+    events: BTreeSet<String>,
     taken: BTreeSet<String>,
     types: String,
 }
@@ -48,6 +56,9 @@ impl Writer<'_> {
                         format!("t.NotRequired[{typed}]")
                     };
                     let _ = write!(members, "\n    {}: {},", quoted(field), quoted(&typed));
+                }
+                if self.events.contains(name) {
+                    members += "\n    \"cursor\": \"t.NotRequired[str]\",";
                 }
                 format!("t.TypedDict({}, {{{members}\n}})", quoted(name))
             }

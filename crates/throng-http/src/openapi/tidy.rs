@@ -1,9 +1,6 @@
 //! A document as the usual generators of clients take it. JSON Schema allows more than they read.
 
-use schemars::{
-    Schema,
-    transform::{Transform as _, transform_subschemas},
-};
+use schemars::{Schema, transform::transform_subschemas};
 use serde_json::{Map, Value, json};
 
 /// Mends each schema of a document.
