@@ -44,19 +44,7 @@ fn generators_take_the_documents_of_all_apps() {
         "skiers",
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let mut command = throng();
-        let data = directory.path().join("data");
-        command.args([
-            "app",
-            app,
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--data",
-        ]);
-        let served = Served::spawn(command.arg(data));
+        let served = serve(app, &directory.path().display().to_string());
         let document = served.client().get("/openapi.json").unwrap().json();
         assert_eq!(openapi_faults(&document), [""; 0], "{app}");
         assert!(document["paths"]["/metrics"].is_null(), "{app}");
