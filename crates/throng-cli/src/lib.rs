@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod demo;
+mod generate;
 mod krl;
 mod new;
 pub mod percent;
@@ -33,6 +34,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Begin a service of your own: a project with an entity, its tests, a simulation and a load plan.
     New(new::NewArguments),
+    /// Write a client of a service: its types, and what sends a command again under one key.
+    Client(generate::ClientArguments),
     /// Run the demo's service, registration, until it is told to end.
     Serve(Box<cli::ServeArguments>),
     /// Load any HTTP service and report what it bears.
@@ -64,6 +67,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
+        Command::Client(arguments) => generate::run(&arguments),
         Command::Serve(arguments) => arguments.run(registration::app()),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Check(arguments) => arguments.run(registration::app()),

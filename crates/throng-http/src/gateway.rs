@@ -372,6 +372,7 @@ impl Gateway {
         guard.has_admin_listener = admin.is_some();
         let watched = guard.read(self.sources)?;
         self.about.credentials = guard.credentials();
+        self.about.has_admin_listener = guard.has_admin_listener;
         let scheme = if guard.tls.is_some() { "https" } else { "http" };
         if !address.ip().is_loopback() && !guard.authenticates() {
             warn_of_everybody(address);

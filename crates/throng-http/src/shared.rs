@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
+    /// The same of the listener for administration, if it has one.
+    pub(crate) admin_openapi: Option<Bytes>,
     /// Who is let in.
     pub(crate) guard: Guard,
     /// A header that says whose a request is, where whoever sets it is trusted.
@@ -136,6 +138,7 @@ impl Shared {
         Ok(Self {
             kinds: described.kinds,
             openapi: described.document,
+            admin_openapi: described.admin_document,
             guard: trust.guard,
             client_header: trust.client_header,
             proxies: trust.proxies,

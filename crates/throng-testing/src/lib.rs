@@ -3,9 +3,11 @@
 mod browser;
 mod client;
 pub mod fixtures;
+mod openapi;
 
 pub use browser::{Browser, browse};
 pub use client::{Client, JSON, Response, request};
+pub use openapi::openapi_faults;
 
 use std::{
     fmt::Display,

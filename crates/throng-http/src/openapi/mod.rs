@@ -4,6 +4,7 @@
 mod commands;
 mod described;
 mod paths;
+mod tidy;
 
 pub use described::{Described, Route};
 
@@ -29,6 +30,8 @@ pub(crate) struct About {
     pub(crate) credentials: Credentials,
     /// An app's own `paths` and `components`, merged in.
     pub(crate) fragments: Vec<Value>,
+    /// Administration has a listener, and so a document, of its own.
+    pub(crate) has_admin_listener: bool,
 }
 
 impl Default for About {
@@ -40,6 +43,7 @@ impl Default for About {
             described: Vec::new(),
             credentials: Credentials::default(),
             fragments: Vec::new(),
+            has_admin_listener: false,
         }
     }
 }
@@ -73,9 +77,7 @@ impl Credentials {
         if self.is_optional && !needs.is_empty() {
             needs.push(json!({}));
         }
-        if !needs.is_empty() {
-            document["security"] = Value::Array(needs);
-        }
+        document["security"] = Value::Array(needs);
     }
 }
 
@@ -83,6 +85,8 @@ impl Credentials {
 pub(crate) struct Known {
     pub(crate) kinds: Kinds,
     pub(crate) document: Bytes,
+    /// The document of the listener for administration, if it has one.
+    pub(crate) admin_document: Option<Bytes>,
 }
 
 /// Describes a registry, and actors, but for the kinds that are hidden and the commands that are not public.
@@ -110,7 +114,7 @@ pub(crate) fn describe(
     for described in &about.described {
         described.write(&mut own, &mut generator);
     }
-    let definitions = generator.take_definitions(true);
+    let mut definitions = generator.take_definitions(true);
     let kinds = registry.kinds().iter().map(|kind| kind.name);
     let mut known = kinds.chain(actors.iter().map(|kind| kind.name));
     if let Some(kind) = hidden.iter().find(|hidden| !known.any(|kind| kind == *hidden)) {
@@ -131,6 +135,7 @@ pub(crate) fn describe(
             Some(kind) => {
                 let events = commands::of(&schemas.event, &definitions);
                 all.extend(paths::of(kind, schemas, &commands.public, &events));
+                definitions.extend(paths::events(kind.name, &events));
             }
             None => all.extend(paths::of_actor(name, schemas, &commands.public)),
         }
@@ -146,12 +151,11 @@ pub(crate) fn describe(
         });
     }
     all.extend(own);
-    all.extend(paths::own());
+    all.extend(paths::own(!about.has_admin_listener));
     let tags: Vec<Value> = paths::tags(&kinds)
         .into_iter()
         .chain(about.described.iter().map(Described::tag))
         .collect();
-    let mut definitions = definitions;
     definitions.insert("Problem".into(), paths::problem_schema());
     let mut document = json!({
         "openapi": "3.1.0",
@@ -162,13 +166,32 @@ pub(crate) fn describe(
         "components": { "schemas": definitions, "responses": paths::problem_responses() },
     });
     about.credentials.write(&mut document);
+    if !about.has_admin_listener {
+        document["components"]["securitySchemes"]["administration"] = json!({ "type": "http", "scheme": "bearer" });
+    }
     for fragment in &about.fragments {
         merge(&mut document, fragment);
     }
+    tidy::tidy(&mut document);
     prune(&mut document);
+    let written = |document: &Value| serde_json::to_vec(document).unwrap_or_default().into();
     Ok(Known {
         kinds,
-        document: serde_json::to_vec(&document).unwrap_or_default().into(),
+        document: written(&document),
+        admin_document: about.has_admin_listener.then(|| written(&administration(about))),
+    })
+}
+
+/// The document of the listener for administration.
+fn administration(about: &About) -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": format!("{}: administration", about.title), "version": about.version },
+        "servers": [{ "url": "/" }],
+        "security": [],
+        "tags": [{ "name": "service" }],
+        "paths": paths::own(true),
+        "components": { "securitySchemes": { "administration": { "type": "http", "scheme": "bearer" } } },
     })
 }
 

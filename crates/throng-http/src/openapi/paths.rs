@@ -153,7 +153,7 @@ fn post(kind: &str, schemas: &KindSchemas, command: &CommandDoc) -> Value {
         "operationId": format!("{kind}-{}", kebab(name)),
         "summary": command.description.as_deref().and_then(|text| text.lines().next()).unwrap_or(name),
         "parameters": [id(kind), key(), timeout(), trace()],
-        "requestBody": { "content": { "application/json": { "schema": command.body } } },
+        "requestBody": { "required": true, "content": { "application/json": { "schema": command.body } } },
         "responses": responses,
     });
     if let Some(description) = &command.description {
@@ -174,18 +174,42 @@ fn get(kind: &str, query: &str, schemas: &KindSchemas, fields: &Schema, answer: 
     })
 }
 
-fn history(kind: &str, events: &[CommandDoc]) -> Value {
-    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
-    let payloads: Vec<Value> = events.iter().map(payload).collect();
-    let event = json!({
+/// The component of a kind's event of a name; a component's name is of these letters.
+fn event_name(kind: &str, event: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    format!("{kind}.event.{}", event.replace(|letter| !is_plain(letter), "_"))
+}
+
+/// A schema for each event of a kind. Its `name` is a constant, so that a reader tells events with the same content apart.
+pub(super) fn events(kind: &str, events: &[CommandDoc]) -> Map<String, Value> {
+    let schema = |event: &CommandDoc| {
+        let name = json!({ "type": "string", "const": event.name });
+        (event_name(kind, &event.name), event_schema(&name, &event.body))
+    };
+    events.iter().map(schema).collect()
+}
+
+fn event_schema(name: &Value, payload: &Value) -> Value {
+    json!({
         "type": "object", "required": ["seq", "name", "version", "at", "position", "payload"],
         "properties": {
             "seq": { "type": "integer", "description": "1, 2, 3, … without a gap" },
-            "name": { "enum": names }, "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" },
+            "name": name, "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" },
             "position": { "type": "string", "description": "The commit that made it true, writer.commit" },
-            "payload": { "anyOf": payloads, "description": "The content of the event of this name" },
+            "payload": payload,
         },
-    });
+    })
+}
+
+fn history(kind: &str, events: &[CommandDoc]) -> Value {
+    let component = |event: &CommandDoc| {
+        let name = event_name(kind, &event.name);
+        json!({ "$ref": format!("#/components/schemas/{name}") })
+    };
+    let event = match events {
+        [] => event_schema(&json!({ "type": "string" }), &json!({})),
+        events => json!({ "oneOf": events.iter().map(component).collect::<Vec<_>>() }),
+    };
     let page = json!({
         "type": "object", "required": ["events", "next"],
         "properties": { "events": { "type": "array", "items": event }, "next": { "type": ["integer", "null"], "description": "What to give as `after` for the next page" } },
@@ -230,15 +254,6 @@ fn list(kind: &str) -> Value {
 
 fn limit() -> Value {
     json!({ "name": "limit", "in": "query", "schema": { "type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE_DEFAULT }, "description": "At most so many" })
-}
-
-/// The content of an event, under its name.
-fn payload(event: &CommandDoc) -> Value {
-    let mut body = event.body.clone();
-    if let Value::Object(body) = &mut body {
-        body.insert("title".into(), json!(event.name));
-    }
-    body
 }
 
 pub(super) fn content(description: &str, schema: &Schema) -> Value {
@@ -345,18 +360,28 @@ const PAGES: &[[&str; 5]] = pages! {
     "get" "/openapi.json" "openapi" "application/json": "This document";
 };
 
-/// The gateway's own pages.
-pub(super) fn own() -> Map<String, Value> {
-    let page = |[method, path, id, media, summary]: &[&str; 5]| {
+/// The gateway's own pages, with those for operators or without.
+pub(super) fn own(with_administration: bool) -> Map<String, Value> {
+    let mut paths = Map::new();
+    for [method, path, id, media, summary] in PAGES {
+        let is_administration = path.starts_with("/admin/") || *path == "/metrics";
+        if is_administration && !with_administration {
+            continue;
+        }
         let mut responses = json!({ "200": { "description": summary, "content": { *media: {} } } });
         if *id == "ready" {
             responses["503"] =
                 json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
         }
-        let operation = json!({ "tags": ["service"], "operationId": id, "summary": summary, "security": [], "responses": responses });
-        ((*path).to_owned(), json!({ *method: operation }))
-    };
-    PAGES.iter().map(page).collect()
+        // Operators of the same machine may need no token.
+        let security = match is_administration {
+            true => json!([{ "administration": [] }, {}]),
+            false => json!([]),
+        };
+        let operation = json!({ "tags": ["service"], "operationId": id, "summary": summary, "security": security, "responses": responses });
+        paths.insert((*path).to_owned(), json!({ *method: operation }));
+    }
+    paths
 }
 
 /// One a kind, and one for the gateway's own.

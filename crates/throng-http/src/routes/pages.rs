@@ -94,7 +94,11 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
             };
             may.map(|()| metrics(server, headers::wants_open_metrics(&parts.headers)))
         }
-        "/openapi.json" => Ok(answer::json(server.shared().openapi.clone())),
+        "/openapi.json" => {
+            let shared = server.shared();
+            let apart = shared.admin_openapi.as_ref().filter(|_| connection.entrance().is_admin);
+            Ok(answer::json(apart.unwrap_or(&shared.openapi).clone()))
+        }
         "/docs" => Ok(page(DOCS.into())),
         _ => problem_type(
             server,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use throng::services::health::{Check, Reason, Status};
 use throng_http::{Described, Route};
+use throng_testing::openapi_faults;
 
 #[test]
 fn health_says_readiness_and_durability() {
@@ -95,23 +96,6 @@ fn metrics_count_requests_by_route_and_problems_by_type() {
     );
 }
 
-/// Every `$ref` of a document leads somewhere.
-fn resolves(document: &Value, part: &Value) {
-    match part {
-        Value::Object(members) => {
-            if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
-                let pointer = reference
-                    .strip_prefix('#')
-                    .unwrap_or_else(|| panic!("{reference} leads out of the document"));
-                assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
-            }
-            members.values().for_each(|member| resolves(document, member));
-        }
-        Value::Array(items) => items.iter().for_each(|item| resolves(document, item)),
-        _ => {}
-    }
-}
-
 #[test]
 fn the_openapi_document_describes_every_command_and_query() {
     let gateway = start(|gateway| {
@@ -128,7 +112,7 @@ fn the_openapi_document_describes_every_command_and_query() {
     let document = Client::new(&gateway).get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["title"], "Registration");
-    resolves(&document, &document);
+    assert_eq!(openapi_faults(&document), [""; 0]);
     let paths = document["paths"].as_object().unwrap();
     for path in [
         "",
@@ -179,6 +163,42 @@ fn the_openapi_document_describes_every_command_and_query() {
                 "{parameter}"
             );
             assert!(parameter["in"] != "path" || parameter["required"] == true);
+        }
+    }
+}
+
+#[test]
+fn events_of_the_document_are_told_apart_by_name() {
+    let document = Client::new(&plain()).get("/openapi.json").json();
+    let history = &document["paths"]["/api/section/{id}/events"]["get"]["responses"]["200"];
+    let events = &history["content"]["application/json"]["schema"]["properties"]["events"]["items"]["oneOf"];
+    let reference = events[0]["$ref"].as_str().unwrap();
+    let event = document.pointer(reference.trim_start_matches('#')).unwrap();
+    assert!(event["properties"]["name"]["const"].is_string(), "{event}");
+    assert!(event["properties"]["payload"].is_object(), "{event}");
+}
+
+#[test]
+fn administration_has_a_document_of_its_own() {
+    let apart = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()));
+    let together = plain();
+    for (address, has_service, has_administration) in [
+        (apart.address(), true, false),
+        (apart.admin_address().unwrap(), false, true),
+        (together.address(), true, true),
+    ] {
+        let document = Client::of(address).get("/openapi.json").json();
+        assert_eq!(openapi_faults(&document), [""; 0]);
+        let paths = &document["paths"];
+        assert_eq!(paths["/api/section/{id}/open"].is_object(), has_service);
+        for (path, method) in [("/metrics", "get"), ("/admin/stuck", "get"), ("/admin/erase", "post")] {
+            assert_eq!(paths[path].is_object(), has_administration, "{path}");
+            // Without a token at least where the service was given none.
+            let security = json!([{ "administration": [] }, {}]);
+            assert!(
+                !has_administration || paths[path][method]["security"] == security,
+                "{path}"
+            );
         }
     }
 }

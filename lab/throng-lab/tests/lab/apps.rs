@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use servers::{Postgres, PostgresOptions};
 use std::sync::LazyLock;
-use throng_testing::{Client, until};
+use throng_testing::{Client, openapi_faults, until};
 
 static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
 
@@ -30,6 +30,25 @@ fn primes_are_served() {
     assert_eq!((three.status, three.body.as_str()), (200, r#"["2","3","5"]"#));
     assert_eq!(client.get("/primes/-3").unwrap().status, 400);
     assert_eq!(client.get("/primes/5000").unwrap().json()[4_999], "48611");
+}
+
+#[test]
+fn generators_take_the_documents_of_all_apps() {
+    for app in [
+        "bank",
+        "picos",
+        "preferences",
+        "primes",
+        "registration",
+        "shows",
+        "skiers",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let served = serve(app, &directory.path().display().to_string());
+        let document = served.client().get("/openapi.json").unwrap().json();
+        assert_eq!(openapi_faults(&document), [""; 0], "{app}");
+        assert!(document["paths"]["/metrics"].is_null(), "{app}");
+    }
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! `throng client`: a client of one's own service, with its types.
+
+mod document;
+mod python;
+mod typescript;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use document::Document;
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// A client to write.
+#[derive(Debug, Args)]
+pub(crate) struct ClientArguments {
+    /// The language to write it in.
+    #[arg(value_enum, value_name = "LANGUAGE")]
+    language: Language,
+    /// The service's OpenAPI document; `-` reads it from standard input, as `curl localhost:8080/openapi.json` writes it.
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// The directory to write it to. Files of the same names are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Language {
+    Typescript,
+    Python,
+}
+
+macro_rules! runtime {
+    ($root:literal: $($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../../clients/", $root, $name)))),*]
+    };
+}
+
+/// Files of the runtime: the path of each below the directory, and its text.
+type Runtime = &'static [(&'static str, &'static str)];
+const TYPESCRIPT: Runtime = runtime!("typescript/src/": "throng.ts" "json.ts" "retry.ts" "socket.ts");
+const PYTHON: Runtime = runtime!(
+    "python/src/": "throng_client/__init__.py" "throng_client/client.py" "throng_client/retry.py" "throng_client/socket.py" "throng_client/py.typed"
+);
+
+/// Writes the types of the document and the runtime they need.
+pub(crate) fn run(arguments: &ClientArguments) -> anyhow::Result<ExitCode> {
+    let ClientArguments { language, from, out } = arguments;
+    let text = match from.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.map(|_| text).context("cannot read standard input")?
+        }
+        false => fs::read_to_string(from).with_context(|| format!("cannot read {}", from.display()))?,
+    };
+    let document = Document::read(&text)
+        .with_context(|| format!("{} is no OpenAPI document of a service on Throng", from.display()))?;
+    let (runtime, types, ending) = match language {
+        Language::Typescript => (TYPESCRIPT, typescript::write(&document), "ts"),
+        Language::Python => (PYTHON, python::write(&document), "py"),
+    };
+    let own = format!("{}.{ending}", document.module());
+    let mut said = String::new();
+    for (name, text) in runtime.iter().copied().chain([(own.as_str(), types.as_str())]) {
+        let path = out.join(name);
+        write(&path, text)?;
+        said += &format!("{}\n", path.display());
+    }
+    // A reader that went away (`| head`) is no error of ours.
+    let _ = std::io::stdout().write_all(said.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,69 @@
+//! `throng client`: types and a runtime from the document of a service that runs.
+
+use super::kit::{Served, assert_refused, run};
+use std::{fs, path::Path};
+
+/// Writes a client of the demo's service; gives its directory and the text of its types.
+fn written(language: &str, types: &str) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(&directory.path().join("data"), &[]);
+    let document = served.client().get("/openapi.json").unwrap().body;
+    let (from, out) = (directory.path().join("openapi.json"), directory.path().join("out"));
+    fs::write(&from, document).unwrap();
+    let [from, to] = [&from, &out].map(|path| path.display().to_string());
+    let output = run(&["client", language, "--from", &from, "--out", &to]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let types = fs::read_to_string(out.join(types)).unwrap();
+    (directory, types)
+}
+
+/// Each line stands in the text, in this order.
+fn assert_lines(text: &str, lines: &[&str]) {
+    let mut found = text.lines().map(str::trim);
+    for line in lines {
+        assert!(found.any(|found| found == *line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn typescript_client_has_the_types_of_the_service() {
+    let (directory, types) = written("typescript", "registration.ts");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/typescript/src/throng.ts");
+    let runtime = fs::read(directory.path().join("out/throng.ts")).unwrap();
+    assert!(runtime == fs::read(own).unwrap());
+    assert_lines(
+        &types,
+        &[
+            "export interface Registration {",
+            "\"section\": {",
+            "commands: {",
+            "\"add\": {",
+            "\"student\": string",
+            "rejection: SectionRejection",
+        ],
+    );
+}
+
+#[test]
+fn python_client_has_a_method_for_each_command() {
+    let (directory, types) = written("python", "registration.py");
+    assert!(directory.path().join("out/throng_client/py.typed").exists());
+    assert_lines(
+        &types,
+        &[
+            "SectionAdd = t.TypedDict(\"SectionAdd\", {",
+            "class Registration(throng.Client):",
+            "reply: \"SectionReply\" = self.command(\"section\", id, \"add\", body, **options)",
+        ],
+    );
+}
+
+#[test]
+fn other_documents_are_refused_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("pets.json");
+    fs::write(&from, r#"{"info":{"title":"Pets"},"paths":{"/pets":{}}}"#).unwrap();
+    let [from, to] = [from, directory.path().join("out")].map(|path| path.display().to_string());
+    let output = run(&["client", "python", "--from", &from, "--out", &to]);
+    assert_refused(&output, &["pets.json", "no OpenAPI document of a service on Throng"]);
+}
