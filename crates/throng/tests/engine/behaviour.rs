@@ -1,11 +1,8 @@
 //! What a user of the engine relies on.
 
 use crate::kinds::*;
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
-use throng::{Engine, Options, model::*};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use throng::{Options, model::*};
 
 #[tokio::test]
 async fn answers_come_after_the_events_and_rejections_change_nothing() {
@@ -115,12 +112,7 @@ async fn many_commits_after_the_checkpoint_are_read_at_once() {
         }
     }
     let counting = Counting::new(&world);
-    let again = Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let again = world.start_on(counting.clone(), World::builder()).await;
     assert_eq!(balance(&again, "a").await, 60);
     assert_eq!(counting.reads_at.load(SeqCst), 1, "one look for 60 commits");
     let reads = counting.reads.load(SeqCst);

@@ -10,15 +10,7 @@ use throng::{
     model::*,
     projection::{Interrupt, Projection, Rows, Seen},
 };
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
+use throng_testing::fixtures::Never;
 
 /// One kind, as two programs know it.
 macro_rules! jar {

@@ -211,7 +211,7 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
     eventually(async || text(&engine, "a").await == "b/b: the request was dropped: b will never open").await;
     assert_eq!((all(&engine).await, balance(&engine, "b").await), (vec![], i64::MAX));
     // What a person did is no command: only the death itself, in applying the event, is not decided again.
-    let program = Engine::builder().with::<Account>().on_outcome::<Account, Account>();
+    let program = World::builder();
     let mut checker = program.checker().what_if();
     for commit in &commits(&world).await {
         checker.commit(commit).await;

@@ -1,6 +1,6 @@
 //! Work from inside, between entities, and entities that cannot be loaded hold up nobody else.
 
-use crate::kinds::{self, Account, Command, World, ask, balance, eventually, open};
+use crate::kinds::{self, Command, World, ask, balance, eventually, open};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{
@@ -11,11 +11,12 @@ use throng::{
     Engine, Options,
     driver::Tried,
     journal::{
-        Address, Checkpoint, CommitNo, Covered, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe,
-        MemoryJournal, MemoryStore, Position, ShardId, ShardSet, Store, StoredEvent, StoredState, WriterId,
+        Address, CommitNo, Error as JournalError, Journal, Loaded, Maybe, MemoryJournal, MemoryStore, Position,
+        ShardId, Store, StoredState, WriterId,
     },
     model::*,
 };
+use throng_testing::{delegate, fixtures::Never};
 
 /// What is wrong with an entity's row.
 #[derive(Clone, Copy, PartialEq)]
@@ -37,6 +38,8 @@ struct Unreadable {
 }
 
 impl Store for Unreadable {
+    delegate!(Store, store: covers advance history entities system system_scan remove_prefix);
+
     fn load(&self, address: &Address, version: u16) -> Maybe<'_, Result<Loaded, JournalError>> {
         if &*address.id != self.id || !self.is_unreadable.load(SeqCst) {
             return self.store.load(address, version);
@@ -68,50 +71,6 @@ impl Store for Unreadable {
             }
         })
     }
-
-    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, JournalError>> {
-        self.store.covers(shards)
-    }
-    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), JournalError>> {
-        self.store.advance(checkpoint)
-    }
-    fn history(
-        &self,
-        address: &Address,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Later<'_, Result<Vec<StoredEvent>, JournalError>> {
-        self.store.history(address, after, limit, bytes_max)
-    }
-    fn entities(
-        &self,
-        kind: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Later<'_, Result<Vec<EntityHead>, JournalError>> {
-        self.store.entities(kind, after, limit)
-    }
-    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, JournalError>> {
-        self.store.system(key)
-    }
-    fn system_scan<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Later<'a, Result<(), JournalError>> {
-        self.store.system_scan(prefix, after, rows_max, visit)
-    }
-    fn remove_prefix<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        limit: usize,
-    ) -> Later<'a, Result<Option<Vec<u8>>, JournalError>> {
-        self.store.remove_prefix(prefix, after, limit)
-    }
 }
 
 /// Three accounts in the store, one of which cannot be read, and room for eight messages in memory.
@@ -133,10 +92,7 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
         fault,
         is_unreadable: is_unreadable.clone(),
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, kinds::View>()
-        .on_outcome::<Account, Account>()
+    let engine = World::builder()
         .options(Options {
             outbox_max: 8,
             ..Options::default()
@@ -312,15 +268,6 @@ enum Hit {
 }
 impl Event for Hit {}
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-struct No;
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 const PASSES: Topic<u32> = Topic::new("passes");
 
 impl Entity for Ball {
@@ -329,9 +276,9 @@ impl Entity for Ball {
     type Command = Play;
     type Event = Hit;
     type Reply = u64;
-    type Rejection = No;
+    type Rejection = Never;
 
-    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         match command {
             Play::Hit { to, back } => {
                 turn.emit(Hit::Hit {

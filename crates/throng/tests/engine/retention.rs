@@ -12,11 +12,12 @@ use std::{
 use throng::{
     ByHand, Engine, FeedError, Follow, Options,
     journal::{
-        Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore,
-        Position, RecordKind, ShardSet, Store, StoredEvent, WriterId,
+        Address, Checkpoint, CommitNo, Error, Journal, Loaded, Maybe, MemoryStore, Position, RecordKind, Store,
+        WriterId,
     },
     model::{self, Keep},
 };
+use throng_testing::{Fallible, delegate};
 
 fn keeping(keep: Keep) -> Options {
     Options {
@@ -304,14 +305,9 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
 async fn records_of_a_gone_entity_left_by_a_pass_go_with_the_next() {
     let mut world = World::new();
     let journal = Failing::new(&world.journal);
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .options(keeping(NOTHING))
-        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world
+        .start_on(journal.clone(), World::builder().options(keeping(NOTHING)))
+        .await;
     fill(&engine, &["a"], 3).await;
     ask(&engine, "a", Command::Close).await.unwrap();
     fill(&engine, &["b"], 0).await;
@@ -347,13 +343,8 @@ async fn a_projection_that_does_not_run_holds_history_and_is_named() {
         projections: false,
         ..keeping(NOTHING)
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .projection(Reader)
-        .options(options)
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(World::builder().projection(Reader).options(options))
         .await
         .unwrap();
     fill(&engine, &["a"], 3).await;
@@ -387,13 +378,8 @@ impl throng::projection::Projection for Refuses {
 #[tokio::test]
 async fn pass_names_the_projection_that_holds_it_at_once() {
     let world = World::new();
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .projection(Refuses)
-        .options(keeping(NOTHING))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(World::builder().projection(Refuses).options(keeping(NOTHING)))
         .await
         .unwrap();
     fill(&engine, &["a"], 3).await;
@@ -445,13 +431,8 @@ async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
 #[tokio::test]
 async fn a_follower_from_before_removed_history_is_told() {
     let world = World::new();
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .projection(Reader)
-        .options(keeping(NOTHING))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(World::builder().projection(Reader).options(keeping(NOTHING)))
         .await
         .unwrap();
     fill(&engine, &["a"], 3).await;
@@ -484,11 +465,9 @@ struct Refusing {
 }
 
 impl Store for Refusing {
-    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
-        self.store.covers(shards)
-    }
+    delegate!(Store, store: covers history entities system system_scan remove_prefix);
 
-    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+    fn advance(&self, checkpoint: Checkpoint) -> Fallible<'_, ()> {
         if self.left.fetch_sub(1, SeqCst) > 0 {
             return self.store.advance(checkpoint);
         }
@@ -512,43 +491,6 @@ impl Store for Refusing {
             false => Ok(loaded),
         })
     }
-
-    fn history(
-        &self,
-        address: &Address,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
-        self.store.history(address, after, limit, bytes_max)
-    }
-
-    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
-        self.store.entities(kind, after, limit)
-    }
-
-    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
-        self.store.system(key)
-    }
-
-    fn system_scan<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Later<'a, Result<(), Error>> {
-        self.store.system_scan(prefix, after, rows_max, visit)
-    }
-
-    fn remove_prefix<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
-        self.store.remove_prefix(prefix, after, rows_max)
-    }
 }
 
 /// An engine whose store can refuse checkpoints, with a few accounts.
@@ -568,8 +510,7 @@ async fn engine_on(world: &World, store: &Refusing) -> Engine {
         checkpoint_every: Duration::from_hours(1),
         ..keeping(Keep::Forever)
     };
-    let builder = Engine::builder().with::<Account>().query::<Account, View>();
-    let builder = builder.on_outcome::<Account, Account>().options(options);
+    let builder = World::builder().options(options);
     let started = builder.start_shared(Arc::new(world.journal.clone()), Arc::new(store.clone()));
     started.await.unwrap()
 }
