@@ -243,10 +243,10 @@ pub trait Journal: Send + Sync {
     /// The journal keeps all of its history; it cannot be read or written.
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         let at = prune.after;
-        Box::pin(std::future::ready(Err(Error::Backend {
-            doing: format!("removing history after commit {at}"),
-            why: "this journal keeps all of its history".into(),
-        })))
+        Box::pin(std::future::ready(Err(Error::backend(
+            format!("removing history after commit {at}"),
+            "this journal keeps all of its history",
+        ))))
     }
 
     /// What was committed so far may be [pruned](Self::prune) as a whole from here on, however the journal divides its history.

@@ -81,10 +81,7 @@ mod tests {
     use super::*;
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     #[test]

@@ -89,10 +89,7 @@ impl Positions {
     /// How far each stream is told that is not told to its end, and the last one that was begun.
     pub fn positions(&self) -> impl Iterator<Item = Position> {
         let upto = self.upto.iter();
-        upto.map(|(writer, commit)| Position {
-            writer: *writer,
-            commit: *commit,
-        })
+        upto.map(|(writer, commit)| Position::new(*writer, *commit))
     }
 
     /// Whether this commit and all before it in its stream are told.

@@ -254,10 +254,7 @@ fn index_and_load() {
                 bytes: vec![7; 200],
             });
         let checkpoint = Checkpoint {
-            upto: Position {
-                writer,
-                commit: CommitNo(number),
-            },
+            upto: Position::new(writer, CommitNo(number)),
             states: states.collect(),
             ..Checkpoint::default()
         };
@@ -343,10 +340,7 @@ fn recover() {
             let taken = block_on(log.take(writer, &[])).unwrap();
             let mut records = 0;
             for stream in taken {
-                let mut after = Position {
-                    writer: stream.writer,
-                    commit: CommitNo(0),
-                };
+                let mut after = Position::new(stream.writer, CommitNo(0));
                 while after.commit < stream.last {
                     for commit in block_on(log.read(after, 8 << 20)).unwrap() {
                         records += commit.records().filter(|record| record.is_ok()).count();

@@ -69,10 +69,7 @@ const POOL_MAX: usize = 64;
 const SCHEMA_BYTES_MAX: usize = 63;
 
 fn refused(why: impl Into<String>) -> Error {
-    Error::Backend {
-        doing: "reading the PostgreSQL URL".into(),
-        why: why.into(),
-    }
+    Error::backend("reading the PostgreSQL URL", why)
 }
 
 /// `%20` and the like.

@@ -111,10 +111,7 @@ mod tests {
     }
 
     fn known(recent: &Recent) -> Vec<u64> {
-        let at = |commit| Position {
-            writer: WriterId(3),
-            commit: CommitNo(commit),
-        };
+        let at = |commit| Position::new(WriterId(3), CommitNo(commit));
         let lost = recent.between(at(1), at(100));
         lost.iter().map(|lost| lost.position.commit.0).collect()
     }

@@ -73,10 +73,7 @@ fn columns(offset: ViewOffset) -> [i64; 4] {
 fn offset_of(row: &Row) -> ViewOffset {
     let [writer, commit, checksum, version] = [0, 1, 2, 3].map(|index| row.get::<_, i64>(index).cast_unsigned());
     ViewOffset {
-        position: Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        },
+        position: Position::new(WriterId(writer), CommitNo(commit)),
         checksum: u32::try_from(checksum).unwrap_or_default(),
         version: u32::try_from(version).unwrap_or_default(),
     }

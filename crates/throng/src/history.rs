@@ -141,10 +141,7 @@ fn stored(event: Happened) -> StoredEvent {
     let (writer, commit) = event.position;
     StoredEvent {
         seq: event.seq,
-        position: Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        },
+        position: Position::new(WriterId(writer), CommitNo(commit)),
         at_micros: event.at_micros,
         name: event.name.into(),
         version: event.version,

@@ -228,10 +228,7 @@ impl Writing {
     }
 
     fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     /// So many commits, one after the other; how long finishing and appending them took. Gathering the records is the

@@ -23,10 +23,7 @@ impl Stamp {
     /// Writer and number together.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: self.number,
-        }
+        Position::new(self.writer, self.number)
     }
 }
 

@@ -119,10 +119,7 @@ impl<'a, H: Harness> Bench<'a, H> {
     }
 
     fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     /// Appends one commit with one event for each id.

@@ -175,10 +175,7 @@ impl Log {
         let (segments, last) = {
             let state = self.shared.state();
             let last = state.history.streams.last_key_value();
-            let last = last.map(|(writer, stream)| Position {
-                writer: *writer,
-                commit: stream.last,
-            });
+            let last = last.map(|(writer, stream)| Position::new(*writer, stream.last));
             let numbers: Vec<u64> = state.history.segments.iter().map(|segment| segment.number).collect();
             (numbers, last)
         };

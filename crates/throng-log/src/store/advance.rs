@@ -4,7 +4,7 @@
 use super::{
     chunk::{self, PackedEvent, Packer},
     cut::cut,
-    database::{self, BYTES, Database, backend_error, failed, head_key},
+    database::{self, BYTES, Database, failed, head_key},
     inner::Inner,
     read::{encode_state, seq_of_state},
     rows::{Changes, Tables},
@@ -213,7 +213,7 @@ impl Index {
     fn commit(&mut self, tables: &Tables<'_>, located: &Located) -> Result<(), Error> {
         let stamp = located.commit.stamp();
         for record in located.commit.records() {
-            let record = record.map_err(|damage| backend_error(DOING, damage))?;
+            let record = record.map_err(|damage| Error::backend(DOING, damage))?;
             let is_end = record.record == RecordKind::Ended;
             if !is_end && !matches!(record.record, RecordKind::Event | RecordKind::State) {
                 continue;

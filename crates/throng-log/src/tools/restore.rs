@@ -198,13 +198,13 @@ impl Removed {
             Some(micros) => format!("{by}, made {}", date(micros)),
             None => by.to_string(),
         };
-        Err(Error::Backend {
-            doing: format!("restoring {} up to commit {last}", from.display()),
-            why: format!(
+        Err(Error::backend(
+            format!("restoring {} up to commit {last}", from.display()),
+            format!(
                 "history was removed from commit {first} on, and its entities are known again from commit {what}; restore up to \
                  that commit or a later one, or to before commit {first}, or take a backup that was made before the removal, or \
                  the archive of the removed history (`--archive DIR`)"
             ),
-        })
+        ))
     }
 }

@@ -89,10 +89,7 @@ impl World {
     /// A commit and its checkpoint: events and states, of entities that are new too, and rows; some of each go. `false`: this process is dead.
     fn step(&mut self) -> bool {
         let (mut sections, mut rows) = (self.sections.clone(), self.rows.clone());
-        let position = Position {
-            writer: self.writer,
-            commit: CommitNo(self.commits + 1),
-        };
+        let position = Position::new(self.writer, CommitNo(self.commits + 1));
         let (mut open, mut made) = (CommitBuilder::default(), Checkpoint::default());
         made.upto = position;
         for _ in 0..5 {
@@ -222,10 +219,7 @@ fn prepared() -> (Disk, World) {
         if world.sections.len() > 10 {
             world.sections.remove(&id);
             let mut made = Checkpoint {
-                upto: Position {
-                    writer: world.writer,
-                    commit: CommitNo(world.commits),
-                },
+                upto: Position::new(world.writer, CommitNo(world.commits)),
                 ..Checkpoint::default()
             };
             made.cuts.push(Cut {
@@ -466,10 +460,7 @@ fn a_file_much_larger_than_its_rows_is_compacted_by_itself() {
             steps += 1;
         }
         let made = Checkpoint {
-            upto: Position {
-                writer: world.writer,
-                commit: CommitNo(world.commits),
-            },
+            upto: Position::new(world.writer, CommitNo(world.commits)),
             ..Checkpoint::default()
         };
         block_on(world.store.advance(made)).unwrap();

@@ -69,10 +69,7 @@ pub fn append_commit(log: &Log, commit: Commit) -> Result<(), AppendError> {
 /// A checkpoint up to this commit: one state of so many bytes and one row, both told from any other commit's.
 pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoint {
     Checkpoint {
-        upto: Position {
-            writer,
-            commit: CommitNo(commit),
-        },
+        upto: Position::new(writer, CommitNo(commit)),
         states: vec![StoredState {
             address: Address::new("section", "s"),
             shard: ShardId(0),
@@ -89,10 +86,7 @@ pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoi
 pub fn numbers(log: &Log, writer: WriterId) -> Result<Vec<u64>, Error> {
     let mut numbers = Vec::new();
     loop {
-        let after = Position {
-            writer,
-            commit: CommitNo(numbers.len() as u64),
-        };
+        let after = Position::new(writer, CommitNo(numbers.len() as u64));
         let commits = block_on(log.read(after, 3000))?;
         if commits.is_empty() {
             return Ok(numbers);

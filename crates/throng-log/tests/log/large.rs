@@ -63,10 +63,7 @@ fn large_and_small_commits_are_read_back_after_a_kill() {
     let again = Log::open(killed.path(), options).unwrap();
     block_on(again.open("node")).unwrap();
     for log in [&log, &again] {
-        let mut after = Position {
-            writer,
-            commit: CommitNo(0),
-        };
+        let mut after = Position::new(writer, CommitNo(0));
         while after.commit < CommitNo(COMMITS) {
             for commit in block_on(log.read(after, 1 << 20)).unwrap() {
                 after = commit.position();

@@ -264,8 +264,10 @@ fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Error> {
-    std::str::from_utf8(bytes).map_err(|_| Error::Backend {
-        doing: "reading an entity's id".into(),
-        why: "it is not UTF-8; was the table entities changed by hand?".into(),
+    std::str::from_utf8(bytes).map_err(|_| {
+        Error::backend(
+            "reading an entity's id",
+            "it is not UTF-8; was the table entities changed by hand?",
+        )
     })
 }

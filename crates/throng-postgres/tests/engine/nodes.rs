@@ -97,10 +97,7 @@ impl Node {
     }
 
     pub(crate) fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     pub(crate) async fn checkpoint(&self) {
@@ -146,10 +143,7 @@ pub(crate) async fn append(
 pub(crate) async fn upto_here(opened: &Opened, upto: Position, shards: &ShardSet) -> Checkpoint {
     let all: Vec<ShardId> = shards.iter().collect();
     let before = opened.journal.take(upto.writer, &all).await.unwrap();
-    let sealed = before.iter().map(|taken| Position {
-        writer: taken.writer,
-        commit: taken.last,
-    });
+    let sealed = before.iter().map(|taken| Position::new(taken.writer, taken.last));
     Checkpoint {
         upto,
         shards: shards.clone(),
@@ -542,10 +536,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
         let writer = alone.journal.open("alone").await.unwrap().writer;
         let seq = if is_filled { 5 } else { 4 };
         append(&alone, writer, 1, &[(0, seq)]).await.unwrap();
-        let upto = Position {
-            writer,
-            commit: CommitNo(1),
-        };
+        let upto = Position::new(writer, CommitNo(1));
         let checkpoint = upto_here(&alone, upto, &ShardSet::first(SHARDS)).await;
         let sealed = checkpoint.sealed.last().copied().into_iter().collect();
         alone.store.advance(Checkpoint { sealed, ..checkpoint }).await.unwrap();

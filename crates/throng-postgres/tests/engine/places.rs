@@ -37,10 +37,7 @@ async fn long_place_lists_are_lz4_compressed_where_the_server_can() {
     later.await.result.unwrap();
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
-        upto: Position {
-            writer,
-            commit: CommitNo(1),
-        },
+        upto: Position::new(writer, CommitNo(1)),
         ..Checkpoint::default()
     };
     opened.store.advance(checkpoint).await.unwrap();

@@ -164,10 +164,7 @@ async fn a_commit_that_is_damaged_is_named() {
     let psql = kit::psql(&kit::SERVER).await;
     let damage = format!("UPDATE {schema}.commits SET body = set_byte(body, 57, 0)");
     psql.batch_execute(&damage).await.unwrap();
-    let begin = Position {
-        writer,
-        commit: CommitNo(0),
-    };
+    let begin = Position::new(writer, CommitNo(0));
     let said = opened.journal.read(begin, 1 << 20).await.unwrap_err().to_string();
     assert_says(
         &said,

@@ -47,10 +47,7 @@ async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
     until("it has its lease", || other.journal.holds(second)).await;
     let refused = append(&*one.journal, commit(first, 2)).await;
     assert!(refused.is_err(), "{refused:?}");
-    let upto = Position {
-        writer: first,
-        commit: CommitNo(1),
-    };
+    let upto = Position::new(first, CommitNo(1));
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
         upto,
@@ -178,14 +175,8 @@ async fn an_unfinished_checkpoint_does_not_hold_up_the_next_engine() {
     assert_eq!((taken[0].writer, taken[0].last), (first, CommitNo(1)));
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
-        upto: Position {
-            writer: second,
-            commit: CommitNo(0),
-        },
-        sealed: vec![Position {
-            writer: first,
-            commit: CommitNo(1),
-        }],
+        upto: Position::new(second, CommitNo(0)),
+        sealed: vec![Position::new(first, CommitNo(1))],
         ..Checkpoint::default()
     };
     other.store.advance(checkpoint).await.unwrap();

@@ -159,10 +159,7 @@ pub(crate) async fn removed_upto(lives: &Lives, kind: &str) -> Result<Vec<Positi
         let ends = streams
             .iter()
             .filter(|stream| stream.last > CommitNo(0))
-            .map(|stream| Position {
-                writer: stream.writer,
-                commit: stream.last,
-            });
+            .map(|stream| Position::new(stream.writer, stream.last));
         let ends: Vec<Position> = ends.collect();
         found.extend(
             begun

@@ -48,10 +48,7 @@ impl Erasing {
         let before_end = CommitNo(commit.0.saturating_sub(1));
         let before_end = reached.upto_of(writer).map_or(before_end, |upto| upto.min(before_end));
         let before = reached.positions().filter(|at| at.writer < writer);
-        let last = Position {
-            writer,
-            commit: before_end,
-        };
+        let last = Position::new(writer, before_end);
         before.chain([last]).collect()
     }
 }
@@ -169,10 +166,7 @@ mod tests {
     use throng_journal::{CommitBuilder, WriterId};
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     /// Which records are over of a commit in a stream that ended with the shards 1 and 2, as shard, kind of record and number.

@@ -91,10 +91,7 @@ async fn read_by_projections(
 /// One runner reads for all nodes; how far it has come stands with its rows.
 #[cfg(feature = "projections")]
 async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Result<Vec<Reader>, Error> {
-    let unreadable = |why| Error::Backend {
-        doing: "looking how far projections have come".into(),
-        why,
-    };
+    let unreadable = |why| Error::backend("looking how far projections have come", why);
     let stored = retention.projections.stored().await.map_err(unreadable)?;
     let now = retention.context().host.elapsed_micros();
     let of_one = |(name, told): (&'static str, Positions)| {

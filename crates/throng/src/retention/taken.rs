@@ -33,13 +33,12 @@ pub(super) async fn taken_upto(retention: &Retention, life: &Life, of: &Address)
                 kind: of.kind.to_string(),
                 id: of.id.to_string(),
             };
-            let reply = owner
-                .ask(request)
-                .await
-                .map_err(|error: Refused<JsonRejection>| Error::Backend {
-                    doing: format!("having the node that owns shard {shard} record its messages"),
-                    why: error.to_string(),
-                })?;
+            let reply = owner.ask(request).await.map_err(|error: Refused<JsonRejection>| {
+                Error::backend(
+                    format!("having the node that owns shard {shard} record its messages"),
+                    error,
+                )
+            })?;
             if let Reply::Recorded { shards } = reply {
                 break ShardSet::from_bytes(&shards);
             }

@@ -255,10 +255,7 @@ mod tests {
     const KINDS: [&str; 2] = ["till", "shelf"];
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     fn commit(position: Position, events: &[(&str, &str, u64)]) -> Commit {

@@ -95,10 +95,7 @@ async fn history() -> MemoryJournal {
 
 async fn check(program: Builder, journal: &MemoryJournal) -> CheckReport {
     let mut checker = program.checker();
-    let mut after = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let mut after = Position::new(WriterId(1), CommitNo(0));
     loop {
         let commits = journal.read(after, 1 << 20).await.unwrap();
         let Some(last) = commits.last() else {

@@ -43,11 +43,7 @@ async fn started() -> (Engine, Arc<Settable>) {
 }
 
 async fn remind(engine: &Engine, in_ms: u64) {
-    let remind = Command::Remind {
-        in_ms,
-        every_ms: None,
-        count: 0,
-    };
+    let remind = Command::remind(in_ms, None);
     ask(engine, "a", remind).await.unwrap();
 }
 

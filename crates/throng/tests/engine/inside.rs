@@ -50,10 +50,7 @@ impl Store for Unreadable {
                 address: address.clone(),
                 why,
             }),
-            Fault::Away => Err(JournalError::Backend {
-                doing: "reading".into(),
-                why,
-            }),
+            Fault::Away => Err(JournalError::backend("reading", why)),
             Fault::Garbled => {
                 let Maybe::Ready(loaded) = self.store.load(address, version) else {
                     panic!("memory answers at once")
@@ -104,18 +101,12 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
 }
 
 fn by() -> throng::ByHand<'static> {
-    throng::ByHand {
-        by: "ann".into(),
-        reason: "it is gone".into(),
-    }
+    throng::ByHand::new("ann", "it is gone")
 }
 
 /// Pays, again while the engine has no room for the message.
 async fn pay(engine: &Engine, to: &str) {
-    let command = || Command::Pay {
-        to: to.into(),
-        amount: 1,
-    };
+    let command = || Command::pay(to, 1);
     eventually(async || match ask(engine, "payer", command()).await {
         Ok(_) => true,
         Err(Error::Overloaded { .. }) => false,
@@ -188,11 +179,7 @@ async fn an_operator_cancels_an_unfirable_timer_for_good() {
     for id in ["bad", "good"] {
         open(&engine, id, 1_000).await;
         let every_ms = Some(1);
-        let remind = Command::Remind {
-            in_ms: 1,
-            every_ms,
-            count: 0,
-        };
+        let remind = Command::remind(1, every_ms);
         ask(&engine, id, remind).await.unwrap();
     }
     engine.stop().await;
@@ -218,10 +205,7 @@ async fn an_operator_cancels_an_unfirable_timer_for_good() {
 #[tokio::test]
 async fn a_request_to_a_quarantined_entity_is_answered() {
     let (engine, _) = engine_with_one_unreadable(Fault::Damaged).await;
-    let collect = Command::Collect {
-        from: "bad".into(),
-        amount: 1,
-    };
+    let collect = Command::collect("bad", 1);
     ask(&engine, "payer", collect).await.unwrap();
     eventually(async || kinds::text(&engine, "payer").await.contains("a bit fell over")).await;
     assert!(
@@ -303,10 +287,7 @@ impl Entity for Ball {
 
 /// The largest commit a journal has, in bytes.
 pub(crate) async fn largest_commit(journal: &MemoryJournal) -> usize {
-    let begin = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let begin = Position::new(WriterId(1), CommitNo(0));
     let commits = journal.read(begin, usize::MAX).await.unwrap();
     commits.iter().map(|commit| commit.bytes().len()).max().unwrap()
 }

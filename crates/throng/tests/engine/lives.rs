@@ -70,11 +70,7 @@ async fn a_full_journal_refuses_commands_and_answers_reads() {
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, &journal).await;
     open(&engine, "a", 1).await;
-    let remind = Command::Remind {
-        in_ms: 1,
-        every_ms: None,
-        count: 1,
-    };
+    let remind = Command::remind(1, None);
     journal.set_full(true);
     for command in [remind.clone(), Command::Deposit { amount: 1 }] {
         let refused = ask(&engine, "a", command).await;

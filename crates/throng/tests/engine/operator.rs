@@ -152,10 +152,7 @@ async fn notes(engine: &Engine, id: &str) -> String {
 }
 
 fn ann(reason: &str) -> ByHand<'_> {
-    ByHand {
-        by: "ann".into(),
-        reason: reason.into(),
-    }
+    ByHand::new("ann", reason)
 }
 
 async fn quarantine(engine: &Engine, id: &str) {
@@ -363,10 +360,7 @@ async fn erasing_a_quarantined_entity_drops_its_waiting_messages() {
     engine.erase("cell", "bad").await.unwrap();
     assert_eq!(engine.quarantined(9).await.unwrap(), []);
     assert!(engine.waiting_messages().is_empty() && engine.stuck().is_empty());
-    let begin = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let begin = Position::new(WriterId(1), CommitNo(0));
     let commits = world.journal.read(begin, usize::MAX).await.unwrap();
     let is_left = commits
         .iter()

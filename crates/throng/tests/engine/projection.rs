@@ -370,10 +370,7 @@ impl Shaky {
         answer: impl FnOnce() -> Later<'a, Result<T, Error>>,
     ) -> Later<'a, Result<T, Error>> {
         let call = self.calls.fetch_add(1, SeqCst);
-        let failed = || Error::Backend {
-            doing: "writing rows".into(),
-            why: "the disk is on fire".into(),
-        };
+        let failed = || Error::backend("writing rows", "the disk is on fire");
         let dice = (u64::from(call) + self.seed)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(29)

@@ -173,11 +173,7 @@ const TIMERS: usize = 200;
 async fn set_timers(engine: &Engine, in_ms: u64) {
     for n in 0..TIMERS {
         let id = format!("a{n}");
-        let remind = Command::Remind {
-            in_ms,
-            every_ms: None,
-            count: 0,
-        };
+        let remind = Command::remind(in_ms, None);
         for command in [Command::Open { balance: 0 }, remind] {
             while matches!(
                 ask(engine, &id, command.clone()).await,

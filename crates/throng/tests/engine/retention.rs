@@ -40,10 +40,7 @@ async fn seqs(engine: &Engine, id: &str) -> Vec<u64> {
 async fn left(world: &World, id: &str) -> Vec<(RecordKind, u64)> {
     let mut found = Vec::new();
     for writer in 1..20 {
-        let start = Position {
-            writer: WriterId(writer),
-            commit: CommitNo(0),
-        };
+        let start = Position::new(WriterId(writer), CommitNo(0));
         for commit in world.journal.read(start, usize::MAX).await.unwrap() {
             let own = commit.records().flatten().filter(|record| record.id == id);
             found.extend(own.map(|record| (record.record, record.seq)));
@@ -211,20 +208,13 @@ async fn timers_messages_and_keys_outlive_the_records_they_came_from() {
         let mut world = World::new();
         let engine = world.engine_with(keeping(NOTHING)).await;
         fill(&engine, &["a", "b"], 3).await;
-        let remind = |in_ms| Command::Remind {
-            in_ms,
-            every_ms: Some(50),
-            count: 0,
-        };
+        let remind = |in_ms| Command::remind(in_ms, Some(50));
         // One that was set anew, one that was cancelled, and one that nobody knows any more.
         ask(&engine, "a", remind(3_600_000)).await.unwrap();
         ask(&engine, "a", remind(600)).await.unwrap();
         ask(&engine, "b", remind(600)).await.unwrap();
         ask(&engine, "b", Command::Cancel).await.unwrap();
-        let pay = |to: &str| Command::Pay {
-            to: to.into(),
-            amount: 1,
-        };
+        let pay = |to: &str| Command::pay(to, 1);
         ask(&engine, "a", pay("b")).await.unwrap();
         ask(&engine, "a", pay("nobody")).await.unwrap();
         let keyed = async |engine: &Engine| {
@@ -266,10 +256,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         ask(&engine, "a", Command::Heard { text: secret.clone() })
             .await
             .unwrap();
-        let pay = Command::Pay {
-            to: "b".into(),
-            amount: 1,
-        };
+        let pay = Command::pay("b", 1);
         ask(&engine, "a", pay).await.unwrap();
         let erased = engine.erase("account", "a").await.unwrap();
         assert!(erased.records >= 6, "{erased}");
@@ -278,10 +265,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         for round in 0..2 {
             assert_eq!(left(&world, "a").await, left_of_erased(6), "round {round}");
             for writer in 1..9 {
-                let start = Position {
-                    writer: WriterId(writer),
-                    commit: CommitNo(0),
-                };
+                let start = Position::new(WriterId(writer), CommitNo(0));
                 for commit in world.journal.read(start, usize::MAX).await.unwrap() {
                     let text = String::from_utf8_lossy(commit.bytes()).into_owned();
                     assert!(!text.contains(&secret), "commit {} knows it", commit.position());
@@ -392,10 +376,7 @@ async fn pass_names_the_projection_that_holds_it_at_once() {
 async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
     let world = World::new();
     let (engine, store) = with_refusing_store(&world).await;
-    let pay = Command::Pay {
-        to: "b".into(),
-        amount: 1,
-    };
+    let pay = Command::pay("b", 1);
     ask(&engine, "a", pay).await.unwrap();
     let cursors = async || {
         let mut cursors = 0;
@@ -471,10 +452,7 @@ impl Store for Refusing {
         if self.left.fetch_sub(1, SeqCst) > 0 {
             return self.store.advance(checkpoint);
         }
-        let refused = Error::Backend {
-            doing: "making a checkpoint".into(),
-            why: "the store refuses it".into(),
-        };
+        let refused = Error::backend("making a checkpoint", "the store refuses it");
         Box::pin(std::future::ready(Err(refused)))
     }
 
@@ -632,10 +610,7 @@ async fn one_that_an_earlier_release_quarantined_comes_back() {
             engine = engine_on(&world, &store).await;
         } else {
             store.is_earlier.store(false, SeqCst);
-            let by = ByHand {
-                by: "ann".into(),
-                reason: "it is mended".into(),
-            };
+            let by = ByHand::new("ann", "it is mended");
             assert!(engine.release("account", "a", by).await.unwrap());
         }
         assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));

@@ -13,7 +13,7 @@ pub(super) use state::Compactions;
 
 use super::{
     copy::{copy_rows, write_numbers},
-    database::{self, Database, Snapshot, backend_error, failed},
+    database::{self, Database, Snapshot, failed},
     inner::Inner,
     rows::{Changes, Tables},
 };
@@ -195,7 +195,7 @@ impl Inner {
             "it writes a second file beside the first: {needed} bytes must be free, with what commits need, and {free} are. Make room, or \
              stop the service and run `throng journal compact`, which needs none"
         );
-        Err(backend_error(DOING, why))
+        Err(Error::backend(DOING, why))
     }
 
     /// Compacts the file, at a pace that leaves the disk to others.
@@ -241,7 +241,7 @@ impl Inner {
         let slot = self.database();
         let mut under_way = self.under_way();
         if under_way.is_some() {
-            return Err(backend_error(DOING, "that is under way already"));
+            return Err(Error::backend(DOING, "that is under way already"));
         }
         if self.compactions.is_closing.load(Ordering::Acquire) {
             return Err(given_up("the store is being closed"));
@@ -396,10 +396,7 @@ mod tests {
         );
         let advance = |rows: u8| {
             let checkpoint = Checkpoint {
-                upto: Position {
-                    writer,
-                    commit: CommitNo(1),
-                },
+                upto: Position::new(writer, CommitNo(1)),
                 system: (0..rows).map(|number| (vec![number], Some(vec![rows]))).collect(),
                 ..Checkpoint::default()
             };

@@ -85,10 +85,7 @@ mod tests {
         Box::new(Outgoing {
             delivery: Delivery::of_parts((ShardId(0), number), sender, "go", &body, number).unwrap(),
             waiter: None,
-            sent: Position {
-                writer: WriterId(1),
-                commit: CommitNo(number),
-            },
+            sent: Position::new(WriterId(1), CommitNo(number)),
             is_first_in_line: false,
             is_in_hand: false,
             is_charged: false,

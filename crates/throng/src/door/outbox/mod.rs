@@ -382,10 +382,7 @@ mod tests {
     use throng_journal::{CommitNo, WriterId};
 
     fn at(commit: u64) -> Position {
-        Position {
-            writer: WriterId(1),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(1), CommitNo(commit))
     }
 
     #[test]

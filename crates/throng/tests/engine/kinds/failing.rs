@@ -107,10 +107,7 @@ impl Journal for Failing {
             self.erasures.lock().unwrap().push(prune.after);
         }
         if prune.after.writer.0 >= self.keeps_from.load(SeqCst) {
-            let failed = Error::Backend {
-                doing: "removing history".into(),
-                why: "the database is away".into(),
-            };
+            let failed = Error::backend("removing history", "the database is away");
             return Box::pin(std::future::ready(Err(failed)));
         }
         let upto = prune.upto.min(CommitNo(self.finished.load(SeqCst)));

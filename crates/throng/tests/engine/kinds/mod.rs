@@ -68,7 +68,6 @@ pub enum Command {
     Remind {
         in_ms: u64,
         every_ms: Option<u64>,
-        count: u32,
     },
     Tick,
     Cancel,
@@ -89,6 +88,22 @@ pub enum Command {
     },
     PanicDeciding,
     PanicEvolving,
+}
+
+impl Command {
+    pub fn pay(to: impl Into<String>, amount: i64) -> Self {
+        let to = to.into();
+        Self::Pay { to, amount }
+    }
+
+    pub fn collect(from: impl Into<String>, amount: i64) -> Self {
+        let from = from.into();
+        Self::Collect { from, amount }
+    }
+
+    pub fn remind(in_ms: u64, every_ms: Option<u64>) -> Self {
+        Self::Remind { in_ms, every_ms }
+    }
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -168,11 +183,7 @@ impl Entity for Account {
                 }
                 return Ok(Answer::forward::<Self>(other, *command));
             }
-            Command::Remind {
-                in_ms,
-                every_ms,
-                count: _,
-            } => {
+            Command::Remind { in_ms, every_ms } => {
                 let at = turn.now().after(Duration::from_millis(in_ms));
                 turn.remind("tick", at, every_ms.map(Duration::from_millis), Command::Tick);
             }
