@@ -161,6 +161,16 @@ pub enum Append {
     Later(Later<'static, Appended>),
 }
 
+impl Append {
+    /// Waits until it is durable, or has failed.
+    pub async fn landed(self) -> Appended {
+        match self {
+            Self::Done(appended) => appended,
+            Self::Later(appended) => appended.await,
+        }
+    }
+}
+
 /// The truth. Commits of a writer are appended in the order of their numbers, the next one before the one before has
 /// resolved only while fewer than [`depth`](Journal::depth) are in flight.
 pub trait Journal: Send + Sync {

@@ -76,19 +76,15 @@ fn fill(open: &mut CommitBuilder, events: usize, mut entity: impl FnMut(usize) -
 }
 
 fn finish(open: &mut CommitBuilder, writer: WriterId, number: u64) -> Commit {
-    open.finish(Stamp {
+    open.finish(Stamp::after_synced(
         writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 1_700_000_000_000_000 + number.cast_signed(),
-    })
+        CommitNo(number),
+        1_700_000_000_000_000 + number.cast_signed(),
+    ))
 }
 
 fn append_one(log: &Log, open: &mut CommitBuilder, commit: Commit) {
-    let appended = match log.append(commit) {
-        Append::Done(appended) => appended,
-        Append::Later(later) => block_on(later),
-    };
+    let appended = block_on(log.append(commit).landed());
     appended.result.unwrap();
     open.recycle(appended.buffer);
 }

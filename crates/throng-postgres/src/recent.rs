@@ -100,12 +100,7 @@ mod tests {
         let address = Address::new("account", format!("a{number}"));
         open.push(RecordKind::Event, ShardId(1), &address, 1, "Paid", 1, body);
         open.push(RecordKind::Key, ShardId(1), &address, 0, &format!("k{number}"), 0, b"");
-        let mut commit = open.finish(Stamp {
-            writer: WriterId(3),
-            number: CommitNo(number),
-            synced: CommitNo(0),
-            at_micros: 7,
-        });
+        let mut commit = open.finish(Stamp::new(WriterId(3), CommitNo(number), 7));
         commit.seal(&[]);
         commit
     }

@@ -141,10 +141,7 @@ impl Journal for HeldJournal {
         }
         Append::Later(Box::pin(async move {
             held.wait_for(|held| !held).await.expect("the test holds the sender");
-            match inner.append(commit) {
-                Append::Done(appended) => appended,
-                Append::Later(append) => append.await,
-            }
+            inner.append(commit).landed().await
         }))
     }
 

@@ -320,12 +320,7 @@ mod tests {
             };
             commit.push(*kind, shard, &own, *seq, name, *version, body);
         }
-        let commit = commit.finish(Stamp {
-            writer: WriterId(1),
-            number: CommitNo(1),
-            synced: CommitNo(0),
-            at_micros: 0,
-        });
+        let commit = commit.finish(Stamp::new(WriterId(1), CommitNo(1), 0));
         provenance(&commit, &own, 1).0
     }
 

@@ -222,12 +222,7 @@ mod tests {
             let address = Address::new("kind", format!("id-{}", seq % 3));
             open.push(RecordKind::Event, ShardId(7), &address, seq, "Happened", 3, body);
         }
-        open.finish(Stamp {
-            writer: WriterId(2),
-            number: CommitNo(9),
-            synced: CommitNo(8),
-            at_micros: 77,
-        })
+        open.finish(Stamp::after_synced(WriterId(2), CommitNo(9), 77))
     }
 
     proptest! {

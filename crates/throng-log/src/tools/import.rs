@@ -227,12 +227,7 @@ impl Importer<'_> {
             }
             .replaced_by()
             .filter(|_| line.record.is_none());
-            self.pending = Some(Stamp {
-                writer,
-                number,
-                synced: CommitNo(0),
-                at_micros,
-            });
+            self.pending = Some(Stamp::new(writer, number, at_micros));
         }
         let Some(word) = line.record.as_deref() else {
             return Ok(());

@@ -151,12 +151,7 @@ impl World {
                 }
             }
         }
-        let stamp = Stamp {
-            writer: self.writer,
-            number: position.commit,
-            synced: CommitNo(0),
-            at_micros: 0,
-        };
+        let stamp = Stamp::new(self.writer, position.commit, 0);
         if append_commit(&self.log, open.finish(stamp)).is_err() {
             return false;
         }

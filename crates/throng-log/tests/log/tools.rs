@@ -8,8 +8,8 @@ use std::{
 };
 use tempfile::TempDir;
 use throng_journal::{
-    Address, Append, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, Prune, PruneHow,
-    RecordKind, ShardId, ShardSet, Stamp, Store, StoredState, WriterId, conformance::block_on,
+    Address, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, Prune, PruneHow, RecordKind,
+    ShardId, ShardSet, Stamp, Store, StoredState, WriterId, conformance::block_on,
 };
 use throng_log::{
     EmbeddedStore, Log, Options, open_embedded,
@@ -42,16 +42,12 @@ fn push_added(open: &mut CommitBuilder, id: &str, seq: u64, body: &[u8]) {
 }
 
 fn append(log: &Log, writer: WriterId, number: u64, open: &mut CommitBuilder) {
-    let commit = open.finish(Stamp {
+    let commit = open.finish(Stamp::after_synced(
         writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 1_000_000 + (writer.0 * 1000 + number).cast_signed(),
-    });
-    let appended = match log.append(commit) {
-        Append::Done(appended) => appended,
-        Append::Later(later) => block_on(later),
-    };
+        CommitNo(number),
+        1_000_000 + (writer.0 * 1000 + number).cast_signed(),
+    ));
+    let appended = block_on(log.append(commit).landed());
     appended.result.unwrap();
 }
 

@@ -38,12 +38,7 @@ async fn append(journal: &dyn Journal, number: u64, writer: throng_journal::Writ
 }
 
 async fn commit(journal: &dyn Journal, mut open: CommitBuilder, writer: throng_journal::WriterId, number: u64) {
-    let stamp = Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 1_700_000_000_123_456,
-    };
+    let stamp = Stamp::after_synced(writer, CommitNo(number), 1_700_000_000_123_456);
     let Append::Later(later) = journal.append(open.finish(stamp)) else {
         panic!("it goes over the network");
     };

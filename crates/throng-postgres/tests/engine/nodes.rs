@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal,
-    NodeId, NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
+    Address, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal, NodeId,
+    NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
 };
 use throng_postgres::{Opened, open_postgres, tools};
 use throng_testing::{eventually, soon};
@@ -128,16 +128,8 @@ pub(crate) async fn append(
         let address = Address::new("counter", format!("c{shard}"));
         open.push(RecordKind::Event, ShardId(*shard), &address, *seq, "Hit", 1, b"{}");
     }
-    let commit = open.finish(Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 0,
-    });
-    match opened.journal.append(commit) {
-        Append::Done(appended) => appended.result,
-        Append::Later(later) => later.await.result,
-    }
+    let commit = open.finish(Stamp::after_synced(writer, CommitNo(number), 0));
+    opened.journal.append(commit).landed().await.result
 }
 
 pub(crate) async fn upto_here(opened: &Opened, upto: Position, shards: &ShardSet) -> Checkpoint {

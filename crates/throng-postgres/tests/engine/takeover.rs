@@ -8,8 +8,8 @@ use crate::{
 use std::time::Duration;
 use throng::{Engine, Options};
 use throng_journal::{
-    Address, Append, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind,
-    ShardId, ShardSet, Stamp, Store, WriterId,
+    Address, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind, ShardId,
+    ShardSet, Stamp, Store, WriterId,
 };
 use throng_postgres::open_postgres;
 use throng_testing::{eventually, eventually_ok, soon};
@@ -18,19 +18,11 @@ fn commit(writer: WriterId, number: u64) -> Commit {
     let mut open = CommitBuilder::default();
     let address = Address::new("counter", "one");
     open.push(RecordKind::Event, ShardId(300), &address, number, "Hit", 1, b"{}");
-    open.finish(Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 0,
-    })
+    open.finish(Stamp::after_synced(writer, CommitNo(number), 0))
 }
 
 async fn append(journal: &dyn Journal, commit: Commit) -> Result<(), AppendError> {
-    match journal.append(commit) {
-        Append::Done(appended) => appended.result,
-        Append::Later(later) => later.await.result,
-    }
+    journal.append(commit).landed().await.result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -184,12 +184,7 @@ mod tests {
             push(RecordKind::TimerSet, 0, b"");
             push(RecordKind::Numbers, 0, b"");
         }
-        let commit = open.finish(Stamp {
-            writer: stands.writer,
-            number: stands.commit,
-            synced: CommitNo(0),
-            at_micros: 5,
-        });
+        let commit = open.finish(Stamp::new(stands.writer, stands.commit, 5));
         let records = commit.records().flatten();
         let over = records.filter(|record| plan.is_over(record, commit.stamp()));
         over.map(|record| (record.shard.0, record.record, record.seq)).collect()
@@ -248,12 +243,7 @@ mod tests {
         push(RecordKind::Taken, 1, ("done", 1), b"");
         push(RecordKind::Taken, 2, ("done", 1), br#"{"retried":true,"reason":""}"#);
         push(RecordKind::Taken, 3, ("dropped", 1), br#"{"by":"a","reason":"b"}"#);
-        let commit = open.finish(Stamp {
-            writer: WriterId(8),
-            number: CommitNo(35),
-            synced: CommitNo(0),
-            at_micros: 5,
-        });
+        let commit = open.finish(Stamp::new(WriterId(8), CommitNo(35), 5));
         let stays = |is_whole| {
             let plan = Plan { is_whole, ..plan() };
             let records = commit.records().flatten();

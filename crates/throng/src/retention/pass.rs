@@ -204,8 +204,7 @@ fn go_on(life: &Life) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::backend(
             "removing history",
-            "what was to be removed belongs to the next life of its shards; what is left goes with its next pass"
-                .into(),
+            "what was to be removed belongs to the next life of its shards; what is left goes with its next pass",
         )),
     }
 }

@@ -11,7 +11,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
     model::{Actor, Error, Placement, Timestamp},
 };
-use throng_testing::fixtures::Dislike;
+use throng_testing::{block_on, fixtures::Dislike};
 
 /// Counts, in place.
 struct Rate(u64);
@@ -82,11 +82,7 @@ impl Actor for Slow {
 }
 
 fn run(test: impl AsyncFnOnce(Engine)) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    block_on(async {
         let journal = MemoryJournal::new();
         let store = MemoryStore::new(journal.clone());
         let builder = Engine::builder().actor::<Rate>().actor::<Slow>();

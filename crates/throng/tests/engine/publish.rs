@@ -9,7 +9,7 @@ use throng::{
     model::{Answer, Entity, Error, Event, Topic, Turn},
     services::bus::Heard,
 };
-use throng_testing::{HeldJournal, fixtures::Dislike};
+use throng_testing::{HeldJournal, block_on, fixtures::Dislike};
 use tokio::sync::watch;
 
 const TICKS: Topic<String> = Topic::new("ticks");
@@ -73,11 +73,7 @@ impl Entity for Clock {
 }
 
 fn run(is_held: bool, test: impl AsyncFnOnce(Engine, watch::Sender<bool>)) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    block_on(async {
         let journal = MemoryJournal::new();
         let store = MemoryStore::new(journal.clone());
         let (journal, hold) = HeldJournal::new(journal, is_held);

@@ -153,7 +153,7 @@ pub(crate) async fn hits(engine: &Engine, counters: impl Iterator<Item = String>
     sum
 }
 
-/// How often one counter was hit.
+/// Counts the hits of one counter.
 pub(crate) async fn hits_of(engine: &Engine, counter: &str) -> u64 {
     hits(engine, [counter.to_owned()].into_iter()).await
 }

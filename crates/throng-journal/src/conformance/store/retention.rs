@@ -41,12 +41,11 @@ impl<H: Harness> World<'_, H> {
             let Written { kind, id, seq, body } = record;
             open.push(*kind, ShardId(1), &address(id), *seq, "Added", 2, body);
         }
-        let commit = open.finish(Stamp {
-            writer: position.writer,
-            number: position.commit,
-            synced: CommitNo(position.commit.0 - 1),
-            at_micros: kit::at_micros(position.writer, position.commit.0),
-        });
+        let commit = open.finish(Stamp::after_synced(
+            position.writer,
+            position.commit,
+            kit::at_micros(position.writer, position.commit.0),
+        ));
         let run = |later: Later<'static, Appended>| bench.harness.run(later);
         outcome(bench.pair.journal.append(commit), &run).expect("a commit lands");
         self.written.insert(position, records);

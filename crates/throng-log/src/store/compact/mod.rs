@@ -385,12 +385,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (log, store) = open_embedded(dir.path(), Options::default()).unwrap();
         let writer = block_on(log.open("node")).unwrap().writer;
-        let stamp = Stamp {
-            writer,
-            number: CommitNo(1),
-            synced: CommitNo(0),
-            at_micros: 0,
-        };
+        let stamp = Stamp::new(writer, CommitNo(1), 0);
         assert!(
             matches!(log.append(CommitBuilder::default().finish(stamp)), throng_journal::Append::Done(done) if done.result.is_ok())
         );
