@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::journal::{
-    Address, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, ShardSet, Stamp,
-    Store, WriterId,
+    Address, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, ShardSet, Stamp, Store,
+    WriterId,
 };
 use throng_postgres::{PostgresJournal, PostgresOptions, PostgresStore, begin_anew, open_postgres};
 use tokio::task::JoinHandle;
