@@ -10,6 +10,7 @@ use crate::{
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::{
     convert::Infallible,
+    fmt,
     future::{Future, pending},
     pin::Pin,
     sync::{
@@ -138,7 +139,22 @@ pub(crate) struct Database {
     pub(crate) threads: Threads,
 }
 
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({})", self.options.place())
+    }
+}
+
 impl Database {
+    /// Asks on the database's own threads.
+    pub(crate) fn run<T, R>(self: &Arc<Self>, ask: impl FnOnce(Arc<Self>) -> R) -> Later<'static, Result<T, Error>>
+    where
+        T: Send + 'static,
+        R: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.threads.run(ask(Arc::clone(self)))
+    }
+
     /// Connects, and brings the tables to this program's version.
     pub(crate) fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
         Self::begin(options, true)

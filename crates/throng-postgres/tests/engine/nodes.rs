@@ -162,18 +162,12 @@ async fn a_reader_of_a_moved_stream_may_meet_a_row_for_many_commits() {
         one.append(&[(0, seq)]).await.unwrap();
     }
     let seen = Stretch {
-        after: Position {
-            commit: CommitNo(1),
-            ..one.position()
-        },
+        after: Position::new(one.position().writer, CommitNo(1)),
         upto: CommitNo(3),
     };
     one.checkpoint().await;
     let prune = Prune {
-        after: Position {
-            commit: CommitNo(0),
-            ..one.position()
-        },
+        after: Position::new(one.position().writer, CommitNo(0)),
         upto: CommitNo(5),
         judge: Arc::new(|_, _| true),
         replaced_by: one.position(),
