@@ -43,10 +43,10 @@ impl Stretch {
         // One without records may stand for the last of them and for some that follow, once their owner has removed all of these.
         commits.retain(|commit| commit.first() <= self.upto);
         if commits.is_empty() {
-            return Err(Error::NoCommit(Position {
-                commit: self.after.commit.next(),
-                ..self.after
-            }));
+            return Err(Error::NoCommit(Position::new(
+                self.after.writer,
+                self.after.commit.next(),
+            )));
         }
         Ok(commits)
     }

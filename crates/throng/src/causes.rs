@@ -96,10 +96,7 @@ fn number(shard: ShardId, number: u64) -> String {
 }
 
 fn before(at: Position, commits: u64) -> Position {
-    Position {
-        commit: CommitNo(at.commit.0.saturating_sub(commits)),
-        ..at
-    }
+    Position::new(at.writer, CommitNo(at.commit.0.saturating_sub(commits)))
 }
 
 /// A message that was taken: who took it, and the number it has at its sending shard.

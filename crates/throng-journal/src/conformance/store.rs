@@ -387,10 +387,7 @@ pub fn a_checkpoint_that_fails_leaves_nothing<H: Harness>(harness: &H) {
     let covered = bench.covers();
     bench.append(&["a"]);
     let beyond = Checkpoint {
-        upto: Position {
-            commit: CommitNo(bench.number + 5),
-            ..bench.position()
-        },
+        upto: Position::new(bench.position().writer, CommitNo(bench.number + 5)),
         states: vec![state("a", 1, 1, b"a state")],
         system: vec![(b"key".to_vec(), Some(b"value".to_vec()))],
         ..bench.upto_here()

@@ -161,17 +161,11 @@ impl Inner {
         start: Option<Position>,
         end: Position,
     ) -> Result<(), Error> {
-        let mut at = start.unwrap_or(Position {
-            commit: CommitNo(0),
-            ..end
-        });
+        let mut at = start.unwrap_or(Position::new(end.writer, CommitNo(0)));
         while at.commit < end.commit {
             let read = self.log.read_located(at, READ_BYTES)?;
             if read.is_empty() {
-                return Err(Error::NoCommit(Position {
-                    commit: at.commit.next(),
-                    ..at
-                }));
+                return Err(Error::NoCommit(Position::new(at.writer, at.commit.next())));
             }
             for located in &read {
                 if located.commit.stamp().number > end.commit {

@@ -170,10 +170,7 @@ impl Removed {
         }
         if let Some(removal) = removal.filter(|_| is_restored) {
             self.restored.join(removal);
-            self.first.get_or_insert(Position {
-                commit: commit.first(),
-                ..self.end
-            });
+            self.first.get_or_insert(Position::new(self.end.writer, commit.first()));
         }
         if !is_restored && self.restored.replaced_by <= Some(self.end) {
             self.replaced_micros.get_or_insert(commit.stamp().at_micros);

@@ -559,10 +559,7 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
         Err(Error::Lost { loss, .. }) => loss,
         other => panic!("expected a loss, found {other:?}"),
     };
-    let begun = Position {
-        commit: CommitNo(0),
-        ..upto
-    };
+    let begun = Position::new(upto.writer, CommitNo(0));
     assert_eq!(
         (lost().covered, lost().held),
         (upto, begun),

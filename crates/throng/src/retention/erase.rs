@@ -391,10 +391,7 @@ async fn overwrite(
     plan.known_at = life.ledger.durable();
     let plan = Arc::new(plan);
     let covers = life.ledger.covers().unwrap_or_default();
-    let upto = Position {
-        commit: CommitNo(covers.commit.0.saturating_sub(1)),
-        ..covers
-    };
+    let upto = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     let mut pruned = Pruned::default();
     let streams = life::streams(retention.context(), Some(life), reached.first()).await?;
     'streams: for stream in &streams {

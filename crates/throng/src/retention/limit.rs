@@ -23,10 +23,7 @@ pub(super) async fn limit(retention: &Retention, life: &Life) -> Result<(Positio
         return Ok((Position::default(), Vec::new()));
     };
     // By the commit that is covered last, a store is known to belong to its journal.
-    let covered = Position {
-        commit: CommitNo(covers.commit.0.saturating_sub(1)),
-        ..covers
-    };
+    let covered = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     read_by_projections(retention, life, covered).await
 }
 

@@ -426,10 +426,7 @@ pub(super) async fn prune(
         let done = retention.context().journal.prune(Prune {
             after: match end.writer == after.writer {
                 true => after,
-                false => Position {
-                    commit: CommitNo(0),
-                    ..end
-                },
+                false => Position::new(end.writer, CommitNo(0)),
             },
             upto: to,
             judge: Arc::new(move |record, stamp| plan.is_over(record, stamp)),
@@ -438,10 +435,7 @@ pub(super) async fn prune(
         });
         let done = done.await?;
         pruned.add(done);
-        *reached = (*reached).max(Position {
-            commit: done.upto,
-            ..end
-        });
+        *reached = (*reached).max(Position::new(end.writer, done.upto));
         if done.upto < end.commit {
             break;
         }

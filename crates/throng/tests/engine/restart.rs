@@ -7,7 +7,7 @@ use std::{
 };
 use throng::{
     Engine, Options,
-    journal::{Checkpoint, Journal, Position, Store},
+    journal::{Checkpoint, Journal, Position, ShardSet, Store},
     model,
 };
 use throng_testing::{Fallible, delegate};

@@ -12,8 +12,8 @@ use std::{
 use throng::{
     ByHand, Engine, FeedError, Follow, Options,
     journal::{
-        Address, Checkpoint, CommitNo, Error, Journal, Loaded, Maybe, MemoryStore, Position, RecordKind, Store,
-        WriterId,
+        Address, Checkpoint, CommitNo, Error, Journal, Loaded, Maybe, MemoryStore, Position, RecordKind, ShardSet,
+        Store, WriterId,
     },
     model::{self, Keep},
 };

@@ -120,10 +120,7 @@ impl<H: Harness> World<'_, H> {
         ends.map(|end| {
             let cuts = cuts.clone();
             let pruned = self.bench.harness.run(self.bench.pair.journal.prune(Prune {
-                after: Position {
-                    commit: CommitNo(0),
-                    ..end
-                },
+                after: Position::new(end.writer, CommitNo(0)),
                 upto: end.commit,
                 judge: Arc::new(move |record, _| {
                     record.record == RecordKind::Event && cuts.get(record.id).is_some_and(|upto| record.seq <= *upto)
@@ -139,10 +136,7 @@ impl<H: Harness> World<'_, H> {
     fn read_all(&self) -> Vec<Commit> {
         let mut all: Vec<Commit> = Vec::new();
         for end in self.sealed.iter().copied().chain([self.bench.position()]) {
-            let mut at = Position {
-                commit: CommitNo(0),
-                ..end
-            };
+            let mut at = Position::new(end.writer, CommitNo(0));
             while at.commit < end.commit {
                 let page = self
                     .bench

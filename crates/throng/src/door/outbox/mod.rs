@@ -408,14 +408,10 @@ mod tests {
     fn message(commit: u64, number: u64) -> Box<Outgoing> {
         let body = br#"{"to":["kind","id"],"command":{}}"#;
         let sender = Address::new("kind", "sender");
-        Box::new(Outgoing {
-            delivery: Delivery::of_parts((ShardId(0), number), sender, "go", body, commit).unwrap(),
-            waiter: None,
-            sent: at(commit),
-            is_first_in_line: false,
-            is_in_hand: false,
-            is_charged: false,
-        })
+        Box::new(Outgoing::new(
+            Delivery::of_parts((ShardId(0), number), sender, "go", body, commit).unwrap(),
+            at(commit),
+        ))
     }
 
     fn outbox(messages_max: usize) -> Outbox {
