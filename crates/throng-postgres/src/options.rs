@@ -68,7 +68,7 @@ const POOL_MAX: usize = 64;
 /// PostgreSQL cuts longer names.
 const SCHEMA_BYTES_MAX: usize = 63;
 
-fn refused(why: impl Into<String>) -> Error {
+fn refused(why: impl ToString) -> Error {
     Error::backend("reading the PostgreSQL URL", why)
 }
 
