@@ -7,10 +7,6 @@ pub mod fixtures;
 
 pub use browser::{Browser, browse};
 pub use client::{Client, JSON, Response, request};
-pub use delegate::{Fallible, HeldJournal};
-/// Types that [`delegate!`] names.
-#[doc(hidden)]
-pub use throng::{host::Task, journal, model::Timestamp};
 
 use std::{
     fmt::Display,
@@ -22,6 +18,11 @@ use throng::{
     Builder, Engine,
     journal::{MemoryJournal, MemoryStore},
 };
+
+pub use delegate::{Fallible, HeldJournal};
+/// Types that [`delegate!`] names.
+#[doc(hidden)]
+pub use throng::{host::Task, journal, model::Timestamp};
 
 /// What hangs for so long is a failed test, not a hung one.
 pub const PATIENCE: Duration = Duration::from_secs(120);
