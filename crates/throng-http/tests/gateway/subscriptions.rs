@@ -8,6 +8,7 @@ use throng::{
     journal::{Journal, MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Limits};
+use throng_testing::HeldJournal;
 
 fn subscribe(id: &str, entity: Option<&str>, after: impl Into<Value>, credit: u32) -> Value {
     let mut message = json!({ "type": "subscribe", "id": id, "kind": "section", "credit": credit });
