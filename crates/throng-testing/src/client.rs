@@ -49,7 +49,6 @@ impl<B: AsRef<[u8]>> Response<B> {
     ///
     /// # Panics
     /// The body is no JSON.
-    #[must_use]
     pub fn json(&self) -> Value {
         let body = self.body.as_ref();
         serde_json::from_slice(body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(body)))
