@@ -53,10 +53,7 @@ impl fmt::Display for Decided {
 
 impl DecidedArguments {
     fn by(&self) -> ByHand<'_> {
-        ByHand {
-            by: self.by.as_str().into(),
-            reason: self.reason.as_str().into(),
-        }
+        ByHand::new(self.by.as_str(), self.reason.as_str())
     }
 
     fn on_engine(&self, app: App, work: impl AsyncFn(&Engine) -> anyhow::Result<Decided>) -> anyhow::Result<Decided> {

@@ -20,26 +20,20 @@ use std::{
     time::Duration,
 };
 use throng_http::Running;
+use throng_testing::block_on;
 
 /// A browser on a busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-}
-
 fn start(page: String, routes: Router) -> Running {
-    runtime().block_on(service::start("127.0.0.1:0", page, routes)).unwrap()
+    block_on(service::start("127.0.0.1:0", page, routes)).unwrap()
 }
 
 #[test]
 fn the_client_in_rust_counts_in_one_frame_and_sees_every_event() {
     let running = start(String::new(), Router::new());
     let url = format!("ws://{}/api/ws", running.address());
-    let frames = runtime().block_on(client::talk(&url, "rust", 1_000)).unwrap();
+    let frames = block_on(client::talk(&url, "rust", 1_000)).unwrap();
     assert!(frames < 200, "{frames} frames for 1,000 answers and 1,000 events");
     running.stop_blocking();
 }

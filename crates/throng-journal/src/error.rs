@@ -88,6 +88,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes the error of a database library, or of what else was asked, with what was being done.
+    pub fn backend(doing: impl Into<String>, why: impl ToString) -> Self {
+        Self::Backend {
+            doing: doing.into(),
+            why: why.to_string(),
+        }
+    }
+
     /// For `map_err`: an I/O error with what was being done.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();

@@ -31,6 +31,14 @@ pub struct Position {
     pub commit: CommitNo,
 }
 
+impl Position {
+    /// A commit of a writer's stream.
+    #[must_use]
+    pub const fn new(writer: WriterId, commit: CommitNo) -> Self {
+        Self { writer, commit }
+    }
+}
+
 impl fmt::Display for WriterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -161,6 +161,16 @@ pub enum Append {
     Later(Later<'static, Appended>),
 }
 
+impl Append {
+    /// Waits until it is durable, or has failed.
+    pub async fn landed(self) -> Appended {
+        match self {
+            Self::Done(appended) => appended,
+            Self::Later(appended) => appended.await,
+        }
+    }
+}
+
 /// The truth. Commits of a writer are appended in the order of their numbers, the next one before the one before has
 /// resolved only while fewer than [`depth`](Journal::depth) are in flight.
 pub trait Journal: Send + Sync {
@@ -243,10 +253,10 @@ pub trait Journal: Send + Sync {
     /// The journal keeps all of its history; it cannot be read or written.
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         let at = prune.after;
-        Box::pin(std::future::ready(Err(Error::Backend {
-            doing: format!("removing history after commit {at}"),
-            why: "this journal keeps all of its history".into(),
-        })))
+        Box::pin(std::future::ready(Err(Error::backend(
+            format!("removing history after commit {at}"),
+            "this journal keeps all of its history",
+        ))))
     }
 
     /// What was committed so far may be [pruned](Self::prune) as a whole from here on, however the journal divides its history.

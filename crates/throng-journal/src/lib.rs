@@ -9,7 +9,7 @@
 //!
 //! let mut open = CommitBuilder::default();
 //! open.push(RecordKind::Event, ShardId(3), &Address::new("section", "C S 142-1"), 1, "Opened", 1, br#"{"capacity":30}"#);
-//! let commit = open.finish(Stamp { writer: WriterId(1), number: CommitNo(1), synced: CommitNo(0), at_micros: 0 });
+//! let commit = open.finish(Stamp::new(WriterId(1), CommitNo(1), 0));
 //! let record = commit.records().next().unwrap().unwrap();
 //! assert_eq!((record.id, record.seq, record.name), ("C S 142-1", 1, "Opened"));
 //! ```

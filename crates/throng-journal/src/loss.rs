@@ -39,12 +39,7 @@ impl Loss {
         let address = Address::new("journal", "loss");
         let name = "LossAccepted";
         open.push(RecordKind::Loss, ShardId(0), &address, 0, name, 1, body.as_bytes());
-        open.finish(Stamp {
-            writer,
-            number: CommitNo(1),
-            synced: CommitNo(0),
-            at_micros,
-        })
+        open.finish(Stamp::new(writer, CommitNo(1), at_micros))
     }
 }
 
@@ -81,10 +76,7 @@ mod tests {
     use super::*;
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     #[test]

@@ -43,10 +43,10 @@ impl Stretch {
         // One without records may stand for the last of them and for some that follow, once their owner has removed all of these.
         commits.retain(|commit| commit.first() <= self.upto);
         if commits.is_empty() {
-            return Err(Error::NoCommit(Position {
-                commit: self.after.commit.next(),
-                ..self.after
-            }));
+            return Err(Error::NoCommit(Position::new(
+                self.after.writer,
+                self.after.commit.next(),
+            )));
         }
         Ok(commits)
     }
@@ -89,10 +89,7 @@ impl Positions {
     /// How far each stream is told that is not told to its end, and the last one that was begun.
     pub fn positions(&self) -> impl Iterator<Item = Position> {
         let upto = self.upto.iter();
-        upto.map(|(writer, commit)| Position {
-            writer: *writer,
-            commit: *commit,
-        })
+        upto.map(|(writer, commit)| Position::new(*writer, *commit))
     }
 
     /// Whether this commit and all before it in its stream are told.

@@ -386,12 +386,7 @@ mod tests {
                 open.push(*record, ShardId(1), &Address::new("k", "a"), *seq, "", 0, b"");
             }
             let mut found = Verification::default();
-            found.commit(&open.finish(Stamp {
-                writer: WriterId(1),
-                number: CommitNo(1),
-                synced: CommitNo(0),
-                at_micros: 5,
-            }));
+            found.commit(&open.finish(Stamp::new(WriterId(1), CommitNo(1), 5)));
             found.finish();
             let damages = found.damages.into_iter();
             damages.map(|finding| finding.why).collect::<Vec<_>>()

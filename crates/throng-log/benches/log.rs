@@ -76,19 +76,15 @@ fn fill(open: &mut CommitBuilder, events: usize, mut entity: impl FnMut(usize) -
 }
 
 fn finish(open: &mut CommitBuilder, writer: WriterId, number: u64) -> Commit {
-    open.finish(Stamp {
+    open.finish(Stamp::after_synced(
         writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 1_700_000_000_000_000 + number.cast_signed(),
-    })
+        CommitNo(number),
+        1_700_000_000_000_000 + number.cast_signed(),
+    ))
 }
 
 fn append_one(log: &Log, open: &mut CommitBuilder, commit: Commit) {
-    let appended = match log.append(commit) {
-        Append::Done(appended) => appended,
-        Append::Later(later) => block_on(later),
-    };
+    let appended = block_on(log.append(commit).landed());
     appended.result.unwrap();
     open.recycle(appended.buffer);
 }
@@ -254,10 +250,7 @@ fn index_and_load() {
                 bytes: vec![7; 200],
             });
         let checkpoint = Checkpoint {
-            upto: Position {
-                writer,
-                commit: CommitNo(number),
-            },
+            upto: Position::new(writer, CommitNo(number)),
             states: states.collect(),
             ..Checkpoint::default()
         };
@@ -343,10 +336,7 @@ fn recover() {
             let taken = block_on(log.take(writer, &[])).unwrap();
             let mut records = 0;
             for stream in taken {
-                let mut after = Position {
-                    writer: stream.writer,
-                    commit: CommitNo(0),
-                };
+                let mut after = Position::new(stream.writer, CommitNo(0));
                 while after.commit < stream.last {
                     for commit in block_on(log.read(after, 8 << 20)).unwrap() {
                         records += commit.records().filter(|record| record.is_ok()).count();

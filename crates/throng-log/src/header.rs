@@ -148,10 +148,7 @@ impl Header {
         let node = std::str::from_utf8(&bytes[NODE_AT..NODE_AT + node_bytes])
             .map_err(|_| Fault::Unreadable("a header whose node's name is not text".into()))?
             .to_owned();
-        let previous = Position {
-            writer: WriterId(u64_at(bytes, 48)),
-            commit: CommitNo(u64_at(bytes, 56)),
-        };
+        let previous = Position::new(WriterId(u64_at(bytes, 48)), CommitNo(u64_at(bytes, 56)));
         Ok(Self {
             segment: number,
             writer: WriterId(u64_at(bytes, 24)),
@@ -220,10 +217,7 @@ mod tests {
             writer: WriterId(3),
             first: CommitNo(100),
             synced: CommitNo(99),
-            previous: Some(Position {
-                writer: WriterId(2),
-                commit: CommitNo(41),
-            }),
+            previous: Some(Position::new(WriterId(2), CommitNo(41))),
             reserved: false,
             node: "node-a".into(),
             at_micros: 1_700_000_000_000_000,

@@ -107,10 +107,7 @@ impl History {
         });
         let parts = self.segments.iter().rev().take(limit).map(|segment| PartEntry {
             name: file_name(segment.number),
-            first: Some(Position {
-                writer: segment.writer,
-                commit: segment.first,
-            }),
+            first: Some(Position::new(segment.writer, segment.first)),
             begun_micros: Some(segment.at_micros),
             rows: None,
             bytes: 0,
@@ -194,13 +191,15 @@ impl History {
     /// The newest commit at or before a position; `0.0` if there is none.
     pub(crate) fn newest_upto(&self, upto: Position) -> Position {
         let stream = self.streams.range(..=upto.writer).next_back();
-        stream.map_or_else(Position::default, |(writer, stream)| Position {
-            writer: *writer,
-            commit: if *writer == upto.writer {
-                stream.last.min(upto.commit)
-            } else {
-                stream.last
-            },
+        stream.map_or_else(Position::default, |(writer, stream)| {
+            Position::new(
+                *writer,
+                if *writer == upto.writer {
+                    stream.last.min(upto.commit)
+                } else {
+                    stream.last
+                },
+            )
         })
     }
 

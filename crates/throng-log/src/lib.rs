@@ -5,7 +5,7 @@
 //! [`EmbeddedViews`] are the [`Views`](throng_journal::Views): read models in a database file of their own.
 //!
 //! ```
-//! use throng_journal::{Address, Append, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, conformance::block_on};
+//! use throng_journal::{Address, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, conformance::block_on};
 //! use throng_log::{Options, open_embedded};
 //!
 //! let dir = tempfile::tempdir()?;
@@ -14,12 +14,8 @@
 //!
 //! let mut open = CommitBuilder::default();
 //! open.push(RecordKind::Event, ShardId(3), &Address::new("section", "C S 142-1"), 1, "Opened", 1, br#"{"capacity":30}"#);
-//! let commit = open.finish(Stamp { writer, number: CommitNo(1), synced: CommitNo(0), at_micros: 0 });
-//! let appended = match log.append(commit) {
-//!     Append::Done(appended) => appended,
-//!     Append::Later(later) => block_on(later),
-//! };
-//! appended.result?; // It survives power loss from here on.
+//! let commit = open.finish(Stamp::new(writer, CommitNo(1), 0));
+//! block_on(log.append(commit).landed()).result?; // It survives power loss from here on.
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -142,13 +142,13 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
 
 /// A crash leaves zeros or a header. In a directory without any segment, other bytes are a file that somebody else has put there.
 fn foreign_file(dir: &Path, number: u64, why: &str) -> Error {
-    Error::Backend {
-        doing: format!("opening the log in {}", dir.display()),
-        why: format!(
+    Error::backend(
+        format!("opening the log in {}", dir.display()),
+        format!(
             "{} is no segment of a log: {why}; it is left as it is: move it away, or name another directory",
             segment_path(dir, number).display()
         ),
-    }
+    )
 }
 
 /// A segment without a readable header holds nothing, or has lost it.
@@ -185,10 +185,7 @@ fn link(dir: &Path, begun: Vec<Begun>, recovered: &mut Recovered) -> Result<Vec<
         let header = &segment.header;
         let current = kept.last().map(|last| &last.header);
         let damaged = |why: String| Error::Damaged {
-            position: Position {
-                writer: header.writer,
-                commit: header.first,
-            },
+            position: Position::new(header.writer, header.first),
             place: segment_path(dir, header.segment).display().to_string(),
             why,
         };
@@ -248,10 +245,7 @@ fn refuse_lost_commits(dir: &Path, dropped: &Begun, next: &Header) -> Result<(),
         return Ok(());
     }
     Err(Error::Damaged {
-        position: Position {
-            writer: next.writer,
-            commit: next.first,
-        },
+        position: Position::new(next.writer, next.first),
         place: segment_path(dir, next.segment).display().to_string(),
         why: format!(
             "it does not follow the segment before: writer {} has commits there and is not the one it names",
@@ -290,10 +284,7 @@ fn find_end(dir: &Path, kept: &[Begun], recovered: &mut Recovered) -> Result<(),
         }
         let later = &stream[index + 1..];
         let proof = proof_after(&mut window, number, &run, later, synced, writer).map_err(Error::io(reading()))?;
-        let position = Position {
-            writer,
-            commit: run.next,
-        };
+        let position = Position::new(writer, run.next);
         if let Some(proof) = proof {
             return Err(Error::Damaged {
                 position,

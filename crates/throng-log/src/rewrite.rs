@@ -298,10 +298,7 @@ fn walk(source: &dyn File, segment: &Finished, prune: &Prune, sink: &mut dyn Sin
     while due <= segment.last {
         let found = scan::commit_at(&mut window, segment.number, at).map_err(segment.failed())?;
         let damaged = |why: String| Error::Damaged {
-            position: Position {
-                writer: segment.writer,
-                commit: due,
-            },
+            position: Position::new(segment.writer, due),
             place: format!("{} at offset {at}", segment.path().display()),
             why,
         };

@@ -93,12 +93,12 @@ pub(crate) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(
     }
     let (source, target) = (from.display(), to.display());
     let what = if is_backup { "is a copy" } else { "holds no log" };
-    Err(Error::Backend {
-        doing: format!("copying {source} to {target}"),
-        why: format!(
+    Err(Error::backend(
+        format!("copying {source} to {target}"),
+        format!(
             "{source} {what}, and {target} holds a log and is no copy: name the journal first, then where its backup goes"
         ),
-    })
+    ))
 }
 
 /// Has the segments that are staged beside a copy, durably, be a part of it: all of them, also if this is cut off.
@@ -142,21 +142,20 @@ pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Err
     if !is_unfinished(files, dir)? {
         return Ok(());
     }
-    Err(Error::Backend {
-        doing: format!("reading {}", dir.display()),
-        why: "an import or a backup into this directory did not end, so it holds a part at most; run it again, or remove the \
-              directory"
-            .into(),
-    })
+    Err(Error::backend(
+        format!("reading {}", dir.display()),
+        "an import or a backup into this directory did not end, so it holds a part at most; run it again, or remove the \
+         directory",
+    ))
 }
 
 /// The directory holds no log yet, or does not exist; else a sentence that says so.
 pub(crate) fn require_no_log(options: &Options, dir: &Path) -> Result<(), Error> {
     match recovery::list(&*options.files, dir) {
-        Ok(segments) if !segments.is_empty() => Err(Error::Backend {
-            doing: format!("writing to {}", dir.display()),
-            why: "there is a log in this directory already; choose an empty one".into(),
-        }),
+        Ok(segments) if !segments.is_empty() => Err(Error::backend(
+            format!("writing to {}", dir.display()),
+            "there is a log in this directory already; choose an empty one",
+        )),
         _ => Ok(()),
     }
 }

@@ -21,10 +21,7 @@ pub(crate) fn shard(row: &Row, index: usize) -> ShardId {
 /// The position in two columns, both null before the first.
 pub(crate) fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Position> {
     let number = |index| row.get::<_, Option<i64>>(index).map(i64::cast_unsigned);
-    Some(Position {
-        writer: WriterId(number(writer)?),
-        commit: CommitNo(number(commit)?),
-    })
+    Some(Position::new(WriterId(number(writer)?), CommitNo(number(commit)?)))
 }
 
 /// The shards of a commit's records, as bits: `get_bit(shards, n)`.

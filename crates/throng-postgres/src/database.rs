@@ -10,6 +10,7 @@ use crate::{
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::{
     convert::Infallible,
+    fmt,
     future::{Future, pending},
     pin::Pin,
     sync::{
@@ -121,10 +122,7 @@ impl Drop for Threads {
 }
 
 fn gone() -> Error {
-    Error::Backend {
-        doing: "asking PostgreSQL".into(),
-        why: "it took too long, or the journal is being closed".into(),
-    }
+    Error::backend("asking PostgreSQL", "it took too long, or the journal is being closed")
 }
 
 /// One database, one schema of it, and the connections to it.
@@ -141,7 +139,22 @@ pub(crate) struct Database {
     pub(crate) threads: Threads,
 }
 
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({})", self.options.place())
+    }
+}
+
 impl Database {
+    /// Asks on the database's own threads.
+    pub(crate) fn run<T, R>(self: &Arc<Self>, ask: impl FnOnce(Arc<Self>) -> R) -> Later<'static, Result<T, Error>>
+    where
+        T: Send + 'static,
+        R: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.threads.run(ask(Arc::clone(self)))
+    }
+
     /// Connects, and brings the tables to this program's version.
     pub(crate) fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
         Self::begin(options, true)
@@ -197,10 +210,10 @@ impl Database {
 
     /// The server has not answered for so long.
     pub(crate) fn silent(&self, doing: &str, limit: Duration) -> Error {
-        Error::Backend {
-            doing: format!("{doing} ({})", self.options.place()),
-            why: format!("no answer within {limit:?}"),
-        }
+        Error::backend(
+            format!("{doing} ({})", self.options.place()),
+            format!("no answer within {limit:?}"),
+        )
     }
 
     /// A connection that is to be polled by whoever listens.
@@ -210,10 +223,7 @@ impl Database {
 
     /// A connection of the pool, as long as whoever wants it is there.
     pub(crate) async fn client(&self, doing: &str) -> Result<Object, Error> {
-        let refused = |why: String| Error::Backend {
-            doing: format!("{doing} ({})", self.options.place()),
-            why,
-        };
+        let refused = |why: String| Error::backend(format!("{doing} ({})", self.options.place()), why);
         let Ok(_waits) = self.waiting.try_acquire() else {
             return Err(refused(format!(
                 "{WAITING_MAX} others wait for a connection already; the server is slow, or the option pool is too small"
@@ -241,10 +251,7 @@ impl Database {
             .await
             .map_err(self.failed("connecting"))?;
         let (number, version, encoding): (i32, &str, &str) = (row.get(0), row.get(1), row.get(3));
-        let refused = |why: String| Error::Backend {
-            doing: format!("connecting ({})", self.options.place()),
-            why,
-        };
+        let refused = |why: String| Error::backend(format!("connecting ({})", self.options.place()), why);
         if number < 150_000 {
             return Err(refused(format!(
                 "the server is PostgreSQL {version}; 15 or later is needed"
@@ -286,11 +293,10 @@ pub(crate) fn begin_anew(options: PostgresOptions, mark: String) -> Result<(), E
             .await
             .map_err(failed())?;
         if row.is_some_and(|row| row.get::<_, Option<String>>(0) != Some(mark.clone())) {
-            return Err(Error::Backend {
-                doing: format!("{doing} ({})", options.place()),
-                why: "there is a schema of this name that is not of an earlier one; choose another with schema=NAME in the URL"
-                    .into(),
-            });
+            return Err(Error::backend(
+                format!("{doing} ({})", options.place()),
+                "there is a schema of this name that is not of an earlier one; choose another with schema=NAME in the URL",
+            ));
         }
         let schema = &options.schema;
         let mark = mark.replace('\'', "''");
@@ -358,10 +364,7 @@ fn pool(options: &PostgresOptions, dialer: &Arc<Dialer>) -> Result<Pool, Error> 
             })
         }))
         .build()
-        .map_err(|error| Error::Backend {
-            doing: "setting up connections".into(),
-            why: error.to_string(),
-        })
+        .map_err(|error| Error::backend("setting up connections", error))
 }
 
 #[cfg(test)]

@@ -75,10 +75,10 @@ impl Dialer {
                 Err(why) => failures.push(format!("{}: {why}", host.shown)),
             }
         }
-        Err(Error::Backend {
-            doing: format!("{doing} ({})", self.options.place()),
-            why: failures.join("; "),
-        })
+        Err(Error::backend(
+            format!("{doing} ({})", self.options.place()),
+            failures.join("; "),
+        ))
     }
 
     async fn dial_one(&self, host: &OneHost) -> Result<Connected, String> {
@@ -190,10 +190,7 @@ pub(crate) fn no_connection(
             }
             other => other.to_string(),
         };
-        Error::Backend {
-            doing: format!("{doing} ({})", options.place()),
-            why,
-        }
+        Error::backend(format!("{doing} ({})", options.place()), why)
     }
 }
 

@@ -7,10 +7,7 @@ use tokio_postgres::error::SqlState;
 
 /// What was tried, and what came of it.
 pub(crate) fn failed(doing: &str, options: &PostgresOptions) -> impl FnOnce(tokio_postgres::Error) -> Error {
-    move |error| Error::Backend {
-        doing: format!("{doing} ({})", options.place()),
-        why: explain(&error, options),
-    }
+    move |error| Error::backend(format!("{doing} ({})", options.place()), explain(&error, options))
 }
 
 /// One sentence: what was found, and what to do.

@@ -110,8 +110,5 @@ fn recorded(row: &Row) -> Loss {
 }
 
 pub(crate) fn position(writer: i64, commit: i64) -> Position {
-    Position {
-        writer: WriterId(writer.cast_unsigned()),
-        commit: CommitNo(commit.cast_unsigned()),
-    }
+    Position::new(WriterId(writer.cast_unsigned()), CommitNo(commit.cast_unsigned()))
 }

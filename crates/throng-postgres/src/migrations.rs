@@ -40,12 +40,11 @@ pub(crate) async fn migrate(client: &mut Client, options: &PostgresOptions) -> R
             Ok(_) => return Ok(()),
             Err(error) if gave_way(&error) && tries < TRIES => tries += 1,
             Err(error) if gave_way(&error) => {
-                return Err(Error::Backend {
-                    doing: format!("setting up the tables of {}", options.place()),
-                    why: "a table that is to be changed was in use each time: look in pg_stat_activity for a transaction that has been open \
-                          for long (a dump, a session of psql), end it, and start again"
-                        .into(),
-                });
+                return Err(Error::backend(
+                    format!("setting up the tables of {}", options.place()),
+                    "a table that is to be changed was in use each time: look in pg_stat_activity for a transaction that has been open \
+                     for long (a dump, a session of psql), end it, and start again",
+                ));
             }
             Err(error) => return Err(failed("setting up the tables", options)(error)),
         }
@@ -113,17 +112,17 @@ pub(crate) async fn require(client: &Client, options: &PostgresOptions) -> Resul
     let expected = STEPS.len() as i32;
     match version(client, options).await? {
         Some(found) if found == expected => Ok(()),
-        Some(found) => Err(Error::Backend {
-            doing: format!("reading {}", options.place()),
-            why: format!(
+        Some(found) => Err(Error::backend(
+            format!("reading {}", options.place()),
+            format!(
                 "its tables have version {found}, which is older than this program's {expected}: look with the program that runs on it; a \
                  service of this one changes them when it starts"
             ),
-        }),
-        None => Err(Error::Backend {
-            doing: format!("reading {}", options.place()),
-            why: "there is no journal in this schema; name another with schema=NAME in the URL".into(),
-        }),
+        )),
+        None => Err(Error::backend(
+            format!("reading {}", options.place()),
+            "there is no journal in this schema; name another with schema=NAME in the URL",
+        )),
     }
 }
 

@@ -68,11 +68,8 @@ const POOL_MAX: usize = 64;
 /// PostgreSQL cuts longer names.
 const SCHEMA_BYTES_MAX: usize = 63;
 
-fn refused(why: impl Into<String>) -> Error {
-    Error::Backend {
-        doing: "reading the PostgreSQL URL".into(),
-        why: why.into(),
-    }
+fn refused(why: impl ToString) -> Error {
+    Error::backend("reading the PostgreSQL URL", why)
 }
 
 /// `%20` and the like.

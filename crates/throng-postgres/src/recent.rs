@@ -100,21 +100,13 @@ mod tests {
         let address = Address::new("account", format!("a{number}"));
         open.push(RecordKind::Event, ShardId(1), &address, 1, "Paid", 1, body);
         open.push(RecordKind::Key, ShardId(1), &address, 0, &format!("k{number}"), 0, b"");
-        let mut commit = open.finish(Stamp {
-            writer: WriterId(3),
-            number: CommitNo(number),
-            synced: CommitNo(0),
-            at_micros: 7,
-        });
+        let mut commit = open.finish(Stamp::new(WriterId(3), CommitNo(number), 7));
         commit.seal(&[]);
         commit
     }
 
     fn known(recent: &Recent) -> Vec<u64> {
-        let at = |commit| Position {
-            writer: WriterId(3),
-            commit: CommitNo(commit),
-        };
+        let at = |commit| Position::new(WriterId(3), CommitNo(commit));
         let lost = recent.between(at(1), at(100));
         lost.iter().map(|lost| lost.position.commit.0).collect()
     }

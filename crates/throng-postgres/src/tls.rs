@@ -25,10 +25,7 @@ pub(crate) struct MakeTls(Arc<ClientConfig>);
 
 impl MakeTls {
     pub(crate) fn new(options: &PostgresOptions) -> Result<Self, Error> {
-        let failed = |why: String| Error::Backend {
-            doing: "setting up TLS".into(),
-            why,
-        };
+        let failed = |why: String| Error::backend("setting up TLS", why);
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()

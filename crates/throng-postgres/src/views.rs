@@ -28,16 +28,9 @@ const GET: &str = "SELECT r.value FROM unnest($2::bytea[]) WITH ORDINALITY u(key
 
 /// Read models on PostgreSQL, beside the journal in the same schema: rows and offset change in one transaction. The view
 /// `read_models` shows them to people, as text and `jsonb`.
+#[derive(Debug)]
 pub struct PostgresViews {
     database: Arc<Database>,
-}
-
-impl std::fmt::Debug for PostgresViews {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresViews")
-            .field("at", &self.database.options.place())
-            .finish_non_exhaustive()
-    }
 }
 
 impl PostgresViews {
@@ -49,14 +42,6 @@ impl PostgresViews {
     #[must_use]
     pub fn options(&self) -> &crate::PostgresOptions {
         &self.database.options
-    }
-
-    fn run<T, R>(&self, ask: impl FnOnce(Arc<Database>) -> R) -> Later<'static, Result<T, Error>>
-    where
-        T: Send + 'static,
-        R: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        self.database.threads.run(ask(Arc::clone(&self.database)))
     }
 }
 
@@ -73,10 +58,7 @@ fn columns(offset: ViewOffset) -> [i64; 4] {
 fn offset_of(row: &Row) -> ViewOffset {
     let [writer, commit, checksum, version] = [0, 1, 2, 3].map(|index| row.get::<_, i64>(index).cast_unsigned());
     ViewOffset {
-        position: Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        },
+        position: Position::new(WriterId(writer), CommitNo(commit)),
         checksum: u32::try_from(checksum).unwrap_or_default(),
         version: u32::try_from(version).unwrap_or_default(),
     }
@@ -267,7 +249,7 @@ async fn page(
 impl Views for PostgresViews {
     fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>> {
         let view = view.to_owned();
-        self.run(|database| async move {
+        self.database.run(|database| async move {
             let client = database.client(DOING).await?;
             offset(&database, &client, &view).await
         })
@@ -275,12 +257,13 @@ impl Views for PostgresViews {
 
     fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>> {
         let view = view.to_owned();
-        self.run(|database| async move { apply(&database, &view, &batch).await })
+        self.database
+            .run(|database| async move { apply(&database, &view, &batch).await })
     }
 
     fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>> {
         let view = view.to_owned();
-        self.run(|database| async move {
+        self.database.run(|database| async move {
             let client = database.client(DOING).await?;
             let statement = client.prepare_cached(GET).await.map_err(database.failed(DOING))?;
             let rows = client
@@ -293,12 +276,13 @@ impl Views for PostgresViews {
 
     fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>> {
         let view = view.to_owned();
-        self.run(|database| async move { scan(&database, &view, range).await })
+        self.database
+            .run(|database| async move { scan(&database, &view, range).await })
     }
 
     fn clear(&self, view: &str) -> Later<'_, Result<(), Error>> {
         let view = view.to_owned();
-        self.run(|database| async move {
+        self.database.run(|database| async move {
             let failed = || database.failed(WRITING);
             let mut client = database.client(WRITING).await?;
             let transaction = client.transaction().await.map_err(failed())?;
@@ -313,7 +297,7 @@ impl Views for PostgresViews {
     }
 
     fn names(&self) -> Later<'_, Result<Vec<String>, Error>> {
-        self.run(|database| async move {
+        self.database.run(|database| async move {
             let client = database.client(DOING).await?;
             let rows = client
                 .query("SELECT view FROM views ORDER BY view", &[])

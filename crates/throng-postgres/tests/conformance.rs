@@ -69,11 +69,7 @@ impl store::Harness for OnServer {
             "SET search_path TO {schema}; TRUNCATE entities, states, places, system, events, covers; UPDATE checkpoint SET \
              writer = NULL, commit = NULL, events_writer = NULL, events_commit = NULL"
         );
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async { kit::psql(&kit::SERVER).await.batch_execute(&forget).await.unwrap() });
+        throng_testing::block_on(async { kit::psql(&kit::SERVER).await.batch_execute(&forget).await.unwrap() });
         self.open(&schema)
     }
 }

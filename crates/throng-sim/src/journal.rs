@@ -96,10 +96,10 @@ impl SimJournal {
             self.world.count("read of a forgotten place");
             return Err(Error::NoCommit(place.position));
         }
-        let before = Position {
-            commit: CommitNo(place.position.commit.0.saturating_sub(1)),
-            ..place.position
-        };
+        let before = Position::new(
+            place.position.writer,
+            CommitNo(place.position.commit.0.saturating_sub(1)),
+        );
         let commits = self.medium.lock().after(before, 0);
         let (from, len) = (place.offset as usize, place.len as usize);
         let body = commits.first().and_then(|commit| commit.bytes().get(from..from + len));

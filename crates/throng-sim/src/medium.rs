@@ -197,10 +197,7 @@ impl Inner {
     /// Takes what is over out of a stream; `stop` says after which commit a crash or a fault ends it.
     pub(crate) fn prune(&mut self, prune: &Prune, stop: impl Fn() -> bool) -> Pruned {
         let covers = self.rows.covers.unwrap_or_default();
-        let upto = Position {
-            commit: prune.upto,
-            ..prune.after
-        };
+        let upto = Position::new(prune.after.writer, prune.upto);
         if upto > covers {
             self.violation(format!("history up to {upto} was pruned, the store covers {covers}"));
             return Pruned::default();

@@ -115,10 +115,7 @@ impl Inner {
         let mut missing = MissingEvents::default();
         for end in ends {
             let covers = self.rows.covers.filter(|covers| covers.writer == end.writer);
-            let from = covers.unwrap_or(Position {
-                commit: CommitNo(0),
-                ..end
-            });
+            let from = covers.unwrap_or(Position::new(end.writer, CommitNo(0)));
             if self.rows.covers.is_some_and(|covers| covers.writer > end.writer) {
                 continue;
             }

@@ -5,7 +5,14 @@ use serde_json::Value;
 use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
+    time::Duration,
 };
+
+/// Time that [`Client::open`] waits for a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes of a body at most: those of a page of events.
+const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// Headers of a request with a JSON body.
 pub const JSON: &str = "content-type: application/json\r\n";
@@ -13,28 +20,59 @@ pub const JSON: &str = "content-type: application/json\r\n";
 /// A keep-alive connection. Its requests go one after the other.
 #[derive(Debug)]
 pub struct Client<S = TcpStream> {
-    stream: BufReader<S>,
+    /// The connection, with what was read ahead of it.
+    pub stream: BufReader<S>,
 }
 
 /// An answer, with every byte of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct Response<B = String> {
     /// The code, 200 say.
     pub status: u16,
     /// The lines of its head behind the status line, as they came.
     pub headers: Vec<String>,
     /// The whole body, without the frames of chunks.
-    pub body: String,
+    pub body: B,
 }
 
-impl Response {
+impl<B: AsRef<[u8]>> Response<B> {
+    /// The body as text.
+    ///
+    /// # Panics
+    /// The body is no UTF-8.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(self.body.as_ref()).expect("a text is UTF-8")
+    }
+
     /// The body as JSON.
     ///
     /// # Panics
     /// The body is no JSON.
-    #[must_use]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+        let body = self.body.as_ref();
+        serde_json::from_slice(body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(body)))
+    }
+
+    /// The body as a problem of this status and type, with a sentence.
+    ///
+    /// # Panics
+    /// The answer is something else.
+    #[track_caller]
+    pub fn problem(&self, status: u16, slug: &str) -> Value {
+        let problem = self.json();
+        assert_eq!(
+            (self.status, self.header("content-type")),
+            (status, Some("application/problem+json")),
+            "{problem}"
+        );
+        assert_eq!(problem["type"], format!("/problems/{slug}"), "{problem}");
+        assert_eq!(problem["status"], status);
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| detail.ends_with('.')),
+            "{problem}"
+        );
+        problem
     }
 
     /// The value of a header.
@@ -66,6 +104,18 @@ impl Client {
         stream.set_nodelay(true)?;
         Ok(Self::over(stream))
     }
+
+    /// Connects within a second. A read or a write that takes longer than `wait` fails.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub fn open(address: SocketAddr, wait: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
+        stream.set_read_timeout(Some(wait))?;
+        stream.set_write_timeout(Some(wait))?;
+        stream.set_nodelay(true)?;
+        Ok(Self::over(stream))
+    }
 }
 
 impl<S: Read + Write> Client<S> {
@@ -84,6 +134,15 @@ impl<S: Read + Write> Client<S> {
         self.send(method, path, headers, body)?;
         self.response()
             .map_err(|error| io::Error::new(error.kind(), format!("{method} {path}: {error}")))
+    }
+
+    /// Sends the bytes of a request and reads its answer. After an error the connection is of no use, and the request's outcome unknown.
+    ///
+    /// # Errors
+    /// See [`request`](Self::request).
+    pub fn ask(&mut self, request: &[u8]) -> io::Result<Response<Vec<u8>>> {
+        self.stream.get_mut().write_all(request)?;
+        self.whole()
     }
 
     /// Reads what a path shows.
@@ -119,35 +178,44 @@ impl<S: Read + Write> Client<S> {
     /// # Errors
     /// The connection ended or failed, or the answer is none or does not say how long it is.
     pub fn response(&mut self) -> io::Result<Response> {
+        let Response { status, headers, body } = self.whole()?;
+        let body = String::from_utf8(body).map_err(|_| invalid("the body is no UTF-8".into()))?;
+        Ok(Response { status, headers, body })
+    }
+
+    fn whole(&mut self) -> io::Result<Response<Vec<u8>>> {
+        let mut whole = self.head()?;
+        let length = whole.header("content-length").and_then(|length| length.parse().ok());
+        let mut body = Vec::new();
+        match (length, whole.header("transfer-encoding")) {
+            (Some(length), _) => self.take(length, &mut body)?,
+            (None, Some("chunked")) => self.chunks(&mut body)?,
+            (None, _) if matches!(whole.status, 204 | 304) => {}
+            (None, _) => return Err(invalid(format!("an answer {} does not say its length", whole.status))),
+        }
+        whole.body = body;
+        Ok(whole)
+    }
+
+    /// Reads the head of the next answer, and nothing of its body.
+    ///
+    /// # Errors
+    /// The connection ended or failed, or the answer is none.
+    pub fn head(&mut self) -> io::Result<Response<Vec<u8>>> {
         let line = self.line()?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
         let mut response = Response {
             status: status.ok_or_else(|| invalid(format!("the answer begins with {line:?} instead of a status")))?,
             headers: Vec::new(),
-            body: String::new(),
+            body: Vec::new(),
         };
         loop {
             let line = self.line()?;
             if line.is_empty() {
-                break;
+                return Ok(response);
             }
             response.headers.push(line);
         }
-        let length = response.header("content-length").and_then(|length| length.parse().ok());
-        let mut bytes = Vec::new();
-        match (length, response.header("transfer-encoding")) {
-            (Some(length), _) => self.take(length, &mut bytes)?,
-            (None, Some("chunked")) => self.chunks(&mut bytes)?,
-            (None, _) if matches!(response.status, 204 | 304) => {}
-            (None, _) => {
-                return Err(invalid(format!(
-                    "an answer {} does not say its length",
-                    response.status
-                )));
-            }
-        }
-        response.body = String::from_utf8(bytes).map_err(|_| invalid("the body is no UTF-8".into()))?;
-        Ok(response)
     }
 
     fn chunks(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
@@ -164,17 +232,23 @@ impl<S: Read + Write> Client<S> {
 
     fn take(&mut self, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
         let begin = bytes.len();
+        if length > BODY_BYTES_MAX - begin {
+            return Err(invalid(format!("a body of more than {BODY_BYTES_MAX} bytes")));
+        }
         bytes.resize(begin + length, 0);
         self.stream.read_exact(&mut bytes[begin..])
     }
 
     /// The next line, without its end.
-    fn line(&mut self) -> io::Result<String> {
+    ///
+    /// # Errors
+    /// The connection ended or failed.
+    pub fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection has ended"));
         }
-        Ok(line.trim_end().to_owned())
+        Ok(line.trim_end_matches(['\r', '\n']).to_owned())
     }
 }
 

@@ -50,8 +50,8 @@ pub enum Happened {
 }
 impl Event for Happened {}
 
-/// The refusal of a counter.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+/// The refusal of a counter, and of any entity that refuses without a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("this counter does not like that")]
 pub struct Dislike;
 impl Rejection for Dislike {

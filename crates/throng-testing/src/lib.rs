@@ -1,7 +1,8 @@
-//! For tests: an engine in memory, an entity, an HTTP client that reads whole answers, and a browser.
+//! For tests: an engine in memory, an entity, an HTTP client that reads whole answers, journals that wait, and a browser.
 
 mod browser;
 mod client;
+mod delegate;
 pub mod fixtures;
 mod openapi;
 
@@ -20,11 +21,16 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
 };
 
+pub use delegate::{Fallible, HeldJournal};
+/// Types that [`delegate!`] names.
+#[doc(hidden)]
+pub use throng::{host::Task, journal, model::Timestamp};
+
 /// What hangs for so long is a failed test, not a hung one.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Time a [`Client`] waits for bytes: one answer that hangs is seen before [`PATIENCE`] ends.
-const READ_PATIENCE: Duration = Duration::from_secs(60);
+pub const READ_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -96,10 +96,7 @@ fn number(shard: ShardId, number: u64) -> String {
 }
 
 fn before(at: Position, commits: u64) -> Position {
-    Position {
-        commit: CommitNo(at.commit.0.saturating_sub(commits)),
-        ..at
-    }
+    Position::new(at.writer, CommitNo(at.commit.0.saturating_sub(commits)))
 }
 
 /// A message that was taken: who took it, and the number it has at its sending shard.
@@ -320,12 +317,7 @@ mod tests {
             };
             commit.push(*kind, shard, &own, *seq, name, *version, body);
         }
-        let commit = commit.finish(Stamp {
-            writer: WriterId(1),
-            number: CommitNo(1),
-            synced: CommitNo(0),
-            at_micros: 0,
-        });
+        let commit = commit.finish(Stamp::new(WriterId(1), CommitNo(1), 0));
         provenance(&commit, &own, 1).0
     }
 

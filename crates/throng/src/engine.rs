@@ -224,10 +224,10 @@ impl Engine {
             let _ = tell.send(lives.checkpoint_now(&life).await);
         }));
         told.await.unwrap_or_else(|_| {
-            Err(throng_journal::Error::Backend {
-                doing: "making a checkpoint".into(),
-                why: "the engine has ended".into(),
-            })
+            Err(throng_journal::Error::backend(
+                "making a checkpoint",
+                "the engine has ended",
+            ))
         })
     }
 

@@ -141,10 +141,7 @@ fn stored(event: Happened) -> StoredEvent {
     let (writer, commit) = event.position;
     StoredEvent {
         seq: event.seq,
-        position: Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        },
+        position: Position::new(WriterId(writer), CommitNo(commit)),
         at_micros: event.at_micros,
         name: event.name.into(),
         version: event.version,
@@ -273,10 +270,7 @@ impl Core {
         events: &mut Vec<StoredEvent>,
     ) -> Result<(), throng_journal::Error> {
         while let Some(first) = tail.first().map(|event| event.place.position) {
-            let before = Position {
-                commit: CommitNo(first.commit.0 - 1),
-                ..first
-            };
+            let before = Position::new(first.writer, CommitNo(first.commit.0 - 1));
             let other = tail.iter().map(|event| event.place.position).find(|at| *at != first);
             let is_near = other.is_some_and(|at| at.writer == first.writer && at.commit.0 - first.commit.0 <= NEAR);
             let bytes_max = if is_near { NEAR_BYTES } else { 0 };

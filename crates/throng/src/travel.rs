@@ -195,10 +195,7 @@ impl Engine {
 
 /// Of a record that is made here.
 const NOWHERE: Place = Place {
-    position: throng_journal::Position {
-        writer: throng_journal::WriterId(0),
-        commit: throng_journal::CommitNo(0),
-    },
+    position: throng_journal::Position::new(throng_journal::WriterId(0), throng_journal::CommitNo(0)),
     offset: 0,
     len: 0,
 };

@@ -292,10 +292,7 @@ impl Channel {
     /// As clients see it.
     #[must_use]
     pub fn shown(&self, pico: PicoId) -> Value {
-        let eci = crate::id::Eci {
-            pico,
-            secret: self.secret,
-        };
+        let eci = crate::id::Eci::new(pico, self.secret);
         json!({
             "id": eci,
             "tags": self.shape.tags,

@@ -102,10 +102,7 @@ impl<'a> Draft<'a> {
             next_answer: 0,
             ask: None,
             fresh,
-            via: Eci {
-                pico: pico.body.id,
-                secret: via,
-            },
+            via: Eci::new(pico.body.id, via),
             eid,
             is_query,
             event: None,
@@ -253,10 +250,7 @@ impl<'a> Draft<'a> {
 
     /// The ECI of a channel of this pico.
     pub(crate) fn own(&self, secret: Secret) -> Eci {
-        Eci {
-            pico: self.id(),
-            secret,
-        }
+        Eci::new(self.id(), secret)
     }
 
     pub(crate) fn new_channel(&mut self, shape: Shape) -> Result<Channel, Stop> {

@@ -21,10 +21,7 @@ impl Family {
     /// The ECI by which the parent reaches the child with this number.
     pub(crate) fn down(self, child: PicoId, number: u32) -> Eci {
         let mac = self.mac(b'd', child, number) >> 32;
-        Eci {
-            pico: child,
-            secret: Secret((u128::from(number) << 96) | mac),
-        }
+        Eci::new(child, Secret((u128::from(number) << 96) | mac))
     }
 
     /// The number of the child that this ECI reaches, if it is one of ours.
@@ -36,10 +33,7 @@ impl Family {
     /// The ECI by which this child reaches its parent.
     pub(crate) fn up(self, child: PicoId) -> Eci {
         let mac = self.mac(b'u', child, 0) >> 64;
-        Eci {
-            pico: self.pico,
-            secret: Secret((u128::from(child.0) << 64) | mac),
-        }
+        Eci::new(self.pico, Secret((u128::from(child.0) << 64) | mac))
     }
 
     /// The secret of the channel over which other picos are introduced.
@@ -67,10 +61,7 @@ pub(crate) fn ui(realm: Secret, pico: PicoId) -> Eci {
     let mut text = [0; 9];
     text[0] = b'i';
     text[1..].copy_from_slice(&pico.0.to_be_bytes());
-    Eci {
-        pico,
-        secret: Secret(first(realm, &text)),
-    }
+    Eci::new(pico, Secret(first(realm, &text)))
 }
 
 /// A number nobody can guess who does not know the key.

@@ -50,6 +50,12 @@ impl Secret {
 
 impl Eci {
     const DIGITS: usize = PicoId::DIGITS + Secret::DIGITS;
+
+    /// The channel of a pico that has this secret.
+    #[must_use]
+    pub const fn new(pico: PicoId, secret: Secret) -> Self {
+        Self { pico, secret }
+    }
 }
 
 /// A number in so many digits. An event writes a dozen of them; `{:x}` pads, and takes several times as long.
@@ -187,10 +193,7 @@ mod tests {
 
     #[test]
     fn an_eci_is_read_as_it_is_written() {
-        let eci = Eci {
-            pico: PicoId(0x2a),
-            secret: Secret(u128::MAX - 1),
-        };
+        let eci = Eci::new(PicoId(0x2a), Secret(u128::MAX - 1));
         let text = eci.to_string();
         assert_eq!(text, "000000000000002afffffffffffffffffffffffffffffffe");
         assert_eq!(text.parse(), Ok(eci));
@@ -221,10 +224,7 @@ mod tests {
 
     #[test]
     fn a_logged_channel_id_opens_no_channel() {
-        let eci = Eci {
-            pico: PicoId(1),
-            secret: Secret(0xfeed),
-        };
+        let eci = Eci::new(PicoId(1), Secret(0xfeed));
         assert!(!format!("{eci:?}").contains("feed"));
     }
 }

@@ -558,16 +558,10 @@ mod tests {
         let picos = Picos::new(builder.start(journal, store).await.unwrap(), Settings::default());
         let realm = picos.root().await.unwrap().realm;
         for (number, ask) in [1, 2].into_iter().zip(0..) {
-            let eci = Eci {
-                pico: PicoId(7 + number),
-                secret: Secret(5),
-            };
+            let eci = Eci::new(PicoId(7 + number), Secret(5));
             let newborn = Newborn {
                 realm,
-                parent: Some(Eci {
-                    pico: PicoId::ROOT,
-                    secret: Secret(6),
-                }),
+                parent: Some(Eci::new(PicoId::ROOT, Secret(6))),
                 number: 0,
                 down: eci.secret,
                 rulesets: Vec::new(),
@@ -586,10 +580,7 @@ mod tests {
             made.unwrap();
             answered.unwrap();
         }
-        let nobody = Eci {
-            pico: PicoId(1),
-            secret: Secret(5),
-        };
+        let nobody = Eci::new(PicoId(1), Secret(5));
         for ask in asks(nobody) {
             let error = picos.answer(PicoId::ROOT, &ask, 0).await.unwrap_err();
             assert!(error.contains("ECI not found"), "{error}");

@@ -137,10 +137,10 @@ fn taken(word: &str) -> Result<Taken, ()> {
         let (offset, at_micros) = word.split_once('@')?;
         let mut numbers = offset.splitn(3, '.');
         let offset = EventOffset {
-            position: Position {
-                writer: WriterId(numbers.next()?.parse().ok()?),
-                commit: CommitNo(numbers.next()?.parse().ok()?),
-            },
+            position: Position::new(
+                WriterId(numbers.next()?.parse().ok()?),
+                CommitNo(numbers.next()?.parse().ok()?),
+            ),
             record: numbers.next()?.parse().ok()?,
         };
         let at_micros = at_micros.parse().ok()?;

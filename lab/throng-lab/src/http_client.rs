@@ -1,85 +1,41 @@
 //! One keep-alive connection that waits for each answer.
 
-use std::{
-    fmt::Write as _,
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
+use anyhow::Context as _;
+use std::time::Duration;
+pub(crate) use throng_testing::Client as Connection;
 
-/// How long a client waits for a connection.
-const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// A service answers within its request deadline of 5 s, unless it is paused.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(6);
-/// What an answer may hold at most: a page of events.
-const BODY_BYTES_MAX: usize = 64 << 20;
 
-pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
-}
-
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-}
+pub(crate) type Answer = throng_testing::Response<Vec<u8>>;
 
 pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
 }
 
 pub(crate) fn post(path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
-    let mut request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
-    if let Some(key) = key {
-        write!(request, "idempotency-key: {key}\r\n").expect("a string takes any text");
-    }
-    write!(request, "content-length: {}\r\n\r\n{body}", body.len()).expect("a string takes any text");
-    request.into_bytes()
+    let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
+    let (json, length) = (throng_testing::JSON, body.len());
+    format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{json}{key}content-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-impl Connection {
-    pub(crate) fn open(address: SocketAddr, answer_wait: Duration) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
-        stream.set_read_timeout(Some(answer_wait))?;
-        stream.set_write_timeout(Some(answer_wait))?;
-        stream.set_nodelay(true)?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
-    }
+/// The metrics that a service shows, as text.
+pub(crate) fn metrics(connection: &mut Connection) -> anyhow::Result<String> {
+    told(connection, &get("/metrics"))
+}
 
-    /// After an error the connection is of no use any more, and what became of the request is not known.
-    pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Answer> {
-        self.stream.get_mut().write_all(request)?;
-        let status = self
-            .line()?
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok())
-            .ok_or_else(|| io::Error::other("no status"))?;
-        let mut length = 0;
-        loop {
-            let line = self.line()?;
-            if line.is_empty() {
-                break;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().map_err(io::Error::other)?;
-            }
-        }
-        if length > BODY_BYTES_MAX {
-            return Err(io::Error::other(format!("an answer of {length} bytes")));
-        }
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
-        Ok(Answer { status, body })
-    }
+/// The text of an answer that is to be good.
+pub(crate) fn told(connection: &mut Connection, request: &[u8]) -> anyhow::Result<String> {
+    let answer = connection.ask(request).context("the service does not answer")?;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    anyhow::ensure!(answer.status == 200, "the service answered {} {text}", answer.status);
+    Ok(text)
+}
 
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        line.truncate(line.trim_end().len());
-        Ok(line)
-    }
+/// The sum of a metric in the text of Prometheus.
+pub(crate) fn metric(text: &str, name: &str) -> f64 {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    lines.filter_map(|value| value.trim().parse::<f64>().ok()).sum()
 }

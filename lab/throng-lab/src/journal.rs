@@ -7,9 +7,7 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
-use throng::journal::{
-    Address, Append, Appended, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, WriterId,
-};
+use throng::journal::{Address, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, WriterId};
 use throng_log::{Log, Options};
 use yardsticks::disk::{self, Mode};
 
@@ -205,14 +203,11 @@ impl Writing<'_> {
             }
             let (begun, cpu_begun) = (Instant::now(), cpu_time());
             self.number += 1;
-            let commit = self.builder.finish(Stamp {
-                writer: self.writer,
-                number: CommitNo(self.number),
-                synced: CommitNo(self.number - 1),
-                at_micros: 0,
-            });
+            let commit = self
+                .builder
+                .finish(Stamp::after_synced(self.writer, CommitNo(self.number), 0));
             bytes += commit.bytes().len();
-            let appended = landed(self.log.append(commit)).await;
+            let appended = self.log.append(commit).landed().await;
             times.push(begun.elapsed());
             cpu += cpu_time().saturating_sub(cpu_begun);
             appended.result?;
@@ -220,12 +215,5 @@ impl Writing<'_> {
         }
         times.sort_unstable();
         Ok(Run { bytes, times, cpu })
-    }
-}
-
-async fn landed(append: Append) -> Appended {
-    match append {
-        Append::Done(appended) => appended,
-        Append::Later(later) => later.await,
     }
 }

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::journal::{
-    Address, Append, Appended, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, ShardSet,
-    Stamp, Store, WriterId,
+    Address, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, ShardSet, Stamp, Store,
+    WriterId,
 };
 use throng_postgres::{PostgresJournal, PostgresOptions, PostgresStore, begin_anew, open_postgres};
 use tokio::task::JoinHandle;
@@ -228,10 +228,7 @@ impl Writing {
     }
 
     fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     /// So many commits, one after the other; how long finishing and appending them took. Gathering the records is the
@@ -255,16 +252,12 @@ impl Writing {
         }
         let begun = Instant::now();
         self.number += 1;
-        let commit = self.builder.finish(Stamp {
-            writer: self.writer,
-            number: CommitNo(self.number),
-            synced: CommitNo(self.number - 1),
-            at_micros: 1_700_000_000_000_000 + self.number.cast_signed() * 1_000,
-        });
-        let appended: Appended = match self.journal.append(commit) {
-            Append::Done(appended) => appended,
-            Append::Later(later) => later.await,
-        };
+        let commit = self.builder.finish(Stamp::after_synced(
+            self.writer,
+            CommitNo(self.number),
+            1_700_000_000_000_000 + self.number.cast_signed() * 1_000,
+        ));
+        let appended = self.journal.append(commit).landed().await;
         let took = begun.elapsed();
         appended.result?;
         self.builder.recycle(appended.buffer);

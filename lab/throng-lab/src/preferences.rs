@@ -312,12 +312,7 @@ impl Source for Paced {
             return Next::WaitUntil(due_nanos);
         }
         self.next += 1;
-        Next::Send(Shot {
-            bytes,
-            tag: self.next as u64,
-            intended_nanos: Some(due_nanos),
-            class: 0,
-        })
+        Next::Send(Shot::due(bytes, self.next as u64, due_nanos))
     }
 
     fn answered(&mut self, _: u64, _: &Outcome<'_>) -> Verdict {

@@ -25,12 +25,7 @@ impl Source for Prepared {
             return Next::Done;
         };
         self.next += 1;
-        Next::Send(Shot {
-            bytes,
-            tag: self.next as u64,
-            intended_nanos: None,
-            class: 0,
-        })
+        Next::Send(Shot::new(bytes, self.next as u64))
     }
 
     fn answered(&mut self, _: u64, _: &Outcome<'_>) -> Verdict {

@@ -14,7 +14,7 @@ use std::{
 };
 use throng::{
     Engine, Options,
-    host::{Host, Task, TokioHost},
+    host::{Host, TokioHost},
     model::Timestamp,
 };
 
@@ -70,34 +70,12 @@ struct Movable {
 }
 
 impl Host for Movable {
+    throng_testing::delegate!(Host, host: elapsed_micros thread_cpu_micros entropy spawn sleep close);
+
     fn now(&self) -> Timestamp {
         Timestamp {
             micros: self.host.now().micros + self.ahead_micros.load(Ordering::Relaxed),
         }
-    }
-
-    fn elapsed_micros(&self) -> u64 {
-        self.host.elapsed_micros()
-    }
-
-    fn thread_cpu_micros(&self) -> Option<u64> {
-        self.host.thread_cpu_micros()
-    }
-
-    fn entropy(&self) -> u128 {
-        self.host.entropy()
-    }
-
-    fn spawn(&self, task: Task) {
-        self.host.spawn(task);
-    }
-
-    fn sleep(&self, duration: Duration) -> Task {
-        self.host.sleep(duration)
-    }
-
-    fn close(&self) {
-        self.host.close();
     }
 }
 

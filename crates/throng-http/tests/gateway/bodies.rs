@@ -4,7 +4,7 @@ use crate::support::{
     Client,
     client::request,
     http2::{Http2, patiently, read},
-    start, wait,
+    metric, start, wait,
 };
 use std::time::Duration;
 use throng_http::{Limits, Running};
@@ -20,13 +20,6 @@ fn with(bytes: usize) -> Running {
         ..Limits::default()
     };
     start(|gateway| gateway.limits(limits))
-}
-
-fn metric(gateway: &Running, name: &str) -> u64 {
-    let text = Client::new(gateway).get("/metrics").text().to_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|value| value.trim().parse().ok())
-        .unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
 /// Begins a command whose body is long and has come in part.

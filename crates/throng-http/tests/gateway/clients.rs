@@ -5,6 +5,7 @@ use crate::support::{
     client::request,
     http2::Http2,
     lanes::FULL,
+    metric,
     socket::{Socket, query},
     start, tokens, wait,
 };
@@ -16,11 +17,8 @@ fn limited(set: impl FnOnce(&mut Limits)) -> Running {
     start(|gateway| gateway.adjust_limits(set))
 }
 
-fn metric(gateway: &Running, limit: &str) -> u64 {
-    let text = Client::new(gateway).get("/metrics").text().to_owned();
-    let name = format!("throng_http_limited_total{{limit=\"{limit}\"}} ");
-    let found = text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok());
-    found.unwrap_or_else(|| panic!("no {name} in {text}"))
+fn limited_total(gateway: &Running, limit: &str) -> u64 {
+    metric(gateway, &format!("throng_http_limited_total{{limit=\"{limit}\"}}"))
 }
 
 /// Takes as many connections as are given.
@@ -79,7 +77,7 @@ fn an_address_has_bounded_connections_and_can_reuse_them() {
     let mut fifth = Client::new(&gateway);
     fifth.send(request("GET", "/api/section/S1", &[], ""));
     fifth.answer().problem(503, "overloaded");
-    assert!(metric(&gateway, "connections_per_address_max") >= 1);
+    assert!(limited_total(&gateway, "connections_per_address_max") >= 1);
     drop(clients.pop());
     let is_served = (0..10_000).any(|_| {
         let mut next = Client::new(&gateway);
@@ -103,7 +101,7 @@ fn an_address_opens_no_more_connections_a_second_than_it_may() {
     assert!(answers[0].status == 404 && !refused.is_empty());
     refused[0].problem(429, "too-many-requests");
     assert!(refused[0].header("retry-after").is_some());
-    assert!(metric(&gateway, "connection_rate_max") >= 1);
+    assert!(limited_total(&gateway, "connection_rate_max") >= 1);
 }
 
 /// Of so many requests, the statuses.
@@ -127,7 +125,7 @@ fn requests_of_an_address_are_bounded_over_its_connections() {
         let mut all = statuses(&mut first, 20, headers);
         all.extend(statuses(&mut Client::new(&gateway), 20, headers));
         assert!(all[0] == 200 && all.contains(&429), "{all:?}");
-        assert!(metric(&gateway, "request_rate_max") >= 1);
+        assert!(limited_total(&gateway, "request_rate_max") >= 1);
         for _ in 0..20 {
             assert_eq!(first.get("/health/live").status, 200, "health is never refused");
         }
@@ -146,7 +144,7 @@ fn a_caller_asks_no_more_a_second_than_it_may_and_others_go_on() {
     let all = statuses(&mut client, 20, &[("x-caller", "ann")]);
     assert!(all[0] == 200 && all.contains(&429), "{all:?}");
     assert_eq!(statuses(&mut client, 1, &[("x-caller", "ben")]), [200]);
-    assert!(metric(&gateway, "caller_request_rate_max") >= 1);
+    assert!(limited_total(&gateway, "caller_request_rate_max") >= 1);
 }
 
 /// A service behind a proxy that names its clients, each of which may ask so often.

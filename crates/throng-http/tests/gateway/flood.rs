@@ -1,6 +1,6 @@
 //! WebSockets whose clients send more than they take, or more than anybody can mean.
 
-use crate::support::{Client, client::PATIENCE, plain, socket::Socket, start};
+use crate::support::{Client, client::PATIENCE, impatient, plain, socket::Socket};
 use serde_json::Value;
 use std::{
     io::{ErrorKind, Write},
@@ -8,7 +8,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng_http::Limits;
 use tokio_tungstenite::tungstenite::Message;
 
 /// Far more than the buffers of both ends' systems hold.
@@ -77,12 +76,7 @@ fn a_frame_of_too_many_messages_is_refused_as_a_whole() {
 
 #[test]
 fn messages_that_are_refused_wait_for_their_turn_like_others() {
-    let limits = Limits {
-        turn: Duration::from_millis(1),
-        wait_max: Duration::from_millis(2),
-        ..Limits::default()
-    };
-    let gateway = start(|gateway| gateway.limits(limits));
+    let gateway = impatient();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for number in 0..12 {

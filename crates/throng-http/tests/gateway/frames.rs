@@ -1,7 +1,7 @@
 //! Messages of WebSockets that are large, or come in parts: how much memory they may take together, and how long.
 
 use crate::support::{
-    Client, engine_with,
+    Client, engine_with, metric,
     socket::{Socket, command},
     start,
 };
@@ -27,13 +27,6 @@ fn with(limits: Limits) -> Running {
         ..Options::default()
     };
     Gateway::builder(engine_with(options)).limits(limits).start().unwrap()
-}
-
-fn metric(gateway: &Running, name: &str) -> u64 {
-    let text = Client::new(gateway).get("/metrics").text().to_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|value| value.trim().parse().ok())
-        .unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
 fn held(gateway: &Running) -> u64 {

@@ -185,7 +185,9 @@ impl Head {
     fn of_http1(client: &mut Client, method: &str, (path, field, _): &Case) -> Self {
         client.send(request(method, path, &[*field], ""));
         let head = client.head().unwrap();
-        Self::new(head.status, head.headers)
+        let fields = head.headers.iter().map(|line| line.split_once(": ").unwrap());
+        let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+        Self::new(head.status, fields.collect())
     }
 
     async fn of_http2(client: &Http2, method: &str, (path, field, _): &Case) -> Self {

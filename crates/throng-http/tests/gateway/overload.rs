@@ -3,7 +3,7 @@
 use crate::support::{
     Answer, Client,
     client::{PATIENCE, request},
-    start,
+    impatient, start,
 };
 use std::{
     io::ErrorKind,
@@ -53,12 +53,7 @@ fn storm(
 //= promise 9: everything is bounded
 #[test]
 fn requests_that_would_wait_too_long_are_refused_undone() {
-    let limits = Limits {
-        turn: Duration::from_millis(1),
-        wait_max: Duration::from_millis(2),
-        ..Limits::default()
-    };
-    let gateway = start(|gateway| gateway.limits(limits));
+    let gateway = impatient();
     let answers = storm(&gateway, &[], |answer| answer.status == 503);
     assert!(
         answers.iter().any(|(_, answer)| answer.status == 503),
@@ -103,12 +98,7 @@ fn a_deadline_passed_while_waiting_is_told_and_nothing_done() {
 
 /// While many clients keep a gateway busy that lets hardly anybody wait.
 fn while_saturated(test: impl FnOnce(&Running)) {
-    let limits = Limits {
-        turn: Duration::from_millis(1),
-        wait_max: Duration::from_millis(2),
-        ..Limits::default()
-    };
-    let gateway = start(|gateway| gateway.limits(limits));
+    let gateway = impatient();
     let (is_over, is_refused) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         for number in 0..16 {

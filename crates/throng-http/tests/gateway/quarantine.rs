@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throng::{
     Options,
-    model::{Answer, Entity, Event, Rejection, Turn},
+    model::{Answer, Entity, Event, Turn},
 };
 use throng_http::{Gateway, Running};
+use throng_testing::fixtures::Never;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Yeast {}
@@ -30,15 +31,6 @@ enum Happened {
 }
 impl Event for Happened {}
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-struct No;
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 impl Entity for Yeast {
     const KIND: &'static str = "yeast";
     const PUBLIC: &'static [&'static str] = &["open", "divide"];
@@ -46,9 +38,9 @@ impl Entity for Yeast {
     type Command = Command;
     type Event = Happened;
     type Reply = ();
-    type Rejection = No;
+    type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         match command {
             Command::Open {} => turn.emit(Happened::Opened {}),
             Command::Divide {} => {

@@ -10,9 +10,10 @@ use std::{
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
-    model::{Answer, Entity, Event, Rejection, Turn},
+    model::{Answer, Entity, Event, Turn},
 };
 use throng_http::Gateway;
+use throng_testing::fixtures::Never;
 
 /// The places for long questions: those that are answered, and those that wait.
 const PLACES: usize = 32;
@@ -77,14 +78,6 @@ enum Happened {
     Written,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-enum Never {}
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        match *self {}
-    }
-}
 
 #[derive(Default, Serialize, Deserialize)]
 struct Page {

@@ -3,6 +3,7 @@
 use crate::support::{
     Client,
     held::held,
+    impatient,
     socket::{Socket, command, query},
     start,
 };
@@ -200,12 +201,7 @@ fn commands_run_in_order_and_are_answered_once_amid_others() {
 
 #[test]
 fn overloaded_sockets_are_refused_before_any_work() {
-    let limits = Limits {
-        turn: Duration::from_millis(1),
-        wait_max: Duration::from_millis(2),
-        ..Limits::default()
-    };
-    let gateway = start(|gateway| gateway.limits(limits));
+    let gateway = impatient();
     Client::new(&gateway).post("/api/section/hot/open", r#"{"capacity":1}"#);
     let asks = |number: usize| {
         let gateway = &gateway;

@@ -1,6 +1,6 @@
 //! What happens, over a WebSocket, as far as credit goes.
 
-use crate::support::{Client, held::Held, plain, section, socket::Socket, start, wait};
+use crate::support::{Client, plain, section, socket::Socket, start, wait};
 use serde_json::{Value, json};
 use std::{sync::atomic::Ordering::SeqCst, thread, time::Duration};
 use throng::{
@@ -8,6 +8,7 @@ use throng::{
     journal::{Journal, MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Limits};
+use throng_testing::HeldJournal;
 
 fn subscribe(id: &str, entity: Option<&str>, after: impl Into<Value>, credit: u32) -> Value {
     let mut message = json!({ "type": "subscribe", "id": id, "kind": "section", "credit": credit });
@@ -128,7 +129,7 @@ fn events_of_a_kind_come_in_log_order_and_after_a_cursor() {
 fn events_many_subscriptions_follow_are_read_once() {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
-    let (journal, _hold) = Held::new(journal);
+    let (journal, _hold) = HeldJournal::new(journal, false);
     let read = journal.read.clone();
     let engine = Engine::builder().with::<section::Section>();
     let engine = wait(engine.start(Box::new(journal) as Box<dyn Journal>, store)).unwrap();

@@ -20,13 +20,32 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Stamps a commit of a writer of which no other commit is known to be synced.
+    #[must_use]
+    pub const fn new(writer: WriterId, number: CommitNo, at_micros: i64) -> Self {
+        let synced = CommitNo(0);
+        Self {
+            writer,
+            number,
+            synced,
+            at_micros,
+        }
+    }
+
+    /// Stamps a commit whose predecessors are all synced.
+    #[must_use]
+    pub const fn after_synced(writer: WriterId, number: CommitNo, at_micros: i64) -> Self {
+        let synced = CommitNo(number.0 - 1);
+        Self {
+            synced,
+            ..Self::new(writer, number, at_micros)
+        }
+    }
+
     /// Writer and number together.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: self.number,
-        }
+        Position::new(self.writer, self.number)
     }
 }
 

@@ -71,10 +71,10 @@ impl Record<'_> {
     pub fn replaced_by(&self) -> Option<Position> {
         let writer = u64::from(self.version) << WRITER_BITS | self.seq >> NUMBER_BITS;
         let is_known = self.record == RecordKind::Removed && writer > 0;
-        is_known.then_some(Position {
-            writer: WriterId(writer),
-            commit: CommitNo(self.seq & ((1 << NUMBER_BITS) - 1)),
-        })
+        is_known.then_some(Position::new(
+            WriterId(writer),
+            CommitNo(self.seq & ((1 << NUMBER_BITS) - 1)),
+        ))
     }
 }
 
@@ -151,10 +151,10 @@ impl Commit {
             let at = self.bytes.get(HEADER_BYTES..self.directory_at()).unwrap_or_default();
             let numbers = at.as_chunks::<8>().0;
             let replaced_by = match numbers {
-                [writer, commit] => Some(Position {
-                    writer: WriterId(u64::from_le_bytes(*writer)),
-                    commit: CommitNo(u64::from_le_bytes(*commit)),
-                }),
+                [writer, commit] => Some(Position::new(
+                    WriterId(u64::from_le_bytes(*writer)),
+                    CommitNo(u64::from_le_bytes(*commit)),
+                )),
                 _ => None,
             };
             return Some(Removal::by(replaced_by));
@@ -213,14 +213,8 @@ mod tests {
     use crate::{Address, Stamp};
     use proptest::prelude::*;
 
-    const BY: Position = Position {
-        writer: WriterId(3),
-        commit: CommitNo(70),
-    };
-    const LATER: Position = Position {
-        writer: WriterId(5 << WRITER_BITS | 9),
-        commit: CommitNo(1 << 40),
-    };
+    const BY: Position = Position::new(WriterId(3), CommitNo(70));
+    const LATER: Position = Position::new(WriterId(5 << WRITER_BITS | 9), CommitNo(1 << 40));
 
     fn commit(bodies: &[Vec<u8>]) -> Commit {
         let mut open = CommitBuilder::default();
@@ -228,12 +222,7 @@ mod tests {
             let address = Address::new("kind", format!("id-{}", seq % 3));
             open.push(RecordKind::Event, ShardId(7), &address, seq, "Happened", 3, body);
         }
-        open.finish(Stamp {
-            writer: WriterId(2),
-            number: CommitNo(9),
-            synced: CommitNo(8),
-            at_micros: 77,
-        })
+        open.finish(Stamp::after_synced(WriterId(2), CommitNo(9), 77))
     }
 
     proptest! {
@@ -289,10 +278,7 @@ mod tests {
         }
         assert_eq!(Record::filler(None).replaced_by(), None);
         // Beyond what a filler can hold, it names a commit that never comes.
-        let far = Position {
-            writer: WriterId(u64::MAX),
-            commit: CommitNo(u64::MAX),
-        };
+        let far = Position::new(WriterId(u64::MAX), CommitNo(u64::MAX));
         assert!(Record::filler(Some(far)).replaced_by() > Some(LATER));
     }
 }

@@ -53,10 +53,7 @@ pub fn check_all<H: Harness>(harness: &H) {
 }
 
 fn position(writer: WriterId, number: u64) -> Position {
-    Position {
-        writer,
-        commit: CommitNo(number),
-    }
+    Position::new(writer, CommitNo(number))
 }
 
 fn open<H: Harness>(harness: &H, journal: &H::Journal, node: &str) -> WriterId {

@@ -81,12 +81,7 @@ pub(super) fn commit_of<'a>(
             &event.body,
         );
     }
-    open.finish(Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: at_micros(writer, number),
-    })
+    open.finish(Stamp::after_synced(writer, CommitNo(number), at_micros(writer, number)))
 }
 
 /// Waits for what came of an append.

@@ -119,10 +119,7 @@ impl<'a, H: Harness> Bench<'a, H> {
     }
 
     fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     /// Appends one commit with one event for each id.
@@ -159,12 +156,11 @@ impl<'a, H: Harness> Bench<'a, H> {
         self.number += 1;
         let mut open = CommitBuilder::default();
         open.push(record, ShardId(1), &address("a"), seq, "Added", 1, b"body");
-        let commit = open.finish(Stamp {
-            writer: self.writer,
-            number: CommitNo(self.number),
-            synced: CommitNo(self.number - 1),
-            at_micros: kit::at_micros(self.writer, self.number),
-        });
+        let commit = open.finish(Stamp::after_synced(
+            self.writer,
+            CommitNo(self.number),
+            kit::at_micros(self.writer, self.number),
+        ));
         let run = |later: Later<'static, Appended>| self.harness.run(later);
         outcome(self.pair.journal.append(commit), &run).expect("a commit lands");
     }
@@ -375,12 +371,7 @@ pub fn only_events_are_indexed<H: Harness>(harness: &H) {
         open.push(kind, ShardId(1), &address(id), 9, "Other", 1, b"not an event");
     }
     bench.number += 1;
-    let stamp = Stamp {
-        writer: bench.writer,
-        number: CommitNo(bench.number),
-        synced: CommitNo(bench.number - 1),
-        at_micros: 0,
-    };
+    let stamp = Stamp::after_synced(bench.writer, CommitNo(bench.number), 0);
     let run = |later: Later<'static, Appended>| harness.run(later);
     outcome(bench.pair.journal.append(open.finish(stamp)), &run).expect("a commit lands");
     bench.checkpoint();
@@ -396,10 +387,7 @@ pub fn a_checkpoint_that_fails_leaves_nothing<H: Harness>(harness: &H) {
     let covered = bench.covers();
     bench.append(&["a"]);
     let beyond = Checkpoint {
-        upto: Position {
-            commit: CommitNo(bench.number + 5),
-            ..bench.position()
-        },
+        upto: Position::new(bench.position().writer, CommitNo(bench.number + 5)),
         states: vec![state("a", 1, 1, b"a state")],
         system: vec![(b"key".to_vec(), Some(b"value".to_vec()))],
         ..bench.upto_here()

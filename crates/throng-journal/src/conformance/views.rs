@@ -44,10 +44,7 @@ const VIEW: &str = "available-shows";
 
 fn offset(commit: u64) -> ViewOffset {
     ViewOffset {
-        position: Position {
-            writer: WriterId(3),
-            commit: CommitNo(commit),
-        },
+        position: Position::new(WriterId(3), CommitNo(commit)),
         checksum: 0xfeed_0000 + u32::try_from(commit % 0xffff).unwrap_or(0),
         version: 1,
     }
@@ -169,10 +166,7 @@ pub fn every_part_of_an_offset_is_kept<H: Harness>(harness: &H) {
     for next in [
         ViewOffset::default(),
         ViewOffset {
-            position: Position {
-                writer: WriterId(i64::MAX.cast_unsigned()),
-                commit: CommitNo(i64::MAX.cast_unsigned()),
-            },
+            position: Position::new(WriterId(i64::MAX.cast_unsigned()), CommitNo(i64::MAX.cast_unsigned())),
             checksum: u32::MAX,
             version: u32::MAX,
         },

@@ -287,10 +287,7 @@ impl Journal for MemoryJournal {
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
         let streams = &mut self.history().streams;
         let last = match streams.get_mut(&writer) {
-            None => Err(Error::NoCommit(Position {
-                writer,
-                commit: CommitNo(0),
-            })),
+            None => Err(Error::NoCommit(Position::new(writer, CommitNo(0)))),
             Some(stream) => {
                 stream.sealed = true;
                 Ok(CommitNo(stream.commits.len() as u64))

@@ -21,13 +21,13 @@ pub(super) fn segment_full(active: &Active, bytes: u64) -> bool {
 impl Log {
     pub(super) fn open_writer(&self, node: &str) -> Result<WriterId, Error> {
         if node.len() > NODE_BYTES_MAX {
-            return Err(Error::Backend {
-                doing: "opening a writer".into(),
-                why: format!(
+            return Err(Error::backend(
+                "opening a writer",
+                format!(
                     "the node's name has {} bytes, at most {NODE_BYTES_MAX} are allowed",
                     node.len()
                 ),
-            });
+            ));
         }
         let mut writing = self.writing();
         let adopted = self.adopt(&mut writing, node)?;
@@ -44,13 +44,13 @@ impl Log {
     pub(crate) fn begin_imported(&self, writer: WriterId, node: &str) -> Result<(), Error> {
         let mut writing = self.writing();
         if writer.0 < writing.next_writer || node.len() > NODE_BYTES_MAX {
-            return Err(Error::Backend {
-                doing: format!("importing writer {writer}"),
-                why: format!(
+            return Err(Error::backend(
+                format!("importing writer {writer}"),
+                format!(
                     "writer {} comes next, with a node's name of at most {NODE_BYTES_MAX} bytes",
                     writing.next_writer
                 ),
-            });
+            ));
         }
         writing.next_writer = writer.0;
         self.begin_writer(&mut writing, node, false).map(drop)
@@ -65,10 +65,7 @@ impl Log {
             writing.next_writer = writing.next_writer.max(loss.covered.writer.0 + 1);
             self.begin_writer(&mut writing, ACCEPTED_LOSS_NODE, false)?
         };
-        let failed = |why: String| Error::Backend {
-            doing: "recording the accepted loss".into(),
-            why,
-        };
+        let failed = |why: String| Error::backend("recording the accepted loss", why);
         match self.append_commit(loss.accepted(writer, now_micros())) {
             Append::Done(appended) => appended.result.map_err(|error| failed(error.to_string()))?,
             Append::Later(_) => return Err(failed("the log did not take it at once".into())),
@@ -272,10 +269,11 @@ impl Log {
                 writer: live.writer,
                 first: live.written.next(),
                 synced: live.synced,
-                previous: state.history.sealed_before(live.writer).last().map(|taken| Position {
-                    writer: taken.writer,
-                    commit: taken.last,
-                }),
+                previous: state
+                    .history
+                    .sealed_before(live.writer)
+                    .last()
+                    .map(|taken| Position::new(taken.writer, taken.last)),
                 reserved: false,
                 node: live.node.clone(),
                 at_micros: now_micros(),
@@ -343,10 +341,7 @@ impl Log {
         }
         let Some(live) = &state.live else {
             let last = state.history.streams.last_key_value();
-            let end = last.map(|(writer, stream)| Position {
-                writer: *writer,
-                commit: stream.last,
-            });
+            let end = last.map(|(writer, stream)| Position::new(*writer, stream.last));
             drop(state);
             self.rewrite_unsynced(writing)?;
             return Ok(end);

@@ -42,12 +42,7 @@ impl Log {
             self.readers.forget(number);
             self.rewritten.fetch_add(1, Ordering::AcqRel);
         }
-        answer.unwrap_or_else(|why| {
-            Err(Error::Backend {
-                doing: "removing history".into(),
-                why: why.into(),
-            })
-        })
+        answer.unwrap_or_else(|why| Err(Error::backend("removing history", why)))
     }
 
     /// Goes on in a new segment, so that the one before is finished.

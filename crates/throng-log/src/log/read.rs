@@ -48,10 +48,7 @@ impl Log {
 
     fn try_read_located(&self, after: Position, bytes_max: usize) -> Result<Vec<Located>, Error> {
         let (mut read, mut bytes) = (Vec::new(), 0);
-        let mut due = Position {
-            commit: after.commit.next(),
-            ..after
-        };
+        let mut due = Position::new(after.writer, after.commit.next());
         while let Some((found, offset)) = self.locate(due)? {
             let number = found.segment.number;
             let file = self.readers.get(number).map_err(self.reading(number))?;
@@ -161,10 +158,7 @@ impl Log {
             Some(sectors) => Ok(Some((found, scan::bytes_of(sectors)))),
             None => {
                 let at = last.map_or(crate::header::DATA_AT, scan::bytes_of);
-                let damaged = Position {
-                    commit: reached,
-                    ..position
-                };
+                let damaged = Position::new(position.writer, reached);
                 let why = stop.unwrap_or_else(|| "the segment ends before it".into());
                 Err(self.damaged(damaged, segment.number, at, format!("after the commit there: {why}")))
             }
@@ -176,10 +170,7 @@ impl Log {
         let (segments, last) = {
             let state = self.shared.state();
             let last = state.history.streams.last_key_value();
-            let last = last.map(|(writer, stream)| Position {
-                writer: *writer,
-                commit: stream.last,
-            });
+            let last = last.map(|(writer, stream)| Position::new(*writer, stream.last));
             let numbers: Vec<u64> = state.history.segments.iter().map(|segment| segment.number).collect();
             (numbers, last)
         };

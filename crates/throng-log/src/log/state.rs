@@ -38,10 +38,7 @@ pub(super) struct Live {
 
 impl Live {
     pub(super) fn end(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: self.durable,
-        }
+        Position::new(self.writer, self.durable)
     }
 }
 

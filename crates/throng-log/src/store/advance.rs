@@ -4,7 +4,7 @@
 use super::{
     chunk::{self, PackedEvent, Packer},
     cut::cut,
-    database::{self, BYTES, Database, backend_error, failed, head_key},
+    database::{self, BYTES, Database, failed, head_key},
     inner::Inner,
     read::{encode_state, seq_of_state},
     rows::{Changes, Tables},
@@ -161,17 +161,11 @@ impl Inner {
         start: Option<Position>,
         end: Position,
     ) -> Result<(), Error> {
-        let mut at = start.unwrap_or(Position {
-            commit: CommitNo(0),
-            ..end
-        });
+        let mut at = start.unwrap_or(Position::new(end.writer, CommitNo(0)));
         while at.commit < end.commit {
             let read = self.log.read_located(at, READ_BYTES)?;
             if read.is_empty() {
-                return Err(Error::NoCommit(Position {
-                    commit: at.commit.next(),
-                    ..at
-                }));
+                return Err(Error::NoCommit(Position::new(at.writer, at.commit.next())));
             }
             for located in &read {
                 if located.commit.stamp().number > end.commit {
@@ -213,7 +207,7 @@ impl Index {
     fn commit(&mut self, tables: &Tables<'_>, located: &Located) -> Result<(), Error> {
         let stamp = located.commit.stamp();
         for record in located.commit.records() {
-            let record = record.map_err(|damage| backend_error(DOING, damage))?;
+            let record = record.map_err(|damage| Error::backend(DOING, damage))?;
             let is_end = record.record == RecordKind::Ended;
             if !is_end && !matches!(record.record, RecordKind::Event | RecordKind::State) {
                 continue;

@@ -4,7 +4,7 @@ use super::{
     EmbeddedStore,
     chunk::Unpacker,
     copy::{copy_rows, write_numbers},
-    database::{Database, backend_error, failed, guarded},
+    database::{Database, failed, guarded},
     loss, lost,
     read::check_state,
     rows::{Changes, Tables},
@@ -23,7 +23,7 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
     let mut database = open(log, path)?;
     let sound = guarded(doing, || database.redb.check_integrity().map_err(failed(doing)))?;
     if !sound {
-        return Err(backend_error(doing, "some of its pages could not be read"));
+        return Err(Error::backend(doing, "some of its pages could not be read"));
     }
     let snapshot = database.snapshot()?;
     if let Some(loss) = loss(log, snapshot.covers)? {
@@ -34,7 +34,7 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
             let (number, row) = row.map_err(failed(doing))?;
             if !check_state(row.value()) {
                 let why = format!("the state of entity number {} has another checksum", number.value());
-                return Err(backend_error(doing, why));
+                return Err(Error::backend(doing, why));
             }
         }
         for head in snapshot.heads.range::<&[u8]>(..).map_err(failed(doing))? {
@@ -52,7 +52,7 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
                 });
                 if unpacked.is_none() {
                     let why = format!("the index row {:?} cannot be read", at.value());
-                    return Err(backend_error(doing, why));
+                    return Err(Error::backend(doing, why));
                 }
             }
         }

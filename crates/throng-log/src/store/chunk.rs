@@ -245,10 +245,7 @@ impl<'a> Unpacker<'a> {
             return None;
         }
         Some(Entry {
-            position: Position {
-                writer: self.writer,
-                commit: CommitNo(commit),
-            },
+            position: Position::new(self.writer, CommitNo(commit)),
             at_micros,
             segment,
             offset,

@@ -2,7 +2,7 @@
 
 use super::{
     chunk::{self, Packer, Unpacker},
-    database::{backend_error, failed, head_key},
+    database::{failed, head_key},
     read::seq_of_state,
     rows::Tables,
 };
@@ -53,7 +53,7 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
 
 /// A row without its events up to a number; `None`: it begins after that.
 fn without_first(packed: &[u8], of: (&[u8], u64), upto: u64) -> Result<Option<Vec<u8>>, Error> {
-    let unreadable = || backend_error(DOING, "the index of an entity's events cannot be read");
+    let unreadable = || Error::backend(DOING, "the index of an entity's events cannot be read");
     let mut unpacker = Unpacker::open(packed, of).ok_or_else(unreadable)?;
     let mut seq = (of.1 + 1).checked_sub(unpacker.left()).ok_or_else(unreadable)?;
     if seq > upto {

@@ -45,13 +45,6 @@ pub(super) struct Covers {
     pub fingerprint: u32,
 }
 
-pub(crate) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Error {
-    Error::Backend {
-        doing: doing.into(),
-        why: why.to_string(),
-    }
-}
-
 /// For `map_err` on anything the database says. What the disk said is told from what is damaged.
 pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| match error.into() {
@@ -59,7 +52,7 @@ pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E
         closed @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed) => {
             Error::io(doing)(io::Error::other(closed.to_string()))
         }
-        other => backend_error(doing, other),
+        other => Error::backend(doing, other),
     }
 }
 
@@ -84,7 +77,7 @@ pub(crate) fn guarded_in<T>(
 ) -> Result<T, Error> {
     quietly(work).unwrap_or_else(|()| {
         let why = format!("{file} is damaged; stop, remove it, and start: it is rebuilt from the journal");
-        Err(backend_error(doing, why))
+        Err(Error::backend(doing, why))
     })
 }
 
@@ -168,7 +161,7 @@ impl Database {
         match found {
             Some(TABLES_VERSION) => return Ok(()),
             Some(other) => {
-                return Err(backend_error(
+                return Err(Error::backend(
                     doing,
                     format!("they have version {other}, this program reads {TABLES_VERSION}"),
                 ));
@@ -221,10 +214,7 @@ impl Database {
             };
             let covers = match (number("writer")?, number("commit")?, number("fingerprint")?) {
                 (Some(writer), Some(commit), Some(fingerprint)) => Some(Covers {
-                    position: Position {
-                        writer: WriterId(writer),
-                        commit: CommitNo(commit),
-                    },
+                    position: Position::new(WriterId(writer), CommitNo(commit)),
                     fingerprint: u32::try_from(fingerprint).unwrap_or_default(),
                 }),
                 _ => None,

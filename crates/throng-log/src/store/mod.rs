@@ -21,7 +21,7 @@ pub(crate) use care::{check, compact};
 
 use crate::{Log, Options, directory::STORE_NAME, worker::Worker};
 use compact::Compactions;
-use database::{Covers, Database, Snapshot, backend_error};
+use database::{Covers, Database, Snapshot};
 use inner::{Inner, Reopening};
 use std::{
     path::PathBuf,
@@ -228,7 +228,7 @@ impl Store for EmbeddedStore {
         });
         Box::pin(async move {
             let advanced = advanced.await;
-            if advanced.unwrap_or_else(|why| Err(backend_error("making a checkpoint", why)))? {
+            if advanced.unwrap_or_else(|why| Err(Error::backend("making a checkpoint", why)))? {
                 self.compact_behind();
             }
             Ok(())
@@ -278,7 +278,7 @@ impl Store for EmbeddedStore {
         Box::pin(async move {
             removed
                 .await
-                .unwrap_or_else(|why| Err(backend_error("removing system rows", why)))
+                .unwrap_or_else(|why| Err(Error::backend("removing system rows", why)))
         })
     }
 
@@ -287,7 +287,7 @@ impl Store for EmbeddedStore {
         let compacting = self.compactor().map(|compactor| compactor.run(move || inner.compact()));
         Box::pin(async move {
             let compacted = compacting?.await;
-            let compacted = compacted.unwrap_or_else(|why| Err(backend_error("compacting the store", why)));
+            let compacted = compacted.unwrap_or_else(|why| Err(Error::backend("compacting the store", why)));
             compacted.map(Some)
         })
     }

@@ -193,10 +193,12 @@ impl Inner {
         if matches!(&error, Error::Io { source, .. } if !is_missing(source.kind())) {
             return error;
         }
-        let before = entry.position.commit.0.checked_sub(1).map(|before| Position {
-            commit: CommitNo(before),
-            ..entry.position
-        });
+        let before = entry
+            .position
+            .commit
+            .0
+            .checked_sub(1)
+            .map(|before| Position::new(entry.position.writer, CommitNo(before)));
         let read = before.map_or(Ok(Vec::new()), |before| self.log.read_located(before, 0));
         match read {
             Ok(_) => index_damaged(address),

@@ -1,7 +1,7 @@
 //! A database that failed once answers nothing more until it is opened again: whoever needs it next does that.
 
 use super::{
-    database::{self, Database, Snapshot, backend_error},
+    database::{self, Database, Snapshot},
     inner::Inner,
 };
 use std::sync::{Arc, TryLockError};
@@ -52,7 +52,7 @@ impl Inner {
         let is_ahead = snapshot.advances > self.snapshot().advances;
         *slot = Some(database);
         if is_ahead && !begins {
-            return Err(backend_error(
+            return Err(Error::backend(
                 "reading the store",
                 "it is opened again with the next checkpoint",
             ));

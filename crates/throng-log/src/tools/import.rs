@@ -88,10 +88,7 @@ impl ImportTarget for &Log {
     }
 
     fn append(&mut self, commit: Commit) -> Result<Buffer, Error> {
-        let refused = |why: String| Error::Backend {
-            doing: "writing a commit".into(),
-            why,
-        };
+        let refused = |why: String| Error::backend("writing a commit", why);
         let Append::Done(appended) = Journal::append(*self, commit) else {
             return Err(refused("the log did not take it at once".into()));
         };
@@ -130,10 +127,7 @@ pub fn import_into(
         if read.map_err(Error::io(format!("reading line {number} of the export")))? == 0 {
             break;
         }
-        let refused = |why: String| Error::Backend {
-            doing: format!("importing line {number}"),
-            why,
-        };
+        let refused = |why: String| Error::backend(format!("importing line {number}"), why);
         if text.len() >= LINE_BYTES_MAX {
             return Err(refused(format!("it is longer than {LINE_BYTES_MAX} bytes")));
         }
@@ -150,10 +144,7 @@ pub fn import_into(
         })?;
     }
     importer.finish(number).map_err(|refusal| match refusal {
-        Refusal::Line(why) => Error::Backend {
-            doing: "importing the end".into(),
-            why,
-        },
+        Refusal::Line(why) => Error::backend("importing the end", why),
         Refusal::Log(error) => error,
     })?;
     Ok(importer.imported)
@@ -236,12 +227,7 @@ impl Importer<'_> {
             }
             .replaced_by()
             .filter(|_| line.record.is_none());
-            self.pending = Some(Stamp {
-                writer,
-                number,
-                synced: CommitNo(0),
-                at_micros,
-            });
+            self.pending = Some(Stamp::new(writer, number, at_micros));
         }
         let Some(word) = line.record.as_deref() else {
             return Ok(());

@@ -84,10 +84,7 @@ impl fmt::Display for Inspection {
             self.segments.len()
         )?;
         for segment in &self.segments {
-            let from = Position {
-                writer: throng_journal::WriterId(segment.writer),
-                commit: CommitNo(segment.first),
-            };
+            let from = Position::new(throng_journal::WriterId(segment.writer), CommitNo(segment.first));
             writeln!(
                 f,
                 "  {}  {} bytes, {} commits from {from}",

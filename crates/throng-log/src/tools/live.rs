@@ -142,14 +142,14 @@ impl LiveBackup {
                 return Ok(added);
             }
         }
-        Err(Error::Backend {
-            doing: format!("copying {}", self.from.display()),
-            why: format!(
+        Err(Error::backend(
+            format!("copying {}", self.from.display()),
+            format!(
                 "history was removed from it that commit {} replaces, and it ends at commit {}: run the backup again",
                 replaced_by.unwrap_or_default(),
                 added.upto
             ),
-        })
+        ))
     }
 
     /// Copies every segment as far as it goes; the last commit that replaces history that was removed from what is copied.
@@ -174,10 +174,7 @@ impl LiveBackup {
             }
             replaced_by = rest.removal.and_then(|removal| removal.replaced_by).max(replaced_by);
             self.copy(segment, &rest, added)?;
-            added.upto = Position {
-                writer: segment.header.writer,
-                commit: CommitNo(rest.run.next.0 - 1),
-            };
+            added.upto = Position::new(segment.header.writer, CommitNo(rest.run.next.0 - 1));
         }
         Ok(replaced_by)
     }
@@ -437,10 +434,7 @@ impl LiveBackup {
             return Ok(());
         }
         Err(Error::Damaged {
-            position: Position {
-                writer: header.writer,
-                commit: run.next,
-            },
+            position: Position::new(header.writer, run.next),
             place: format!(
                 "{} at offset {}",
                 segment_path(&self.from, header.segment).display(),
@@ -451,13 +445,13 @@ impl LiveBackup {
     }
 
     fn parted(&self, segment: u64) -> Error {
-        Error::Backend {
-            doing: format!("adding to the copy in {}", self.to.display()),
-            why: format!(
+        Error::backend(
+            format!("adding to the copy in {}", self.to.display()),
+            format!(
                 "it is no copy of {}, or was used since: segment {segment} is another one; choose an empty directory",
                 self.from.display()
             ),
-        }
+        )
     }
 }
 

@@ -53,10 +53,10 @@ fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> 
     settle_unused(options, dir)?;
     let segments = recovery::list(&*options.files, dir)?;
     if segments.is_empty() {
-        return Err(Error::Backend {
-            doing: format!("reading {}", dir.display()),
-            why: "there is no log in this directory (no file like 00000001.log)".into(),
-        });
+        return Err(Error::backend(
+            format!("reading {}", dir.display()),
+            "there is no log in this directory (no file like 00000001.log)",
+        ));
     }
     Ok(segments)
 }

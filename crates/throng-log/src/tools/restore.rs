@@ -170,10 +170,7 @@ impl Removed {
         }
         if let Some(removal) = removal.filter(|_| is_restored) {
             self.restored.join(removal);
-            self.first.get_or_insert(Position {
-                commit: commit.first(),
-                ..self.end
-            });
+            self.first.get_or_insert(Position::new(self.end.writer, commit.first()));
         }
         if !is_restored && self.restored.replaced_by <= Some(self.end) {
             self.replaced_micros.get_or_insert(commit.stamp().at_micros);
@@ -198,13 +195,13 @@ impl Removed {
             Some(micros) => format!("{by}, made {}", date(micros)),
             None => by.to_string(),
         };
-        Err(Error::Backend {
-            doing: format!("restoring {} up to commit {last}", from.display()),
-            why: format!(
+        Err(Error::backend(
+            format!("restoring {} up to commit {last}", from.display()),
+            format!(
                 "history was removed from commit {first} on, and its entities are known again from commit {what}; restore up to \
                  that commit or a later one, or to before commit {first}, or take a backup that was made before the removal, or \
                  the archive of the removed history (`--archive DIR`)"
             ),
-        })
+        ))
     }
 }

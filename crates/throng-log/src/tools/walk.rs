@@ -77,10 +77,7 @@ pub(super) fn walk_archived(
         }
         if header.first != due.1 {
             visit(Seen::Damage {
-                position: Position {
-                    writer: due.0,
-                    commit: due.1,
-                },
+                position: Position::new(due.0, due.1),
                 place: path.display().to_string(),
                 why: format!(
                     "the segment begins with commit {}, commit {} was due",
@@ -102,13 +99,13 @@ impl Piece {
                 (self.file, self.path) = (begun.file, path);
                 Ok(())
             }
-            _ => Err(Error::Backend {
-                doing: format!("reading {}", path.display()),
-                why: format!(
+            _ => Err(Error::backend(
+                format!("reading {}", path.display()),
+                format!(
                     "it is not the segment that stands in {}: name the archive of that journal",
                     self.path.display()
                 ),
-            }),
+            )),
         }
     }
 }
@@ -155,10 +152,7 @@ fn pieces(
                     .into(),
             })?,
             Copies::Damaged => visit(Seen::Damage {
-                position: Position {
-                    writer: begun.header.writer,
-                    commit: begun.header.first,
-                },
+                position: Position::new(begun.header.writer, begun.header.first),
                 place: place.clone(),
                 why: "one of the segment's two headers is damaged; the other one is whole".into(),
             })?,

@@ -9,7 +9,7 @@ mod tables;
 
 use crate::{
     Log,
-    store::database::{self, backend_error, failed, guarded_in},
+    store::database::{self, failed, guarded_in},
     worker::Worker,
 };
 use redb::{ReadableDatabase as _, ReadableTable as _};
@@ -104,7 +104,7 @@ impl EmbeddedViews {
     ) -> Later<'static, Result<T, Error>> {
         let inner = Arc::clone(&self.inner);
         let answer = self.worker.run(move || job(&inner));
-        Box::pin(async move { answer.await.unwrap_or_else(|why| Err(backend_error(doing, why))) })
+        Box::pin(async move { answer.await.unwrap_or_else(|why| Err(Error::backend(doing, why))) })
     }
 }
 
@@ -164,7 +164,7 @@ impl Inner {
         }
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let Some(database) = &*database else {
-            return Err(backend_error(doing, "the file could not be opened again yet"));
+            return Err(Error::backend(doing, "the file could not be opened again yet"));
         };
         let done = guarded(doing, || work(database));
         if matches!(done, Err(Error::Io { .. })) {

@@ -1,6 +1,6 @@
 //! The tables: offsets by the names of views, and one table of rows a view.
 
-use crate::store::database::{backend_error, failed};
+use crate::store::database::failed;
 use redb::{ReadableTable as _, TableDefinition};
 use throng_journal::{CommitNo, Error, Position, ViewOffset, WriterId};
 
@@ -35,7 +35,7 @@ pub(super) fn prepare(database: &redb::Database) -> Result<(), Error> {
             Some(VERSION) => return Ok(()),
             Some(other) => {
                 let why = format!("they have version {other}, this program reads {VERSION}");
-                return Err(backend_error(doing, why));
+                return Err(Error::backend(doing, why));
             }
             None => meta.insert("version", VERSION).map_err(failed(doing))?,
         };
@@ -61,10 +61,10 @@ pub(super) fn decode_offset(row: &[u8]) -> Result<ViewOffset, Error> {
         let (checksum, rest) = rest.split_first_chunk::<4>()?;
         let version: &[u8; 4] = rest.try_into().ok()?;
         Some(ViewOffset {
-            position: Position {
-                writer: WriterId(u64::from_le_bytes(*writer)),
-                commit: CommitNo(u64::from_le_bytes(*commit)),
-            },
+            position: Position::new(
+                WriterId(u64::from_le_bytes(*writer)),
+                CommitNo(u64::from_le_bytes(*commit)),
+            ),
             checksum: u32::from_le_bytes(*checksum),
             version: u32::from_le_bytes(*version),
         })
@@ -74,6 +74,6 @@ pub(super) fn decode_offset(row: &[u8]) -> Result<ViewOffset, Error> {
             "it has {} bytes, 24 were expected; clear the read model: it is rebuilt",
             row.len()
         );
-        backend_error("reading a read model's offset", why)
+        Error::backend("reading a read model's offset", why)
     })
 }

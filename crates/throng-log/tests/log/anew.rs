@@ -219,10 +219,7 @@ async fn index_that_has_lost_its_first_events_is_told_as_damage() {
 }
 
 fn by_test() -> throng::ByHand<'static> {
-    throng::ByHand {
-        by: "a test".into(),
-        reason: "it is mended".into(),
-    }
+    throng::ByHand::new("a test", "it is mended")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

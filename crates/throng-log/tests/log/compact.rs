@@ -89,10 +89,7 @@ impl World {
     /// A commit and its checkpoint: events and states, of entities that are new too, and rows; some of each go. `false`: this process is dead.
     fn step(&mut self) -> bool {
         let (mut sections, mut rows) = (self.sections.clone(), self.rows.clone());
-        let position = Position {
-            writer: self.writer,
-            commit: CommitNo(self.commits + 1),
-        };
+        let position = Position::new(self.writer, CommitNo(self.commits + 1));
         let (mut open, mut made) = (CommitBuilder::default(), Checkpoint::default());
         made.upto = position;
         for _ in 0..5 {
@@ -154,12 +151,7 @@ impl World {
                 }
             }
         }
-        let stamp = Stamp {
-            writer: self.writer,
-            number: position.commit,
-            synced: CommitNo(0),
-            at_micros: 0,
-        };
+        let stamp = Stamp::new(self.writer, position.commit, 0);
         if append_commit(&self.log, open.finish(stamp)).is_err() {
             return false;
         }
@@ -222,10 +214,7 @@ fn prepared() -> (Disk, World) {
         if world.sections.len() > 10 {
             world.sections.remove(&id);
             let mut made = Checkpoint {
-                upto: Position {
-                    writer: world.writer,
-                    commit: CommitNo(world.commits),
-                },
+                upto: Position::new(world.writer, CommitNo(world.commits)),
                 ..Checkpoint::default()
             };
             made.cuts.push(Cut {
@@ -466,10 +455,7 @@ fn a_file_much_larger_than_its_rows_is_compacted_by_itself() {
             steps += 1;
         }
         let made = Checkpoint {
-            upto: Position {
-                writer: world.writer,
-                commit: CommitNo(world.commits),
-            },
+            upto: Position::new(world.writer, CommitNo(world.commits)),
             ..Checkpoint::default()
         };
         block_on(world.store.advance(made)).unwrap();

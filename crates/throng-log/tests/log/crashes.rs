@@ -6,7 +6,7 @@ use crate::{
     kit::{self, count, open_writer, options},
 };
 use proptest::prelude::*;
-use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use throng_journal::{Durability, Journal, ShardId, WriterId, conformance::block_on};
 use throng_log::{Log, Options};
 
@@ -153,10 +153,8 @@ impl World {
                 self.check(true);
             }
             Step::Fail(call, after, times) => self.disk.fail(Fault {
-                call: *call,
-                after: *after,
                 times: *times,
-                kind: ErrorKind::Other,
+                ..Fault::once(*call, *after)
             }),
         }
     }

@@ -58,6 +58,18 @@ pub struct Fault {
     pub kind: ErrorKind,
 }
 
+impl Fault {
+    /// The call after so many others fails, and those behind it do not.
+    pub fn once(call: Call, after: u64) -> Self {
+        Self {
+            call,
+            after,
+            times: 1,
+            kind: ErrorKind::Other,
+        }
+    }
+}
+
 /// What befalls a process at one of its calls, whichever that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {

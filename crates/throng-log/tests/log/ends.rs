@@ -227,16 +227,10 @@ fn a_removal_reads_only_the_part_of_history_it_is_for() {
     let reads = |after: u64, upto: u64| {
         let before = disk.calls(Call::Read);
         let prune = Prune {
-            after: Position {
-                writer,
-                commit: CommitNo(after),
-            },
+            after: Position::new(writer, CommitNo(after)),
             upto: CommitNo(upto),
             judge: Arc::new(|_, _| false),
-            replaced_by: Position {
-                writer,
-                commit: CommitNo(200),
-            },
+            replaced_by: Position::new(writer, CommitNo(200)),
             how: PruneHow::Remove,
         };
         let pruned = block_on(log.prune(prune)).unwrap();

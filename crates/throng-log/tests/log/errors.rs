@@ -49,12 +49,7 @@ fn each_failure(call: Call, sync_delay: Duration) {
         };
         let log = Log::open(crate::kit::DIR, slow).unwrap();
         let before = disk.calls(call);
-        disk.fail(Fault {
-            call,
-            after,
-            times: 1,
-            kind: ErrorKind::Other,
-        });
+        disk.fail(Fault::once(call, after));
         let acknowledged = work(&log);
         disk.heal();
         assert_all_there(&log, &acknowledged);
@@ -130,12 +125,7 @@ fn a_failed_sync_ends_the_writer_and_abandons_its_segment() {
     let log = open(&disk).unwrap();
     let writer = open_writer(&log).unwrap();
     append(&log, writer, 1, 100).unwrap();
-    disk.fail(Fault {
-        call: Call::Sync,
-        after: 0,
-        times: 1,
-        kind: ErrorKind::Other,
-    });
+    disk.fail(Fault::once(Call::Sync, 0));
     let failed = append(&log, writer, 2, 100);
     assert!(
         matches!(&failed, Err(AppendError::InDoubt(why)) if why.contains("00000001.log")),

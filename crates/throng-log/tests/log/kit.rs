@@ -47,12 +47,7 @@ pub fn commit_of(section: &str, writer: WriterId, number: u64, bytes: usize) -> 
     let address = Address::new("section", section);
     let body = body(writer, number, bytes);
     open.push(RecordKind::Event, ShardId(0), &address, number, "Added", 1, &body);
-    open.finish(Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(0),
-        at_micros: number.cast_signed(),
-    })
+    open.finish(Stamp::new(writer, CommitNo(number), number.cast_signed()))
 }
 
 pub fn append(log: &Log, writer: WriterId, number: u64, bytes: usize) -> Result<(), AppendError> {
@@ -60,19 +55,13 @@ pub fn append(log: &Log, writer: WriterId, number: u64, bytes: usize) -> Result<
 }
 
 pub fn append_commit(log: &Log, commit: Commit) -> Result<(), AppendError> {
-    match log.append(commit) {
-        throng_journal::Append::Done(appended) => appended.result,
-        throng_journal::Append::Later(later) => block_on(later).result,
-    }
+    block_on(log.append(commit).landed()).result
 }
 
 /// A checkpoint up to this commit: one state of so many bytes and one row, both told from any other commit's.
 pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoint {
     Checkpoint {
-        upto: Position {
-            writer,
-            commit: CommitNo(commit),
-        },
+        upto: Position::new(writer, CommitNo(commit)),
         states: vec![StoredState {
             address: Address::new("section", "s"),
             shard: ShardId(0),
@@ -89,10 +78,7 @@ pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoi
 pub fn numbers(log: &Log, writer: WriterId) -> Result<Vec<u64>, Error> {
     let mut numbers = Vec::new();
     loop {
-        let after = Position {
-            writer,
-            commit: CommitNo(numbers.len() as u64),
-        };
+        let after = Position::new(writer, CommitNo(numbers.len() as u64));
         let commits = block_on(log.read(after, 3000))?;
         if commits.is_empty() {
             return Ok(numbers);

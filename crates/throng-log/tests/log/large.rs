@@ -1,7 +1,7 @@
 //! Commits large enough for whole blocks, between small ones, on a real disk.
 
 use throng_journal::{
-    Address, Append, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp, conformance::block_on,
+    Address, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp, conformance::block_on,
 };
 use throng_log::{Log, Options, tools};
 
@@ -37,16 +37,8 @@ fn large_and_small_commits_are_read_back_after_a_kill() {
             1,
             &body(number),
         );
-        let commit = open.finish(Stamp {
-            writer,
-            number: CommitNo(number),
-            synced: CommitNo(0),
-            at_micros: 0,
-        });
-        let appended = match log.append(commit) {
-            Append::Done(appended) => appended,
-            Append::Later(later) => block_on(later),
-        };
+        let commit = open.finish(Stamp::new(writer, CommitNo(number), 0));
+        let appended = block_on(log.append(commit).landed());
         appended.result.unwrap();
         open.recycle(appended.buffer);
     }
@@ -63,10 +55,7 @@ fn large_and_small_commits_are_read_back_after_a_kill() {
     let again = Log::open(killed.path(), options).unwrap();
     block_on(again.open("node")).unwrap();
     for log in [&log, &again] {
-        let mut after = Position {
-            writer,
-            commit: CommitNo(0),
-        };
+        let mut after = Position::new(writer, CommitNo(0));
         while after.commit < CommitNo(COMMITS) {
             for commit in block_on(log.read(after, 1 << 20)).unwrap() {
                 after = commit.position();

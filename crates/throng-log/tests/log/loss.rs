@@ -11,10 +11,7 @@ use throng_journal::{
 use throng_log::{Log, Options, open_embedded, tools};
 
 fn at(writer: u64, commit: u64) -> Position {
-    Position {
-        writer: WriterId(writer),
-        commit: CommitNo(commit),
-    }
+    Position::new(WriterId(writer), CommitNo(commit))
 }
 
 /// Events of a section that only this writer has, so that its events follow one another whatever was lost before.

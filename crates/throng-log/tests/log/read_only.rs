@@ -95,10 +95,7 @@ fn filled(dir: &Path) {
     }
     let views = EmbeddedViews::open(log.clone()).unwrap();
     let offset = ViewOffset {
-        position: Position {
-            writer: WriterId(1),
-            commit: CommitNo(20),
-        },
+        position: Position::new(WriterId(1), CommitNo(20)),
         ..ViewOffset::default()
     };
     let batch = ViewBatch {

@@ -291,10 +291,7 @@ fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
     let disk = Disk::new();
     let log = kit::open(&disk).unwrap();
     let writer = kit::open_writer(&log).unwrap();
-    let at = |commit| Position {
-        writer,
-        commit: CommitNo(commit),
-    };
+    let at = |commit| Position::new(writer, CommitNo(commit));
     for number in 1..=9 {
         let mut commit = kit::commit(writer, number, 200);
         if number == 7 {
@@ -335,10 +332,7 @@ fn restore_to_a_time_within_removed_commits_is_refused() {
     let disk = Disk::new();
     let log = kit::open(&disk).unwrap();
     let writer = kit::open_writer(&log).unwrap();
-    let at = |commit| Position {
-        writer,
-        commit: CommitNo(commit),
-    };
+    let at = |commit| Position::new(writer, CommitNo(commit));
     // Each is made at the microsecond of its number.
     for number in 1..=9 {
         kit::append(&log, writer, number, 200).unwrap();

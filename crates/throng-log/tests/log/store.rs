@@ -4,7 +4,7 @@ use crate::{
     disk::{Call, Chance, Disk, Fault},
     kit::{DIR, append, body, checkpoint, open_writer, options},
 };
-use std::{io::ErrorKind, sync::Arc};
+use std::sync::Arc;
 use throng_journal::{Address, Cut, Maybe, ShardSet, Store, ViewBatch, Views, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, EmbeddedViews, Log, open_embedded};
 
@@ -71,12 +71,7 @@ fn a_failed_checkpoint_keeps_the_one_before_and_can_be_retried() {
                 store,
                 writer,
             } = three_of_six();
-            disk.fail(Fault {
-                call,
-                after,
-                times: 1,
-                kind: ErrorKind::Other,
-            });
+            disk.fail(Fault::once(call, after));
             let before = disk.calls(call);
             let advanced = block_on(store.advance(checkpoint(writer, 6, STATE_BYTES)));
             let reached = disk.calls(call) - before > after;
@@ -115,10 +110,8 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
         }
         // Half way through one more.
         disk.fail(Fault {
-            call: Call::Sync,
-            after: chance.next() % 3,
             times: 10,
-            kind: ErrorKind::Other,
+            ..Fault::once(Call::Sync, chance.next() % 3)
         });
         let begun = block_on(store.advance(checkpoint(writer, 8, STATE_BYTES)));
         if begun.is_ok() {
@@ -147,10 +140,8 @@ fn the_next_reader_reopens_a_failed_store() {
                 writer,
             } = three_of_six();
             let broken = |call, after| Fault {
-                call,
-                after,
                 times: u64::MAX,
-                kind: ErrorKind::Other,
+                ..Fault::once(call, after)
             };
             disk.fail(broken(call, after));
             // Opening it again fails as well.

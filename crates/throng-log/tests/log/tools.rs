@@ -8,8 +8,8 @@ use std::{
 };
 use tempfile::TempDir;
 use throng_journal::{
-    Address, Append, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, Prune, PruneHow,
-    RecordKind, ShardId, ShardSet, Stamp, Store, StoredState, WriterId, conformance::block_on,
+    Address, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, Prune, PruneHow, RecordKind,
+    ShardId, ShardSet, Stamp, Store, StoredState, WriterId, conformance::block_on,
 };
 use throng_log::{
     EmbeddedStore, Log, Options, open_embedded,
@@ -35,17 +35,19 @@ fn options() -> Options {
     }
 }
 
+/// Adds an event of a section to an open commit.
+fn push_added(open: &mut CommitBuilder, id: &str, seq: u64, body: &[u8]) {
+    let address = Address::new("section", id);
+    open.push(RecordKind::Event, ShardId(0), &address, seq, "Added", 1, body);
+}
+
 fn append(log: &Log, writer: WriterId, number: u64, open: &mut CommitBuilder) {
-    let commit = open.finish(Stamp {
+    let commit = open.finish(Stamp::after_synced(
         writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 1_000_000 + (writer.0 * 1000 + number).cast_signed(),
-    });
-    let appended = match log.append(commit) {
-        Append::Done(appended) => appended,
-        Append::Later(later) => block_on(later),
-    };
+        CommitNo(number),
+        1_000_000 + (writer.0 * 1000 + number).cast_signed(),
+    ));
+    let appended = block_on(log.append(commit).landed());
     appended.result.unwrap();
 }
 
@@ -88,10 +90,7 @@ fn live(dir: &Path) -> Vec<Position> {
             }
             append(&log, writer, number, &mut open);
         }
-        ends.push(Position {
-            writer,
-            commit: CommitNo(30),
-        });
+        ends.push(Position::new(writer, CommitNo(30)));
     }
     ends
 }
@@ -463,30 +462,14 @@ fn a_backup_holds_the_log_and_the_store() {
     let (log, store) = checkpointed(dir.path(), &ends);
     let writer = block_on(log.open("node-a")).unwrap().writer;
     let mut open = CommitBuilder::default();
-    open.push(
-        RecordKind::Event,
-        ShardId(0),
-        &Address::new("section", "late"),
-        1,
-        "Added",
-        1,
-        b"{}",
-    );
+    push_added(&mut open, "late", 1, b"{}");
     append(&log, writer, 1, &mut open);
     let expected = all_loaded(&store);
     let live_copy = to.path().join("live");
     let backed_up = tools::backup_live(&log, Some(&store), &live_copy).unwrap();
     assert!(backed_up.verification.is_sound(), "{backed_up}");
     assert_eq!(backed_up.verification.commits, 91);
-    open.push(
-        RecordKind::Event,
-        ShardId(0),
-        &Address::new("section", "late"),
-        2,
-        "Added",
-        1,
-        b"{}",
-    );
+    push_added(&mut open, "late", 2, b"{}");
     append(&log, writer, 2, &mut open);
     let used = to.path().join("used");
     let backed_up = tools::backup(&options(), dir.path(), &used).unwrap();
@@ -563,20 +546,9 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     let (log, store) = checkpointed(dir.path(), &ends);
     let writer = block_on(log.open("node-a")).unwrap().writer;
     let mut open = CommitBuilder::default();
-    open.push(
-        RecordKind::Event,
-        ShardId(0),
-        &Address::new("section", "late"),
-        1,
-        "Added",
-        1,
-        b"{}",
-    );
+    push_added(&mut open, "late", 1, b"{}");
     append(&log, writer, 1, &mut open);
-    let upto = Position {
-        writer,
-        commit: CommitNo(1),
-    };
+    let upto = Position::new(writer, CommitNo(1));
     block_on(store.advance(Checkpoint {
         upto,
         ..Checkpoint::default()
@@ -588,10 +560,7 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
         Err(Error::Lost { loss, .. }) => loss,
         other => panic!("expected a loss, found {other:?}"),
     };
-    let begun = Position {
-        commit: CommitNo(0),
-        ..upto
-    };
+    let begun = Position::new(upto.writer, CommitNo(0));
     assert_eq!(
         (lost().covered, lost().held),
         (upto, begun),
@@ -600,15 +569,7 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     // Another history with commits of the same numbers.
     let log = Log::open(older.path(), options()).unwrap();
     assert_eq!(block_on(log.open("node-a")).unwrap().writer, writer);
-    open.push(
-        RecordKind::Event,
-        ShardId(0),
-        &Address::new("section", "other"),
-        1,
-        "Added",
-        1,
-        b"[]",
-    );
+    push_added(&mut open, "other", 1, b"[]");
     append(&log, writer, 1, &mut open);
     drop(log);
     fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
@@ -659,10 +620,7 @@ fn a_copy_follows_a_live_log_and_restores_at_any_commit() {
                 body.as_bytes(),
             );
             append(&log, writer, commit, &mut open);
-            ends.push(Position {
-                writer,
-                commit: CommitNo(commit),
-            });
+            ends.push(Position::new(writer, CommitNo(commit)));
             if below(&mut seed, 15) == 0 {
                 let backed_up = tools::backup(&options(), dir.path(), &copy).unwrap();
                 assert!(backed_up.verification.is_sound(), "{backed_up}");
@@ -685,10 +643,7 @@ fn a_copy_follows_a_live_log_and_restores_at_any_commit() {
         assert_eq!(commits_of(&to), all[..=last]);
         assert!(tools::verify(&options(), &to).unwrap().is_sound());
     }
-    let nowhere = Position {
-        writer: WriterId(2),
-        commit: CommitNo(61),
-    };
+    let nowhere = Position::new(WriterId(2), CommitNo(61));
     let to = copies.path().join("nowhere");
     let refused = tools::restore(&options(), (&copy, None), &to, Until::Commit(nowhere));
     assert!(
@@ -759,16 +714,10 @@ fn copy_that_follows_keeps_history_removed_behind_it() {
     // The first segment ends, and what the copy has come to is taken out of its middle.
     write(11..=40);
     let prune = Prune {
-        after: Position {
-            writer,
-            commit: CommitNo(0),
-        },
+        after: Position::new(writer, CommitNo(0)),
         upto: CommitNo(40),
         judge: Arc::new(|record, _| (5..=12).contains(&record.seq)),
-        replaced_by: Position {
-            writer,
-            commit: CommitNo(40),
-        },
+        replaced_by: Position::new(writer, CommitNo(40)),
         how: PruneHow::Erase,
     };
     let pruned = block_on(log.prune(prune)).unwrap();

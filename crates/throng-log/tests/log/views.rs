@@ -15,10 +15,7 @@ const VIEW: &str = "available";
 
 fn offset(commit: u64) -> ViewOffset {
     ViewOffset {
-        position: Position {
-            writer: WriterId(1),
-            commit: CommitNo(commit),
-        },
+        position: Position::new(WriterId(1), CommitNo(commit)),
         ..ViewOffset::default()
     }
 }
@@ -57,12 +54,7 @@ fn a_failed_batch_leaves_the_one_before() {
             let disk = Disk::new();
             let views = begin(&disk);
             block_on(views.apply(VIEW, batch(0, 1))).unwrap();
-            disk.fail(Fault {
-                call,
-                after,
-                times: 1,
-                kind: ErrorKind::Other,
-            });
+            disk.fail(Fault::once(call, after));
             let before = disk.calls(call);
             let applied = block_on(views.apply(VIEW, batch(1, 2)));
             let synced = views.sync();

@@ -86,10 +86,7 @@ impl Appender {
     /// Makes sure that the next append finds a connection.
     pub(super) async fn connect(&self) -> Result<(), Error> {
         let (tell, told) = oneshot::channel();
-        let gone = || Error::Backend {
-            doing: "connecting for appends".into(),
-            why: "the journal is being closed".into(),
-        };
+        let gone = || Error::backend("connecting for appends", "the journal is being closed");
         self.jobs.send(Job::Connect { tell }).await.map_err(|_| gone())?;
         told.await.unwrap_or_else(|_| Err(gone()))
     }

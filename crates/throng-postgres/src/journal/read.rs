@@ -34,10 +34,7 @@ pub(crate) async fn read_commits(
     let mut due = after.commit.next();
     let mut commits = Vec::with_capacity(rows.len());
     for (found, body) in rows {
-        let position = Position {
-            writer: after.writer,
-            commit: due,
-        };
+        let position = Position::new(after.writer, due);
         let commit = Commit::parse(body, &[]).map_err(|damage| damaged(position, damage.to_string()))?;
         // It may stand for others of which nothing is left, before the one that is due too.
         if !(commit.first()..=found).contains(&due) || (!commits.is_empty() && commit.first() != due) {
@@ -186,10 +183,7 @@ mod tests {
         );
         client.batch_execute(&fill).await.unwrap();
         let transaction = client.transaction().await.unwrap();
-        let mut at = Position {
-            writer: WriterId(1),
-            commit: CommitNo(0),
-        };
+        let mut at = Position::new(WriterId(1), CommitNo(0));
         while let Some((last, _)) = page(&transaction, at, PAGE_BYTES).await.unwrap().last() {
             at.commit = *last;
         }

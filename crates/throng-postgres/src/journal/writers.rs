@@ -298,10 +298,9 @@ impl Shared {
         });
         let may_hold = |taken: &Taken| taken.shards.as_ref().is_none_or(|set| set.overlaps(shards));
         let taken: Vec<Taken> = taken.filter(may_hold).collect();
-        self.database.acknowledged.ended(taken.iter().map(|taken| Position {
-            writer: taken.writer,
-            commit: taken.last,
-        }));
+        self.database
+            .acknowledged
+            .ended(taken.iter().map(|taken| Position::new(taken.writer, taken.last)));
         Ok(taken)
     }
 
@@ -404,20 +403,17 @@ impl Shared {
         let (last, found) = sealed.map_err(failed())?;
         if self.database.dialer.unreplicated() != unreplicated {
             // Nor need the commits before it be there: they are answered once a seal is.
-            return Err(Error::Backend {
-                doing: format!("{doing} ({})", self.database.options.place()),
-                why: "the server did not wait until it was on a synchronous standby".into(),
-            });
+            return Err(Error::backend(
+                format!("{doing} ({})", self.database.options.place()),
+                "the server did not wait until it was on a synchronous standby",
+            ));
         }
         if sent.own.writer == writer
             && let Err(lacks) = sent.refuse(&found, &self.database.session)
         {
             return Err(self.database.rolled_back(&mut client, lacks).await);
         }
-        last.ok_or(Error::NoCommit(Position {
-            writer,
-            commit: CommitNo(0),
-        }))
+        last.ok_or(Error::NoCommit(Position::new(writer, CommitNo(0))))
     }
 
     /// This engine has let its own leases of these go before: nobody has to wait for them.

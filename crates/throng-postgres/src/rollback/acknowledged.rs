@@ -112,10 +112,7 @@ impl Acknowledged {
         if before.commit > CommitNo(0) {
             state.ended.push(before);
         }
-        state.known.own = Position {
-            writer,
-            commit: CommitNo(0),
-        };
+        state.known.own = Position::new(writer, CommitNo(0));
         (state.known.loss, state.timeline, state.changed) = (loss, None, None);
     }
 

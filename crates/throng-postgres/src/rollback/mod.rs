@@ -92,10 +92,7 @@ impl Database {
             transaction.query_typed(LOST, &[typed::numbers(&writers), typed::numbers(&commits)]),
         )
         .await?;
-        let position = |writer: WriterId, commit: u64| Position {
-            writer,
-            commit: CommitNo(commit),
-        };
+        let position = |writer: WriterId, commit: u64| Position::new(writer, CommitNo(commit));
         let loss = |covered: Position, held: u64| Loss {
             covered,
             held: position(covered.writer, held),

@@ -175,10 +175,7 @@ async fn stream(
     while at.commit < to.commit {
         let commits = read_commits(database, transaction, at, pacer.batch_bytes()).await?;
         if commits.is_empty() {
-            return Err(Error::NoCommit(Position {
-                commit: at.commit.next(),
-                ..at
-            }));
+            return Err(Error::NoCommit(Position::new(at.writer, at.commit.next())));
         }
         for commit in commits.into_iter().filter(|commit| commit.stamp().number <= to.commit) {
             at = commit.position();

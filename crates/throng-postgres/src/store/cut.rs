@@ -90,10 +90,8 @@ async fn shorten(
     for row in rows {
         let [entity, upto, last] = [0, 1, 2].map(|index| row.get::<_, i64>(index));
         let packed: &[u8] = row.get(3);
-        let rest = without_first(packed, last.cast_unsigned(), upto.cast_unsigned()).ok_or_else(|| Error::Backend {
-            doing: DOING.into(),
-            why: format!("the row of places of entity {entity} cannot be read"),
-        })?;
+        let rest = without_first(packed, last.cast_unsigned(), upto.cast_unsigned())
+            .ok_or_else(|| Error::backend(DOING, format!("the row of places of entity {entity} cannot be read")))?;
         if rest.len() < packed.len() {
             of.push(entity);
             lasts.push(last);

@@ -265,10 +265,7 @@ pub(super) async fn catch_up(database: &Database, client: &mut Object) -> Result
                 .await
                 .map_err(failed())?
                 .get(0);
-            reached = next.map(|writer| Position {
-                writer: WriterId(writer.cast_unsigned()),
-                commit: CommitNo(0),
-            });
+            reached = next.map(|writer| Position::new(WriterId(writer.cast_unsigned()), CommitNo(0)));
         }
         let reached = reached.filter(|reached| *reached <= covers).unwrap_or(covers);
         let mut filling = Filling::default();

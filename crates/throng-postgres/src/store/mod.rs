@@ -24,16 +24,9 @@ const BATCH_ROWS: usize = 1_024;
 const BATCHES_WAITING: usize = 4;
 
 /// The store on PostgreSQL, beside the journal in the same schema.
+#[derive(Debug)]
 pub struct PostgresStore {
     database: Arc<Database>,
-}
-
-impl std::fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresStore")
-            .field("at", &self.database.options.place())
-            .finish_non_exhaustive()
-    }
 }
 
 type Parameter = Box<dyn ToSql + Send + Sync>;
@@ -41,15 +34,6 @@ type Parameter = Box<dyn ToSql + Send + Sync>;
 impl PostgresStore {
     pub(crate) fn new(database: Arc<Database>) -> Self {
         Self { database }
-    }
-
-    /// Asks on the store's own threads.
-    fn run<T, R>(&self, ask: impl FnOnce(Arc<Database>) -> R) -> Later<'static, Result<T, Error>>
-    where
-        T: Send + 'static,
-        R: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        self.database.threads.run(ask(Arc::clone(&self.database)))
     }
 
     /// The rows of a statement, batch by batch, never all in memory.
@@ -111,7 +95,7 @@ fn first_row(prefix: &[u8], after: &[u8]) -> Vec<u8> {
 impl Store for PostgresStore {
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
         let shards = shards.clone();
-        self.run(|database| async move {
+        self.database.run(|database| async move {
             let doing = "reading the last checkpoint";
             let client = database.client(doing).await?;
             let coverage = Coverage::read(&database, &**client, &shards, doing).await?;
@@ -120,12 +104,16 @@ impl Store for PostgresStore {
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
-        self.run(|database| async move { advance::advance(&database, checkpoint).await })
+        self.database
+            .run(|database| async move { advance::advance(&database, checkpoint).await })
     }
 
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
         let address = address.clone();
-        Maybe::Later(self.run(move |database| async move { read::load(&database, &address, state_version).await }))
+        Maybe::Later(
+            self.database
+                .run(move |database| async move { read::load(&database, &address, state_version).await }),
+        )
     }
 
     fn history(
@@ -136,13 +124,14 @@ impl Store for PostgresStore {
         bytes_max: usize,
     ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
         let address = address.clone();
-        self.run(move |database| async move { read::history(&database, &address, after, limit, bytes_max).await })
+        self.database
+            .run(move |database| async move { read::history(&database, &address, after, limit, bytes_max).await })
     }
 
     fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
         let (kind, after) = (kind.to_owned(), after.map(|id| id.as_bytes().to_vec()));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.run(move |database| async move {
+        self.database.run(move |database| async move {
             let doing = "listing entities";
             let client = database.client(doing).await?;
             let statement = client
@@ -169,7 +158,7 @@ impl Store for PostgresStore {
 
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
         let key = key.to_vec();
-        Maybe::Later(self.run(move |database| async move {
+        Maybe::Later(self.database.run(move |database| async move {
             let doing = "reading a system row";
             let client = database.client(doing).await?;
             let statement = client
@@ -186,7 +175,7 @@ impl Store for PostgresStore {
 
     fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
         let keys = keys.to_vec();
-        self.run(move |database| async move {
+        self.database.run(move |database| async move {
             let doing = "reading system rows";
             let client = database.client(doing).await?;
             let statement = client
@@ -238,7 +227,7 @@ impl Store for PostgresStore {
     ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
         let from = first_row(prefix, after);
         let (end, limit) = (behind(prefix), i64::try_from(rows_max).unwrap_or(i64::MAX));
-        self.run(move |database| async move {
+        self.database.run(move |database| async move {
             let doing = "removing system rows";
             let client = database.client(doing).await?;
             let statement = client.prepare_cached(REMOVE).await.map_err(database.failed(doing))?;
@@ -264,8 +253,10 @@ fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Error> {
-    std::str::from_utf8(bytes).map_err(|_| Error::Backend {
-        doing: "reading an entity's id".into(),
-        why: "it is not UTF-8; was the table entities changed by hand?".into(),
+    std::str::from_utf8(bytes).map_err(|_| {
+        Error::backend(
+            "reading an entity's id",
+            "it is not UTF-8; was the table entities changed by hand?",
+        )
     })
 }

@@ -96,12 +96,7 @@ mod tests {
                 &body,
             );
         }
-        let stamp = Stamp {
-            writer: WriterId(3),
-            number: CommitNo(1071),
-            synced: CommitNo(0),
-            at_micros: -5,
-        };
+        let stamp = Stamp::new(WriterId(3), CommitNo(1071), -5);
         let commit = open.finish(stamp);
         let mut row = Vec::new();
         for record in commit.records() {

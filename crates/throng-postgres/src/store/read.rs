@@ -164,10 +164,7 @@ async fn bodies(
     found: &mut Vec<StoredEvent>,
 ) -> Result<(), Error> {
     let place = |(writer, entry): &(WriterId, Entry)| Place {
-        position: Position {
-            writer: *writer,
-            commit: entry.commit,
-        },
+        position: Position::new(*writer, entry.commit),
         offset: entry.offset,
         len: entry.length,
     };

@@ -70,10 +70,10 @@ impl Import {
                 .await
                 .map_err(task.failed(DOING))?;
             if row.get(0) {
-                return Err(Error::Backend {
-                    doing: format!("{DOING} ({})", task.options.place()),
-                    why: "there is a journal in this schema already; choose another with schema=NAME in the URL".into(),
-                });
+                return Err(Error::backend(
+                    format!("{DOING} ({})", task.options.place()),
+                    "there is a journal in this schema already; choose another with schema=NAME in the URL",
+                ));
             }
             Ok(client)
         };
@@ -92,10 +92,10 @@ impl Import {
     /// It does not follow the one before; the server's.
     pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
         if let Some((before, _)) = self.writer.filter(|(before, _)| *before >= writer) {
-            return Err(Error::Backend {
-                doing: DOING.into(),
-                why: format!("writer {writer} stands behind writer {before}"),
-            });
+            return Err(Error::backend(
+                DOING,
+                format!("writer {writer} stands behind writer {before}"),
+            ));
         }
         self.end_writer()?;
         self.writer = Some((writer, 0));

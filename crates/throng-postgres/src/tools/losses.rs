@@ -109,10 +109,7 @@ pub(super) fn open(options: &PostgresOptions) -> Result<Vec<Loss>, Error> {
 }
 
 fn at(writer: i64, commit: i64) -> Position {
-    Position {
-        writer: WriterId(writer.cast_unsigned()),
-        commit: CommitNo(commit.cast_unsigned()),
-    }
+    Position::new(WriterId(writer.cast_unsigned()), CommitNo(commit.cast_unsigned()))
 }
 
 impl fmt::Display for Losses {

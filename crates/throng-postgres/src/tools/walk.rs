@@ -83,10 +83,7 @@ async fn read(database: &Database, give: &Give) -> Result<(), Error> {
         let mut found = vec![Found::Writer(writer, row.get(1), last)];
         let mut due = CommitNo(1);
         loop {
-            let after = Position {
-                writer,
-                commit: CommitNo(due.0 - 1),
-            };
+            let after = Position::new(writer, CommitNo(due.0 - 1));
             let rows = page(&client, after, PAGE_BYTES).await.map_err(failed())?;
             if rows.is_empty() {
                 break;

@@ -38,12 +38,7 @@ async fn append(journal: &dyn Journal, number: u64, writer: throng_journal::Writ
 }
 
 async fn commit(journal: &dyn Journal, mut open: CommitBuilder, writer: throng_journal::WriterId, number: u64) {
-    let stamp = Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 1_700_000_000_123_456,
-    };
+    let stamp = Stamp::after_synced(writer, CommitNo(number), 1_700_000_000_123_456);
     let Append::Later(later) = journal.append(open.finish(stamp)) else {
         panic!("it goes over the network");
     };
@@ -57,10 +52,7 @@ async fn the_table_holds_every_event_also_those_jsonb_refuses() {
     let writer = opened.journal.open("node").await.unwrap().writer;
     let bodies: Vec<&[u8]> = BODIES.iter().map(|(body, _)| *body).collect();
     append(&*opened.journal, 1, writer, &bodies, 1).await;
-    let upto = Position {
-        writer,
-        commit: CommitNo(1),
-    };
+    let upto = Position::new(writer, CommitNo(1));
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
         upto,
@@ -117,10 +109,7 @@ async fn the_events_of_an_entity_stand_together() {
     }
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
-        upto: Position {
-            writer,
-            commit: CommitNo(COMMITS),
-        },
+        upto: Position::new(writer, CommitNo(COMMITS)),
         ..Checkpoint::default()
     };
     opened.store.advance(checkpoint).await.unwrap();
@@ -176,10 +165,7 @@ async fn a_checkpoint_takes_its_time_until_somebody_waits_for_it() {
     let (looked, urgent) = (looks.clone(), is_urgent.clone());
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
-        upto: Position {
-            writer,
-            commit: CommitNo(3),
-        },
+        upto: Position::new(writer, CommitNo(3)),
         pace: Pace::within(Duration::from_secs(100 * 24 * 3_600), move || {
             looked.fetch_add(1, Ordering::Relaxed);
             urgent.load(Ordering::Relaxed)

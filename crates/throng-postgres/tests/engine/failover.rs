@@ -147,12 +147,7 @@ async fn commit_with_a_cancelled_wait_for_a_standby_is_in_doubt() {
         1,
         b"{}",
     );
-    let commit = open.finish(Stamp {
-        writer,
-        number: CommitNo(1),
-        synced: CommitNo(0),
-        at_micros: 0,
-    });
+    let commit = open.finish(Stamp::new(writer, CommitNo(1), 0));
     let Append::Later(append) = opened.journal.append(commit) else {
         panic!("it goes over the network")
     };

@@ -75,10 +75,7 @@ async fn stored(schema: &str) -> Map<String, Value> {
     let mut kinds: Vec<RecordKind> = Vec::new();
     for writer in writers {
         let writer = WriterId(writer.get::<_, i64>(0).cast_unsigned());
-        let mut after = Position {
-            writer,
-            commit: CommitNo(0),
-        };
+        let mut after = Position::new(writer, CommitNo(0));
         loop {
             let commits = opened.journal.read(after, 1 << 20).await.unwrap();
             let Some(last) = commits.last() else { break };

@@ -73,19 +73,10 @@ async fn a_checkpoint_of_lost_commits_is_refused_and_changes_nothing() {
         loss.covered.writer > loss.held.writer && loss.covered.commit.0 >= 3,
         "{loss}"
     );
-    let other = Position {
-        commit: loss.held.commit,
-        ..loss.covered
-    };
+    let other = Position::new(loss.covered.writer, loss.held.commit);
     for options in [
         kit::options(&schema, "lease=0"),
-        accepting(
-            &schema,
-            Position {
-                commit: other.commit.next().next(),
-                ..other
-            },
-        ),
+        accepting(&schema, Position::new(other.writer, other.commit.next().next())),
     ] {
         assert_eq!(refused(options).await, loss, "the proof is kept");
     }

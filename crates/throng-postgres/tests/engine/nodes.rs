@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal,
-    NodeId, NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
+    Address, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal, NodeId,
+    NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
 };
 use throng_postgres::{Opened, open_postgres, tools};
 use throng_testing::{eventually, soon};
@@ -97,10 +97,7 @@ impl Node {
     }
 
     pub(crate) fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     pub(crate) async fn checkpoint(&self) {
@@ -131,25 +128,14 @@ pub(crate) async fn append(
         let address = Address::new("counter", format!("c{shard}"));
         open.push(RecordKind::Event, ShardId(*shard), &address, *seq, "Hit", 1, b"{}");
     }
-    let commit = open.finish(Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 0,
-    });
-    match opened.journal.append(commit) {
-        Append::Done(appended) => appended.result,
-        Append::Later(later) => later.await.result,
-    }
+    let commit = open.finish(Stamp::after_synced(writer, CommitNo(number), 0));
+    opened.journal.append(commit).landed().await.result
 }
 
 pub(crate) async fn upto_here(opened: &Opened, upto: Position, shards: &ShardSet) -> Checkpoint {
     let all: Vec<ShardId> = shards.iter().collect();
     let before = opened.journal.take(upto.writer, &all).await.unwrap();
-    let sealed = before.iter().map(|taken| Position {
-        writer: taken.writer,
-        commit: taken.last,
-    });
+    let sealed = before.iter().map(|taken| Position::new(taken.writer, taken.last));
     Checkpoint {
         upto,
         shards: shards.clone(),
@@ -176,18 +162,12 @@ async fn a_reader_of_a_moved_stream_may_meet_a_row_for_many_commits() {
         one.append(&[(0, seq)]).await.unwrap();
     }
     let seen = Stretch {
-        after: Position {
-            commit: CommitNo(1),
-            ..one.position()
-        },
+        after: Position::new(one.position().writer, CommitNo(1)),
         upto: CommitNo(3),
     };
     one.checkpoint().await;
     let prune = Prune {
-        after: Position {
-            commit: CommitNo(0),
-            ..one.position()
-        },
+        after: Position::new(one.position().writer, CommitNo(0)),
         upto: CommitNo(5),
         judge: Arc::new(|_, _| true),
         replaced_by: one.position(),
@@ -542,10 +522,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
         let writer = alone.journal.open("alone").await.unwrap().writer;
         let seq = if is_filled { 5 } else { 4 };
         append(&alone, writer, 1, &[(0, seq)]).await.unwrap();
-        let upto = Position {
-            writer,
-            commit: CommitNo(1),
-        };
+        let upto = Position::new(writer, CommitNo(1));
         let checkpoint = upto_here(&alone, upto, &ShardSet::first(SHARDS)).await;
         let sealed = checkpoint.sealed.last().copied().into_iter().collect();
         alone.store.advance(Checkpoint { sealed, ..checkpoint }).await.unwrap();

@@ -234,10 +234,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
     let State::Stopped { at: Some(at), .. } = engine.projections()[0].state else {
         panic!("{:?}", engine.projections())
     };
-    let by = ByHand {
-        by: "ann".into(),
-        reason: "it is of no use".into(),
-    };
+    let by = ByHand::new("ann", "it is of no use");
     engine.skip_event(NoSecond::NAME, at, by).await.unwrap();
     until("it is skipped", || !engine.projections()[0].skipped.is_empty()).await;
     let skipped = engine.projections().remove(0).skipped;

@@ -25,22 +25,14 @@ async fn long_place_lists_are_lz4_compressed_where_the_server_can() {
             seq.to_string().as_bytes(),
         );
     }
-    let stamp = Stamp {
-        writer,
-        number: CommitNo(1),
-        synced: CommitNo(0),
-        at_micros: 1_700_000_000_123_456,
-    };
+    let stamp = Stamp::new(writer, CommitNo(1), 1_700_000_000_123_456);
     let Append::Later(later) = opened.journal.append(open.finish(stamp)) else {
         panic!("it goes over the network");
     };
     later.await.result.unwrap();
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
-        upto: Position {
-            writer,
-            commit: CommitNo(1),
-        },
+        upto: Position::new(writer, CommitNo(1)),
         ..Checkpoint::default()
     };
     opened.store.advance(checkpoint).await.unwrap();

@@ -151,12 +151,7 @@ async fn a_commit_that_is_damaged_is_named() {
     let writer = opened.journal.open("node").await.unwrap().writer;
     let mut open = CommitBuilder::default();
     open.push(RecordKind::Event, ShardId(1), &Address::new("k", "i"), 1, "A", 1, b"{}");
-    let stamp = Stamp {
-        writer,
-        number: CommitNo(1),
-        synced: CommitNo(0),
-        at_micros: 0,
-    };
+    let stamp = Stamp::new(writer, CommitNo(1), 0);
     let Append::Later(later) = opened.journal.append(open.finish(stamp)) else {
         panic!("it goes over the network");
     };
@@ -164,10 +159,7 @@ async fn a_commit_that_is_damaged_is_named() {
     let psql = kit::psql(&kit::SERVER).await;
     let damage = format!("UPDATE {schema}.commits SET body = set_byte(body, 57, 0)");
     psql.batch_execute(&damage).await.unwrap();
-    let begin = Position {
-        writer,
-        commit: CommitNo(0),
-    };
+    let begin = Position::new(writer, CommitNo(0));
     let said = opened.journal.read(begin, 1 << 20).await.unwrap_err().to_string();
     assert_says(
         &said,

@@ -8,8 +8,8 @@ use crate::{
 use std::time::Duration;
 use throng::{Engine, Options};
 use throng_journal::{
-    Address, Append, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind,
-    ShardId, ShardSet, Stamp, Store, WriterId,
+    Address, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind, ShardId,
+    ShardSet, Stamp, Store, WriterId,
 };
 use throng_postgres::open_postgres;
 use throng_testing::{eventually, eventually_ok, soon};
@@ -18,19 +18,11 @@ fn commit(writer: WriterId, number: u64) -> Commit {
     let mut open = CommitBuilder::default();
     let address = Address::new("counter", "one");
     open.push(RecordKind::Event, ShardId(300), &address, number, "Hit", 1, b"{}");
-    open.finish(Stamp {
-        writer,
-        number: CommitNo(number),
-        synced: CommitNo(number - 1),
-        at_micros: 0,
-    })
+    open.finish(Stamp::after_synced(writer, CommitNo(number), 0))
 }
 
 async fn append(journal: &dyn Journal, commit: Commit) -> Result<(), AppendError> {
-    match journal.append(commit) {
-        Append::Done(appended) => appended.result,
-        Append::Later(later) => later.await.result,
-    }
+    journal.append(commit).landed().await.result
 }
 
 //= promise 7: a sealed writer cannot commit
@@ -48,10 +40,7 @@ async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
     until("it has its lease", || other.journal.holds(second)).await;
     let refused = append(&*one.journal, commit(first, 2)).await;
     assert!(refused.is_err(), "{refused:?}");
-    let upto = Position {
-        writer: first,
-        commit: CommitNo(1),
-    };
+    let upto = Position::new(first, CommitNo(1));
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
         upto,
@@ -179,14 +168,8 @@ async fn an_unfinished_checkpoint_does_not_hold_up_the_next_engine() {
     assert_eq!((taken[0].writer, taken[0].last), (first, CommitNo(1)));
     let checkpoint = Checkpoint {
         shards: ShardSet::first(256),
-        upto: Position {
-            writer: second,
-            commit: CommitNo(0),
-        },
-        sealed: vec![Position {
-            writer: first,
-            commit: CommitNo(1),
-        }],
+        upto: Position::new(second, CommitNo(0)),
+        sealed: vec![Position::new(first, CommitNo(1))],
         ..Checkpoint::default()
     };
     other.store.advance(checkpoint).await.unwrap();

@@ -231,10 +231,7 @@ impl Journal for FarJournal {
                 return;
             }
             commit.seal(&[]);
-            let mut appended = match line.database.journal.append(commit.clone()) {
-                Append::Done(appended) => appended,
-                Append::Later(appended) => appended.await,
-            };
+            let mut appended = line.database.journal.append(commit.clone()).landed().await;
             if appended.result.is_ok() {
                 line.database.rows().landed.push(commit);
             }

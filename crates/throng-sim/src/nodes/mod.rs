@@ -407,10 +407,7 @@ impl Nodes {
         let journal = &self.database.journal;
         let mut commits = Vec::new();
         for stream in journal.streams(WriterId(0)).await.unwrap_or_default() {
-            let start = Position {
-                writer: stream.writer,
-                commit: CommitNo(0),
-            };
+            let start = Position::new(stream.writer, CommitNo(0));
             commits.extend(journal.read(start, usize::MAX).await.unwrap_or_default());
         }
         History {

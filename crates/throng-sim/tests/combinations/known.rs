@@ -8,6 +8,10 @@ use crate::{
 };
 use std::sync::Arc;
 
+fn end(end: End, is_store_lost: bool) -> Step {
+    Step::of(Action::End { end, is_store_lost })
+}
+
 fn write(of: (usize, u64), times: u64, sends: bool) -> Step {
     Step::of(Action::Write { of, times, sends })
 }
@@ -48,10 +52,7 @@ fn hold(seed: u64, steps: &[Step]) {
 fn ended_entity_does_not_come_back() {
     let steps = [
         write((2, 0), 8, true),
-        Step::of(Action::End {
-            end: End::PowerLoss(6_194_114_667_295_219_192),
-            is_store_lost: true,
-        }),
+        end(End::PowerLoss(6_194_114_667_295_219_192), true),
         backup_in_pass(),
         Step::of(Action::Jump { millis: 814 }),
         write((2, 1), 5, true),
@@ -76,10 +77,7 @@ fn history_goes_on_behind_the_commits_a_copy_lacks() {
         restore_copy(true),
         write((1, 0), 3, true),
         Step::of(Action::Checkpoint),
-        Step::of(Action::End {
-            end: End::Stop,
-            is_store_lost: false,
-        }),
+        end(End::Stop, false),
         write((1, 0), 3, true),
     ];
     hold(178, &steps);
@@ -104,29 +102,18 @@ fn entity_that_was_erased_twice_is_not_quarantined() {
 
 #[test]
 fn first_events_in_a_copy_go_with_those_behind_them() {
-    let lose = || {
-        Step::of(Action::End {
-            end: End::Stop,
-            is_store_lost: true,
-        })
-    };
+    let lose = || end(End::Stop, true);
     let steps = [
         write((2, 1), 3, false),
         Step::of(Action::Backup),
         write((2, 1), 8, false),
-        Step::of(Action::End {
-            end: End::Stop,
-            is_store_lost: false,
-        }),
+        end(End::Stop, false),
         Step::of(Action::Pass),
         write((2, 1), 8, false),
         Step::of(Action::Backup),
         restore_copy(true),
         Step::of(Action::Checkpoint),
-        Step::of(Action::End {
-            end: End::Stop,
-            is_store_lost: false,
-        }),
+        end(End::Stop, false),
         Step::of(Action::Checkpoint),
         lose(),
         write((2, 1), 8, false),
@@ -138,15 +125,9 @@ fn first_events_in_a_copy_go_with_those_behind_them() {
 fn end_in_a_commit_with_removed_events_is_told_to_a_new_store() {
     let steps = [
         Step::of(Action::Close((2, 1))),
-        Step::of(Action::End {
-            end: End::Stop,
-            is_store_lost: false,
-        }),
+        end(End::Stop, false),
         Step::of(Action::Pass),
-        Step::of(Action::End {
-            end: End::Stop,
-            is_store_lost: true,
-        }),
+        end(End::Stop, true),
         Step::of(Action::Rebuild { are_rows_lost: true }),
     ];
     hold(1, &steps);
@@ -155,11 +136,7 @@ fn end_in_a_commit_with_removed_events_is_told_to_a_new_store() {
 #[test]
 fn unfinished_backup_is_known_where_the_disk_fails() {
     let steps = [
-        Step::of(Action::End {
-            end: End::PowerLoss(13_810_088_741_073_446_764),
-            is_store_lost: false,
-        })
-        .hit(7, Hit::Death),
+        end(End::PowerLoss(13_810_088_741_073_446_764), false).hit(7, Hit::Death),
         write((0, 0), 3, false),
         Step::of(Action::Restore {
             is_of_copy: false,

@@ -152,10 +152,7 @@ impl Shaky {
         &'a self,
         work: impl FnOnce() -> Later<'a, Result<T, Error>> + Send + 'a,
     ) -> Later<'a, Result<T, Error>> {
-        let failed = || Error::Backend {
-            doing: "keeping rows".into(),
-            why: "the line is dead".into(),
-        };
+        let failed = || Error::backend("keeping rows", "the line is dead");
         Box::pin(async move {
             self.dice.wait().await;
             if self.dice.fails() {

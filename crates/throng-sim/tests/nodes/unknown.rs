@@ -165,13 +165,16 @@ async fn ask(nodes: &Nodes, page: u64, command: NewCommand) -> Result<u64, Strin
     }
 }
 
-fn world() -> Simulation {
-    Simulation::new(1).with::<OldPage>()
+/// Runs a test in a world of old pages, and says what went wrong.
+fn run<F: Future<Output = ()>>(test: impl FnOnce(Sim) -> F) {
+    if let Err(failure) = Simulation::new(1).with::<OldPage>().try_run(test) {
+        panic!("{failure}");
+    }
 }
 
 #[test]
 fn a_newer_message_waits_until_a_newer_node_owns_its_receiver() {
-    let run = world().try_run(|sim| async move {
+    run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         let sent = both_releases(&sim, &nodes).await;
         let waiting = stuck(&nodes, NEW).await;
@@ -194,14 +197,11 @@ fn a_newer_message_waits_until_a_newer_node_owns_its_receiver() {
         assert_eq!(marks(&nodes).await, sent);
         nodes.end();
     });
-    if let Err(failure) = run {
-        panic!("{failure}");
-    }
 }
 
 #[test]
 fn a_message_outlasts_that_the_only_newer_node_is_started_again() {
-    let run = world().try_run(|sim| async move {
+    run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         let sent = both_releases(&sim, &nodes).await;
         let waiting = stuck(&nodes, NEW).await;
@@ -238,14 +238,11 @@ fn a_message_outlasts_that_the_only_newer_node_is_started_again() {
         assert_eq!(marks(&nodes).await, sent);
         nodes.end();
     });
-    if let Err(failure) = run {
-        panic!("{failure}");
-    }
 }
 
 #[test]
 fn a_newer_message_is_dead_with_reason_once_the_release_is_gone() {
-    let run = world().try_run(|sim| async move {
+    run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         both_releases(&sim, &nodes).await;
         let waiting = stuck(&nodes, NEW).await;
@@ -262,14 +259,11 @@ fn a_newer_message_is_dead_with_reason_once_the_release_is_gone() {
         assert_eq!(stuck(&nodes, OLD).await, []);
         nodes.end();
     });
-    if let Err(failure) = run {
-        panic!("{failure}");
-    }
 }
 
 #[test]
 fn a_waiting_message_holds_up_only_its_sender_and_receiver_pair() {
-    let run = world().try_run(|sim| async move {
+    run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         both_releases(&sim, &nodes).await;
         let waiting = stuck(&nodes, NEW).await;
@@ -304,9 +298,6 @@ fn a_waiting_message_holds_up_only_its_sender_and_receiver_pair() {
         assert_eq!((dead(&nodes, NEW).await, stuck(&nodes, NEW).await), (vec![], vec![]));
         nodes.end();
     });
-    if let Err(failure) = run {
-        panic!("{failure}");
-    }
 }
 
 /// Pages that the newer program has closed, or set a timer on, came to the older one while the newer was away; it is back, and each
@@ -335,7 +326,7 @@ async fn came_to_the_older(sim: &Sim, nodes: &Nodes, seconds: u64) {
 
 #[test]
 fn messages_and_timers_wait_for_the_program_that_knows_them() {
-    let run = world().try_run(|sim| async move {
+    run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         came_to_the_older(&sim, &nodes, 10).await;
         let sender = 77;
@@ -376,14 +367,11 @@ fn messages_and_timers_wait_for_the_program_that_knows_them() {
         assert_eq!((dead(&nodes, NEW).await, stuck(&nodes, NEW).await), (vec![], vec![]));
         nodes.end();
     });
-    if let Err(failure) = run {
-        panic!("{failure}");
-    }
 }
 
 #[test]
 fn a_newer_timer_is_dead_once_no_newer_node_has_lived_long() {
-    let run = world().try_run(|sim| async move {
+    run(|sim| async move {
         let nodes = sim.nodes(Timing::default());
         came_to_the_older(&sim, &nodes, 10).await;
         sim.sleep(Duration::from_secs(20)).await;
@@ -401,7 +389,4 @@ fn a_newer_timer_is_dead_once_no_newer_node_has_lived_long() {
         );
         nodes.end();
     });
-    if let Err(failure) = run {
-        panic!("{failure}");
-    }
 }

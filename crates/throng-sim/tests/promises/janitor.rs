@@ -57,10 +57,7 @@ async fn retry(sim: &Sim, engine: &Engine, message: &DeadMessage) {
         return;
     }
     if sim.chance(0.1) {
-        let by = ByHand {
-            by: "janitor".into(),
-            reason: "it is in the way".into(),
-        };
+        let by = ByHand::new("janitor", "it is in the way");
         match engine.drop_dead(&to.kind, &to.id, message.number, by).await {
             Ok(()) => sim.count("dead message dropped"),
             Err(error) => told(sim, &error),

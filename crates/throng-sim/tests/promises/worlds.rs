@@ -151,10 +151,7 @@ fn damage_in_the_journal_is_named_when_the_engine_starts() {
                 added.await.unwrap().unwrap();
             }
             sim.kill();
-            sim.damage(Position {
-                writer: WriterId(1),
-                commit: CommitNo(3),
-            });
+            sim.damage(Position::new(WriterId(1), CommitNo(3)));
             let refused = sim.start().await.unwrap().unwrap_err();
             assert!(matches!(refused, StartError::Journal(Error::Damaged { .. })));
             assert_eq!(

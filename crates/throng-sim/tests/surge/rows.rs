@@ -99,10 +99,7 @@ fn an_operator_releases_an_entity_with_a_readable_row() {
         assert!(refused.contains("cannot be read"), "{refused}");
         sim.mend_row(KIND, "bad");
         // By hand: until then it would be read again and again for nothing.
-        let by = throng::ByHand {
-            by: "ann".into(),
-            reason: "its row was mended".into(),
-        };
+        let by = throng::ByHand::new("ann", "its row was mended");
         let released = sim.call(|engine| async move { engine.release(KIND, "bad", by).await });
         assert!(released.await.unwrap().unwrap());
         assert_eq!(ask(&sim, "bad", Command::Hit).await.unwrap(), 2);

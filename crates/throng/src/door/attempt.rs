@@ -324,10 +324,7 @@ impl<'a> Attempt<'a> {
     /// Its answer rests on this commit, too.
     pub(super) fn rests_on(&mut self, writer: WriterId, commit: u64) {
         let before = self.rests_on.map_or(0, |at| at.commit.0);
-        self.rests_on = Some(Position {
-            writer,
-            commit: CommitNo(commit.max(before)),
-        });
+        self.rests_on = Some(Position::new(writer, CommitNo(commit.max(before))));
     }
 
     /// Has it done by the shard, whose lock is held.

@@ -40,10 +40,7 @@ impl Door {
         staging: &mut Staging<'_>,
     ) {
         let (of, now) = (self.address(target), self.context.host.now());
-        let by = ByHand {
-            by: ENGINE.into(),
-            reason: reason.into(),
-        };
+        let by = ByHand::new(ENGINE, reason);
         if shard.quarantine_by_hand(&of, now, &by, staging).is_some() {
             tracing::error!(
                 "{of} is quarantined by {}: {}; an operator may drop its messages and release it",

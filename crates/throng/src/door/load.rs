@@ -195,10 +195,7 @@ mod tests {
 
     #[test]
     fn a_recorded_state_counts_where_the_store_has_its_event_and_not_the_ones_before() {
-        let position = Position {
-            writer: WriterId(1),
-            commit: CommitNo(7),
-        };
+        let position = Position::new(WriterId(1), CommitNo(7));
         let event = |seq| StoredEvent {
             seq,
             position,

@@ -359,14 +359,8 @@ impl Door {
 
     /// A message this life sends.
     fn outgoing(&self, delivery: Delivery) -> Box<Outgoing> {
-        Box::new(Outgoing {
-            sent: self.ledger.position(delivery.commit),
-            delivery,
-            waiter: None,
-            is_first_in_line: false,
-            is_in_hand: false,
-            is_charged: false,
-        })
+        let sent = self.ledger.position(delivery.commit);
+        Box::new(Outgoing::new(delivery, sent))
     }
 
     /// What follows every run while the shard's lock is still held.

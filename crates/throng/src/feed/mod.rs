@@ -33,20 +33,14 @@ impl Engine {
         let streams = self.core.streams(WriterId(0)).await?;
         let (first, last) = (streams.first(), streams.last().map(|stream| stream.writer));
         let told: Positions = match at_start {
-            true => Positions::from(first.map_or_else(Position::default, |first| Position {
-                writer: first.writer,
-                commit: CommitNo(0),
-            })),
+            true => {
+                Positions::from(first.map_or_else(Position::default, |first| Position::new(first.writer, CommitNo(0))))
+            }
             false => {
                 let named = streams
                     .iter()
                     .filter(|stream| !stream.is_sealed || Some(stream.writer) == last);
-                named
-                    .map(|stream| Position {
-                        writer: stream.writer,
-                        commit: stream.last,
-                    })
-                    .collect()
+                named.map(|stream| Position::new(stream.writer, stream.last)).collect()
             }
         };
         Ok(told.into())

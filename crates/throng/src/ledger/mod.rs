@@ -137,10 +137,7 @@ impl Ledger {
 
     /// A commit of this writer.
     pub(crate) fn position(&self, number: u64) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(number),
-        }
+        Position::new(self.writer, CommitNo(number))
     }
 
     /// The newest commit anything was put into.
@@ -312,12 +309,7 @@ impl Ledger {
             }
             let all = self.sealed.iter().map(|end| end.writer).chain([self.writer]);
             match all.filter(|writer| *writer > at.writer).min() {
-                Some(writer) => {
-                    at = Position {
-                        writer,
-                        commit: CommitNo(0),
-                    }
-                }
+                Some(writer) => at = Position::new(writer, CommitNo(0)),
                 None => return Ok((Vec::new(), at)),
             }
         }

@@ -193,10 +193,7 @@ impl Lives {
                     let id = id.into_string().into();
                     let target = Target { kind, hash, id };
                     if let Err(error) = door.load(&target).await {
-                        return Err(Error::Backend {
-                            doing: format!("loading {:?}", target.id),
-                            why: error.to_string(),
-                        });
+                        return Err(Error::backend(format!("loading {:?}", target.id), error));
                     }
                 }
             }

@@ -67,10 +67,7 @@ pub(crate) async fn streams(context: &Context, life: Option<&Life>, from: Writer
 }
 
 fn beginning(writer: WriterId) -> Position {
-    Position {
-        writer,
-        commit: CommitNo(0),
-    }
+    Position::new(writer, CommitNo(0))
 }
 
 #[cfg(test)]
@@ -78,10 +75,7 @@ mod tests {
     use super::*;
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     #[test]

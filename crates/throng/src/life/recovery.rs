@@ -38,10 +38,7 @@ impl Lives {
             let taken = context.journal.take(writer, &ids).await?;
             let sealed: Vec<Position> = taken
                 .iter()
-                .map(|taken| Position {
-                    writer: taken.writer,
-                    commit: taken.last,
-                })
+                .map(|taken| Position::new(taken.writer, taken.last))
                 .collect();
             let layout = Layout::of(&context.registry);
             let (mut covers, stored) = self.covers(&layout, (writer, &shards), &sealed).await?;
@@ -102,10 +99,7 @@ impl Lives {
             door.settle_all();
             if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
                 let first = sealed.first().map_or(WriterId(0), |first| first.writer);
-                let begin = Position {
-                    writer: first,
-                    commit: CommitNo(0),
-                };
+                let begin = Position::new(first, CommitNo(0));
                 let checkpoint = least.unwrap_or(begin);
                 let read = cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint));
                 door.outbox.fall_behind(Behind { read, upto: *last });
@@ -155,10 +149,7 @@ impl Lives {
         match &stored {
             Some(stored) => _ = layout.check(stored)?,
             None if !covers.is_some() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
-                let upto = Position {
-                    writer,
-                    commit: CommitNo(0),
-                };
+                let upto = Position::new(writer, CommitNo(0));
                 let begun = Checkpoint {
                     upto,
                     shards: shards.clone(),
@@ -409,10 +400,10 @@ fn replay(layout: &Layout, covers: &Coverage, shards: &mut [Shard], commit: &Com
 pub(crate) fn read_position(value: &[u8]) -> Option<Position> {
     let (writer, commit) = value.split_first_chunk::<8>()?;
     let commit: &[u8; 8] = commit.try_into().ok()?;
-    Some(Position {
-        writer: WriterId(u64::from_be_bytes(*writer)),
-        commit: CommitNo(u64::from_be_bytes(*commit)),
-    })
+    Some(Position::new(
+        WriterId(u64::from_be_bytes(*writer)),
+        CommitNo(u64::from_be_bytes(*commit)),
+    ))
 }
 
 #[cfg(test)]
@@ -423,10 +414,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_read_from_where_the_shards_are_covered_that_it_may_hold() {
-        let at = |writer, commit| Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        };
+        let at = |writer, commit| Position::new(WriterId(writer), CommitNo(commit));
         let of = |shards: [u16; 2]| shards.into_iter().map(ShardId).collect::<ShardSet>();
         let covered = |shards, upto| Covered {
             shards: of(shards),

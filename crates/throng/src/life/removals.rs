@@ -159,10 +159,7 @@ pub(crate) async fn removed_upto(lives: &Lives, kind: &str) -> Result<Vec<Positi
         let ends = streams
             .iter()
             .filter(|stream| stream.last > CommitNo(0))
-            .map(|stream| Position {
-                writer: stream.writer,
-                commit: stream.last,
-            });
+            .map(|stream| Position::new(stream.writer, stream.last));
         let ends: Vec<Position> = ends.collect();
         found.extend(
             begun
@@ -248,12 +245,7 @@ mod tests {
             let own = Address::new("diary", "a");
             let mut push = |record| open.push(record, ShardId(0), &own, 1, "", 0, b"");
             left.iter().for_each(|record| push(*record));
-            open.finish(Stamp {
-                writer: WriterId(1),
-                number: CommitNo(number),
-                synced: CommitNo(0),
-                at_micros: 0,
-            })
+            open.finish(Stamp::new(WriterId(1), CommitNo(number), 0))
         };
         let is_event = |record: &Record<'_>| record.record == RecordKind::Event;
         let mut removals = Removals::default();

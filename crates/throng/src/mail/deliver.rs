@@ -464,14 +464,7 @@ pub(super) fn messages<'a>(
         .flatten()
         .filter(|record| record.record == RecordKind::Sent && from.contains(record.shard));
     sent.filter_map(move |record| match Delivery::read(&record) {
-        Ok(delivery) if is_meant(&delivery) => Some(Box::new(Outgoing {
-            delivery,
-            waiter: None,
-            sent: commit.position(),
-            is_first_in_line: false,
-            is_in_hand: false,
-            is_charged: false,
-        })),
+        Ok(delivery) if is_meant(&delivery) => Some(Box::new(Outgoing::new(delivery, commit.position()))),
         Ok(_) => None,
         Err(why) => {
             tracing::error!("a message of {} cannot be read: {why}", commit.position());

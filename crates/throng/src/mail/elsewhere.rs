@@ -302,10 +302,7 @@ impl Mail {
         let Some(to) = messages.first().map(|outgoing| outgoing.delivery.to.clone()) else {
             return Reply::Taken(Vec::new());
         };
-        let by = ByHand {
-            by: by.into(),
-            reason: reason.into(),
-        };
+        let by = ByHand::new(by, reason);
         self.room_to_remove().await;
         let dropped = self.door.drop_waiting(&to, messages, by).await;
         let ledger = &self.door.ledger;

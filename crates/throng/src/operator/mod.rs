@@ -169,10 +169,7 @@ impl OperatorAction {
     }
 
     pub(crate) fn by(&self) -> ByHand<'_> {
-        ByHand {
-            by: self.by.as_str().into(),
-            reason: self.reason.as_str().into(),
-        }
+        ByHand::new(self.by.as_str(), self.reason.as_str())
     }
 }
 
@@ -187,8 +184,5 @@ fn not_quarantined(address: &Address) -> JsonRejection {
 }
 
 fn owned(by: ByHand<'_>) -> ByHand<'static> {
-    ByHand {
-        by: by.by.into_owned().into(),
-        reason: by.reason.into_owned().into(),
-    }
+    ByHand::new(by.by.into_owned(), by.reason.into_owned())
 }

@@ -212,10 +212,7 @@ mod tests {
     }
 
     fn seen(id: &str, seq: u64, event: Coins) -> (usize, Seen<Purse>) {
-        let position = Position {
-            writer: WriterId(1),
-            commit: CommitNo(1),
-        };
+        let position = Position::new(WriterId(1), CommitNo(1));
         let seen = Seen {
             id: id.into(),
             seq,

@@ -114,10 +114,7 @@ mod tests {
 
     #[test]
     fn the_newest_are_kept_and_the_last_says_how_many_there_were() {
-        let by = ByHand {
-            by: "ann".into(),
-            reason: "x".repeat(TEXT_BYTES_MAX + 1).into(),
-        };
+        let by = ByHand::new("ann", "x".repeat(TEXT_BYTES_MAX + 1));
         let mut kept = Vec::new();
         for commit in 1..=20 {
             let event = format!("1.{commit}.0").parse().unwrap();

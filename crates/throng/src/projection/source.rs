@@ -22,10 +22,7 @@ pub(super) async fn mismatch(
                 )));
             }
             Some(stream) if stream.last < at.commit => {
-                let ends = Position {
-                    commit: stream.last,
-                    ..at
-                };
+                let ends = Position::new(at.writer, stream.last);
                 return Ok(Some(format!(
                     "it has come to commit {at}, but the journal's stream ends at {ends}: {LOST}"
                 )));
@@ -52,10 +49,7 @@ pub(super) async fn commit(journal: &dyn Journal, at: Position) -> Result<Option
     let Some(before) = at.commit.0.checked_sub(1) else {
         return Ok(None);
     };
-    let before = Position {
-        commit: CommitNo(before),
-        ..at
-    };
+    let before = Position::new(at.writer, CommitNo(before));
     let read = journal.read(before, 0).await?;
     let holds = |commit: &Commit| commit.first() <= at.commit && at.commit <= commit.stamp().number;
     Ok(read.into_iter().next().filter(holds))

@@ -194,8 +194,5 @@ fn read_row<T: Table>(value: &[u8]) -> Result<T::Row, Error> {
 }
 
 fn unreadable(why: &str) -> Error {
-    Error::Backend {
-        doing: "reading a read model".into(),
-        why: why.into(),
-    }
+    Error::backend("reading a read model", why)
 }

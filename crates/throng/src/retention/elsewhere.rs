@@ -119,12 +119,14 @@ async fn prune_with(
             return Ok((life.ledger.shards.clone(), report));
         }
         let reply = owner.ask(Request::Prune { is_dry }).await;
-        let reply = reply.map_err(|error: Refused<JsonRejection>| Error::Backend {
-            doing: format!("having the node that owns shard {shard} remove its history"),
-            why: match error {
-                Refused::Unavailable { reason } => reason,
-                other => other.to_string(),
-            },
+        let reply = reply.map_err(|error: Refused<JsonRejection>| {
+            Error::backend(
+                format!("having the node that owns shard {shard} remove its history"),
+                match error {
+                    Refused::Unavailable { reason } => reason,
+                    other => other.to_string(),
+                },
+            )
         })?;
         if let Reply::Pruned { shards, report } = reply {
             let shards = ShardSet::from_bytes(&shards);

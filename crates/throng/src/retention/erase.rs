@@ -97,10 +97,7 @@ impl Retention {
         let address = Address::new(kind, id);
         let mut cut_off = self.pruning.lock().await;
         // What waits for it would stay in the history: nobody would have taken it.
-        let by = ByHand {
-            by: "erasure".into(),
-            reason: "the entity is erased".into(),
-        };
+        let by = ByHand::new("erasure", "the entity is erased");
         life.mail.drop_waiting(&address, by).await.map_err(widen)?;
         begin(self, life, &address)
             .await
@@ -211,10 +208,7 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
     );
     let ended = <[[u8; 8]; 3]>::try_from(value.as_chunks::<8>().0).ok().map(|numbers| {
         let [seq, writer, commit] = numbers.map(u64::from_be_bytes);
-        let at = Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        };
+        let at = Position::new(WriterId(writer), CommitNo(commit));
         Erasing { seq, at }
     });
     Some((Address::new(kind, id), ended))
@@ -245,10 +239,7 @@ async fn read_reached(retention: &Retention, address: &Address) -> Result<Option
     let Some((&[seq, writer, commit], reached)) = numbers.split_first_chunk::<3>() else {
         return Ok(None);
     };
-    let position = |writer, commit| Position {
-        writer: WriterId(writer),
-        commit: CommitNo(commit),
-    };
+    let position = |writer, commit| Position::new(WriterId(writer), CommitNo(commit));
     let reached = reached.as_chunks::<2>().0.iter();
     let reached = reached.map(|[writer, commit]| position(*writer, *commit)).collect();
     let at = position(writer, commit);
@@ -324,10 +315,7 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
     if seq == 0 {
         return Ok(None);
     }
-    let at = Position {
-        writer: life.ledger.writer,
-        commit: CommitNo(commit),
-    };
+    let at = Position::new(life.ledger.writer, CommitNo(commit));
     let mut rows = vec![
         (row_of(address), Some(ended_at(seq, at))),
         (ended_row(address), Some(seq.to_be_bytes().to_vec())),
@@ -403,10 +391,7 @@ async fn overwrite(
     plan.known_at = life.ledger.durable();
     let plan = Arc::new(plan);
     let covers = life.ledger.covers().unwrap_or_default();
-    let upto = Position {
-        commit: CommitNo(covers.commit.0.saturating_sub(1)),
-        ..covers
-    };
+    let upto = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     let mut pruned = Pruned::default();
     let streams = life::streams(retention.context(), Some(life), reached.first()).await?;
     'streams: for stream in &streams {
@@ -420,10 +405,7 @@ async fn overwrite(
                 true => end.min(CommitNo(told.0.saturating_add(NOTED_EVERY))),
                 false => end,
             };
-            let at = |commit| Position {
-                writer: stream.writer,
-                commit,
-            };
+            let at = |commit| Position::new(stream.writer, commit);
             let judge = Arc::clone(&plan);
             let done = retention.context().journal.prune(Prune {
                 after: at(told),

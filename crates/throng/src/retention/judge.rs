@@ -48,10 +48,7 @@ impl Erasing {
         let before_end = CommitNo(commit.0.saturating_sub(1));
         let before_end = reached.upto_of(writer).map_or(before_end, |upto| upto.min(before_end));
         let before = reached.positions().filter(|at| at.writer < writer);
-        let last = Position {
-            writer,
-            commit: before_end,
-        };
+        let last = Position::new(writer, before_end);
         before.chain([last]).collect()
     }
 }
@@ -169,10 +166,7 @@ mod tests {
     use throng_journal::{CommitBuilder, WriterId};
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     /// Which records are over of a commit in a stream that ended with the shards 1 and 2, as shard, kind of record and number.
@@ -190,12 +184,7 @@ mod tests {
             push(RecordKind::TimerSet, 0, b"");
             push(RecordKind::Numbers, 0, b"");
         }
-        let commit = open.finish(Stamp {
-            writer: stands.writer,
-            number: stands.commit,
-            synced: CommitNo(0),
-            at_micros: 5,
-        });
+        let commit = open.finish(Stamp::new(stands.writer, stands.commit, 5));
         let records = commit.records().flatten();
         let over = records.filter(|record| plan.is_over(record, commit.stamp()));
         over.map(|record| (record.shard.0, record.record, record.seq)).collect()
@@ -254,12 +243,7 @@ mod tests {
         push(RecordKind::Taken, 1, ("done", 1), b"");
         push(RecordKind::Taken, 2, ("done", 1), br#"{"retried":true,"reason":""}"#);
         push(RecordKind::Taken, 3, ("dropped", 1), br#"{"by":"a","reason":"b"}"#);
-        let commit = open.finish(Stamp {
-            writer: WriterId(8),
-            number: CommitNo(35),
-            synced: CommitNo(0),
-            at_micros: 5,
-        });
+        let commit = open.finish(Stamp::new(WriterId(8), CommitNo(35), 5));
         let stays = |is_whole| {
             let plan = Plan { is_whole, ..plan() };
             let records = commit.records().flatten();

@@ -23,10 +23,7 @@ pub(super) async fn limit(retention: &Retention, life: &Life) -> Result<(Positio
         return Ok((Position::default(), Vec::new()));
     };
     // By the commit that is covered last, a store is known to belong to its journal.
-    let covered = Position {
-        commit: CommitNo(covers.commit.0.saturating_sub(1)),
-        ..covers
-    };
+    let covered = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     read_by_projections(retention, life, covered).await
 }
 
@@ -91,10 +88,7 @@ async fn read_by_projections(
 /// One runner reads for all nodes; how far it has come stands with its rows.
 #[cfg(feature = "projections")]
 async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Result<Vec<Reader>, Error> {
-    let unreadable = |why| Error::Backend {
-        doing: "looking how far projections have come".into(),
-        why,
-    };
+    let unreadable = |why| Error::backend("looking how far projections have come", why);
     let stored = retention.projections.stored().await.map_err(unreadable)?;
     let now = retention.context().host.elapsed_micros();
     let of_one = |(name, told): (&'static str, Positions)| {

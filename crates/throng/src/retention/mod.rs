@@ -81,8 +81,5 @@ impl Retention {
 }
 
 fn backend(error: &Refusal) -> throng_journal::Error {
-    throng_journal::Error::Backend {
-        doing: "removing history".into(),
-        why: error.to_string(),
-    }
+    throng_journal::Error::backend("removing history", error)
 }

@@ -202,11 +202,10 @@ pub(super) fn goes_on(life: &Life) -> bool {
 fn go_on(life: &Life) -> Result<(), Error> {
     match goes_on(life) {
         true => Ok(()),
-        false => Err(Error::Backend {
-            doing: "removing history".into(),
-            why: "what was to be removed belongs to the next life of its shards; what is left goes with its next pass"
-                .into(),
-        }),
+        false => Err(Error::backend(
+            "removing history",
+            "what was to be removed belongs to the next life of its shards; what is left goes with its next pass",
+        )),
     }
 }
 
@@ -249,10 +248,7 @@ impl Passing<'_> {
                 self.goes(address, seq, (seq, Position::default()), true);
             }
             Recorded::State { seq, commit } => {
-                let at = Position {
-                    writer: self.life.ledger.writer,
-                    commit: CommitNo(commit),
-                };
+                let at = Position::new(self.life.ledger.writer, CommitNo(commit));
                 let upto = kept.map_or(noted.seq, |count| seq.saturating_sub(count));
                 self.goes(address, upto.min(seq), (seq, at), false);
             }
@@ -354,10 +350,7 @@ pub(super) async fn stand_in(
         });
         turn::wake_committer(retention.context());
         let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
-        let at = Position {
-            writer: life.ledger.writer,
-            commit: CommitNo(commit),
-        };
+        let at = Position::new(life.ledger.writer, CommitNo(commit));
         plan.counts.insert(shard, (counts, at));
         plan.timers.extend(timers);
         has_stored_timers |= !is_all;
@@ -433,10 +426,7 @@ pub(super) async fn prune(
         let done = retention.context().journal.prune(Prune {
             after: match end.writer == after.writer {
                 true => after,
-                false => Position {
-                    commit: CommitNo(0),
-                    ..end
-                },
+                false => Position::new(end.writer, CommitNo(0)),
             },
             upto: to,
             judge: Arc::new(move |record, stamp| plan.is_over(record, stamp)),
@@ -445,10 +435,7 @@ pub(super) async fn prune(
         });
         let done = done.await?;
         pruned.add(done);
-        *reached = (*reached).max(Position {
-            commit: done.upto,
-            ..end
-        });
+        *reached = (*reached).max(Position::new(end.writer, done.upto));
         if done.upto < end.commit {
             break;
         }
@@ -467,10 +454,7 @@ pub(super) async fn base(retention: &Retention, address: &Address) -> Result<Opt
     });
     Ok(numbers.map(|numbers| {
         let [seq, writer, commit] = numbers.map(u64::from_be_bytes);
-        let at = Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        };
+        let at = Position::new(WriterId(writer), CommitNo(commit));
         (seq, at)
     }))
 }
@@ -481,10 +465,7 @@ mod tests {
 
     #[test]
     fn only_what_has_become_over_is_looked_at() {
-        let at = |commit| Position {
-            writer: WriterId(1),
-            commit: CommitNo(commit),
-        };
+        let at = |commit| Position::new(WriterId(1), CommitNo(commit));
         let of = |list: &[(&str, u64)]| {
             list.iter()
                 .map(|(kind, commit)| ((*kind).into(), at(*commit)))

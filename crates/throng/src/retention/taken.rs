@@ -33,13 +33,12 @@ pub(super) async fn taken_upto(retention: &Retention, life: &Life, of: &Address)
                 kind: of.kind.to_string(),
                 id: of.id.to_string(),
             };
-            let reply = owner
-                .ask(request)
-                .await
-                .map_err(|error: Refused<JsonRejection>| Error::Backend {
-                    doing: format!("having the node that owns shard {shard} record its messages"),
-                    why: error.to_string(),
-                })?;
+            let reply = owner.ask(request).await.map_err(|error: Refused<JsonRejection>| {
+                Error::backend(
+                    format!("having the node that owns shard {shard} record its messages"),
+                    error,
+                )
+            })?;
             if let Reply::Recorded { shards } = reply {
                 break ShardSet::from_bytes(&shards);
             }
@@ -54,10 +53,7 @@ pub(super) async fn taken_upto(retention: &Retention, life: &Life, of: &Address)
 pub(super) async fn covered_taken_upto(retention: &Retention, shards: &ShardSet) -> Result<Vec<Position>, Error> {
     // The covers first: what a checkpoint moves meanwhile is then said of fewer messages, never of more.
     let covered = retention.context().store.covers(shards).await?;
-    let before = |upto: Position| Position {
-        commit: CommitNo(upto.commit.0.saturating_sub(1)),
-        ..upto
-    };
+    let before = |upto: Position| Position::new(upto.writer, CommitNo(upto.commit.0.saturating_sub(1)));
     let of_shard = |shard: ShardId| {
         let covered = covered.iter().find(|covered| covered.shards.contains(shard));
         covered.and_then(|covered| covered.upto).map(before).unwrap_or_default()

@@ -48,13 +48,7 @@ impl Cursor {
     /// … and so many records of the next one.
     pub(crate) fn begin(&mut self, commit: Position, records: u32, streams: &[Stream]) {
         let before = CommitNo(commit.commit.0.saturating_sub(1));
-        self.told.tell(
-            Position {
-                commit: before,
-                ..commit
-            },
-            streams,
-        );
+        self.told.tell(Position::new(commit.writer, before), streams);
         self.begun.insert(commit.writer, records);
     }
 
@@ -102,10 +96,7 @@ impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         for at in self.told.positions() {
-            let next = Position {
-                commit: at.commit.next(),
-                ..at
-            };
+            let next = Position::new(at.writer, at.commit.next());
             write!(f, "{comma}{next}")?;
             if let Some(records) = self.begun.get(&at.writer) {
                 write!(f, "+{records}")?;

@@ -177,12 +177,7 @@ mod tests {
             let mut open = CommitBuilder::default();
             let till = Address::new("till", "a");
             open.push(RecordKind::Event, ShardId(0), &till, 1, "moved", 1, b"{}");
-            let commit = open.finish(Stamp {
-                writer: WriterId(writer),
-                number: CommitNo(5),
-                synced: CommitNo(0),
-                at_micros: 7,
-            });
+            let commit = open.finish(Stamp::new(WriterId(writer), CommitNo(5), 7));
             let decoded = Decoded::new(&commit, kinds);
             watchers.found(&decoded, &window, &mut woken);
             window.push(decoded);

@@ -255,10 +255,7 @@ mod tests {
     const KINDS: [&str; 2] = ["till", "shelf"];
 
     fn at(writer: u64, commit: u64) -> Position {
-        Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(writer), CommitNo(commit))
     }
 
     fn commit(position: Position, events: &[(&str, &str, u64)]) -> Commit {
@@ -268,12 +265,7 @@ mod tests {
             open.push(RecordKind::Sent, ShardId(0), &address, *seq, "note", 0, b"");
             open.push(RecordKind::Event, ShardId(0), &address, *seq, "moved", 1, b"{}");
         }
-        open.finish(Stamp {
-            writer: position.writer,
-            number: position.commit,
-            synced: CommitNo(0),
-            at_micros: 7,
-        })
+        open.finish(Stamp::new(position.writer, position.commit, 7))
     }
 
     fn decoded(position: Position, events: &[(&str, &str, u64)]) -> Decoded {

@@ -9,8 +9,9 @@ use std::{
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
-    model::{Actor, Error, Placement, Rejection, Timestamp},
+    model::{Actor, Error, Placement, Timestamp},
 };
+use throng_testing::{block_on, fixtures::Dislike};
 
 /// Counts, in place.
 struct Rate(u64);
@@ -23,16 +24,6 @@ enum RateCommand {
     Break,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-struct No;
-
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 impl Actor for Rate {
     const KIND: &'static str = "rate";
     // Two generations of one in each of 64 parts.
@@ -40,17 +31,17 @@ impl Actor for Rate {
     type Id = String;
     type Command = RateCommand;
     type Reply = u64;
-    type Rejection = No;
+    type Rejection = Dislike;
 
     fn start(_: &String) -> Self {
         Self(0)
     }
 
-    fn receive(&mut self, command: RateCommand, _: Timestamp) -> Result<u64, No> {
+    fn receive(&mut self, command: RateCommand, _: Timestamp) -> Result<u64, Dislike> {
         self.0 += 1;
         match command {
             RateCommand::Hit => Ok(self.0),
-            RateCommand::Refuse => Err(No),
+            RateCommand::Refuse => Err(Dislike),
             RateCommand::Break => panic!("it was asked to"),
         }
     }
@@ -75,13 +66,13 @@ impl Actor for Slow {
     type Id = u64;
     type Command = SlowCommand;
     type Reply = String;
-    type Rejection = No;
+    type Rejection = Dislike;
 
     fn start(_: &u64) -> Self {
         Self
     }
 
-    fn receive(&mut self, command: SlowCommand, _: Timestamp) -> Result<String, No> {
+    fn receive(&mut self, command: SlowCommand, _: Timestamp) -> Result<String, Dislike> {
         if matches!(command, SlowCommand::Wait) {
             BEGUN.lock().unwrap().as_ref().unwrap().send(()).unwrap();
             GO.lock().unwrap().as_ref().unwrap().recv().unwrap();
@@ -91,11 +82,7 @@ impl Actor for Slow {
 }
 
 fn run(test: impl AsyncFnOnce(Engine)) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    block_on(async {
         let journal = MemoryJournal::new();
         let store = MemoryStore::new(journal.clone());
         let builder = Engine::builder().actor::<Rate>().actor::<Slow>();
@@ -112,7 +99,7 @@ fn an_actor_changes_itself_and_one_that_panics_begins_anew() {
     run(async |engine| {
         let rate = |id: &str| engine.actor::<Rate>(id);
         assert_eq!(rate("a").ask(RateCommand::Hit).await, Ok(1));
-        assert_eq!(rate("a").ask(RateCommand::Refuse).await, Err(Error::Rejected(No)));
+        assert_eq!(rate("a").ask(RateCommand::Refuse).await, Err(Error::Rejected(Dislike)));
         rate("a").tell(RateCommand::Hit).unwrap();
         assert_eq!(rate("a").ask(RateCommand::Hit).await, Ok(4));
         assert_eq!(rate("b").ask(RateCommand::Hit).await, Ok(1));

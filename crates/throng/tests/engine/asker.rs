@@ -8,6 +8,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
     model::*,
 };
+use throng_testing::fixtures::Never;
 
 /// Notes who has asked.
 #[derive(Default, Serialize, Deserialize)]
@@ -36,15 +37,6 @@ enum Happened {
     Timed,
 }
 impl Event for Happened {}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Witness {
     fn list(&self) -> Vec<String> {

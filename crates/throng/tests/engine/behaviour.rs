@@ -1,11 +1,8 @@
 //! What a user of the engine relies on.
 
 use crate::kinds::*;
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
-use throng::{Engine, Options, model::*};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use throng::{Options, model::*};
 
 //= promise 3: answers rest on durable events
 #[tokio::test]
@@ -116,12 +113,7 @@ async fn many_commits_after_the_checkpoint_are_read_at_once() {
         }
     }
     let counting = Counting::new(&world);
-    let again = Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let again = world.start_on(counting.clone(), World::builder()).await;
     assert_eq!(balance(&again, "a").await, 60);
     assert_eq!(counting.reads_at.load(SeqCst), 1, "one look for 60 commits");
     let reads = counting.reads.load(SeqCst);
@@ -138,38 +130,11 @@ async fn messages_arrive_once_and_outcomes_are_heard() {
     let engine = World::new().engine().await;
     open(&engine, "a", 10).await;
     open(&engine, "b", 1).await;
-    ask(
-        &engine,
-        "a",
-        Command::Pay {
-            to: "b".into(),
-            amount: 4,
-        },
-    )
-    .await
-    .unwrap();
+    ask(&engine, "a", Command::pay("b", 4)).await.unwrap();
     eventually(async || balance(&engine, "b").await == 5).await;
-    ask(
-        &engine,
-        "a",
-        Command::Collect {
-            from: "b".into(),
-            amount: 5,
-        },
-    )
-    .await
-    .unwrap();
+    ask(&engine, "a", Command::collect("b", 5)).await.unwrap();
     eventually(async || text(&engine, "a").await == "b/b: 0 left").await;
-    ask(
-        &engine,
-        "a",
-        Command::Collect {
-            from: "b".into(),
-            amount: 7,
-        },
-    )
-    .await
-    .unwrap();
+    ask(&engine, "a", Command::collect("b", 7)).await.unwrap();
     eventually(async || text(&engine, "a").await.ends_with("b/b: no, 0")).await;
     assert_eq!((balance(&engine, "a").await, balance(&engine, "b").await), (6, 0));
 }
@@ -179,26 +144,8 @@ async fn a_message_to_nobody_is_dead_and_stops_no_other() {
     let engine = World::new().engine().await;
     open(&engine, "a", 10).await;
     open(&engine, "b", 0).await;
-    ask(
-        &engine,
-        "a",
-        Command::Pay {
-            to: "nobody".into(),
-            amount: 1,
-        },
-    )
-    .await
-    .unwrap();
-    ask(
-        &engine,
-        "a",
-        Command::Pay {
-            to: "b".into(),
-            amount: 1,
-        },
-    )
-    .await
-    .unwrap();
+    ask(&engine, "a", Command::pay("nobody", 1)).await.unwrap();
+    ask(&engine, "a", Command::pay("b", 1)).await.unwrap();
     eventually(async || balance(&engine, "b").await == 1).await;
 }
 
@@ -215,16 +162,7 @@ async fn more_messages_than_memory_holds_wait_in_the_log() {
     open(&engine, "b", 0).await;
     for _ in 0..200 {
         loop {
-            match ask(
-                &engine,
-                "a",
-                Command::Pay {
-                    to: "b".into(),
-                    amount: 1,
-                },
-            )
-            .await
-            {
+            match ask(&engine, "a", Command::pay("b", 1)).await {
                 Err(Error::Overloaded { .. }) => tokio::task::yield_now().await,
                 answer => break drop(answer.unwrap()),
             }
@@ -348,17 +286,7 @@ async fn timers_fire_repeat_and_survive_a_restart() {
     let world = World::new();
     let engine = world.engine().await;
     open(&engine, "a", 0).await;
-    ask(
-        &engine,
-        "a",
-        Command::Remind {
-            in_ms: 1,
-            every_ms: Some(1),
-            count: 0,
-        },
-    )
-    .await
-    .unwrap();
+    ask(&engine, "a", Command::remind(1, Some(1))).await.unwrap();
     let ticks = async |engine: &throng::Engine| engine.entity::<Account>("a").read(Ticks {}).await.unwrap();
     eventually(async || ticks(&engine).await >= 3).await;
     engine.stop().await;
@@ -379,11 +307,7 @@ async fn timer_that_is_always_due_holds_nobody_up() {
     // A look at so many shards takes longer than the timer waits.
     let engine = world.start(World::builder().shards(4_096)).await.unwrap();
     open(&engine, "a", 0).await;
-    let remind = Command::Remind {
-        in_ms: 1,
-        every_ms: Some(1),
-        count: 0,
-    };
+    let remind = Command::remind(1, Some(1));
     ask(&engine, "a", remind).await.unwrap();
     eventually(async || engine.statistics().timers_fired > 3).await;
     for n in 0..50 {

@@ -10,15 +10,7 @@ use throng::{
     model::*,
     projection::{Interrupt, Projection, Rows, Seen},
 };
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
+use throng_testing::fixtures::Never;
 
 /// One kind, as two programs know it.
 macro_rules! jar {
@@ -103,10 +95,7 @@ async fn history() -> MemoryJournal {
 
 async fn check(program: Builder, journal: &MemoryJournal) -> CheckReport {
     let mut checker = program.checker();
-    let mut after = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let mut after = Position::new(WriterId(1), CommitNo(0));
     loop {
         let commits = journal.read(after, 1 << 20).await.unwrap();
         let Some(last) = commits.last() else {

@@ -1,18 +1,16 @@
 //! A time of day that is set while the engine runs.
 
-use crate::kinds::{Account, Command, Ticks, View, World, ask, eventually, open};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering::SeqCst},
-    },
-    time::Duration,
+use crate::kinds::{Account, Command, Ticks, World, ask, eventually, open};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::SeqCst},
 };
 use throng::{
     Engine,
-    host::{Host, Task, TokioHost},
+    host::{Host, TokioHost},
     model::Timestamp,
 };
+use throng_testing::delegate;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
 
@@ -23,29 +21,11 @@ struct Settable {
 }
 
 impl Host for Settable {
+    delegate!(Host, host: elapsed_micros entropy spawn sleep close);
+
     fn now(&self) -> Timestamp {
         let micros = self.host.now().micros + self.ahead_micros.load(SeqCst);
         Timestamp { micros }
-    }
-
-    fn elapsed_micros(&self) -> u64 {
-        self.host.elapsed_micros()
-    }
-
-    fn entropy(&self) -> u128 {
-        self.host.entropy()
-    }
-
-    fn spawn(&self, task: Task) {
-        self.host.spawn(task);
-    }
-
-    fn sleep(&self, duration: Duration) -> Task {
-        self.host.sleep(duration)
-    }
-
-    fn close(&self) {
-        self.host.close();
     }
 }
 
@@ -57,25 +37,13 @@ async fn started() -> (Engine, Arc<Settable>) {
             ahead_micros: AtomicI64::new(0),
         }),
     );
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .query::<Account, Ticks>()
-        .on_outcome::<Account, Account>()
-        .host(host.clone())
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world.start(World::builder().host(host.clone())).await.unwrap();
     open(&engine, "a", 1).await;
     (engine, host)
 }
 
 async fn remind(engine: &Engine, in_ms: u64) {
-    let remind = Command::Remind {
-        in_ms,
-        every_ms: None,
-        count: 0,
-    };
+    let remind = Command::remind(in_ms, None);
     ask(engine, "a", remind).await.unwrap();
 }
 

@@ -70,10 +70,7 @@ async fn entities_reach_each_other_over_nodes() {
     let all: Vec<String> = ids().collect();
     for (number, id) in all.iter().enumerate() {
         let next = all[(number + 1) % all.len()].clone();
-        let pay = Command::Pay {
-            to: next.clone(),
-            amount: 30,
-        };
+        let pay = Command::pay(next.clone(), 30);
         ask(&other.engine, id, pay).await.unwrap();
         let collect = Command::Collect { from: next, amount: 1 };
         ask(&one.engine, id, collect).await.unwrap();
@@ -181,10 +178,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
             sent += 1;
         }
         // Here they are taken at once.
-        let pay = Command::Pay {
-            to: here[1].clone(),
-            amount: 500,
-        };
+        let pay = Command::pay(here[1].clone(), 500);
         ask(&one.engine, &here[0], pay).await.unwrap();
         eventually(async || balance(&one.engine, &here[1]).await > 1_000).await;
         assert!(one.engine.statistics().outbox < OUTBOX_MAX, "they are not in memory");
@@ -204,10 +198,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
         })
         .await;
         // What comes now goes as it always did.
-        let pay = Command::Pay {
-            to: there[0].clone(),
-            amount: 400,
-        };
+        let pay = Command::pay(there[0].clone(), 400);
         let before = balance(asked, &there[0]).await;
         ask(asked, &here[1], pay).await.unwrap();
         eventually(async || balance(asked, &there[0]).await == before + 400).await;
@@ -257,10 +248,7 @@ async fn a_dead_nodes_answers_survive_and_it_writes_no_more() {
     let (cluster, one, other) = two().await;
     for id in ids() {
         ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();
-        let pay = Command::Pay {
-            to: "a0".into(),
-            amount: 1,
-        };
+        let pay = Command::pay("a0", 1);
         if id != "a0" {
             ask(&one.engine, &id, pay).await.unwrap();
         }

@@ -48,10 +48,7 @@ async fn is_of(node: &Node, id: &str) -> bool {
 async fn left(cluster: &Cluster, id: &str) -> Vec<String> {
     let (mut left, quoted) = (Vec::new(), format!("{id:?}"));
     for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
-        let start = Position {
-            writer: stream.writer,
-            commit: CommitNo(0),
-        };
+        let start = Position::new(stream.writer, CommitNo(0));
         for commit in cluster.world.journal.read(start, usize::MAX).await.unwrap() {
             for record in commit.records().flatten() {
                 let body = String::from_utf8_lossy(record.body);
@@ -222,10 +219,7 @@ async fn an_erasure_of_a_dead_node_goes_on_at_the_next_owner() {
         ask(&other.engine, &id_of_other, Command::Open { balance: 100 })
             .await
             .unwrap();
-        let pay = Command::Pay {
-            to: id.clone(),
-            amount: 1,
-        };
+        let pay = Command::pay(id.clone(), 1);
         ask(&other.engine, &id_of_other, pay).await.unwrap();
         for node in [&one, &other] {
             node.engine.driver().release().await.unwrap();

@@ -9,10 +9,7 @@ use throng::{ByHand, journal::ShardSet, model::Error};
 const PAID: i64 = 40;
 
 fn ann() -> ByHand<'static> {
-    ByHand {
-        by: "ann".into(),
-        reason: "it is watched".into(),
-    }
+    ByHand::new("ann", "it is watched")
 }
 
 /// Two nodes, and on the second one an account that a payer of each of them pays to, and one that they pay to besides.

@@ -1,6 +1,6 @@
 //! What is read over all nodes of a cluster, from any of them.
 
-use crate::kinds::{self, Account, Command, Happened, World, ask, balance, eventually, more, waits};
+use crate::kinds::{Account, Command, Happened, World, ask, balance, eventually, more, waits};
 use crate::nodes::{Cluster, Node, ids, shards};
 use std::{
     collections::BTreeMap,
@@ -61,12 +61,7 @@ impl Reads {
 
     async fn single(&self) -> Engine {
         let World { journal, store } = &self.cluster.world;
-        let builder = self.more()(
-            Engine::builder()
-                .with::<Account>()
-                .query::<Account, kinds::View>()
-                .on_outcome::<Account, Account>(),
-        );
+        let builder = self.more()(World::builder());
         let started = builder.start_shared(Arc::new(journal.clone()), Arc::new(store.clone()));
         started.await.unwrap()
     }

@@ -46,10 +46,7 @@ async fn two(cluster: &Cluster, options: &Options) -> [Node; 2] {
 async fn left(cluster: &Cluster, is_it: impl Fn(&Record<'_>) -> bool) -> Vec<String> {
     let mut left = Vec::new();
     for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
-        let start = Position {
-            writer: stream.writer,
-            commit: CommitNo(0),
-        };
+        let start = Position::new(stream.writer, CommitNo(0));
         for commit in cluster.world.journal.read(start, usize::MAX).await.unwrap() {
             let found = commit.records().flatten().filter(|record| is_it(record));
             left.extend(found.map(|record| format!("{} {}", record.id, record.seq)));

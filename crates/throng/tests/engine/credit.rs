@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use throng::{Builder, Engine, Options, Quarantined, journal::Address, model::*};
+use throng_testing::fixtures::Never;
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
@@ -46,28 +47,19 @@ pub(crate) enum Happened {
 }
 impl Event for Happened {}
 
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-pub(crate) struct No;
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 impl Entity for Cell {
     const KIND: &'static str = "cell";
     type Id = String;
     type Command = Command;
     type Event = Happened;
     type Reply = u64;
-    type Rejection = No;
+    type Rejection = Never;
 
     fn creates(_: &Command) -> bool {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         let own = turn.id().clone();
         turn.emit(Happened::Noted);
         match command {
@@ -107,7 +99,7 @@ struct Notes {}
 impl Query<Cell> for Notes {
     const NAME: &'static str = "notes";
     type Answer = u64;
-    fn answer(self, cell: &Cell, _: &Moment<'_, Cell>) -> Result<u64, No> {
+    fn answer(self, cell: &Cell, _: &Moment<'_, Cell>) -> Result<u64, Never> {
         Ok(cell.notes)
     }
 }

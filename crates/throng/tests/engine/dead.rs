@@ -89,10 +89,7 @@ async fn a_dead_request_that_is_tried_again_is_heard() {
     let engine = World::new().engine().await;
     open(&engine, "a", 10).await;
     open(&engine, "b", i64::MAX).await;
-    let collect = Command::Collect {
-        from: "b".into(),
-        amount: -1,
-    };
+    let collect = Command::collect("b", -1);
     ask(&engine, "a", collect).await.unwrap();
     eventually(async || all(&engine).await.len() == 1).await;
     assert!(all(&engine).await[0].reason.contains("overflow"), "it crashed");
@@ -141,18 +138,12 @@ async fn a_page_begins_only_where_another_ended() {
 
 /// The commits of the world's first writer.
 async fn commits(world: &World) -> Vec<Commit> {
-    let beginning = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let beginning = Position::new(WriterId(1), CommitNo(0));
     world.journal.read(beginning, 1 << 20).await.unwrap()
 }
 
 fn ann() -> ByHand<'static> {
-    ByHand {
-        by: "ann".into(),
-        reason: "b will never open".into(),
-    }
+    ByHand::new("ann", "b will never open")
 }
 
 #[tokio::test]
@@ -200,10 +191,7 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
     let engine = world.engine().await;
     open(&engine, "a", 10).await;
     open(&engine, "b", i64::MAX).await;
-    let collect = Command::Collect {
-        from: "b".into(),
-        amount: -1,
-    };
+    let collect = Command::collect("b", -1);
     ask(&engine, "a", collect).await.unwrap();
     eventually(async || all(&engine).await.len() == 1).await;
     let number = all(&engine).await[0].number;
@@ -211,7 +199,7 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
     eventually(async || text(&engine, "a").await == "b/b: the request was dropped: b will never open").await;
     assert_eq!((all(&engine).await, balance(&engine, "b").await), (vec![], i64::MAX));
     // What a person did is no command: only the death itself, in applying the event, is not decided again.
-    let program = Engine::builder().with::<Account>().on_outcome::<Account, Account>();
+    let program = World::builder();
     let mut checker = program.checker().what_if();
     for commit in &commits(&world).await {
         checker.commit(commit).await;

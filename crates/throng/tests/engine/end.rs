@@ -131,15 +131,9 @@ async fn the_late_twin_of_the_last_command_gets_its_answer() {
 async fn messages_to_an_ended_entity_are_refused_and_requests_told() {
     in_each_way(async |engine| {
         open(engine, "b", 9).await;
-        let pay = Command::Pay {
-            to: "a".into(),
-            amount: 1,
-        };
+        let pay = Command::pay("a", 1);
         ask(engine, "b", pay).await.unwrap();
-        let collect = Command::Collect {
-            from: "a".into(),
-            amount: 1,
-        };
+        let collect = Command::collect("a", 1);
         ask(engine, "b", collect).await.unwrap();
         eventually(async || text(engine, "b").await == "a/a: the entity has ended").await;
         assert_eq!(balance(engine, "a").await, 7);
@@ -155,11 +149,7 @@ async fn its_timers_end_with_it() {
     let engine = world.engine().await;
     for id in ["a", "b"] {
         open(&engine, id, 1).await;
-        let remind = Command::Remind {
-            in_ms: 50,
-            every_ms: Some(50),
-            count: 0,
-        };
+        let remind = Command::remind(50, Some(50));
         ask(&engine, id, remind).await.unwrap();
     }
     ask(&engine, "a", Command::Close).await.unwrap();

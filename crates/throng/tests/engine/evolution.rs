@@ -9,15 +9,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore, Store},
     model::*,
 };
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
+use throng_testing::fixtures::Never;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum Command {

@@ -1,9 +1,6 @@
 //! Following a kind and its entities: every event once, in order, decoded once for all.
 
-use crate::{
-    kinds::{Account, Command, Counting, World, ask, failing::Failing, open},
-    publish::Held,
-};
+use crate::kinds::{Command, Counting, World, ask, failing::Failing, open};
 use futures_util::future::join_all;
 use std::{
     future::Future,
@@ -17,11 +14,11 @@ use std::{
 };
 use throng::{
     Cursor, Engine, EntityEvent, FeedError, Follow, Follower,
-    host::{Host, Task, TokioHost},
+    host::{Host, TokioHost},
     journal::{Journal, Position},
-    model::{Answer, Entity, Error, Event, Rejection, Timestamp, Turn},
+    model::{Answer, Entity, Error, Event, Turn},
 };
-use tokio::sync::watch;
+use throng_testing::{HeldJournal, delegate, fixtures::Never};
 
 /// A second kind.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
@@ -37,15 +34,6 @@ enum Switched {
     On,
 }
 impl Event for Switched {}
-
-#[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 impl Entity for Lamp {
     const KIND: &'static str = "lamp";
@@ -67,13 +55,7 @@ const ACCOUNT: usize = 0;
 const LAMP: usize = 1;
 
 async fn engine(world: &World, journal: impl Journal + 'static) -> Engine {
-    Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .with::<Lamp>()
-        .start_shared(Arc::new(journal), Arc::new(world.store.clone()))
-        .await
-        .unwrap()
+    world.start_on(journal, World::builder().with::<Lamp>()).await
 }
 
 fn all(kind: usize, from: Cursor) -> Follow {
@@ -403,23 +385,10 @@ struct Hasty {
 }
 
 impl Host for Hasty {
-    fn now(&self) -> Timestamp {
-        self.world.now()
-    }
+    delegate!(Host, world: now entropy spawn sleep close);
+
     fn elapsed_micros(&self) -> u64 {
         self.world.elapsed_micros() + self.ahead_micros.load(SeqCst)
-    }
-    fn entropy(&self) -> u128 {
-        self.world.entropy()
-    }
-    fn spawn(&self, task: Task) {
-        self.world.spawn(task);
-    }
-    fn sleep(&self, duration: Duration) -> Task {
-        self.world.sleep(duration)
-    }
-    fn close(&self) {
-        self.world.close();
     }
 }
 
@@ -433,13 +402,9 @@ async fn one_long_recovery_ends_a_wait_but_several_short_do_not() {
         world: TokioHost::new().unwrap(),
         ahead_micros: ahead_micros.clone(),
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .host(Arc::new(host))
-        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world
+        .start_on(journal.clone(), World::builder().host(Arc::new(host)))
+        .await;
     open(&engine, "a", 0).await;
     let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
     let mut next = ByHand::new(async move { (follower.next(9).await, follower) });
@@ -583,10 +548,10 @@ async fn number_beyond_the_last_event_is_lost() {
 #[tokio::test]
 async fn event_on_its_way_is_waited_for_and_not_lost() {
     let world = World::new();
-    let (gate, may) = watch::channel(true);
-    let engine = engine(&world, Held(world.journal.clone(), may)).await;
+    let (journal, hold) = HeldJournal::new(world.journal.clone(), false);
+    let engine = engine(&world, journal).await;
     open(&engine, "a", 0).await;
-    gate.send(false).unwrap();
+    hold.send(true).unwrap();
     let by = engine.clone();
     let mut depositing = ByHand::new(async move { deposit(&by, "a").await });
     depositing.waits().await;
@@ -595,7 +560,7 @@ async fn event_on_its_way_is_waited_for_and_not_lost() {
     let mut reading = ByHand::new(async move { reader.history(ACCOUNT, "a", 2, 9).await });
     following.waits().await;
     reading.waits().await;
-    gate.send(true).unwrap();
+    hold.send(false).unwrap();
     soon(depositing.future).await;
     assert!(soon(following.future).await.is_ok());
     assert_eq!(soon(reading.future).await.unwrap().events, []);

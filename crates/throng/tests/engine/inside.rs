@@ -1,6 +1,6 @@
 //! Work from inside, between entities, and entities that cannot be loaded hold up nobody else.
 
-use crate::kinds::{self, Account, Command, World, ask, balance, eventually, open};
+use crate::kinds::{self, Command, World, ask, balance, eventually, open};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{
@@ -11,11 +11,12 @@ use throng::{
     Engine, Options,
     driver::Tried,
     journal::{
-        Address, Checkpoint, CommitNo, Covered, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe,
-        MemoryJournal, MemoryStore, Position, ShardId, ShardSet, Store, StoredEvent, StoredState, WriterId,
+        Address, CommitNo, Error as JournalError, Journal, Loaded, Maybe, MemoryJournal, MemoryStore, Position,
+        ShardId, Store, StoredState, WriterId,
     },
     model::*,
 };
+use throng_testing::{delegate, fixtures::Never};
 
 /// What is wrong with an entity's row.
 #[derive(Clone, Copy, PartialEq)]
@@ -37,6 +38,8 @@ struct Unreadable {
 }
 
 impl Store for Unreadable {
+    delegate!(Store, store: covers advance history entities system system_scan remove_prefix);
+
     fn load(&self, address: &Address, version: u16) -> Maybe<'_, Result<Loaded, JournalError>> {
         if &*address.id != self.id || !self.is_unreadable.load(SeqCst) {
             return self.store.load(address, version);
@@ -47,10 +50,7 @@ impl Store for Unreadable {
                 address: address.clone(),
                 why,
             }),
-            Fault::Away => Err(JournalError::Backend {
-                doing: "reading".into(),
-                why,
-            }),
+            Fault::Away => Err(JournalError::backend("reading", why)),
             Fault::Garbled => {
                 let Maybe::Ready(loaded) = self.store.load(address, version) else {
                     panic!("memory answers at once")
@@ -67,50 +67,6 @@ impl Store for Unreadable {
                 })
             }
         })
-    }
-
-    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, JournalError>> {
-        self.store.covers(shards)
-    }
-    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), JournalError>> {
-        self.store.advance(checkpoint)
-    }
-    fn history(
-        &self,
-        address: &Address,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Later<'_, Result<Vec<StoredEvent>, JournalError>> {
-        self.store.history(address, after, limit, bytes_max)
-    }
-    fn entities(
-        &self,
-        kind: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Later<'_, Result<Vec<EntityHead>, JournalError>> {
-        self.store.entities(kind, after, limit)
-    }
-    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, JournalError>> {
-        self.store.system(key)
-    }
-    fn system_scan<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Later<'a, Result<(), JournalError>> {
-        self.store.system_scan(prefix, after, rows_max, visit)
-    }
-    fn remove_prefix<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        limit: usize,
-    ) -> Later<'a, Result<Option<Vec<u8>>, JournalError>> {
-        self.store.remove_prefix(prefix, after, limit)
     }
 }
 
@@ -133,10 +89,7 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
         fault,
         is_unreadable: is_unreadable.clone(),
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, kinds::View>()
-        .on_outcome::<Account, Account>()
+    let engine = World::builder()
         .options(Options {
             outbox_max: 8,
             ..Options::default()
@@ -148,18 +101,12 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
 }
 
 fn by() -> throng::ByHand<'static> {
-    throng::ByHand {
-        by: "ann".into(),
-        reason: "it is gone".into(),
-    }
+    throng::ByHand::new("ann", "it is gone")
 }
 
 /// Pays, again while the engine has no room for the message.
 async fn pay(engine: &Engine, to: &str) {
-    let command = || Command::Pay {
-        to: to.into(),
-        amount: 1,
-    };
+    let command = || Command::pay(to, 1);
     eventually(async || match ask(engine, "payer", command()).await {
         Ok(_) => true,
         Err(Error::Overloaded { .. }) => false,
@@ -232,11 +179,7 @@ async fn an_operator_cancels_an_unfirable_timer_for_good() {
     for id in ["bad", "good"] {
         open(&engine, id, 1_000).await;
         let every_ms = Some(1);
-        let remind = Command::Remind {
-            in_ms: 1,
-            every_ms,
-            count: 0,
-        };
+        let remind = Command::remind(1, every_ms);
         ask(&engine, id, remind).await.unwrap();
     }
     engine.stop().await;
@@ -262,10 +205,7 @@ async fn an_operator_cancels_an_unfirable_timer_for_good() {
 #[tokio::test]
 async fn a_request_to_a_quarantined_entity_is_answered() {
     let (engine, _) = engine_with_one_unreadable(Fault::Damaged).await;
-    let collect = Command::Collect {
-        from: "bad".into(),
-        amount: 1,
-    };
+    let collect = Command::collect("bad", 1);
     ask(&engine, "payer", collect).await.unwrap();
     eventually(async || kinds::text(&engine, "payer").await.contains("a bit fell over")).await;
     assert!(
@@ -312,15 +252,6 @@ enum Hit {
 }
 impl Event for Hit {}
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-struct No;
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 const PASSES: Topic<u32> = Topic::new("passes");
 
 impl Entity for Ball {
@@ -329,9 +260,9 @@ impl Entity for Ball {
     type Command = Play;
     type Event = Hit;
     type Reply = u64;
-    type Rejection = No;
+    type Rejection = Never;
 
-    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         match command {
             Play::Hit { to, back } => {
                 turn.emit(Hit::Hit {
@@ -356,10 +287,7 @@ impl Entity for Ball {
 
 /// The largest commit a journal has, in bytes.
 pub(crate) async fn largest_commit(journal: &MemoryJournal) -> usize {
-    let begin = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let begin = Position::new(WriterId(1), CommitNo(0));
     let commits = journal.read(begin, usize::MAX).await.unwrap();
     commits.iter().map(|commit| commit.bytes().len()).max().unwrap()
 }

@@ -1,18 +1,10 @@
 //! The number of shards is fixed at the first start.
 
 use crate::kinds::*;
-use std::sync::Arc;
 use throng::{Engine, StartError, journal::MemoryStore, layout::LayoutError};
 
 async fn with_shards(world: &World, shards: u16) -> Result<Engine, StartError> {
-    let (journal, store) = (Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
-    Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .query::<Account, View>()
-        .shards(shards)
-        .start_shared(journal, store)
-        .await
+    world.start(World::builder().shards(shards)).await
 }
 
 async fn assert_refused(world: &World, shards: u16) {

@@ -1,10 +1,9 @@
 //! A journal that fails, and a stop that meets the recovery from it.
 
-use crate::kinds::{Account, Command, Ticks, View, World, ask, balance, eventually, failing::Failing, open};
+use crate::kinds::{Account, Command, Ticks, World, ask, balance, eventually, failing::Failing, open};
 use std::{
     future::Future,
     pin::pin,
-    sync::Arc,
     task::{Context, Waker},
     time::Duration,
 };
@@ -14,12 +13,7 @@ use throng::{
 };
 
 async fn engine(world: &World, journal: &Failing) -> Engine {
-    Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap()
+    world.start_on(journal.clone(), World::builder()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,11 +70,7 @@ async fn a_full_journal_refuses_commands_and_answers_reads() {
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, &journal).await;
     open(&engine, "a", 1).await;
-    let remind = Command::Remind {
-        in_ms: 1,
-        every_ms: None,
-        count: 1,
-    };
+    let remind = Command::remind(1, None);
     journal.set_full(true);
     for command in [remind.clone(), Command::Deposit { amount: 1 }] {
         let refused = ask(&engine, "a", command).await;
@@ -109,14 +99,7 @@ async fn a_journal_over_its_budget_refuses_commands_until_within() {
         prune_every: Some(Duration::MAX),
         ..throng::Options::default()
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .options(options)
-        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world.start_on(journal.clone(), World::builder().options(options)).await;
     open(&engine, "a", 1).await;
     let says = |words: &str| engine.health().troubles.iter().any(|trouble| trouble.contains(words));
     assert!(!says("disk budget"));

@@ -10,6 +10,7 @@ use throng::{
     journal::{CommitNo, Journal, Position, RecordKind, WriterId},
     model::*,
 };
+use throng_testing::fixtures::Never;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Cell {
@@ -48,29 +49,20 @@ enum Happened {
 }
 impl Event for Happened {}
 
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-struct No;
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 impl Entity for Cell {
     const KIND: &'static str = "cell";
     type Id = String;
     type Command = Command;
     type Event = Happened;
     type Reply = String;
-    type Rejection = No;
+    type Rejection = Never;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &Command) -> bool {
         matches!(command, Command::Open)
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
         let own = turn.id().clone();
         match command {
             Command::Open => turn.emit(Happened::Opened),
@@ -99,7 +91,7 @@ impl Entity for Cell {
 }
 
 impl OnOutcome<Self> for Cell {
-    fn on_outcome(_: String, _: String, outcome: Result<String, RequestError<No>>) -> Command {
+    fn on_outcome(_: String, _: String, outcome: Result<String, RequestError<Never>>) -> Command {
         let text = outcome.unwrap_or_else(|why| why.to_string());
         Command::Note { text }
     }
@@ -110,7 +102,7 @@ struct Notes {}
 impl Query<Cell> for Notes {
     const NAME: &'static str = "notes";
     type Answer = String;
-    fn answer(self, cell: &Cell, _: &Moment<'_, Cell>) -> Result<String, No> {
+    fn answer(self, cell: &Cell, _: &Moment<'_, Cell>) -> Result<String, Never> {
         Ok(cell.notes.join(","))
     }
 }
@@ -138,7 +130,7 @@ async fn opened(world: &World, ids: &[&str]) -> Engine {
     engine
 }
 
-async fn ask(engine: &Engine, id: &str, command: Command) -> Result<String, Error<No>> {
+async fn ask(engine: &Engine, id: &str, command: Command) -> Result<String, Error<Never>> {
     engine.entity::<Cell>(id).ask(command).await
 }
 
@@ -160,10 +152,7 @@ async fn notes(engine: &Engine, id: &str) -> String {
 }
 
 fn ann(reason: &str) -> ByHand<'_> {
-    ByHand {
-        by: "ann".into(),
-        reason: reason.into(),
-    }
+    ByHand::new("ann", reason)
 }
 
 async fn quarantine(engine: &Engine, id: &str) {
@@ -372,10 +361,7 @@ async fn erasing_a_quarantined_entity_drops_its_waiting_messages() {
     engine.erase("cell", "bad").await.unwrap();
     assert_eq!(engine.quarantined(9).await.unwrap(), []);
     assert!(engine.waiting_messages().is_empty() && engine.stuck().is_empty());
-    let begin = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let begin = Position::new(WriterId(1), CommitNo(0));
     let commits = world.journal.read(begin, usize::MAX).await.unwrap();
     let is_left = commits
         .iter()

@@ -47,11 +47,7 @@ impl Projection for Balances {
 }
 
 async fn start(world: &World, views: Arc<dyn Views>, more: impl FnOnce(Builder) -> Builder) -> Engine {
-    more(Engine::builder().with::<Account>().on_outcome::<Account, Account>())
-        .views(views)
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap()
+    world.start(more(World::builder()).views(views)).await.unwrap()
 }
 
 async fn start_balances(world: &World, views: &MemoryViews) -> Engine {
@@ -147,13 +143,9 @@ async fn the_next_engine_goes_on_where_a_killed_one_ended() {
 async fn a_wait_to_catch_up_ends_after_a_quiet_recovery() {
     let world = World::new();
     let journal = Failing::new(&world.journal);
-    let engine = Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .projection(Balances::default())
-        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world
+        .start_on(journal.clone(), World::builder().projection(Balances::default()))
+        .await;
     open(&engine, "ann", 10).await;
     let before = caught_up(&engine).await;
     journal.fails();
@@ -378,10 +370,7 @@ impl Shaky {
         answer: impl FnOnce() -> Later<'a, Result<T, Error>>,
     ) -> Later<'a, Result<T, Error>> {
         let call = self.calls.fetch_add(1, SeqCst);
-        let failed = || Error::Backend {
-            doing: "writing rows".into(),
-            why: "the disk is on fire".into(),
-        };
+        let failed = || Error::backend("writing rows", "the disk is on fire");
         let dice = (u64::from(call) + self.seed)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(29)
@@ -487,13 +476,9 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
 async fn with_nothing_new_the_journal_is_not_read() {
     let world = World::new();
     let counting = Counting::new(&world);
-    let engine = Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .projection(Balances::default())
-        .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world
+        .start_on(counting.clone(), World::builder().projection(Balances::default()))
+        .await;
     open(&engine, "ann", 1).await;
     caught_up(&engine).await;
     let reads = counting.reads.load(SeqCst);

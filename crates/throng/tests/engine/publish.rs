@@ -5,13 +5,11 @@ use serde::{Deserialize, Serialize};
 use std::pin::pin;
 use throng::{
     Engine,
-    journal::{
-        Append, Commit, CommitNo, Durability, Error as JournalError, Journal, Later, Maybe, MemoryJournal, MemoryStore,
-        Opened, Place, Position, ShardId, Taken, WriterId,
-    },
-    model::{Answer, Entity, Error, Event, Rejection, Topic, Turn},
+    journal::{Journal, MemoryJournal, MemoryStore},
+    model::{Answer, Entity, Error, Event, Topic, Turn},
     services::bus::Heard,
 };
+use throng_testing::{HeldJournal, block_on, fixtures::Dislike};
 use tokio::sync::watch;
 
 const TICKS: Topic<String> = Topic::new("ticks");
@@ -40,25 +38,15 @@ enum Happened {
 
 impl Event for Happened {}
 
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("no")]
-struct No;
-
-impl Rejection for No {
-    fn code(&self) -> &'static str {
-        "no"
-    }
-}
-
 impl Entity for Clock {
     const KIND: &'static str = "clock";
     type Id = String;
     type Command = Command;
     type Event = Happened;
     type Reply = u64;
-    type Rejection = No;
+    type Rejection = Dislike;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
         let said = |what: &str| format!("{} {what} {}", turn.id(), self.0);
         match command {
             Command::Tick => {
@@ -68,7 +56,7 @@ impl Entity for Clock {
             Command::Look => turn.publish(&TICKS, said("shows")),
             Command::Refuse => {
                 turn.publish(&TICKS, said("refuses at"));
-                return Err(No);
+                return Err(Dislike);
             }
             Command::Break => {
                 turn.publish(&TICKS, said("breaks at"));
@@ -84,66 +72,24 @@ impl Entity for Clock {
     }
 }
 
-/// A journal that appends nothing until it may.
-pub(crate) struct Held(pub(crate) MemoryJournal, pub(crate) watch::Receiver<bool>);
-
-impl Journal for Held {
-    fn append(&self, commit: Commit) -> Append {
-        let (journal, mut may) = (self.0.clone(), self.1.clone());
-        Append::Later(Box::pin(async move {
-            may.wait_for(|may| *may).await.unwrap();
-            match journal.append(commit) {
-                Append::Done(appended) => appended,
-                Append::Later(appended) => appended.await,
-            }
-        }))
-    }
-    fn open(&self, node: &str) -> Later<'_, Result<Opened, JournalError>> {
-        self.0.open(node)
-    }
-    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, JournalError>> {
-        self.0.take(by, shards)
-    }
-    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, JournalError>> {
-        self.0.seal(writer)
-    }
-    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, JournalError>> {
-        self.0.read(after, bytes_max)
-    }
-    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, JournalError>> {
-        self.0.read_at(places)
-    }
-    fn forget(&self, upto: Position) {
-        self.0.forget(upto);
-    }
-    fn depth(&self) -> usize {
-        1
-    }
-    fn durability(&self) -> Durability {
-        self.0.durability()
-    }
-}
-
-fn run(may: bool, test: impl AsyncFnOnce(Engine, watch::Sender<bool>)) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+fn run(is_held: bool, test: impl AsyncFnOnce(Engine, watch::Sender<bool>)) {
+    block_on(async {
         let journal = MemoryJournal::new();
         let store = MemoryStore::new(journal.clone());
-        let (gate, may) = watch::channel(may);
+        let (journal, hold) = HeldJournal::new(journal, is_held);
         let builder = Engine::builder().with::<Clock>();
-        let journal: Box<dyn Journal> = Box::new(Held(journal, may));
-        let engine = builder.start(journal, store).await.unwrap();
-        test(engine.clone(), gate).await;
+        let engine = builder
+            .start(Box::new(journal) as Box<dyn Journal>, store)
+            .await
+            .unwrap();
+        test(engine.clone(), hold).await;
         engine.stop().await;
     });
 }
 
 #[test]
 fn only_accepted_commands_publish_and_in_order() {
-    run(true, async |engine, _gate| {
+    run(false, async |engine, _hold| {
         let clock = || engine.entity::<Clock>("a");
         let mut first = engine.topic(&TICKS).unwrap().subscribe();
         clock().ask(Command::Tick).await.unwrap();
@@ -151,7 +97,7 @@ fn only_accepted_commands_publish_and_in_order() {
         // OnOutcome what comes from now on.
         let mut ticks = engine.topic(&TICKS).unwrap().subscribe();
         clock().ask(Command::Tick).await.unwrap();
-        assert_eq!(clock().ask(Command::Refuse).await, Err(Error::Rejected(No)));
+        assert_eq!(clock().ask(Command::Refuse).await, Err(Error::Rejected(Dislike)));
         clock().ask(Command::Break).await.unwrap_err();
         clock().ask(Command::Look).await.unwrap();
         clock().ask(Command::Tick).await.unwrap();
@@ -168,7 +114,7 @@ fn only_accepted_commands_publish_and_in_order() {
 //= promise 3: answers rest on durable events
 #[test]
 fn nothing_is_published_before_it_is_durable() {
-    run(false, async |engine, gate| {
+    run(true, async |engine, hold| {
         let mut ticks = engine.topic(&TICKS).unwrap().subscribe();
         {
             let mut asked = pin!(engine.entity::<Clock>("a").ask(Command::Tick));
@@ -183,7 +129,7 @@ fn nothing_is_published_before_it_is_durable() {
                 }
             }
             assert_eq!(ticks.try_next(), None);
-            gate.send(true).unwrap();
+            hold.send(false).unwrap();
             assert_eq!((asked.await, looked.await), (Ok(1), Ok(1)));
         }
         for expected in ["a ticks after 0", "a shows 1"] {

@@ -70,12 +70,8 @@ impl Sink for Shelf {
 }
 
 async fn start(world: &World, views: &MemoryViews, shelf: &Shelf) -> Engine {
-    Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .sink(shelf.clone())
-        .views(Arc::new(views.clone()))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    world
+        .start(World::builder().sink(shelf.clone()).views(Arc::new(views.clone())))
         .await
         .unwrap()
 }

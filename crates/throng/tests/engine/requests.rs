@@ -8,10 +8,7 @@ use throng::{
 };
 
 fn collect(from: &str, amount: i64) -> Command {
-    Command::Collect {
-        from: from.into(),
-        amount,
-    }
+    Command::collect(from, amount)
 }
 
 #[tokio::test]
@@ -56,10 +53,7 @@ async fn an_id_that_is_none_is_the_askers_fault() {
             matches!(&why, Error::Malformed(why) if why.contains("1 to 256 bytes")),
             "{why}"
         );
-        let pay = Command::Pay {
-            to: id.into(),
-            amount: 5,
-        };
+        let pay = Command::pay(id, 5);
         assert!(matches!(ask(&engine, "a", pay).await, Err(Error::Malformed(_))));
     }
     assert_eq!(balance(&engine, "a").await, 10, "nothing was done");

@@ -7,12 +7,10 @@ use std::{
 };
 use throng::{
     Engine, Options,
-    journal::{
-        Address, Checkpoint, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, Position, ShardSet, Store,
-        StoredEvent,
-    },
+    journal::{Checkpoint, Journal, Position, ShardSet, Store},
     model,
 };
+use throng_testing::{Fallible, delegate};
 
 /// A store that notes which rows it was asked to show.
 #[derive(Clone)]
@@ -23,37 +21,15 @@ struct Noting {
 }
 
 impl Store for Noting {
-    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
-        self.store.covers(shards)
-    }
-    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
-        self.store.advance(checkpoint)
-    }
-    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
-        self.store.load(address, state_version)
-    }
-    fn history(
-        &self,
-        address: &Address,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
-        self.store.history(address, after, limit, bytes_max)
-    }
-    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
-        self.store.entities(kind, after, limit)
-    }
-    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
-        self.store.system(key)
-    }
+    delegate!(Store, store: covers advance load history entities system remove_prefix);
+
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
         after: &'a [u8],
         rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Later<'a, Result<(), Error>> {
+    ) -> Fallible<'a, ()> {
         Box::pin(async move {
             let mut note = |key: &[u8], value: &[u8]| {
                 // A shard's mark is no timer.
@@ -63,14 +39,6 @@ impl Store for Noting {
             };
             self.store.system_scan(prefix, after, rows_max, &mut note).await
         })
-    }
-    fn remove_prefix<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
-        self.store.remove_prefix(prefix, after, rows_max)
     }
 }
 
@@ -83,11 +51,7 @@ async fn start_with(world: &World, shown: &Arc<Mutex<BTreeMap<u8, usize>>>, opti
         store: world.store.clone(),
         shown: Arc::clone(shown),
     };
-    Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .query::<Account, View>()
-        .query::<Account, Ticks>()
+    World::builder()
         .shards(2)
         .options(options)
         .start_shared(Arc::new(world.journal.clone()), Arc::new(store))
@@ -209,11 +173,7 @@ const TIMERS: usize = 200;
 async fn set_timers(engine: &Engine, in_ms: u64) {
     for n in 0..TIMERS {
         let id = format!("a{n}");
-        let remind = Command::Remind {
-            in_ms,
-            every_ms: None,
-            count: 0,
-        };
+        let remind = Command::remind(in_ms, None);
         for command in [Command::Open { balance: 0 }, remind] {
             while matches!(
                 ask(engine, &id, command.clone()).await,

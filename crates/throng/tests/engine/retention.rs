@@ -12,11 +12,12 @@ use std::{
 use throng::{
     ByHand, Engine, FeedError, Follow, Options,
     journal::{
-        Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore,
-        Position, RecordKind, ShardSet, Store, StoredEvent, WriterId,
+        Address, Checkpoint, CommitNo, Error, Journal, Loaded, Maybe, MemoryStore, Position, RecordKind, ShardSet,
+        Store, WriterId,
     },
     model::{self, Keep},
 };
+use throng_testing::{Fallible, delegate};
 
 fn keeping(keep: Keep) -> Options {
     Options {
@@ -39,10 +40,7 @@ async fn seqs(engine: &Engine, id: &str) -> Vec<u64> {
 async fn left(world: &World, id: &str) -> Vec<(RecordKind, u64)> {
     let mut found = Vec::new();
     for writer in 1..20 {
-        let start = Position {
-            writer: WriterId(writer),
-            commit: CommitNo(0),
-        };
+        let start = Position::new(WriterId(writer), CommitNo(0));
         for commit in world.journal.read(start, usize::MAX).await.unwrap() {
             let own = commit.records().flatten().filter(|record| record.id == id);
             found.extend(own.map(|record| (record.record, record.seq)));
@@ -210,20 +208,13 @@ async fn timers_messages_and_keys_outlive_the_records_they_came_from() {
         let mut world = World::new();
         let engine = world.engine_with(keeping(NOTHING)).await;
         fill(&engine, &["a", "b"], 3).await;
-        let remind = |in_ms| Command::Remind {
-            in_ms,
-            every_ms: Some(50),
-            count: 0,
-        };
+        let remind = |in_ms| Command::remind(in_ms, Some(50));
         // One that was set anew, one that was cancelled, and one that nobody knows any more.
         ask(&engine, "a", remind(3_600_000)).await.unwrap();
         ask(&engine, "a", remind(600)).await.unwrap();
         ask(&engine, "b", remind(600)).await.unwrap();
         ask(&engine, "b", Command::Cancel).await.unwrap();
-        let pay = |to: &str| Command::Pay {
-            to: to.into(),
-            amount: 1,
-        };
+        let pay = |to: &str| Command::pay(to, 1);
         ask(&engine, "a", pay("b")).await.unwrap();
         ask(&engine, "a", pay("nobody")).await.unwrap();
         let keyed = async |engine: &Engine| {
@@ -265,10 +256,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         ask(&engine, "a", Command::Heard { text: secret.clone() })
             .await
             .unwrap();
-        let pay = Command::Pay {
-            to: "b".into(),
-            amount: 1,
-        };
+        let pay = Command::pay("b", 1);
         ask(&engine, "a", pay).await.unwrap();
         let erased = engine.erase("account", "a").await.unwrap();
         assert!(erased.records >= 6, "{erased}");
@@ -277,10 +265,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         for round in 0..2 {
             assert_eq!(left(&world, "a").await, left_of_erased(6), "round {round}");
             for writer in 1..9 {
-                let start = Position {
-                    writer: WriterId(writer),
-                    commit: CommitNo(0),
-                };
+                let start = Position::new(WriterId(writer), CommitNo(0));
                 for commit in world.journal.read(start, usize::MAX).await.unwrap() {
                     let text = String::from_utf8_lossy(commit.bytes()).into_owned();
                     assert!(!text.contains(&secret), "commit {} knows it", commit.position());
@@ -304,14 +289,9 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
 async fn records_of_a_gone_entity_left_by_a_pass_go_with_the_next() {
     let mut world = World::new();
     let journal = Failing::new(&world.journal);
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .options(keeping(NOTHING))
-        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
-        .await
-        .unwrap();
+    let engine = world
+        .start_on(journal.clone(), World::builder().options(keeping(NOTHING)))
+        .await;
     fill(&engine, &["a"], 3).await;
     ask(&engine, "a", Command::Close).await.unwrap();
     fill(&engine, &["b"], 0).await;
@@ -347,13 +327,8 @@ async fn a_projection_that_does_not_run_holds_history_and_is_named() {
         projections: false,
         ..keeping(NOTHING)
     };
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .projection(Reader)
-        .options(options)
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(World::builder().projection(Reader).options(options))
         .await
         .unwrap();
     fill(&engine, &["a"], 3).await;
@@ -387,13 +362,8 @@ impl throng::projection::Projection for Refuses {
 #[tokio::test]
 async fn pass_names_the_projection_that_holds_it_at_once() {
     let world = World::new();
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .projection(Refuses)
-        .options(keeping(NOTHING))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(World::builder().projection(Refuses).options(keeping(NOTHING)))
         .await
         .unwrap();
     fill(&engine, &["a"], 3).await;
@@ -406,10 +376,7 @@ async fn pass_names_the_projection_that_holds_it_at_once() {
 async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
     let world = World::new();
     let (engine, store) = with_refusing_store(&world).await;
-    let pay = Command::Pay {
-        to: "b".into(),
-        amount: 1,
-    };
+    let pay = Command::pay("b", 1);
     ask(&engine, "a", pay).await.unwrap();
     let cursors = async || {
         let mut cursors = 0;
@@ -445,13 +412,8 @@ async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
 #[tokio::test]
 async fn a_follower_from_before_removed_history_is_told() {
     let world = World::new();
-    let engine = Engine::builder()
-        .with::<Account>()
-        .query::<Account, View>()
-        .on_outcome::<Account, Account>()
-        .projection(Reader)
-        .options(keeping(NOTHING))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(World::builder().projection(Reader).options(keeping(NOTHING)))
         .await
         .unwrap();
     fill(&engine, &["a"], 3).await;
@@ -484,18 +446,13 @@ struct Refusing {
 }
 
 impl Store for Refusing {
-    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
-        self.store.covers(shards)
-    }
+    delegate!(Store, store: covers history entities system system_scan remove_prefix);
 
-    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+    fn advance(&self, checkpoint: Checkpoint) -> Fallible<'_, ()> {
         if self.left.fetch_sub(1, SeqCst) > 0 {
             return self.store.advance(checkpoint);
         }
-        let refused = Error::Backend {
-            doing: "making a checkpoint".into(),
-            why: "the store refuses it".into(),
-        };
+        let refused = Error::backend("making a checkpoint", "the store refuses it");
         Box::pin(std::future::ready(Err(refused)))
     }
 
@@ -511,43 +468,6 @@ impl Store for Refusing {
             }),
             false => Ok(loaded),
         })
-    }
-
-    fn history(
-        &self,
-        address: &Address,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
-        self.store.history(address, after, limit, bytes_max)
-    }
-
-    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
-        self.store.entities(kind, after, limit)
-    }
-
-    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
-        self.store.system(key)
-    }
-
-    fn system_scan<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Later<'a, Result<(), Error>> {
-        self.store.system_scan(prefix, after, rows_max, visit)
-    }
-
-    fn remove_prefix<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        after: &'a [u8],
-        rows_max: usize,
-    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
-        self.store.remove_prefix(prefix, after, rows_max)
     }
 }
 
@@ -568,8 +488,7 @@ async fn engine_on(world: &World, store: &Refusing) -> Engine {
         checkpoint_every: Duration::from_hours(1),
         ..keeping(Keep::Forever)
     };
-    let builder = Engine::builder().with::<Account>().query::<Account, View>();
-    let builder = builder.on_outcome::<Account, Account>().options(options);
+    let builder = World::builder().options(options);
     let started = builder.start_shared(Arc::new(world.journal.clone()), Arc::new(store.clone()));
     started.await.unwrap()
 }
@@ -691,10 +610,7 @@ async fn one_that_an_earlier_release_quarantined_comes_back() {
             engine = engine_on(&world, &store).await;
         } else {
             store.is_earlier.store(false, SeqCst);
-            let by = ByHand {
-                by: "ann".into(),
-                reason: "it is mended".into(),
-            };
+            let by = ByHand::new("ann", "it is mended");
             assert!(engine.release("account", "a", by).await.unwrap());
         }
         assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));

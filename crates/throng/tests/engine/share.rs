@@ -3,47 +3,40 @@
 use crate::kinds::*;
 use std::{sync::Arc, time::Duration};
 use throng::{
-    Engine, Options,
+    Options,
     host::{Host, Task, TokioHost},
     journal::{Journal, Position, RecordKind, WriterId},
-    model::Timestamp,
 };
+use throng_testing::delegate;
 
 /// A world in which executing takes no time at all, so that only the number of commands counts, and in which nothing runs
 /// beside the loop: a task that looks at a shard while a command comes would split a commit.
 struct Frozen(TokioHost);
 
 impl Host for Frozen {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
+    delegate!(Host, 0: now entropy sleep);
+
     fn elapsed_micros(&self) -> u64 {
         0
     }
-    fn entropy(&self) -> u128 {
-        self.0.entropy()
-    }
     fn spawn(&self, _: Task) {}
-    fn sleep(&self, duration: Duration) -> Task {
-        self.0.sleep(duration)
-    }
 }
 
 /// One loop: its committer, and connections that all have a request at once. Returns the entities in the order they executed,
 /// commit by commit.
 async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
     let world = World::new();
-    let engine = Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .options(Options {
-            // Ten microseconds each: four of one entity in a turn.
-            entity_turn: Duration::from_micros(40),
-            checkpoint_every: Duration::from_secs(3_600),
-            ..Options::default()
-        })
-        .host(Arc::new(Frozen(TokioHost::new().unwrap())))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    let engine = world
+        .start(
+            World::builder()
+                .options(Options {
+                    // Ten microseconds each: four of one entity in a turn.
+                    entity_turn: Duration::from_micros(40),
+                    checkpoint_every: Duration::from_secs(3_600),
+                    ..Options::default()
+                })
+                .host(Arc::new(Frozen(TokioHost::new().unwrap()))),
+        )
         .await
         .unwrap();
     let commits = tokio::task::LocalSet::new()

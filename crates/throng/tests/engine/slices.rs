@@ -4,7 +4,6 @@ use crate::{
     credit::{Cell, Command},
     inside::largest_commit,
     kinds::eventually,
-    publish::Held,
 };
 use std::sync::{
     Arc,
@@ -12,11 +11,11 @@ use std::sync::{
 };
 use throng::{
     Engine, Options,
-    host::{Host, Task, TokioHost},
+    host::{Host, TokioHost},
     journal::{Journal, MemoryJournal, MemoryStore},
-    model::*,
 };
-use tokio::{runtime::Handle, sync::watch};
+use throng_testing::{HeldJournal, delegate};
+use tokio::runtime::Handle;
 
 /// Looks at the clock in a slice, where each moves it by [`STEP_MICROS`]. A message takes several.
 const LOOKS_PER_SLICE: u64 = 50;
@@ -42,20 +41,10 @@ impl Stepped {
 }
 
 impl Host for Stepped {
-    fn now(&self) -> Timestamp {
-        self.host.now()
-    }
+    delegate!(Host, host: now entropy spawn sleep);
+
     fn elapsed_micros(&self) -> u64 {
         self.micros.fetch_add(self.step_micros, SeqCst)
-    }
-    fn entropy(&self) -> u128 {
-        self.host.entropy()
-    }
-    fn spawn(&self, task: Task) {
-        self.host.spawn(task);
-    }
-    fn sleep(&self, duration: std::time::Duration) -> Task {
-        self.host.sleep(duration)
     }
 }
 
@@ -156,13 +145,12 @@ async fn timers_are_fired_in_slices() {
 
 #[tokio::test]
 async fn work_from_inside_fills_little_of_a_commit() {
-    let (may, is_held) = watch::channel(true);
     let memory = MemoryJournal::new();
-    let journal = Arc::new(Held(memory.clone(), is_held));
+    let (journal, hold) = HeldJournal::new(memory.clone(), false);
     // By a clock that stands still, no commit takes long.
-    let engine = start_on(Stepped::new(0), 65_536, memory.clone(), journal).await;
+    let engine = start_on(Stepped::new(0), 65_536, memory.clone(), Arc::new(journal)).await;
     engine.entity::<Cell>("other").ask(Command::Note).await.unwrap();
-    may.send_replace(false);
+    hold.send_replace(true);
     let first = tokio::spawn({
         let engine = engine.clone();
         async move { divide(&engine).await }
@@ -171,7 +159,7 @@ async fn work_from_inside_fills_little_of_a_commit() {
         taken_at_rest(&engine).await > 0,
         "messages wait for no commit of their own"
     );
-    may.send_replace(true);
+    hold.send_replace(false);
     first.await.unwrap();
     engine.entity::<Cell>("other").ask(Command::Note).await.unwrap();
     let largest = largest_commit(&memory).await;

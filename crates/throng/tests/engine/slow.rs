@@ -11,14 +11,14 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     task::{Context, Waker},
-    time::Duration,
 };
 use throng::{
     Engine,
-    host::{Host, Task, TokioHost},
+    host::{Host, TokioHost},
     journal::{MemoryJournal, MemoryStore},
     model::*,
 };
+use throng_testing::{delegate, fixtures::Never};
 
 /// A host whose clock goes only when it is told to.
 struct Stopwatch {
@@ -27,23 +27,10 @@ struct Stopwatch {
 }
 
 impl Host for Stopwatch {
-    fn now(&self) -> Timestamp {
-        self.host.now()
-    }
+    delegate!(Host, host: now entropy spawn sleep close);
+
     fn elapsed_micros(&self) -> u64 {
         self.micros.load(SeqCst)
-    }
-    fn entropy(&self) -> u128 {
-        self.host.entropy()
-    }
-    fn spawn(&self, task: Task) {
-        self.host.spawn(task);
-    }
-    fn sleep(&self, duration: Duration) -> Task {
-        self.host.sleep(duration)
-    }
-    fn close(&self) {
-        self.host.close();
     }
 }
 
@@ -64,15 +51,6 @@ enum Happened {
     Opened,
 }
 impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("a door never says no")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
 
 static HELD: OnceLock<(Sender<()>, Mutex<Receiver<()>>)> = OnceLock::new();
 

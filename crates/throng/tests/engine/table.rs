@@ -67,12 +67,8 @@ impl Projection for Accounts {
 }
 
 async fn engine(world: &World, views: &MemoryViews) -> Engine {
-    Engine::builder()
-        .with::<Account>()
-        .on_outcome::<Account, Account>()
-        .projection(Accounts)
-        .views(Arc::new(views.clone()))
-        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+    world
+        .start(World::builder().projection(Accounts).views(Arc::new(views.clone())))
         .await
         .unwrap()
 }

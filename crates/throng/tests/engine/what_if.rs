@@ -107,10 +107,7 @@ async fn history<T: Entity<Id = String, Command = Do>>(commands: &[Do]) -> Memor
 }
 
 async fn commits(journal: &MemoryJournal) -> Vec<throng::journal::Commit> {
-    let beginning = Position {
-        writer: WriterId(1),
-        commit: CommitNo(0),
-    };
+    let beginning = Position::new(WriterId(1), CommitNo(0));
     journal.read(beginning, 1 << 20).await.unwrap()
 }
 

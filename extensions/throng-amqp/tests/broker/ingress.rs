@@ -2,7 +2,7 @@
 
 use crate::{
     counter::{Command, Counter, ask},
-    kit::{self, SERVER, depth, get, header, hits, look, message, until},
+    kit::{self, SERVER, depth, get, header, hits, hits_of, look, message, until},
 };
 use std::collections::BTreeMap;
 use throng_amqp::{FrameOptions, Frames, Message, frame};
@@ -56,10 +56,7 @@ async fn messages_that_come_together_travel_in_frames_and_count_each() {
     let waiting = depth(&look(&SERVER).await, &queue).await;
     assert!((1..500).contains(&waiting), "{waiting} frames for 1,000 messages");
     let ingress = kit::ingress(&engine, &SERVER, &queue);
-    until("all are counted", async || {
-        hits(&engine, ["a".into()].into_iter()).await == 1_000
-    })
-    .await;
+    until("all are counted", async || hits_of(&engine, "a").await == 1_000).await;
     ingress.stop();
     engine.stop().await;
 }
@@ -84,12 +81,9 @@ async fn a_message_that_comes_again_under_its_id_takes_effect_once() {
         .await
         .unwrap();
     let ingress = kit::ingress(&engine, &SERVER, &queue);
-    until("the last is counted", async || {
-        hits(&engine, ["last".into()].into_iter()).await == 1
-    })
-    .await;
-    assert_eq!(hits(&engine, ["a".into()].into_iter()).await, 2);
-    assert_eq!(hits(&engine, ["b".into()].into_iter()).await, 1);
+    until("the last is counted", async || hits_of(&engine, "last").await == 1).await;
+    assert_eq!(hits_of(&engine, "a").await, 2);
+    assert_eq!(hits_of(&engine, "b").await, 1);
     ingress.stop();
     engine.stop().await;
 }
@@ -127,10 +121,7 @@ async fn untakable_messages_are_dead_letters_and_hold_up_no_other() {
         publisher.publish(message).await.unwrap();
     }
     let ingress = kit::ingress(&engine, &SERVER, &queue);
-    until("the last is counted", async || {
-        hits(&engine, ["good".into()].into_iter()).await == 1
-    })
-    .await;
+    until("the last is counted", async || hits_of(&engine, "good").await == 1).await;
     let (connection, dead) = (look(&SERVER).await, format!("{queue}-dead"));
     until("all are put aside", async || depth(&connection, &dead).await == 9).await;
     let mut reasons = BTreeMap::new();
@@ -171,12 +162,12 @@ async fn private_command_runs_only_where_the_intake_says_so() {
     }
     let ingress = kit::ingress(&engine, &SERVER, &queue);
     until("the service's own takes effect", async || {
-        hits(&engine, ["own".into()].into_iter()).await == 1_000
+        hits_of(&engine, "own").await == 1_000
     })
     .await;
     let (connection, dead) = (look(&SERVER).await, format!("{queue}-dead"));
     until("the others are dead", async || depth(&connection, &dead).await == 2).await;
-    assert_eq!(hits(&engine, ["stolen".into()].into_iter()).await, 0);
+    assert_eq!(hits_of(&engine, "stolen").await, 0);
     while let Some(letter) = get(&connection, &dead).await {
         let reason = header(&letter, "x-throng-reason").unwrap();
         assert!(
@@ -206,7 +197,7 @@ async fn unreadable_part_of_a_frame_is_dead_alone() {
     let reason = header(&letter, "x-throng-reason").unwrap();
     assert!(reason.contains("cannot be read"), "{reason}");
     for counter in ["a", "b"] {
-        assert_eq!(hits(&engine, [counter.to_owned()].into_iter()).await, 1, "{counter}");
+        assert_eq!(hits_of(&engine, counter).await, 1, "{counter}");
     }
     ingress.stop();
     engine.stop().await;
@@ -228,12 +219,9 @@ async fn frame_under_the_longest_id_takes_effect_once() {
         .await
         .unwrap();
     let ingress = kit::ingress(&engine, &SERVER, &queue);
-    until("the last is counted", async || {
-        hits(&engine, ["last".into()].into_iter()).await == 1
-    })
-    .await;
+    until("the last is counted", async || hits_of(&engine, "last").await == 1).await;
     for counter in ["a", "b"] {
-        assert_eq!(hits(&engine, [counter.to_owned()].into_iter()).await, 2, "{counter}");
+        assert_eq!(hits_of(&engine, counter).await, 2, "{counter}");
     }
     ingress.stop();
     engine.stop().await;

@@ -153,6 +153,11 @@ pub(crate) async fn hits(engine: &Engine, counters: impl Iterator<Item = String>
     sum
 }
 
+/// Counts the hits of one counter.
+pub(crate) async fn hits_of(engine: &Engine, counter: &str) -> u64 {
+    hits(engine, [counter.to_owned()].into_iter()).await
+}
+
 /// A look at a broker, as an operator's. On one channel: to open another one for each question takes the broker longer than to answer it.
 pub(crate) struct Look {
     pub(crate) channel: Channel,

@@ -2,7 +2,7 @@
 
 use crate::{
     counter::{self, ask},
-    kit::{self, CONSUMER, Look, SERVER, broker, check, depth, get, header, hits, look, message, until},
+    kit::{self, CONSUMER, Look, SERVER, broker, check, depth, get, header, hits_of, look, message, until},
     proxy::{Passage, Proxy},
 };
 use lapin::{
@@ -27,10 +27,6 @@ async fn publish(look: &Look, queue: &str, properties: BasicProperties, body: &[
 fn consume(engine: &Engine, queue: &str) -> Ingress {
     let broker = SERVER.url_of(CONSUMER, CONSUMER).parse().unwrap();
     Ingress::start(engine, kit::ingress_options(broker, queue), counter::read).unwrap()
-}
-
-async fn hits_of(engine: &Engine, counter: &str) -> u64 {
-    hits(engine, [counter.to_owned()].into_iter()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 
 use crate::{
     counter::Counter,
-    kit::{self, SERVER, broker, depth, get, header, hits, look, message, until},
+    kit::{self, SERVER, broker, depth, get, header, hits_of, look, message, until},
     proxy::{Passage, Proxy},
 };
 use lapin::options::QueueDeleteOptions;
@@ -78,10 +78,6 @@ async fn sent_again(options: ResendOptions) -> (u64, BTreeMap<String, u64>) {
 
 fn options(queue: &str) -> ResendOptions {
     ResendOptions::new(broker(&SERVER), dead(queue))
-}
-
-async fn hits_of(engine: &Engine, counter: &str) -> u64 {
-    hits(engine, [counter.to_owned()].into_iter()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

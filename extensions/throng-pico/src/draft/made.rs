@@ -90,10 +90,7 @@ impl Draft<'_> {
             self.record(Change::Sealed)?;
             self.dispatch(Parcel::Seal(page, children))?;
         }
-        Ok(Eci {
-            pico,
-            secret: place.down,
-        })
+        Ok(Eci::new(pico, place.down))
     }
 
     /// A child by its family ECI, and its number.

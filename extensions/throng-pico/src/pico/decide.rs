@@ -152,12 +152,7 @@ impl Body {
                 (Some(child), Some(from)) if child == from => Ok(()),
                 (Some(_), _) => Err(PicoRejection::Family {}),
                 (None, _) => Err(PicoRejection::NoChannel {
-                    eci: Eci {
-                        pico: self.id,
-                        secret: via,
-                    }
-                    .to_string()
-                    .into(),
+                    eci: Eci::new(self.id, via).to_string().into(),
                 }),
             };
         };

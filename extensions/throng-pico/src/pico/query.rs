@@ -82,10 +82,7 @@ impl Query<Pico> for Look {
     fn answer(self, pico: &Pico, _: &Moment<'_, Pico>) -> Result<PicoView, PicoRejection> {
         let tagged = |tags: &[&str]| {
             let channel = pico.body.channels.iter().find(|channel| channel.shape.is_tagged(tags));
-            channel.map(|channel| Eci {
-                pico: pico.body.id,
-                secret: channel.secret,
-            })
+            channel.map(|channel| Eci::new(pico.body.id, channel.secret))
         };
         let name = pico
             .variables

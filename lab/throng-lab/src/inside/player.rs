@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 use throng::{Builder, Engine, model::*};
+use throng_testing::fixtures::Never;
 
 /// The decisions of all players of this process that were caused from inside.
 static DECISIONS: AtomicU64 = AtomicU64::new(0);
@@ -59,20 +60,6 @@ pub(super) enum Played {
     Hit,
 }
 impl Event for Played {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) enum Never {}
-impl std::fmt::Display for Never {
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {}
-    }
-}
-impl std::error::Error for Never {}
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        match *self {}
-    }
-}
 
 impl Entity for Player {
     const KIND: &'static str = "player";

@@ -100,12 +100,7 @@ impl Source for Commands {
         let intended = self.due_nanos;
         self.due_nanos += self.every_nanos;
         self.sent += 1;
-        Next::Send(Shot {
-            bytes: &self.bytes,
-            tag,
-            intended_nanos: Some(intended),
-            class: 0,
-        })
+        Next::Send(Shot::due(&self.bytes, tag, intended))
     }
 
     fn answered(&mut self, tag: u64, outcome: &Outcome<'_>) -> Verdict {

@@ -13,7 +13,7 @@ use std::{
 
 use throng_load::sample::Usage;
 
-use crate::http_client::{self, Connection};
+use crate::http_client::{self, Connection, metric, metrics, told};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ impl Watch<'_> {
         let (mut made, mut seconds) = (0.0, 0.0);
         let mut due = self.begun + self.every;
         while !is_over.load(Ordering::Relaxed) {
-            let text = ask(&mut connection, &http_client::get("/metrics"))?;
+            let text = metrics(&mut connection)?;
             let now = (
                 metric(&text, "throng_checkpoints_total"),
                 metric(&text, "throng_checkpoint_seconds_sum"),
@@ -79,7 +79,7 @@ impl Watch<'_> {
                 due += self.every;
                 watched.looks.push(self.look(&text)?);
                 // More often than the engine would by itself, so that a short run sees it, too.
-                ask(&mut connection, &http_client::post("/admin/prune", None, "{}"))?;
+                told(&mut connection, &http_client::post("/admin/prune", None, "{}"))?;
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -99,26 +99,6 @@ impl Watch<'_> {
             pruned: metric(metrics, "throng_pruned_records_total") as u64,
         })
     }
-}
-
-fn ask(connection: &mut Connection, request: &[u8]) -> anyhow::Result<String> {
-    let answer = connection
-        .ask(request)
-        .context("the service's listener for administration does not answer")?;
-    let text = String::from_utf8_lossy(&answer.body).into_owned();
-    anyhow::ensure!(
-        answer.status == 200,
-        "the listener for administration answered {} {text}",
-        answer.status
-    );
-    Ok(text)
-}
-
-fn metric(text: &str, name: &str) -> f64 {
-    let lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    lines.filter_map(|value| value.trim().parse::<f64>().ok()).sum()
 }
 
 impl Disk<'_> {

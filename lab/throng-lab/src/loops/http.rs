@@ -1,17 +1,12 @@
 //! Loops of a service that is a process of its own, behind the load generator's connections.
 
 use anyhow::{Context as _, ensure};
-use std::{
-    collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 use yardsticks::echo::EchoProcess;
 
 use super::{Commits, LoopsArguments, Round, Subject};
 use crate::{
+    http_client::{ANSWER_WAIT, Connection, metrics},
     requests::{self, Students},
     yardstick,
 };
@@ -80,18 +75,8 @@ impl Subject for Services {
 }
 
 fn read_commits(address: SocketAddr) -> anyhow::Result<Commits> {
-    let mut stream = TcpStream::connect(address).context("cannot connect")?;
-    write!(
-        stream,
-        "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).context("cannot read the metrics")?;
-    ensure!(
-        text.starts_with("HTTP/1.1 200 "),
-        "the metrics are answered with {text}"
-    );
-    Ok(Commits::read(&text))
+    let mut connection = Connection::open(address, ANSWER_WAIT).context("cannot connect")?;
+    Ok(Commits::read(&metrics(&mut connection)?))
 }
 
 /// CPU of a process' loops so far, in clock ticks, by their threads' names (proc(5), `task/*/stat`).

@@ -9,7 +9,10 @@ use serde::Serialize;
 use std::{process::ExitCode, time::Duration};
 
 use super::{Common, median, table::Table};
-use crate::units::{self, count};
+use crate::{
+    http_client::metric,
+    units::{self, count},
+};
 
 /// How to measure.
 ///
@@ -221,14 +224,6 @@ fn text(lines: &[Line]) -> String {
     table.text()
         + "\n  ratio: by the first number of loops in the same round; split: the loop with the least by that with the most, of commands \
            \n  answered in process, of CPU over HTTP; CPU: of the process that serves, a command (in process with its clients)\n"
-}
-
-/// A sum of the engine's metrics in the text of Prometheus.
-fn metric(text: &str, name: &str) -> f64 {
-    let is_it = |line: &&str| line.split_once(' ').is_some_and(|(of, _)| of == name);
-    let line = text.lines().find(is_it);
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
-        .unwrap_or(f64::NAN)
 }
 
 /// What the engine has counted so far.

@@ -88,12 +88,7 @@ impl Source for Creation {
             return Next::Done;
         }
         self.next += 1;
-        Next::Send(Shot {
-            bytes: self.writer.create(self.next - 1),
-            tag: 0,
-            intended_nanos: None,
-            class: 0,
-        })
+        Next::Send(Shot::new(self.writer.create(self.next - 1), 0))
     }
 }
 
@@ -117,12 +112,7 @@ impl Source for ClosedLoop {
         let own = self.seats / self.slots;
         let seat = slot + self.slots * (self.rounds[slot as usize] % own);
         let reserved = self.board.seats()[seat as usize];
-        Next::Send(Shot {
-            bytes: self.writer.change(seat, reserved),
-            tag: slot << 40 | seat,
-            intended_nanos: None,
-            class: 0,
-        })
+        Next::Send(Shot::new(self.writer.change(seat, reserved), slot << 40 | seat))
     }
 
     fn answered(&mut self, tag: u64, outcome: &Outcome<'_>) -> Verdict {
@@ -265,12 +255,7 @@ impl Source for Serial {
             0 => self.writer.create(show),
             seat => self.writer.change(show * SEATS + seat - 1, false),
         };
-        Next::Send(Shot {
-            bytes,
-            tag: show,
-            intended_nanos: Some(due),
-            class: 0,
-        })
+        Next::Send(Shot::due(bytes, show, due))
     }
 
     fn answered(&mut self, show: u64, outcome: &Outcome<'_>) -> Verdict {

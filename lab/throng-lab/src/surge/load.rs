@@ -213,12 +213,7 @@ impl Source for Students {
         let section = SECTION_FIRST + student % self.sections;
         write_digits(&mut self.bytes[self.section_at..][..SECTION_MARK.len()], section);
         write_digits(&mut self.bytes[self.student_at..][..STUDENT_MARK.len()], student);
-        Next::Send(Shot {
-            bytes: &self.bytes,
-            tag: student,
-            intended_nanos: None,
-            class: 0,
-        })
+        Next::Send(Shot::new(&self.bytes, student))
     }
 
     fn answered(&mut self, _: u64, outcome: &Outcome<'_>) -> Verdict {

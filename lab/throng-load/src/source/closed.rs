@@ -37,11 +37,6 @@ impl Source for Closed {
         if self.left != u64::MAX {
             self.left -= 1;
         }
-        Next::Send(Shot {
-            bytes: self.request.bytes(),
-            tag: 0,
-            intended_nanos: None,
-            class: 0,
-        })
+        Next::Send(Shot::new(self.request.bytes(), 0))
     }
 }

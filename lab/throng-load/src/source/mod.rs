@@ -65,6 +65,26 @@ pub struct Shot<'a> {
     pub class: u16,
 }
 
+impl<'a> Shot<'a> {
+    /// Makes a request of the first class that is sent whenever its turn comes.
+    pub const fn new(bytes: &'a [u8], tag: u64) -> Self {
+        Self {
+            bytes,
+            tag,
+            intended_nanos: None,
+            class: 0,
+        }
+    }
+
+    /// Makes a request of the first class that should be sent at this time.
+    pub const fn due(bytes: &'a [u8], tag: u64, intended_nanos: u64) -> Self {
+        Self {
+            intended_nanos: Some(intended_nanos),
+            ..Self::new(bytes, tag)
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Debug)]
 pub struct Outcome<'a> {

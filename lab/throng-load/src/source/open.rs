@@ -40,12 +40,7 @@ impl Source for Open {
             return Next::WaitUntil(due_nanos);
         }
         self.due_nanos = self.arrivals.next();
-        Next::Send(Shot {
-            bytes: self.request.bytes(),
-            tag: 0,
-            intended_nanos: Some(due_nanos),
-            class: 0,
-        })
+        Next::Send(Shot::due(self.request.bytes(), 0, due_nanos))
     }
 
     fn unsent(&self, now_nanos: u64) -> u64 {

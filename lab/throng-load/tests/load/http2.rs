@@ -303,12 +303,7 @@ impl Source for Once {
         if std::mem::replace(&mut self.1, true) {
             return Next::Done;
         }
-        Next::Send(Shot {
-            bytes: &self.0,
-            tag: 0,
-            intended_nanos: None,
-            class: 0,
-        })
+        Next::Send(Shot::new(&self.0, 0))
     }
 
     fn answered(&mut self, _: u64, outcome: &Outcome<'_>) -> Verdict {

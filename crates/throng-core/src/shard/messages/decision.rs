@@ -17,6 +17,16 @@ pub struct ByHand<'a> {
     pub reason: Cow<'a, str>,
 }
 
+impl<'a> ByHand<'a> {
+    /// A decision of this person, for this reason.
+    pub fn new(by: impl Into<Cow<'a, str>>, reason: impl Into<Cow<'a, str>>) -> Self {
+        Self {
+            by: by.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
 /// The body of the record of a message that was dropped before anybody took it: no dead message ends with it.
 #[derive(Serialize, Deserialize)]
 struct DroppedUntaken<'a> {

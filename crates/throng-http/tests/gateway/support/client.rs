@@ -1,64 +1,17 @@
 //! A client that sees every byte.
 
-use serde_json::Value;
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
-    time::Duration,
 };
 use throng_http::Running;
-
-/// A test that waits longer than this has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use throng_testing::READ_PATIENCE as PATIENCE;
 
 /// A connection, whose requests go one after the other.
-pub(crate) struct Client<S = TcpStream> {
-    reader: BufReader<S>,
-}
+pub(crate) struct Client<S = TcpStream>(throng_testing::Client<S>);
 
 /// A response that has come whole.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(other, _)| other == name)
-            .map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|why| panic!("{why}: {:?}", String::from_utf8_lossy(&self.body)))
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-
-    /// It is a problem of this status and type, with a sentence, and names the request; returns it.
-    #[track_caller]
-    pub(crate) fn problem(&self, status: u16, slug: &str) -> Value {
-        let problem = self.json();
-        assert_eq!(
-            (self.status, self.header("content-type")),
-            (status, Some("application/problem+json")),
-            "{problem}"
-        );
-        assert_eq!(problem["type"], format!("/problems/{slug}"), "{problem}");
-        assert_eq!(problem["status"], status);
-        assert!(
-            problem["detail"].as_str().is_some_and(|detail| detail.ends_with('.')),
-            "{problem}"
-        );
-        problem
-    }
-}
+pub(crate) type Answer = throng_testing::Response<Vec<u8>>;
 
 impl Client {
     pub(crate) fn new(gateway: &Running) -> Self {
@@ -83,24 +36,22 @@ impl Client {
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
-        self.reader.get_ref()
+        self.0.stream.get_ref()
     }
 }
 
 impl<S: Read + Write> Client<S> {
     /// Over anything that bytes go over.
     pub(crate) fn over(stream: S) -> Self {
-        Self {
-            reader: BufReader::new(stream),
-        }
+        Self(throng_testing::Client::over(stream))
     }
 
     pub(crate) fn into_inner(self) -> S {
-        self.reader.into_inner()
+        self.0.stream.into_inner()
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        self.reader.get_mut().write_all(bytes.as_ref()).unwrap();
+        self.0.stream.get_mut().write_all(bytes.as_ref()).unwrap();
         self
     }
 
@@ -111,49 +62,27 @@ impl<S: Read + Write> Client<S> {
 
     pub(crate) fn try_answer(&mut self) -> io::Result<Answer> {
         let mut answer = self.head()?;
-        let length = answer
-            .header("content-length")
-            .and_then(|length| length.parse().ok())
-            .unwrap_or(0);
-        answer.body = vec![0; length];
-        self.reader.read_exact(&mut answer.body)?;
+        let length = answer.header("content-length").and_then(|length| length.parse().ok());
+        answer.body = vec![0; length.unwrap_or(0)];
+        self.0.stream.read_exact(&mut answer.body)?;
         Ok(answer)
     }
 
     /// The next response's head.
     pub(crate) fn head(&mut self) -> io::Result<Answer> {
-        let line = self.line()?;
-        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| io::Error::other(format!("not a status line: {line:?}")))?;
-        let mut headers = Vec::new();
-        loop {
-            let line = self.line()?;
-            let Some((name, value)) = line.split_once(": ") else {
-                break;
-            };
-            headers.push((name.to_ascii_lowercase(), value.to_owned()));
-        }
-        Ok(Answer {
-            status,
-            headers,
-            body: Vec::new(),
-        })
+        self.0.head()
     }
 
     /// The next line, without its end.
     pub(crate) fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+        self.0.line()
     }
 
     /// The server closes the connection, and says nothing more.
     #[track_caller]
     pub(crate) fn is_closed(&mut self) {
         let mut rest = Vec::new();
-        match self.reader.read_to_end(&mut rest) {
+        match self.0.stream.read_to_end(&mut rest) {
             Ok(_) => assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest)),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
         }

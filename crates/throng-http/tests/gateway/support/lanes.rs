@@ -55,7 +55,7 @@ pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&st
         let (client, _task) = Http2::new(gateway.address(), |_| {}).await;
         let response = client.begin_with(method, path, &fields, body).await;
         let named = response.headers().iter();
-        let headers = named.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        let headers = named.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
         let headers = headers.collect();
         let (status, body) = read(response).await;
         Answer {

@@ -7,23 +7,15 @@ pub(crate) mod lanes;
 pub(crate) mod section;
 pub(crate) mod socket;
 
-use std::future::Future;
+use std::time::Duration;
 use throng::{
     Builder, Engine, Options,
     journal::{MemoryJournal, MemoryStore},
 };
-use throng_http::{Gateway, Running};
+use throng_http::{Gateway, Limits, Running};
 
 pub(crate) use client::{Answer, Client};
-
-/// Runs a future on this thread.
-pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(future)
-}
+pub(crate) use throng_testing::block_on as wait;
 
 /// An engine with sections, on a journal in memory.
 pub(crate) fn engine() -> Engine {
@@ -57,6 +49,24 @@ pub(crate) fn start(set: impl FnOnce(Gateway) -> Gateway) -> Running {
 /// A gateway as it comes.
 pub(crate) fn plain() -> Running {
     start(|gateway| gateway)
+}
+
+/// A gateway of short turns, at which hardly anybody may wait.
+pub(crate) fn impatient() -> Running {
+    let limits = Limits {
+        turn: Duration::from_millis(1),
+        wait_max: Duration::from_millis(2),
+        ..Limits::default()
+    };
+    start(|gateway| gateway.limits(limits))
+}
+
+/// A number that the metrics of a gateway show.
+pub(crate) fn metric(gateway: &Running, name: &str) -> u64 {
+    let text = Client::new(gateway).get("/metrics").text().to_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
 /// A file with tokens for these callers, and the tokens.

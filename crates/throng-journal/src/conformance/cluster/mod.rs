@@ -201,19 +201,13 @@ impl<'a, H: Harness> Process<'a, H> {
     }
 
     fn position(&self) -> Position {
-        Position {
-            writer: self.writer,
-            commit: CommitNo(self.number),
-        }
+        Position::new(self.writer, CommitNo(self.number))
     }
 
     /// One commit with one event for each shard and entity.
     fn try_append(&mut self, expected: &mut Expected, of: &[(u16, &str)]) -> Result<(), AppendError> {
         let number = self.number + 1;
-        let position = Position {
-            writer: self.writer,
-            commit: CommitNo(number),
-        };
+        let position = Position::new(self.writer, CommitNo(number));
         let mut stored: Vec<(ShardId, String, StoredEvent)> = Vec::new();
         for (shard, id) in of {
             let here = stored.iter().filter(|(_, other, _)| other == id).count();
@@ -264,10 +258,7 @@ impl<'a, H: Harness> Process<'a, H> {
             upto: self.position(),
             shards: self.shards.clone(),
             sealed: before
-                .map(|(writer, last)| Position {
-                    writer,
-                    commit: CommitNo(last),
-                })
+                .map(|(writer, last)| Position::new(writer, CommitNo(last)))
                 .collect(),
             ..Checkpoint::default()
         }

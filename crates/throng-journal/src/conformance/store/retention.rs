@@ -41,12 +41,11 @@ impl<H: Harness> World<'_, H> {
             let Written { kind, id, seq, body } = record;
             open.push(*kind, ShardId(1), &address(id), *seq, "Added", 2, body);
         }
-        let commit = open.finish(Stamp {
-            writer: position.writer,
-            number: position.commit,
-            synced: CommitNo(position.commit.0 - 1),
-            at_micros: kit::at_micros(position.writer, position.commit.0),
-        });
+        let commit = open.finish(Stamp::after_synced(
+            position.writer,
+            position.commit,
+            kit::at_micros(position.writer, position.commit.0),
+        ));
         let run = |later: Later<'static, Appended>| bench.harness.run(later);
         outcome(bench.pair.journal.append(commit), &run).expect("a commit lands");
         self.written.insert(position, records);
@@ -121,10 +120,7 @@ impl<H: Harness> World<'_, H> {
         ends.map(|end| {
             let cuts = cuts.clone();
             let pruned = self.bench.harness.run(self.bench.pair.journal.prune(Prune {
-                after: Position {
-                    commit: CommitNo(0),
-                    ..end
-                },
+                after: Position::new(end.writer, CommitNo(0)),
                 upto: end.commit,
                 judge: Arc::new(move |record, _| {
                     record.record == RecordKind::Event && cuts.get(record.id).is_some_and(|upto| record.seq <= *upto)
@@ -140,10 +136,7 @@ impl<H: Harness> World<'_, H> {
     fn read_all(&self) -> Vec<Commit> {
         let mut all: Vec<Commit> = Vec::new();
         for end in self.sealed.iter().copied().chain([self.bench.position()]) {
-            let mut at = Position {
-                commit: CommitNo(0),
-                ..end
-            };
+            let mut at = Position::new(end.writer, CommitNo(0));
             while at.commit < end.commit {
                 let page = self
                     .bench

@@ -13,7 +13,7 @@ pub(super) use state::Compactions;
 
 use super::{
     copy::{copy_rows, write_numbers},
-    database::{self, Database, Snapshot, backend_error, failed},
+    database::{self, Database, Snapshot, failed},
     inner::Inner,
     rows::{Changes, Tables},
 };
@@ -195,7 +195,7 @@ impl Inner {
             "it writes a second file beside the first: {needed} bytes must be free, with what commits need, and {free} are. Make room, or \
              stop the service and run `throng journal compact`, which needs none"
         );
-        Err(backend_error(DOING, why))
+        Err(Error::backend(DOING, why))
     }
 
     /// Compacts the file, at a pace that leaves the disk to others.
@@ -241,7 +241,7 @@ impl Inner {
         let slot = self.database();
         let mut under_way = self.under_way();
         if under_way.is_some() {
-            return Err(backend_error(DOING, "that is under way already"));
+            return Err(Error::backend(DOING, "that is under way already"));
         }
         if self.compactions.is_closing.load(Ordering::Acquire) {
             return Err(given_up("the store is being closed"));
@@ -385,21 +385,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (log, store) = open_embedded(dir.path(), Options::default()).unwrap();
         let writer = block_on(log.open("node")).unwrap().writer;
-        let stamp = Stamp {
-            writer,
-            number: CommitNo(1),
-            synced: CommitNo(0),
-            at_micros: 0,
-        };
+        let stamp = Stamp::new(writer, CommitNo(1), 0);
         assert!(
             matches!(log.append(CommitBuilder::default().finish(stamp)), throng_journal::Append::Done(done) if done.result.is_ok())
         );
         let advance = |rows: u8| {
             let checkpoint = Checkpoint {
-                upto: Position {
-                    writer,
-                    commit: CommitNo(1),
-                },
+                upto: Position::new(writer, CommitNo(1)),
                 system: (0..rows).map(|number| (vec![number], Some(vec![rows]))).collect(),
                 ..Checkpoint::default()
             };

@@ -1,6 +1,6 @@
 //! What checkpoints change while a compaction copies.
 
-use crate::store::database::{Of, backend_error};
+use crate::store::database::Of;
 use std::{
     collections::BTreeSet,
     sync::{
@@ -16,7 +16,7 @@ pub(super) const NOTED_BYTES_MAX: usize = 32 << 20;
 pub(super) const NOTED_KEY_BYTES: usize = 64;
 
 pub(super) fn given_up(why: &str) -> Error {
-    backend_error(DOING, format!("{why}; it was given up, and the store is as it was"))
+    Error::backend(DOING, format!("{why}; it was given up, and the store is as it was"))
 }
 
 /// A compaction under way, as those know it who change rows meanwhile.

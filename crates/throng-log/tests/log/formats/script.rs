@@ -51,10 +51,7 @@ fn remind(name: &str, after_days: u32, every_days: Option<u32>) -> Command {
 }
 
 fn by_hand() -> ByHand<'static> {
-    ByHand {
-        by: "an operator".into(),
-        reason: "for the fixture".into(),
-    }
+    ByHand::new("an operator", "for the fixture")
 }
 
 async fn dead(engine: &Engine) -> usize {

@@ -12,10 +12,11 @@ use std::{
 };
 use throng::{
     Builder, Engine, Options,
-    host::{Host, Task, TokioHost},
+    host::{Host, TokioHost},
     model::*,
     projection::{Interrupt, Projection, Rows, Seen},
 };
+use throng_testing::delegate;
 
 /// 2026-11-26, 12:00 UTC, in microseconds: the time of day at which the fixtures were written.
 pub(crate) const WRITTEN_AT: i64 = 1_795_694_400_000_000;
@@ -285,30 +286,12 @@ impl Clock {
 }
 
 impl Host for Clock {
+    delegate!(Host, host: elapsed_micros entropy spawn sleep close);
+
     fn now(&self) -> Timestamp {
         Timestamp {
             micros: WRITTEN_AT + self.host.elapsed_micros().cast_signed() + self.added_micros.load(SeqCst),
         }
-    }
-
-    fn elapsed_micros(&self) -> u64 {
-        self.host.elapsed_micros()
-    }
-
-    fn entropy(&self) -> u128 {
-        self.host.entropy()
-    }
-
-    fn spawn(&self, task: Task) {
-        self.host.spawn(task);
-    }
-
-    fn sleep(&self, duration: Duration) -> Task {
-        self.host.sleep(duration)
-    }
-
-    fn close(&self) {
-        self.host.close();
     }
 }
 

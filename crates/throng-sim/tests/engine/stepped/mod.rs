@@ -18,11 +18,11 @@ use throng::{
     host::{Host, Task},
     model::Timestamp,
 };
-use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
-    Position, ShardId, Taken, WriterId,
+use throng_journal::{Append, Commit, Journal, MemoryJournal, MemoryStore};
+use throng_testing::{
+    delegate,
+    fixtures::{Command, Counter},
 };
-use throng_testing::fixtures::{Command, Counter};
 
 /// Counts how often it was woken.
 #[derive(Default)]
@@ -80,12 +80,8 @@ impl StepJournal {
 }
 
 impl Journal for StepJournal {
-    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
-        self.journal.open(node)
-    }
-    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
-        self.journal.take(by, shards)
-    }
+    delegate!(Journal, journal: open take seal read read_at forget depth durability);
+
     fn append(&self, commit: Commit) -> Append {
         let name = thread::current().name().unwrap_or_default().to_owned();
         self.leaders.lock().unwrap().push(name);
@@ -94,24 +90,6 @@ impl Journal for StepJournal {
             meanwhile();
         }
         self.journal.append(commit)
-    }
-    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
-        self.journal.seal(writer)
-    }
-    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
-        self.journal.read(after, bytes_max)
-    }
-    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
-        self.journal.read_at(places)
-    }
-    fn forget(&self, upto: Position) {
-        self.journal.forget(upto);
-    }
-    fn depth(&self) -> usize {
-        1
-    }
-    fn durability(&self) -> Durability {
-        self.journal.durability()
     }
 }
 

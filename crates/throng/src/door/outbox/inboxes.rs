@@ -82,17 +82,10 @@ mod tests {
     fn message(shard: u16, number: u64) -> Box<Outgoing> {
         let body = serde_json::to_vec(&serde_json::json!({ "to": ["kind", id(shard)], "command": {} })).unwrap();
         let sender = Address::new("kind", "sender");
-        Box::new(Outgoing {
-            delivery: Delivery::of_parts((ShardId(0), number), sender, "go", &body, number).unwrap(),
-            waiter: None,
-            sent: Position {
-                writer: WriterId(1),
-                commit: CommitNo(number),
-            },
-            is_first_in_line: false,
-            is_in_hand: false,
-            is_charged: false,
-        })
+        Box::new(Outgoing::new(
+            Delivery::of_parts((ShardId(0), number), sender, "go", &body, number).unwrap(),
+            Position::new(WriterId(1), CommitNo(number)),
+        ))
     }
 
     fn outbox() -> Outbox {

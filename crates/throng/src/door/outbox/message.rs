@@ -41,6 +41,17 @@ pub struct Pending {
 }
 
 impl Outgoing {
+    pub(crate) fn new(delivery: Delivery, sent: Position) -> Self {
+        Self {
+            delivery,
+            waiter: None,
+            sent,
+            is_first_in_line: false,
+            is_in_hand: false,
+            is_charged: false,
+        }
+    }
+
     /// The shard it was sent from, and its number from there to its receiver's shard.
     pub(super) fn number(&self) -> (ShardId, u64) {
         (self.delivery.taking.from, self.delivery.taking.number)
@@ -108,10 +119,7 @@ impl Behind {
 
 /// The commit before.
 pub(super) fn before(at: Position) -> Position {
-    Position {
-        commit: CommitNo(at.commit.0.saturating_sub(1)),
-        ..at
-    }
+    Position::new(at.writer, CommitNo(at.commit.0.saturating_sub(1)))
 }
 
 pub(super) fn hash_of(address: &Address) -> u64 {

@@ -383,10 +383,7 @@ mod tests {
     use throng_journal::{CommitNo, WriterId};
 
     fn at(commit: u64) -> Position {
-        Position {
-            writer: WriterId(1),
-            commit: CommitNo(commit),
-        }
+        Position::new(WriterId(1), CommitNo(commit))
     }
 
     #[test]
@@ -412,14 +409,10 @@ mod tests {
     fn message(commit: u64, number: u64) -> Box<Outgoing> {
         let body = br#"{"to":["kind","id"],"command":{}}"#;
         let sender = Address::new("kind", "sender");
-        Box::new(Outgoing {
-            delivery: Delivery::of_parts((ShardId(0), number), sender, "go", body, commit).unwrap(),
-            waiter: None,
-            sent: at(commit),
-            is_first_in_line: false,
-            is_in_hand: false,
-            is_charged: false,
-        })
+        Box::new(Outgoing::new(
+            Delivery::of_parts((ShardId(0), number), sender, "go", body, commit).unwrap(),
+            at(commit),
+        ))
     }
 
     fn outbox(messages_max: usize) -> Outbox {

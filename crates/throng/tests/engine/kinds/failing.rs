@@ -5,9 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 use throng::journal::{
-    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, NodeId,
-    Opened, Place, Position, Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId, commit,
+    Append, AppendError, Appended, Commit, CommitNo, Error, Journal, MemoryJournal, Opened, Position, Prune, PruneHow,
+    Pruned, WriterId, commit,
 };
+use throng_testing::{Fallible, delegate};
 use tokio::sync::watch;
 
 /// Clones share their switches.
@@ -81,24 +82,14 @@ impl Failing {
 }
 
 impl Journal for Failing {
-    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+    delegate!(Journal, journal: open_shards streams take seal read read_at forget depth durability);
+
+    fn open(&self, node: &str) -> Fallible<'_, Opened> {
         let (mut opens, node) = (self.opens.subscribe(), node.to_owned());
         Box::pin(async move {
             opens.wait_for(|opens| *opens).await.unwrap();
             self.journal.open(&node).await
         })
-    }
-
-    fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
-        self.journal.open_shards(node, shards)
-    }
-
-    fn streams(&self, from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
-        self.journal.streams(from)
-    }
-
-    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
-        self.journal.take(by, shards)
     }
 
     fn append(&self, commit: Commit) -> Append {
@@ -111,39 +102,16 @@ impl Journal for Failing {
         self.journal.append(commit)
     }
 
-    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
-        self.journal.seal(writer)
-    }
-
-    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
-        self.journal.read(after, bytes_max)
-    }
-
-    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
-        self.journal.read_at(places)
-    }
-
-    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+    fn prune(&self, prune: Prune) -> Fallible<'_, Pruned> {
         if prune.how == PruneHow::Erase {
             self.erasures.lock().unwrap().push(prune.after);
         }
         if prune.after.writer.0 >= self.keeps_from.load(SeqCst) {
-            let failed = Error::Backend {
-                doing: "removing history".into(),
-                why: "the database is away".into(),
-            };
+            let failed = Error::backend("removing history", "the database is away");
             return Box::pin(std::future::ready(Err(failed)));
         }
         let upto = prune.upto.min(CommitNo(self.finished.load(SeqCst)));
         self.journal.prune(Prune { upto, ..prune })
-    }
-
-    fn forget(&self, upto: Position) {
-        self.journal.forget(upto);
-    }
-
-    fn depth(&self) -> usize {
-        self.journal.depth()
     }
 
     fn disk_bytes(&self) -> Option<u64> {
@@ -152,9 +120,5 @@ impl Journal for Failing {
 
     fn has_room(&self) -> bool {
         !self.is_full.load(SeqCst)
-    }
-
-    fn durability(&self) -> Durability {
-        self.journal.durability()
     }
 }

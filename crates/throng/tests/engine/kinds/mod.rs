@@ -23,12 +23,10 @@ use std::{
 };
 use throng::{
     Engine, Options,
-    journal::{
-        Append, Commit, CommitNo, Durability, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
-        Position, ShardId, Taken, WriterId,
-    },
+    journal::{Commit, Journal, Maybe, MemoryJournal, MemoryStore, Place, Position},
     model::*,
 };
+use throng_testing::{Fallible, delegate};
 
 #[derive(Default, Serialize, Deserialize)]
 pub struct Account {
@@ -70,7 +68,6 @@ pub enum Command {
     Remind {
         in_ms: u64,
         every_ms: Option<u64>,
-        count: u32,
     },
     Tick,
     Cancel,
@@ -91,6 +88,22 @@ pub enum Command {
     },
     PanicDeciding,
     PanicEvolving,
+}
+
+impl Command {
+    pub fn pay(to: impl Into<String>, amount: i64) -> Self {
+        let to = to.into();
+        Self::Pay { to, amount }
+    }
+
+    pub fn collect(from: impl Into<String>, amount: i64) -> Self {
+        let from = from.into();
+        Self::Collect { from, amount }
+    }
+
+    pub fn remind(in_ms: u64, every_ms: Option<u64>) -> Self {
+        Self::Remind { in_ms, every_ms }
+    }
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -170,11 +183,7 @@ impl Entity for Account {
                 }
                 return Ok(Answer::forward::<Self>(other, *command));
             }
-            Command::Remind {
-                in_ms,
-                every_ms,
-                count: _,
-            } => {
+            Command::Remind { in_ms, every_ms } => {
                 let at = turn.now().after(Duration::from_millis(in_ms));
                 turn.remind("tick", at, every_ms.map(Duration::from_millis), Command::Tick);
             }
@@ -291,14 +300,16 @@ impl World {
     }
 
     /// A node of a cluster on a journal that stands for this one.
-    pub async fn node_on(
-        &self,
-        journal: Arc<dyn throng::journal::Journal>,
-        peers: Arc<dyn throng::driver::peers::Peers>,
-    ) -> Engine {
+    pub async fn node_on(&self, journal: Arc<dyn Journal>, peers: Arc<dyn throng::driver::peers::Peers>) -> Engine {
         let builder = Self::builder().peers(peers);
-        let started = builder.start_shared(journal, Arc::new(self.store.clone())).await;
-        started.unwrap()
+        let started = builder.start_shared(journal, Arc::new(self.store.clone()));
+        started.await.unwrap()
+    }
+
+    /// Starts an engine on a journal that stands for this one.
+    pub async fn start_on(&self, journal: impl Journal + 'static, builder: throng::Builder) -> Engine {
+        let started = builder.start_shared(Arc::new(journal), Arc::new(self.store.clone()));
+        started.await.unwrap()
     }
 
     pub fn builder() -> throng::Builder {
@@ -380,23 +391,9 @@ impl Counting {
 }
 
 impl Journal for Counting {
-    fn open(&self, node: &str) -> Later<'_, Result<Opened, throng::journal::Error>> {
-        self.journal.open(node)
-    }
-    fn take<'a>(
-        &'a self,
-        by: WriterId,
-        shards: &'a [ShardId],
-    ) -> Later<'a, Result<Vec<Taken>, throng::journal::Error>> {
-        self.journal.take(by, shards)
-    }
-    fn append(&self, commit: Commit) -> Append {
-        self.journal.append(commit)
-    }
-    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, throng::journal::Error>> {
-        self.journal.seal(writer)
-    }
-    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, throng::journal::Error>> {
+    delegate!(Journal, journal: open take append seal forget depth durability);
+
+    fn read(&self, after: Position, bytes_max: usize) -> Fallible<'_, Vec<Commit>> {
         self.reads.fetch_add(1, SeqCst);
         let read = self.journal.read(after, bytes_max);
         Box::pin(async move {
@@ -408,14 +405,5 @@ impl Journal for Counting {
     fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, throng::journal::Error>> {
         self.reads_at.fetch_add(1, SeqCst);
         self.journal.read_at(places)
-    }
-    fn forget(&self, upto: Position) {
-        self.journal.forget(upto);
-    }
-    fn depth(&self) -> usize {
-        self.journal.depth()
-    }
-    fn durability(&self) -> Durability {
-        self.journal.durability()
     }
 }
