@@ -111,6 +111,10 @@ pub struct ServeArguments {
     /// once, at the first start after the copy.
     #[arg(long, conflicts_with = "quiet")]
     as_primary: bool,
+    /// How long the service serves on after SIGTERM, and says at /health/ready that it is not ready: as long as what sends it requests may take
+    /// to notice.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration)]
+    drain_grace: Duration,
     #[cfg(feature = "postgres")]
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -206,6 +210,11 @@ impl ServeArguments {
             access_log: self.access_log.clone(),
             #[cfg(feature = "postgres")]
             cluster,
+            #[cfg(feature = "postgres")]
+            release: self.cluster.release(),
+            #[cfg(not(feature = "postgres"))]
+            release: 0,
+            drain_grace: self.drain_grace,
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),

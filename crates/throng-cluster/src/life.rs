@@ -17,7 +17,7 @@ use throng::{
     },
     host::Host as Clock,
 };
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Apart, Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
 use tokio::sync::{Notify, watch};
 
 /// What membership has an engine do.
@@ -60,6 +60,8 @@ pub trait Connections: Send + Sync + 'static {
     fn look(&self, me: NodeId, view: &View);
     /// A node of a newer release was gone before this one joined, for so long.
     fn newer_gone(&self, _name: String, _gone_for: Duration) {}
+    /// Nodes that are connected to, this one among them.
+    fn reaches(&self) -> BTreeSet<NodeId>;
     /// Nodes whose port nobody listens at.
     fn refusing(&self) -> BTreeSet<NodeId>;
     /// Resolves when a connection began to fail, or to work.
@@ -85,6 +87,8 @@ pub struct Status {
     pub serves: ShardSet,
     /// Nodes it is connected to.
     pub connected: BTreeSet<NodeId>,
+    /// Why it may own nothing yet, and is not ready: which nodes it does not reach, or which do not reach it.
+    pub apart: Option<String>,
     /// How often it has changed what it serves.
     pub changes: u64,
     /// How long the last change took, from the first request that waited to the first that was answered, at most.
@@ -124,6 +128,24 @@ pub struct Parts {
     pub join: Join,
     /// How fast it notices.
     pub timing: Timing,
+}
+
+/// What a node has said of whom it reaches, and told of why it may own nothing.
+struct Meeting {
+    reaches: BTreeSet<NodeId>,
+    told: Option<String>,
+    /// Since when it may own nothing.
+    begun: u64,
+}
+
+impl Meeting {
+    fn new(begun: u64) -> Self {
+        Self {
+            reaches: BTreeSet::new(),
+            told: None,
+            begun,
+        }
+    }
 }
 
 /// What the engine serves, and whether that is being changed.
@@ -213,6 +235,7 @@ impl Life {
     pub async fn run(self: Arc<Self>, first: NodeId) {
         let mut node = first;
         let mut membership = Membership::new(node, self.parts.timing);
+        let mut meeting = Meeting::new(self.parts.clock.elapsed_micros());
         self.become_node(node);
         let mut knows_gone = false;
         // When the last beat that was answered was sent, and whether it was told that none is.
@@ -220,7 +243,8 @@ impl Life {
         loop {
             // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
             let changed = self.parts.directory.changed(self.parts.timing.beat);
-            let state = match self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
+            let is_apart = membership.apart().is_some();
+            let state = match is_apart || self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
                 true => NodeState::Draining,
                 false => NodeState::Serving,
             };
@@ -239,6 +263,7 @@ impl Life {
                     }
                     node = self.join_again().await;
                     membership = Membership::new(node, self.parts.timing);
+                    meeting = Meeting::new(self.parts.clock.elapsed_micros());
                     continue;
                 }
                 Err(error) => {
@@ -270,20 +295,95 @@ impl Life {
                 }
             }
             let now = self.parts.clock.elapsed_micros();
-            let actions = membership.actions(&view, now, &self.seen());
-            self.publish(node, &view, membership.silences(now));
-            let mut has_changed = false;
+            self.say_reached(node, &mut meeting).await;
+            membership.meet(&view, &meeting.reaches);
+            let apart = membership.apart().map(|apart| self.apart(&view, apart));
+            self.tell_apart(node, apart.as_deref(), &mut meeting);
+            let has_met = apart.is_some() != is_apart;
+            let actions = match has_met {
+                // The others are told first.
+                true => Vec::new(),
+                false => membership.actions(&view, now, &self.seen()),
+            };
+            self.publish(node, &view, (membership.silences(now), apart));
+            let mut has_changed = has_met;
             for action in actions {
                 has_changed |= self.act(node, &view, action).await;
             }
             if has_changed {
                 continue;
             }
+            // Shards whose owner is dead are taken as soon as it answers no more.
+            let beat = self.parts.timing.beat;
+            let is_awaited = view.nodes.iter().any(|node| node.may_answer);
             tokio::select! {
                 biased;
                 () = changed => {}
+                () = self.parts.clock.sleep(beat / 10), if is_awaited => {}
                 () = self.parts.connections.changed() => {}
                 () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    /// Says which nodes are reached, if others are than were said.
+    async fn say_reached(&self, node: NodeId, meeting: &mut Meeting) {
+        let reaches = self.parts.connections.reaches();
+        if reaches != meeting.reaches {
+            match self.parts.directory.reach(node, &reaches).await {
+                Ok(()) => meeting.reaches = reaches,
+                Err(error) => tracing::debug!("which nodes are reached is said again: {error}"),
+            }
+        }
+    }
+
+    fn apart(&self, view: &View, apart: &Apart) -> String {
+        let own = &self.parts.join.peer;
+        let named = |nodes: &[NodeId]| {
+            let nodes = nodes.iter().filter_map(|node| view.node(*node));
+            let nodes: Vec<String> = nodes
+                .map(|node| format!("{} at {}", node.said.name, node.said.peer))
+                .collect();
+            nodes.join(", ")
+        };
+        let mut why: Vec<String> = Vec::new();
+        if apart.misses_itself {
+            why.push(format!(
+                "it does not reach itself at {own}, where it says that others reach it (--peer-advertise)"
+            ));
+        }
+        if !apart.not_reached.is_empty() {
+            why.push(format!("it does not reach {}", named(&apart.not_reached)));
+        }
+        if !apart.not_reached_by.is_empty() {
+            why.push(format!(
+                "it is not reached at {own} by {}",
+                named(&apart.not_reached_by)
+            ));
+        }
+        match why.is_empty() {
+            true => "others have not reached it".into(),
+            false => why.join("; "),
+        }
+    }
+
+    /// Connections take a moment: only then it is a warning.
+    fn tell_apart(&self, node: NodeId, apart: Option<&str>, meeting: &mut Meeting) {
+        let patience = self.parts.timing.lease / 3;
+        match apart {
+            Some(why) if meeting.told.as_deref() != Some(why) && self.since(meeting.begun) >= patience => {
+                tracing::warn!(
+                    "node {node} owns nothing and is not ready until more than half of the serving nodes reach it and it reaches them: {why}; \
+                     the warnings here and at these nodes say why"
+                );
+                meeting.told = Some(why.to_owned());
+            }
+            Some(_) => {}
+            None => {
+                if meeting.told.take().is_some() {
+                    tracing::info!("node {node} may own shards: it reaches the others, and they reach it");
+                }
+                meeting.begun = self.parts.clock.elapsed_micros();
             }
         }
     }
@@ -325,7 +425,7 @@ impl Life {
         (change.node, change.serves, change.has_given) = (node, None, false);
     }
 
-    fn publish(&self, node: NodeId, view: &View, silences: BTreeMap<NodeId, Duration>) {
+    fn publish(&self, node: NodeId, view: &View, (silences, apart): (BTreeMap<NodeId, Duration>, Option<String>)) {
         let (serves, last_change) = {
             let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
             (change.serves.clone().unwrap_or_default(), change.last)
@@ -335,6 +435,7 @@ impl Life {
             view: view.clone(),
             lease: self.parts.timing.lease,
             silences,
+            apart,
             serves,
             changes: self.changes.load(Ordering::Relaxed),
             last_change,
@@ -363,6 +464,22 @@ impl Life {
                     Ok(true) => tracing::warn!("node {dead} ({name}) is dead: its shards are taken over"),
                     Ok(false) => {}
                     Err(error) => tracing::warn!("node {dead} ({name}) cannot be declared dead: {error}"),
+                }
+                true
+            }
+            Action::CutOff(unreached) => {
+                let name = view
+                    .node(unreached)
+                    .map_or_else(String::new, |node| node.said.name.clone());
+                match self.parts.directory.cut_off(node, unreached).await {
+                    Ok(true) => tracing::warn!(
+                        "node {unreached} ({name}) gives its shards away: most of the other nodes have not reached it for {:?}",
+                        2 * self.parts.timing.lease
+                    ),
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::warn!("node {unreached} ({name}), which is not reached, cannot be drained: {error}")
+                    }
                 }
                 true
             }
@@ -416,6 +533,8 @@ impl Life {
                     let has_given = given.is_ok();
                     match given {
                         Ok(()) => tracing::info!("has given {} shards ({shards}) to node {to}", shards.len()),
+                        // That one ends, too, or is gone.
+                        Err(Error::Refused(why)) => tracing::info!("the shards {shards} stay here: {why}"),
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
                     }
                     // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.

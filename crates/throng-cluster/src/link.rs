@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::{Peers, Reply, Request};
-use throng_journal::{Later, Node, NodeId, NodeState, ShardId, View, scratch};
+use throng_journal::{Later, Node, NodeId, ShardId, View, scratch};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -40,6 +40,8 @@ const HANDSHAKE: Duration = Duration::from_secs(3);
 const STALLED: Duration = Duration::from_secs(3);
 /// So many refused connections in a row are a port that nobody listens at.
 const REFUSED: u32 = 2;
+/// So many failures in a row are told.
+const FAILED: u32 = 3;
 
 /// Where an engine's requests go: to the node that owns the shard. Cheap to clone.
 #[derive(Clone)]
@@ -137,7 +139,8 @@ impl Links {
         shared.me.store(me.0, Ordering::Release);
         view.cluster
             .clone_into(&mut shared.cluster.lock().unwrap_or_else(PoisonError::into_inner));
-        let living = |node: &&Node| node.id != me && matches!(node.state, NodeState::Serving | NodeState::Draining);
+        // Also to itself: whether others can reach it is known by the address it says.
+        let living = |node: &&Node| node.lives();
         let mut nodes = shared.nodes.write().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|id, link| {
             let is_there = view.nodes.iter().filter(living).any(|node| node.id == *id);
@@ -268,7 +271,8 @@ impl Peers for Links {
             .owners
             .get(usize::from(shard.0))
             .map(|owner| owner.load(Ordering::Acquire));
-        let link = owner.filter(|owner| *owner != 0).and_then(|owner| {
+        let is_other = |owner: &u64| ![0, shared.me.load(Ordering::Acquire)].contains(owner);
+        let link = owner.filter(is_other).and_then(|owner| {
             let nodes = shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
             nodes.get(&NodeId(owner)).cloned()
         });
@@ -409,11 +413,11 @@ impl Drop for Connecting {
 /// Keeps a connection to a node, until it is a member no more.
 async fn run(connecting: Connecting) {
     let Connecting { shared, link } = &connecting;
-    let (mut pause, mut refused) = (RETRY.0, 0);
+    let (mut pause, mut refused, mut failed, mut told) = (RETRY.0, 0, 0, None::<String>);
     while !link.is_over.load(Ordering::Acquire) {
         match connect(shared, link).await {
             Ok(wire) => {
-                (pause, refused) = (RETRY.0, 0);
+                (pause, refused, failed, told) = (RETRY.0, 0, 0, None);
                 link.refuses.store(false, Ordering::Release);
                 link.queue().is_connected = true;
                 shared.changed.notify_one();
@@ -434,15 +438,17 @@ async fn run(connecting: Connecting) {
                     shared.changed.notify_one();
                 }
             }
-            Err(Failed::OtherSecret) => {
-                tracing::warn!(
-                    "node {} cannot be asked at {}: it does not know the cluster's secret",
-                    link.node,
-                    link.address
-                );
-            }
-            Err(Failed::Otherwise(why)) => {
-                tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
+            Err(failed) => {
+                let why = match failed {
+                    Failed::Otherwise(why) => why,
+                    _ => "it does not know the cluster's secret: give all nodes the same --cluster-secret-file".into(),
+                };
+                // Once, as long as it stays the same; one that is about to join does not know its number yet.
+                failed += 1;
+                if failed >= FAILED && told.as_ref() != Some(&why) {
+                    tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
+                    told = Some(why);
+                }
             }
         }
         sleep(pause + pause.mul_f64(rand::random::<f64>() / 4.0)).await;

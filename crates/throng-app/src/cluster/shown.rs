@@ -137,12 +137,8 @@ mod tests {
     #[test]
     fn ended_nodes_are_told_from_disconnected_ones() {
         let node = |state, is_disconnected| Node {
-            id: NodeId(1),
-            said: Join::default(),
-            state,
-            beat: 1,
             is_disconnected,
-            wants_drain: false,
+            ..Node::new(NodeId(1), Join::default(), state)
         };
         let states = [
             (NodeState::Serving, false, "serving"),

@@ -148,6 +148,7 @@ async fn join_and_leave(schema: &str) {
         ..Join::default()
     };
     let node = directory.join(join).await.unwrap();
+    directory.beat(node, NodeState::Serving).await.unwrap();
     directory.take(node, &all).await.unwrap();
     directory.pin(&ShardSet::first(1), Some(name)).await.unwrap();
     directory.leave(node).await.unwrap();
