@@ -17,7 +17,7 @@ use throng::{
     },
     host::Host as Clock,
 };
-use throng_journal::{Apart, Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
 use tokio::sync::{Notify, watch};
 
 /// What membership has an engine do.
@@ -297,7 +297,7 @@ impl Life {
             let now = self.parts.clock.elapsed_micros();
             self.say_reached(node, &mut meeting).await;
             membership.meet(&view, &meeting.reaches);
-            let apart = membership.apart().map(|apart| self.apart(&view, apart));
+            let apart = membership.apart().map(|apart| apart.told(&view, node));
             self.tell_apart(node, apart.as_deref(), &mut meeting);
             let has_met = apart.is_some() != is_apart;
             let actions = match has_met {
@@ -334,36 +334,6 @@ impl Life {
                 Ok(()) => meeting.reaches = reaches,
                 Err(error) => tracing::debug!("which nodes are reached is said again: {error}"),
             }
-        }
-    }
-
-    fn apart(&self, view: &View, apart: &Apart) -> String {
-        let own = &self.parts.join.peer;
-        let named = |nodes: &[NodeId]| {
-            let nodes = nodes.iter().filter_map(|node| view.node(*node));
-            let nodes: Vec<String> = nodes
-                .map(|node| format!("{} at {}", node.said.name, node.said.peer))
-                .collect();
-            nodes.join(", ")
-        };
-        let mut why: Vec<String> = Vec::new();
-        if apart.misses_itself {
-            why.push(format!(
-                "it does not reach itself at {own}, where it says that others reach it (--peer-advertise)"
-            ));
-        }
-        if !apart.not_reached.is_empty() {
-            why.push(format!("it does not reach {}", named(&apart.not_reached)));
-        }
-        if !apart.not_reached_by.is_empty() {
-            why.push(format!(
-                "it is not reached at {own} by {}",
-                named(&apart.not_reached_by)
-            ));
-        }
-        match why.is_empty() {
-            true => "others have not reached it".into(),
-            false => why.join("; "),
         }
     }
 

@@ -102,6 +102,11 @@ impl ClusterCommand {
                         node.node, node.name, node.owns, node.features, node.app, node.http, node.peer
                     );
                 }
+                for node in &shown.nodes {
+                    if let Some(why) = &node.apart {
+                        println!("{} owns nothing until others reach it: {why}", node.name);
+                    }
+                }
                 if !shown.unowned.is_empty() {
                     println!("nobody owns the shards {}", shown.unowned);
                 }

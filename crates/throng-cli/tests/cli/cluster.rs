@@ -378,6 +378,10 @@ fn node_that_others_cannot_reach_owns_nothing_and_says_why() {
     }
     let shown: Value = serde_json::from_str(&said(&cluster(schema, &["status", "--json"]))).unwrap();
     let shown = &shown["nodes"][2];
+    assert!(
+        shown["apart"].as_str().unwrap().contains("not reached at 127.0.0.1:1"),
+        "{shown}"
+    );
     assert_eq!(
         (&shown["name"], &shown["state"], &shown["owns"]),
         (&json!("c"), &json!("draining"), &json!(0))

@@ -18,6 +18,37 @@ pub struct Apart {
     pub not_reached_by: Vec<NodeId>,
 }
 
+impl Apart {
+    /// Names what is missed, and where, as it is seen by all.
+    #[must_use]
+    pub fn told(&self, view: &View, me: NodeId) -> String {
+        let own = view.node(me).map_or("its address", |node| node.said.peer.as_str());
+        let named = |nodes: &[NodeId]| {
+            let nodes = nodes.iter().filter_map(|node| view.node(*node));
+            let nodes: Vec<String> = nodes
+                .map(|node| format!("{} at {}", node.said.name, node.said.peer))
+                .collect();
+            nodes.join(", ")
+        };
+        let mut why: Vec<String> = Vec::new();
+        if self.misses_itself {
+            why.push(format!(
+                "it does not reach itself at {own}, where it says that others reach it (--peer-advertise)"
+            ));
+        }
+        if !self.not_reached.is_empty() {
+            why.push(format!("it does not reach {}", named(&self.not_reached)));
+        }
+        if !self.not_reached_by.is_empty() {
+            why.push(format!("it is not reached at {own} by {}", named(&self.not_reached_by)));
+        }
+        match why.is_empty() {
+            true => "others have not reached it".into(),
+            false => why.join("; "),
+        }
+    }
+}
+
 /// A program that does not say whom it reaches is taken to reach all.
 fn reaches(node: &Node, other: NodeId) -> bool {
     node.said.features < REACHES || node.reaches.contains(&other)
