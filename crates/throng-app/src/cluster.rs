@@ -236,12 +236,13 @@ impl ClusterSettings {
     }
 }
 
-/// Says that a node may own nothing: it is not ready then.
+/// Says that a node may own nothing, and is not ready then, or that others use another server.
 pub(crate) fn check(status: &Status) -> Option<Check> {
-    let why = status.apart.as_ref()?;
+    let apart = status.apart.as_ref().map(|why| (health::Status::Fail, why));
+    let (status, why) = apart.or_else(|| Some((health::Status::Warn, status.two_primaries.as_ref()?)))?;
     Some(Check {
         name: "cluster".into(),
-        status: health::Status::Fail,
+        status,
         reason: Reason::Other(why.clone()),
     })
 }

@@ -17,8 +17,11 @@ use throng::{
     },
     host::Host as Clock,
 };
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
 use tokio::sync::{Notify, watch};
+
+/// Looks for the server that a silent node uses: it may be about to find it itself.
+const SERVER_LOOKS: u32 = 10;
 
 /// What membership has an engine do.
 pub trait Host: Send + Sync + 'static {
@@ -58,6 +61,10 @@ pub trait Connections: Send + Sync + 'static {
     }
     /// Goes by what is seen now: who is there, and who owns what.
     fn look(&self, me: NodeId, view: &View);
+    /// Asks a node which server of the database it uses; `None`: it does not answer, or does not know.
+    fn server_of<'a>(&'a self, _me: NodeId, _cluster: &'a str, _node: &'a Node) -> Later<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
     /// A node of a newer release was gone before this one joined, for so long.
     fn newer_gone(&self, _name: String, _gone_for: Duration) {}
     /// Nodes that are connected to, this one among them.
@@ -83,6 +90,8 @@ pub struct Status {
     pub silences: BTreeMap<NodeId, Duration>,
     /// When it looked last; `None` in a simulation, which has no such clock.
     pub looked: Option<Instant>,
+    /// A node that lives on and uses another server of the database: there are two primaries.
+    pub two_primaries: Option<String>,
     /// What its engine serves.
     pub serves: ShardSet,
     /// Nodes it is connected to.
@@ -112,6 +121,8 @@ pub struct Life {
     status: watch::Sender<Status>,
     change: Mutex<Change>,
     changes: AtomicU64,
+    /// See [`Status::two_primaries`].
+    two_primaries: Mutex<Option<String>>,
 }
 
 /// What a life is made of.
@@ -171,6 +182,7 @@ impl Life {
             status: watch::Sender::new(Status::default()),
             change: Mutex::default(),
             changes: AtomicU64::new(0),
+            two_primaries: Mutex::default(),
         }
     }
 
@@ -326,6 +338,40 @@ impl Life {
         }
     }
 
+    /// Asks a node that is silent here and still connected where it beats: it may use another server, which was promoted beside this one.
+    fn look_for_another_server(self: &Arc<Self>, me: NodeId, view: &View, silent: NodeId) {
+        let Some(other) = view.node(silent).cloned() else {
+            return;
+        };
+        if !self.parts.connections.reaches().contains(&silent) {
+            return;
+        }
+        let (life, cluster) = (Arc::clone(self), view.cluster.clone());
+        self.parts.clock.spawn(Box::pin(async move {
+            let mut found = None;
+            for _ in 0..SERVER_LOOKS {
+                let theirs = life.parts.connections.server_of(me, &cluster, &other).await;
+                let own = life.parts.directory.server().await.ok().flatten();
+                found = theirs.zip(own);
+                if found.is_some() {
+                    break;
+                }
+                life.parts.clock.sleep(life.parts.timing.beat).await;
+            }
+            let Some((theirs, own)) = found.filter(|(theirs, own)| theirs != own) else {
+                return;
+            };
+            let found = format!(
+                "node {silent} ({} at {}) lives and uses {theirs} of the database, and this node uses {own}: there are TWO PRIMARIES, on \
+                 each of which nodes serve by themselves; end the older one now",
+                other.said.name, other.said.peer
+            );
+            tracing::error!("{found}");
+            *life.two_primaries.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            life.wake.notify_one();
+        }));
+    }
+
     /// Says which nodes are reached, if others are than were said.
     async fn say_reached(&self, node: NodeId, meeting: &mut Meeting) {
         let reaches = self.parts.connections.reaches();
@@ -406,6 +452,11 @@ impl Life {
             lease: self.parts.timing.lease,
             silences,
             apart,
+            two_primaries: self
+                .two_primaries
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             serves,
             changes: self.changes.load(Ordering::Relaxed),
             last_change,
@@ -429,6 +480,7 @@ impl Life {
     async fn act(self: &Arc<Self>, node: NodeId, view: &View, action: Action) -> bool {
         match action {
             Action::DeclareDead { node: dead, beat } => {
+                self.look_for_another_server(node, view, dead);
                 let name = view.node(dead).map_or_else(String::new, |dead| dead.said.name.clone());
                 match self.parts.directory.declare_dead(node, dead, beat).await {
                     Ok(true) => tracing::warn!("node {dead} ({name}) is dead: its shards are taken over"),

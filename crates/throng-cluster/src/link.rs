@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::{Peers, Reply, Request};
-use throng_journal::{Later, Node, NodeId, ShardId, View, scratch};
+use throng_journal::{Later, Node, NodeId, ShardId, View, features, scratch};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -213,17 +213,41 @@ impl Links {
     }
 }
 
-impl Proofs for Links {
-    fn has_other_secret<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, bool> {
-        let own = Hello {
+impl Links {
+    fn hello(&self, me: NodeId, cluster: &str) -> Hello {
+        Hello {
             protocol: PROTOCOL,
             cluster: cluster.to_owned(),
             node: me.0,
             shards: self.shared.owners.len() as u16,
             nonce: rand::random(),
-        };
+        }
+    }
+
+    /// Asks a node which server of the database it uses.
+    pub(crate) fn server_of<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, Option<String>> {
+        let own = self.hello(me, cluster);
         Box::pin(async move {
-            let shaken = shake_hands(&self.shared.trust, own, node.id, &node.said.peer).await;
+            if node.said.features < features::REACHES {
+                return None;
+            }
+            // It may have joined there as another node.
+            let shaken = shake_hands(&self.shared.trust, own, None, &node.said.peer).await;
+            let mut wire = shaken.ok()?;
+            wire.send(&Frame::AsksServer).await.ok()?;
+            match timeout(HANDSHAKE, wire.receive()).await {
+                Ok(Ok(Frame::UsesServer(server))) if !server.is_empty() => Some(server),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Proofs for Links {
+    fn has_other_secret<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, bool> {
+        let own = self.hello(me, cluster);
+        Box::pin(async move {
+            let shaken = shake_hands(&self.shared.trust, own, Some(node.id), &node.said.peer).await;
             matches!(shaken, Err(Failed::OtherSecret))
         })
     }
@@ -484,10 +508,10 @@ async fn connect(shared: &Shared, link: &Link) -> Result<Wire, Failed> {
         shards: shared.owners.len() as u16,
         nonce: rand::random(),
     };
-    shake_hands(&shared.trust, own, link.node, &link.address).await
+    shake_hands(&shared.trust, own, Some(link.node), &link.address).await
 }
 
-async fn shake_hands(trust: &Trust, own: Hello, node: NodeId, address: &str) -> Result<Wire, Failed> {
+async fn shake_hands(trust: &Trust, own: Hello, node: Option<NodeId>, address: &str) -> Result<Wire, Failed> {
     let connected = match timeout(CONNECT, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Failed::Refused),
@@ -507,7 +531,7 @@ async fn shake_hands(trust: &Trust, own: Hello, node: NodeId, address: &str) -> 
         if !trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
             return Err(Failed::OtherSecret);
         }
-        if hello.node != node.0 {
+        if node.is_some_and(|node| hello.node != node.0) {
             return Err(format!("another node, {}, is there", hello.node).into());
         }
         let proof = trust.secret.proof(Role::Client, &own, &hello);

@@ -7,6 +7,7 @@ mod plan;
 
 use plan::Plan;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
@@ -215,7 +216,7 @@ impl Membership {
 
     /// What of the free shards this node takes.
     fn dealt(&self, view: &View, free: &ShardSet, is_late: bool) -> ShardSet {
-        let plan = Plan::of(view);
+        let plan = Plan::of(&takers(view));
         if is_late {
             return free.iter().take(plan.late(self.me)).collect();
         }
@@ -232,6 +233,24 @@ impl Membership {
         let mut own = gives.into_iter().filter(|((from, _), _)| *from == self.me);
         own.next().map(|((_, to), shards)| (to, shards))
     }
+}
+
+/// Where no node serves, those that were asked to drain take what is nobody's: else nobody would, after they have started again.
+fn takers(view: &View) -> Cow<'_, View> {
+    let mut view = Cow::Borrowed(view);
+    if !view.nodes.iter().any(Node::serves) {
+        let is_drained = |node: &Node| node.lives() && node.wants_drain && view.apart(node.id, &node.reaches).is_none();
+        let drained: BTreeSet<NodeId> = view
+            .nodes
+            .iter()
+            .filter(|node| is_drained(node))
+            .map(|node| node.id)
+            .collect();
+        let nodes = view.to_mut().nodes.iter_mut();
+        let drained = nodes.filter(|node| drained.contains(&node.id));
+        drained.for_each(|node| node.state = NodeState::Serving);
+    }
+    view
 }
 
 /// Shards that nobody owns who lives, or may still answer: to take them is to wait until that is over, and to serve nothing meanwhile.

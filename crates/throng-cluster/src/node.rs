@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::host::{Host as Clock, TokioHost};
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, View};
+use throng_journal::{Directory, Error, Join, Later, Node as Other, NodeId, NodeState, View};
 use tokio::{
     net::TcpListener,
     runtime::{Handle, Runtime},
@@ -97,6 +97,10 @@ impl Connections for BothWays {
         self.links.look(me, view);
     }
 
+    fn server_of<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Other) -> Later<'a, Option<String>> {
+        self.links.server_of(me, cluster, node)
+    }
+
     fn newer_gone(&self, name: String, gone_for: Duration) {
         self.links.set_newer_gone(name, gone_for);
     }
@@ -162,6 +166,7 @@ impl Node {
         let server = Arc::new(Server {
             loops: options.loops,
             host: Arc::clone(&host),
+            directory: Arc::clone(&directory),
             trust: options.trust,
             shards: options.join.shards,
             known: Mutex::new(Known {

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::Reply;
-use throng_journal::scratch;
+use throng_journal::{Directory, scratch};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -113,6 +113,7 @@ pub(crate) struct Server {
     /// Where connections are worked; one at least.
     pub(crate) loops: Vec<Handle>,
     pub(crate) host: Arc<dyn Host>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub(crate) trust: Trust,
     pub(crate) shards: u16,
     pub(crate) known: Mutex<Known>,
@@ -258,8 +259,18 @@ impl Server {
                     frame::decode(&bytes[used..], FRAME_BYTES_MAX).map_err(|why| why.to_string())?
             {
                 used += length;
-                let Frame::Asks(asks) = frame else {
-                    return Err("it sends what is no request".into());
+                let asks = match frame {
+                    Frame::Asks(asks) => asks,
+                    Frame::AsksServer => {
+                        let server = self.directory.server().await.ok().flatten();
+                        let mut told = Vec::new();
+                        frame::encode(&Frame::UsesServer(server.unwrap_or_default()), &mut told)
+                            .map_err(|why| why.to_string())?;
+                        writer.write_all(&told).await.map_err(|why| why.to_string())?;
+                        writer.flush().await.map_err(|why| why.to_string())?;
+                        continue;
+                    }
+                    _ => return Err("it sends what is no request".into()),
                 };
                 for ask in asks {
                     let within = Duration::from_micros(u64::from(ask.within_micros));

@@ -337,6 +337,14 @@ pub trait Directory: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Which server of the database answers here: another one has another name, also where it is a copy. A directory that does not know says nothing.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    fn server(&self) -> Later<'_, Result<Option<String>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Declares a node dead that has not beaten since, and seals all its streams: nothing of it can land any more. `false`: it has
     /// beaten, or was no node that lives. Done by a node that itself is not dead.
     ///

@@ -17,7 +17,7 @@ use crate::{
     locks::{LOCK_CLUSTER, PATIENCE, TRIES, end_sessions, has_met_another},
     losses::refuse_recorded,
     options::PostgresOptions,
-    rollback::Contradiction,
+    rollback::{Contradiction, timeline},
     typed,
 };
 use changes::{CHANNEL_CHARS, IS_GONE, LIVING, Sql, end, tell};
@@ -212,6 +212,14 @@ impl Directory for PostgresDirectory {
             let row = client.query_opt(&newer_gone(), &[&than.0.cast_signed()]).await?;
             let gone = row.map(|row| (row.get(0), Duration::from_micros(row.get::<_, i64>(1).unsigned_abs())));
             Ok(Ok(gone))
+        })
+    }
+
+    fn server(&self) -> Later<'_, Result<Option<String>, Error>> {
+        self.run("looking which server this is", |_, client| async move {
+            let timeline = timeline(&client).await;
+            let is_known = !timeline.is_empty();
+            Ok(Ok(is_known.then(|| format!("the server of timeline {timeline}"))))
         })
     }
 

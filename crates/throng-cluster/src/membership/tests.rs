@@ -549,3 +549,18 @@ fn node_serves_once_reached_and_until_others_cut_it_off() {
     joining.meet(&world.view, &both);
     assert_eq!(joining.apart(), None);
 }
+
+#[test]
+fn node_that_is_to_drain_takes_shards_where_no_node_serves() {
+    let mut world = World::new();
+    world.join();
+    let id = NodeId(1);
+    world.node(id).wants_drain = true;
+    world.node(id).reaches = [id].into();
+    world.nodes.get_mut(&id).unwrap().wants_to_leave = true;
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(id)).len(), usize::from(SHARDS));
+    world.join();
+    (0..20).for_each(|_| world.round());
+    assert!(world.view.shards_of(Some(id)).is_empty(), "another one serves");
+}

@@ -98,7 +98,9 @@ impl View {
                 .filter(|other| !reaches(other, node.id))
                 .count()
         };
-        let serving = self.nodes.iter().filter(|node| node.serves());
+        // An older program would not hear of it.
+        let hears = |node: &&Node| node.serves() && node.said.features >= REACHES;
+        let serving = self.nodes.iter().filter(hears);
         let given_up = serving.filter(|node| missed(node) * 2 > self.serving_beside(node.id).count());
         given_up.max_by_key(|node| (missed(node), node.id)).map(|node| node.id)
     }
@@ -141,8 +143,16 @@ mod tests {
 
     /// Of each set of serving nodes those that may follow it.
     fn steps(count: u64, links: u32) -> Vec<Vec<usize>> {
+        let mut view = view(count, links, 0);
         let next = |serving: u32| {
-            let view = view(count, links, serving);
+            let is_one = |id: &NodeId| serving >> (id.0 - 1) & 1 == 1;
+            view.owners = (1..=count).map(NodeId).filter(is_one).map(Some).collect();
+            for node in &mut view.nodes {
+                node.state = match is_one(&node.id) {
+                    true => NodeState::Serving,
+                    false => NodeState::Draining,
+                };
+            }
             let bit = |id: NodeId| 1 << (id.0 - 1);
             let gone = view.gives_way().map(|id| serving & !bit(id));
             let idle = view.nodes.iter().filter(|node| !node.serves());
