@@ -70,6 +70,7 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
     }
     report["serves"] = status.serves.len().into();
     report["apart"] = status.apart.clone().into();
+    report["two_primaries"] = status.two_primaries.clone().into();
     report["reaches"] = status.connected.iter().map(|node| node.0).collect();
     report["changes"] = status.changes.into();
     report["last_change_ms"] = (status.last_change.as_secs_f64() * 1e3).into();
