@@ -111,8 +111,7 @@ pub struct ServeArguments {
     /// once, at the first start after the copy.
     #[arg(long, conflicts_with = "quiet")]
     as_primary: bool,
-    /// How long the service serves on after SIGTERM, and says at /health/ready that it is not ready: as long as what sends it requests may take
-    /// to notice.
+    /// Serve on for so long after SIGTERM, and say at /health/ready that it is not ready: as long as what sends requests may take to notice.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration)]
     drain_grace: Duration,
     #[cfg(feature = "postgres")]

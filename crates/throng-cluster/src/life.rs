@@ -141,7 +141,7 @@ pub struct Parts {
     pub timing: Timing,
 }
 
-/// What a node has said of whom it reaches, and told of why it may own nothing.
+/// Holds the last that a node has said of whom it reaches, and why it may own nothing.
 struct Meeting {
     reaches: BTreeSet<NodeId>,
     told: Option<String>,

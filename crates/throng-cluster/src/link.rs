@@ -40,7 +40,7 @@ const HANDSHAKE: Duration = Duration::from_secs(3);
 const STALLED: Duration = Duration::from_secs(3);
 /// So many refused connections in a row are a port that nobody listens at.
 const REFUSED: u32 = 2;
-/// So many failures in a row are told.
+/// Failures in a row that are told.
 const FAILED: u32 = 3;
 
 /// Where an engine's requests go: to the node that owns the shard. Cheap to clone.
@@ -462,8 +462,8 @@ async fn run(connecting: Connecting) {
                     shared.changed.notify_one();
                 }
             }
-            Err(failed) => {
-                let why = match failed {
+            Err(failure) => {
+                let why = match failure {
                     Failed::Otherwise(why) => why,
                     _ => "it does not know the cluster's secret: give all nodes the same --cluster-secret-file".into(),
                 };

@@ -235,7 +235,7 @@ impl Membership {
     }
 }
 
-/// Where no node serves, those that were asked to drain take what is nobody's: else nobody would, after they have started again.
+/// Has those that were asked to drain take what is nobody's, where no node serves: else nobody would, after they have started again.
 fn takers(view: &View) -> Cow<'_, View> {
     let mut view = Cow::Borrowed(view);
     if !view.nodes.iter().any(Node::serves) {

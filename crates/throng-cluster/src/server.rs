@@ -43,7 +43,7 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Warnings(Mutex<(Option<Instant>, u64)>);
 
 impl Warnings {
-    /// How many there were since the last that was written, with this one; `None`: it is not written.
+    /// Counts those since the last that was written, with this one; `None`: it is not written.
     fn due(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (written, count) = &mut *state;

@@ -109,7 +109,7 @@ fn try_start(
     advertised((name, ""), loops, (directory, journal), trust, held)
 }
 
-/// One that says that others reach it there; where it listens, if it says nothing.
+/// Starts a node that says others reach it there, or where it listens.
 fn advertised(
     (name, peer): (&str, &str),
     loops: Vec<Handle>,
@@ -287,7 +287,7 @@ fn a_node_with_another_secret_or_none_is_refused_at_its_start() {
     drop(start(&directory, &journal, "alone", by_secret(b"another"), None));
 }
 
-/// Whether a node owns nothing, and says why in these words.
+/// Tells if a node owns nothing, and says why in these words.
 fn is_apart(started: &Started, words: &[&str]) -> bool {
     let status = started.node.as_ref().unwrap().status();
     let is_told = status

@@ -34,7 +34,7 @@ pub(crate) fn begin(listeners: &[TcpListener]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// As [`listen`], and connections are refused until it [begins](begin).
+/// Takes the port as [`listen`] does, and refuses connections until it [begins](begin).
 pub(crate) fn bind(address: SocketAddr, loops: usize, may_grow: bool) -> Result<Vec<TcpListener>, StartError> {
     let refused = refused(address);
     let shared = loops > 1 || may_grow;

@@ -24,7 +24,7 @@ pub struct Running {
     shared: Arc<Shared>,
     stage: watch::Sender<Stage>,
     drained: mpsc::Receiver<()>,
-    /// What listens once it is opened.
+    /// Sockets that listen once it is opened.
     to_open: Vec<TcpListener>,
     threads: Threads,
     handles: Vec<Handle>,

@@ -136,12 +136,12 @@ pub struct Node {
     pub reaches: BTreeSet<NodeId>,
     /// Others have [said](Directory::cut_off) that they cannot reach it, and it has not begun to drain yet.
     pub is_cut_off: bool,
-    /// It is over, and its engine may still answer reads from memory: what it owned can be served by nobody yet.
+    /// The node is over, and its engine may still answer reads from memory: nobody can serve what it owned yet.
     pub may_answer: bool,
 }
 
 impl Node {
-    /// One that has not beaten yet.
+    /// Makes one that has not beaten yet.
     #[must_use]
     pub fn new(id: NodeId, said: Join, state: NodeState) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl Node {
         matches!(self.state, NodeState::Serving | NodeState::Draining)
     }
 
-    /// Whether it may be given shards.
+    /// Tells if it may be given shards.
     #[must_use]
     pub fn serves(&self) -> bool {
         self.state == NodeState::Serving && !self.is_cut_off

@@ -81,7 +81,7 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
     report
 }
 
-/// Of a node that drains, and was not asked to.
+/// Tells it of a node that drains, and was not asked to.
 fn apart(view: &View, node: &Node) -> Option<String> {
     let is_asked = node.state != NodeState::Draining || node.wants_drain;
     let is_told = node.said.features >= features::REACHES;

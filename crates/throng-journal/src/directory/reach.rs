@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// Of each set of serving nodes those that may follow it.
+    /// Lists, by each set of serving nodes, those that may follow it.
     fn steps(count: u64, links: u32) -> Vec<Vec<usize>> {
         let mut view = view(count, links, 0);
         let next = |serving: u32| {

@@ -75,7 +75,7 @@ impl Stat {
     }
 }
 
-/// Whether an engine of these leases, none of which is over, may still answer: it is in another process that is not known to have ended.
+/// Tells if an engine of these leases, none of which is over, may still answer: another process has it, which is not known to have ended.
 pub(crate) fn may_answer(processes: Option<Vec<Option<String>>>) -> bool {
     let own = Process::own();
     let has_ended = |process: &Option<String>| {

@@ -377,7 +377,7 @@ impl Nodes {
         served.len() == newest.view.owners.len() && !served.is_empty()
     }
 
-    /// How many nodes serve shards.
+    /// Counts the nodes that serve shards.
     #[must_use]
     pub fn serving(&self) -> usize {
         let running = self.running();

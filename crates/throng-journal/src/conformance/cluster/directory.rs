@@ -197,7 +197,7 @@ pub fn a_node_that_is_asked_to_drain_knows_it<H: Harness>(harness: &H) {
     assert!(!ask("a", true), "nobody of the name lives");
 }
 
-/// By its name, as long as nobody says otherwise.
+/// The drain is of a name, as long as nobody says otherwise.
 pub fn a_drain_outlives_a_restart<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");
@@ -242,7 +242,7 @@ pub fn unequal_leases_and_missing_kinds_are_refused<H: Harness>(harness: &H) {
     other.join(&longer).expect("nobody else lives");
 }
 
-/// Who says that it drains is cut off no more, and is given nothing until it serves again.
+/// A node that says that it drains is cut off no more, and is given nothing until it serves again.
 pub fn a_node_that_others_miss_is_cut_off_until_it_drains<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");
