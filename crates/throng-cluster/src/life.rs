@@ -121,8 +121,8 @@ pub struct Life {
     status: watch::Sender<Status>,
     change: Mutex<Change>,
     changes: AtomicU64,
-    /// See [`Status::two_primaries`].
-    two_primaries: Mutex<Option<String>>,
+    /// The name of the node that uses another server, and [what is told](Status::two_primaries) of it.
+    two_primaries: Mutex<Option<(String, String)>>,
 }
 
 /// What a life is made of.
@@ -367,7 +367,7 @@ impl Life {
                 other.said.name, other.said.peer
             );
             tracing::error!("{found}");
-            *life.two_primaries.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            *life.two_primaries.lock().unwrap_or_else(PoisonError::into_inner) = Some((other.said.name, found));
             life.wake.notify_one();
         }));
     }
@@ -452,11 +452,7 @@ impl Life {
             lease: self.parts.timing.lease,
             silences,
             apart,
-            two_primaries: self
-                .two_primaries
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            two_primaries: self.two_primaries(view),
             serves,
             changes: self.changes.load(Ordering::Relaxed),
             last_change,
@@ -464,6 +460,14 @@ impl Life {
         };
         self.parts.connections.describe(&mut status);
         self.status.send_replace(status);
+    }
+
+    /// Over once the other node has joined here.
+    fn two_primaries(&self, view: &View) -> Option<String> {
+        let mut found = self.two_primaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_here = |name: &str| view.nodes.iter().any(|node| node.lives() && node.said.name == name);
+        found.take_if(|(name, _)| is_here(name));
+        found.as_ref().map(|(_, told)| told.clone())
     }
 
     fn seen(&self) -> Seen {
