@@ -21,7 +21,7 @@ use std::{
 use tempfile::TempDir;
 use throng::{Engine, StartError};
 use throng_journal::{
-    CommitNo, Directory as _, Error, FEATURES, Join, Journal as _, Position, RecordKind, ShardSet, WriterId,
+    CommitNo, Directory as _, Error, FEATURES, Join, Journal as _, NodeState, Position, RecordKind, ShardSet, WriterId,
 };
 use throng_postgres::{PostgresOptions, open_postgres, tools};
 
