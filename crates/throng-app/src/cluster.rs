@@ -218,7 +218,7 @@ impl ClusterSettings {
                     .registry()
                     .kinds()
                     .iter()
-                    .map(|kind| kind.name().to_owned())
+                    .map(|kind| kind.name.to_owned())
                     .collect(),
             },
             listen: self.listen,

@@ -26,9 +26,9 @@ use throng_journal::{
 use throng_postgres::{PostgresOptions, open_postgres, tools};
 
 /// The version of the tables that this program writes, and the schema in its dump.
-const FORMAT: &str = "tables_6";
+const FORMAT: &str = "tables_7";
 /// All versions that it reads.
-const FORMATS: [&str; 1] = [FORMAT];
+const FORMATS: [&str; 2] = ["tables_6", FORMAT];
 /// The engine waits for no lease.
 const LONE: &str = "lease=0";
 const DUMP: &str = "dump.sql.gz";
