@@ -238,7 +238,8 @@ impl Database {
         let other = self.connect(doing, Durability::Fsync).await?;
         let asking = async {
             let before = session_of(client).await?;
-            other.batch_execute("BEGIN").await?;
+            // It ends at once, and is none of this engine's.
+            other.batch_execute("SET application_name TO 'throng start'; BEGIN").await?;
             let of_other = session_of(&other).await?;
             let after = session_of(client).await?;
             other.batch_execute("ROLLBACK").await?;
