@@ -239,7 +239,9 @@ impl Database {
         let asking = async {
             let before = session_of(client).await?;
             // It ends at once, and is none of this engine's.
-            other.batch_execute("SET application_name TO 'throng start'; BEGIN").await?;
+            other
+                .batch_execute("SET application_name TO 'throng start'; BEGIN")
+                .await?;
             let of_other = session_of(&other).await?;
             let after = session_of(client).await?;
             other.batch_execute("ROLLBACK").await?;

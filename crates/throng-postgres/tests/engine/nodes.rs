@@ -12,7 +12,7 @@ use throng_journal::{
     Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal,
     NodeId, NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
 };
-use throng_postgres::{Opened, PostgresOptions, open_postgres, tools};
+use throng_postgres::{Opened, open_postgres, tools};
 use throng_testing::{eventually, soon};
 
 pub(crate) const SHARDS: u16 = 16;
@@ -632,10 +632,8 @@ async fn lone_engine_of_an_old_release_is_refused_once_finalized() {
     a.opened.directory.leave(a.id).await.unwrap();
     drop(a);
     let alone = async |release| {
-        let options = PostgresOptions {
-            release,
-            ..kit::options(&schema, "lease=0")
-        };
+        let mut options = kit::options(&schema, "lease=0");
+        options.release = release;
         let opened = tokio::task::spawn_blocking(|| open_postgres(options).unwrap())
             .await
             .unwrap();
