@@ -237,7 +237,8 @@ impl Database {
         let (doing, limit) = ("connecting", self.dialer.limit());
         let other = self.connect(doing, Durability::Fsync).await?;
         let asking = async {
-            let before = session_of(client).await?;
+            // A pooler may give out the one that is free for longest, or for shortest.
+            let (before, again) = (session_of(client).await?, session_of(client).await?);
             // It ends at once, and is none of this engine's.
             other
                 .batch_execute("SET application_name TO 'throng start'; BEGIN")
@@ -245,7 +246,7 @@ impl Database {
             let of_other = session_of(&other).await?;
             let after = session_of(client).await?;
             other.batch_execute("ROLLBACK").await?;
-            Ok::<_, tokio_postgres::Error>(before == after && before != of_other)
+            Ok::<_, tokio_postgres::Error>(before == again && before == after && before != of_other)
         };
         let asked = timeout(limit, asking).await.map_err(|_| self.silent(doing, limit))?;
         match asked.map_err(self.failed(doing))? {
