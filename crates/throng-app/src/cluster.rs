@@ -18,8 +18,9 @@ use std::{
 use throng::{
     Engine,
     journal::{Directory, FEATURES, Join},
+    services::health::{self, Check, Reason},
 };
-use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
+use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
 use throng_http::{Running, check_private_key};
 
 use crate::{
@@ -30,6 +31,9 @@ use crate::{
 
 /// How long a node that starts waits until it serves something, or knows that others do.
 const FIRST: Duration = Duration::from_secs(60);
+
+/// A shorter one is over where a machine is only busy.
+const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// Where shards are moved that are to be pinned to no node any more.
 const ANY: &str = "any";
@@ -68,10 +72,11 @@ pub struct ClusterArguments {
     #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
     peer_tls_ca: Option<PathBuf>,
     /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
-    #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = limits::duration)]
+    #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = lease)]
     cluster_lease: Duration,
-    /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release.
-    #[arg(long, value_name = "NUMBER", requires = "cluster", default_value_t = 0)]
+    /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release. An engine without --cluster is refused,
+    /// too, where the journal was finalized at a greater one.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     app_number: u64,
 }
 
@@ -88,6 +93,13 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
+fn lease(text: &str) -> Result<Duration, String> {
+    match limits::duration(text) {
+        Ok(lease) if lease < LEASE_MIN => Err(format!("a lease has {LEASE_MIN:?} at least")),
+        lease => lease,
+    }
+}
+
 /// What was said of the cluster this service is a node of.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
@@ -100,6 +112,11 @@ pub struct ClusterSettings {
 }
 
 impl ClusterArguments {
+    /// The service's release.
+    pub(crate) fn release(&self) -> u64 {
+        self.app_number
+    }
+
     /// What was said; nothing, for an engine that is alone.
     ///
     /// # Errors
@@ -177,7 +194,7 @@ impl ClusterSettings {
         Links::new(shards, self.trust.clone())
     }
 
-    /// Joins, and waits until the engine serves something.
+    /// Joins, and waits until the engine can serve.
     pub(crate) fn start(
         &self,
         directory: Arc<dyn Directory>,
@@ -196,6 +213,13 @@ impl ClusterSettings {
                 app: self.app,
                 features: FEATURES,
                 shards: engine.registry().shards(),
+                lease: self.timing.lease,
+                kinds: engine
+                    .registry()
+                    .kinds()
+                    .iter()
+                    .map(|kind| kind.name.to_owned())
+                    .collect(),
             },
             listen: self.listen,
             trust: self.trust.clone(),
@@ -204,10 +228,23 @@ impl ClusterSettings {
         };
         let node = Node::start(directory, host, links, options)?;
         if !node.wait_until_serving(FIRST) {
-            tracing::warn!("the node serves nothing yet, and goes on trying");
+            let status = node.status();
+            let why = status.apart.unwrap_or_else(|| "its shards are not open yet".into());
+            tracing::warn!("the node cannot serve yet after {FIRST:?}, and goes on trying: {why}");
         }
         Ok(node)
     }
+}
+
+/// Says that a node may own nothing, and is not ready then, or that others use another server.
+pub(crate) fn check(status: &Status) -> Option<Check> {
+    let apart = status.apart.as_ref().map(|why| (health::Status::Fail, why));
+    let (status, why) = apart.or_else(|| Some((health::Status::Warn, status.two_primaries.as_ref()?)))?;
+    Some(Check {
+        name: "cluster".into(),
+        status,
+        reason: Reason::Other(why.clone()),
+    })
 }
 
 /// Why there can be no cluster there.
@@ -233,6 +270,14 @@ mod tests {
         let line = ["serve", "--cluster", "--name", "a", "--peer-listen", "localhost:7400"];
         let said = Line::try_parse_from(line).err().unwrap().to_string();
         assert!(said.contains("127.0.0.1:7400"), "{said}");
+    }
+
+    #[test]
+    fn lease_below_a_second_is_refused() {
+        let line = |lease| ["serve", "--cluster", "--name", "a", "--cluster-lease", lease];
+        let said = Line::try_parse_from(line("500ms")).err().unwrap().to_string();
+        assert!(said.contains("1s at least"), "{said}");
+        assert!(Line::try_parse_from(line("1s")).is_ok());
     }
 
     #[test]

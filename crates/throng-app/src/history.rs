@@ -128,6 +128,7 @@ pub(crate) fn on_engine<T>(
         has_projections: builder.has_projections(),
         acting: Acting::UnlessCopied,
         lease: None,
+        release: u64::MAX,
     })?;
     let held = Arc::clone(&journal);
     let options = Options {

@@ -224,6 +224,12 @@ pub(crate) struct Opening {
         expect(dead_code, reason = "there is no cluster without it")
     )]
     pub(crate) lease: Option<Duration>,
+    /// The service's release.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "no other journal is finalized")
+    )]
+    pub(crate) release: u64,
 }
 
 impl JournalLocation {
@@ -289,6 +295,7 @@ impl JournalLocation {
                 if durability == Durability::Os {
                     options.durability = journal::Durability::Os;
                 }
+                options.release = how.release;
                 if let Some(lease) = how.lease {
                     options.lease = lease;
                 }

@@ -112,6 +112,9 @@ pub struct ServeArguments {
     /// once, at the first start after the copy.
     #[arg(long, conflicts_with = "quiet")]
     as_primary: bool,
+    /// Serve on for so long after SIGTERM, and say at /health/ready that it is not ready: as long as what sends requests may take to notice.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration)]
+    drain_grace: Duration,
     #[cfg(feature = "postgres")]
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -217,6 +220,11 @@ impl ServeArguments {
             access_log: self.access_log.clone(),
             #[cfg(feature = "postgres")]
             cluster,
+            #[cfg(feature = "postgres")]
+            release: self.cluster.release(),
+            #[cfg(not(feature = "postgres"))]
+            release: 0,
+            drain_grace: self.drain_grace,
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),

@@ -4,20 +4,24 @@ use anyhow::{Context as _, bail};
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 use throng::{
     Engine, Options,
     journal::{Journal, Position},
+    services::health::{Check, Reason, Status},
 };
 use throng_http::{Limits, Running};
 #[cfg(feature = "postgres")]
 use tokio::sync::watch;
 
 #[cfg(feature = "postgres")]
-use crate::cluster::{ClusterSettings, not_shared, report};
+use crate::cluster::{ClusterSettings, check, not_shared, report};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -54,6 +58,10 @@ pub struct Settings {
     /// The cluster it is a node of.
     #[cfg(feature = "postgres")]
     pub cluster: Option<ClusterSettings>,
+    /// The service's release: on PostgreSQL.
+    pub release: u64,
+    /// For how long a service that is told to end says that it is not ready, and serves on.
+    pub drain_grace: Duration,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
@@ -78,6 +86,17 @@ pub struct Service {
     /// Ends what runs beside the gateway.
     beside: Vec<End>,
     journal: Arc<dyn Journal>,
+    is_ending: Arc<AtomicBool>,
+    drain_grace: Duration,
+}
+
+/// Says that a service ends: it is not ready then.
+fn ending(is_ending: &AtomicBool) -> Option<Check> {
+    is_ending.load(Ordering::Acquire).then(|| Check {
+        name: "service".into(),
+        status: Status::Fail,
+        reason: Reason::Other("it was told to end, and takes requests until --drain-grace is over".into()),
+    })
 }
 
 impl Service {
@@ -89,6 +108,11 @@ impl Service {
     /// # Panics
     /// On a thread of an async runtime.
     pub fn start(mut app: App, settings: &Settings) -> anyhow::Result<Self> {
+        // Before anything is made there.
+        #[cfg(feature = "postgres")]
+        if settings.cluster.is_some() && !matches!(settings.place, JournalLocation::Postgres(_)) {
+            return Err(not_shared(&settings.place));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -120,6 +144,7 @@ impl Service {
                     (false, false) => Acting::UnlessCopied,
                 },
                 lease,
+                release: settings.release,
             })?,
             false => Opened::in_memory(),
         };
@@ -161,12 +186,22 @@ impl Service {
         if keeps {
             gateway = gateway.journal_place(settings.place.medium(), settings.place.to_string());
         }
-        // It says where it listens before it joins.
+        let is_ending = Arc::new(AtomicBool::new(false));
+        gateway = gateway.health({
+            let is_ending = Arc::clone(&is_ending);
+            move || ending(&is_ending).into_iter().collect()
+        });
+        // It says where it listens before it joins, and listens there once it can serve.
         #[cfg(feature = "postgres")]
         let statuses = Arc::new(std::sync::OnceLock::new());
         #[cfg(feature = "postgres")]
         if joining.is_some() {
-            let statuses = Arc::clone(&statuses);
+            let (of_health, statuses) = (Arc::clone(&statuses), Arc::clone(&statuses));
+            gateway = gateway.closed().health(move || {
+                let statuses: Option<&watch::Receiver<throng_cluster::Status>> = of_health.get();
+                let found = statuses.and_then(|statuses| check(&statuses.borrow()));
+                found.into_iter().collect()
+            });
             gateway = gateway.cluster(move || {
                 let statuses: Option<&watch::Receiver<throng_cluster::Status>> = statuses.get();
                 statuses.map_or(serde_json::Value::Null, |statuses| report(&statuses.borrow()))
@@ -180,7 +215,11 @@ impl Service {
             Ok(())
         });
         let running = started.and_then(|()| Ok(gateway.start()?));
-        let running = match running {
+        #[cfg_attr(
+            not(feature = "postgres"),
+            expect(unused_mut, reason = "there is no cluster without it")
+        )]
+        let mut running = match running {
             Ok(running) => running,
             Err(error) => {
                 beside.into_iter().for_each(|end| end());
@@ -192,7 +231,9 @@ impl Service {
         let node = match joining {
             None => None,
             Some((cluster, directory, links)) => {
-                match cluster.start(directory, &engine, links, program, &running) {
+                let node = cluster.start(directory, &engine, links, program, &running);
+                let open = |node| running.open().map(|()| node).map_err(anyhow::Error::from);
+                match node.and_then(open) {
                     Ok(node) => {
                         // Only here.
                         let _ = statuses.set(node.statuses());
@@ -217,6 +258,8 @@ impl Service {
             node,
             beside,
             journal: held,
+            is_ending,
+            drain_grace: settings.drain_grace,
         })
     }
 
@@ -240,8 +283,10 @@ impl Service {
         }
     }
 
-    /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
+    /// Says for its grace that it is not ready, finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
     pub fn stop(self) {
+        self.is_ending.store(true, Ordering::Release);
+        thread::sleep(self.drain_grace);
         self.beside.into_iter().for_each(|end| end());
         #[cfg(feature = "postgres")]
         if let Some(node) = &self.node {

@@ -50,6 +50,10 @@ pub enum Frame {
     Asks(Vec<Ask>),
     /// Replies by the ids of their requests, in any order.
     Answers(Vec<(u32, Reply)>),
+    /// Asks which server of the database the other node uses. For nodes that say whom they [reach](throng_journal::features::REACHES).
+    AsksServer,
+    /// The answer to it; empty: not known.
+    UsesServer(String),
 }
 
 /// What a node says of itself before anything else.

@@ -17,8 +17,11 @@ use throng::{
     },
     host::Host as Clock,
 };
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
 use tokio::sync::{Notify, watch};
+
+/// Looks for the server that a silent node uses: it may be about to find it itself.
+const SERVER_LOOKS: u32 = 10;
 
 /// What membership has an engine do.
 pub trait Host: Send + Sync + 'static {
@@ -58,8 +61,14 @@ pub trait Connections: Send + Sync + 'static {
     }
     /// Goes by what is seen now: who is there, and who owns what.
     fn look(&self, me: NodeId, view: &View);
+    /// Asks a node which server of the database it uses; `None`: it does not answer, or does not know.
+    fn server_of<'a>(&'a self, _me: NodeId, _cluster: &'a str, _node: &'a Node) -> Later<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
     /// A node of a newer release was gone before this one joined, for so long.
     fn newer_gone(&self, _name: String, _gone_for: Duration) {}
+    /// Nodes that are connected to, this one among them.
+    fn reaches(&self) -> BTreeSet<NodeId>;
     /// Nodes whose port nobody listens at.
     fn refusing(&self) -> BTreeSet<NodeId>;
     /// Resolves when a connection began to fail, or to work.
@@ -81,10 +90,14 @@ pub struct Status {
     pub silences: BTreeMap<NodeId, Duration>,
     /// When it looked last; `None` in a simulation, which has no such clock.
     pub looked: Option<Instant>,
+    /// A node that lives on and uses another server of the database: there are two primaries.
+    pub two_primaries: Option<String>,
     /// What its engine serves.
     pub serves: ShardSet,
     /// Nodes it is connected to.
     pub connected: BTreeSet<NodeId>,
+    /// Why it may own nothing yet, and is not ready: which nodes it does not reach, or which do not reach it.
+    pub apart: Option<String>,
     /// How often it has changed what it serves.
     pub changes: u64,
     /// How long the last change took, from the first request that waited to the first that was answered, at most.
@@ -108,6 +121,8 @@ pub struct Life {
     status: watch::Sender<Status>,
     change: Mutex<Change>,
     changes: AtomicU64,
+    /// The name of the node that uses another server, and [what is told](Status::two_primaries) of it.
+    two_primaries: Mutex<Option<(String, String)>>,
 }
 
 /// What a life is made of.
@@ -124,6 +139,24 @@ pub struct Parts {
     pub join: Join,
     /// How fast it notices.
     pub timing: Timing,
+}
+
+/// Holds the last that a node has said of whom it reaches, and why it may own nothing.
+struct Meeting {
+    reaches: BTreeSet<NodeId>,
+    told: Option<String>,
+    /// Since when it may own nothing.
+    begun: u64,
+}
+
+impl Meeting {
+    fn new(begun: u64) -> Self {
+        Self {
+            reaches: BTreeSet::new(),
+            told: None,
+            begun,
+        }
+    }
 }
 
 /// What the engine serves, and whether that is being changed.
@@ -149,6 +182,7 @@ impl Life {
             status: watch::Sender::new(Status::default()),
             change: Mutex::default(),
             changes: AtomicU64::new(0),
+            two_primaries: Mutex::default(),
         }
     }
 
@@ -213,6 +247,7 @@ impl Life {
     pub async fn run(self: Arc<Self>, first: NodeId) {
         let mut node = first;
         let mut membership = Membership::new(node, self.parts.timing);
+        let mut meeting = Meeting::new(self.parts.clock.elapsed_micros());
         self.become_node(node);
         let mut knows_gone = false;
         // When the last beat that was answered was sent, and whether it was told that none is.
@@ -220,7 +255,8 @@ impl Life {
         loop {
             // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
             let changed = self.parts.directory.changed(self.parts.timing.beat);
-            let state = match self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
+            let is_apart = membership.apart().is_some();
+            let state = match is_apart || self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
                 true => NodeState::Draining,
                 false => NodeState::Serving,
             };
@@ -239,6 +275,7 @@ impl Life {
                     }
                     node = self.join_again().await;
                     membership = Membership::new(node, self.parts.timing);
+                    meeting = Meeting::new(self.parts.clock.elapsed_micros());
                     continue;
                 }
                 Err(error) => {
@@ -270,20 +307,99 @@ impl Life {
                 }
             }
             let now = self.parts.clock.elapsed_micros();
-            let actions = membership.actions(&view, now, &self.seen());
-            self.publish(node, &view, membership.silences(now));
-            let mut has_changed = false;
+            self.say_reached(node, &mut meeting).await;
+            membership.meet(&view, &meeting.reaches);
+            let apart = membership.apart().map(|apart| apart.told(&view, node));
+            self.tell_apart(node, apart.as_deref(), &mut meeting);
+            let has_met = apart.is_some() != is_apart;
+            let actions = match has_met {
+                // The others are told first.
+                true => Vec::new(),
+                false => membership.actions(&view, now, &self.seen()),
+            };
+            self.publish(node, &view, (membership.silences(now), apart));
+            let mut has_changed = has_met;
             for action in actions {
                 has_changed |= self.act(node, &view, action).await;
             }
             if has_changed {
                 continue;
             }
+            // Shards whose owner is dead are taken as soon as it answers no more.
+            let beat = self.parts.timing.beat;
+            let is_awaited = view.nodes.iter().any(|node| node.may_answer);
             tokio::select! {
                 biased;
                 () = changed => {}
+                () = self.parts.clock.sleep(beat / 10), if is_awaited => {}
                 () = self.parts.connections.changed() => {}
                 () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    /// Asks a node that is silent here and still connected where it beats: it may use another server, which was promoted beside this one.
+    fn look_for_another_server(self: &Arc<Self>, me: NodeId, view: &View, silent: NodeId) {
+        let Some(other) = view.node(silent).cloned() else {
+            return;
+        };
+        if !self.parts.connections.reaches().contains(&silent) {
+            return;
+        }
+        let (life, cluster) = (Arc::clone(self), view.cluster.clone());
+        self.parts.clock.spawn(Box::pin(async move {
+            let mut found = None;
+            for _ in 0..SERVER_LOOKS {
+                let theirs = life.parts.connections.server_of(me, &cluster, &other).await;
+                let own = life.parts.directory.server().await.ok().flatten();
+                found = theirs.zip(own);
+                if found.is_some() {
+                    break;
+                }
+                life.parts.clock.sleep(life.parts.timing.beat).await;
+            }
+            let Some((theirs, own)) = found.filter(|(theirs, own)| theirs != own) else {
+                return;
+            };
+            let found = format!(
+                "node {silent} ({} at {}) lives and uses {theirs} of the database, and this node uses {own}: there are TWO PRIMARIES, on \
+                 each of which nodes serve by themselves; end the older one now",
+                other.said.name, other.said.peer
+            );
+            tracing::error!("{found}");
+            *life.two_primaries.lock().unwrap_or_else(PoisonError::into_inner) = Some((other.said.name, found));
+            life.wake.notify_one();
+        }));
+    }
+
+    /// Says which nodes are reached, if others are than were said.
+    async fn say_reached(&self, node: NodeId, meeting: &mut Meeting) {
+        let reaches = self.parts.connections.reaches();
+        if reaches != meeting.reaches {
+            match self.parts.directory.reach(node, &reaches).await {
+                Ok(()) => meeting.reaches = reaches,
+                Err(error) => tracing::debug!("which nodes are reached is said again: {error}"),
+            }
+        }
+    }
+
+    /// Connections take a moment: only then it is a warning.
+    fn tell_apart(&self, node: NodeId, apart: Option<&str>, meeting: &mut Meeting) {
+        let patience = self.parts.timing.lease / 3;
+        match apart {
+            Some(why) if meeting.told.as_deref() != Some(why) && self.since(meeting.begun) >= patience => {
+                tracing::warn!(
+                    "node {node} owns nothing and is not ready until more than half of the serving nodes reach it and it reaches them: {why}; \
+                     the warnings here and at these nodes say why"
+                );
+                meeting.told = Some(why.to_owned());
+            }
+            Some(_) => {}
+            None => {
+                if meeting.told.take().is_some() {
+                    tracing::info!("node {node} may own shards: it reaches the others, and they reach it");
+                }
+                meeting.begun = self.parts.clock.elapsed_micros();
             }
         }
     }
@@ -325,7 +441,7 @@ impl Life {
         (change.node, change.serves, change.has_given) = (node, None, false);
     }
 
-    fn publish(&self, node: NodeId, view: &View, silences: BTreeMap<NodeId, Duration>) {
+    fn publish(&self, node: NodeId, view: &View, (silences, apart): (BTreeMap<NodeId, Duration>, Option<String>)) {
         let (serves, last_change) = {
             let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
             (change.serves.clone().unwrap_or_default(), change.last)
@@ -335,6 +451,8 @@ impl Life {
             view: view.clone(),
             lease: self.parts.timing.lease,
             silences,
+            apart,
+            two_primaries: self.two_primaries(view),
             serves,
             changes: self.changes.load(Ordering::Relaxed),
             last_change,
@@ -342,6 +460,14 @@ impl Life {
         };
         self.parts.connections.describe(&mut status);
         self.status.send_replace(status);
+    }
+
+    /// Over once the other node has joined here.
+    fn two_primaries(&self, view: &View) -> Option<String> {
+        let mut found = self.two_primaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_here = |name: &str| view.nodes.iter().any(|node| node.lives() && node.said.name == name);
+        found.take_if(|(name, _)| is_here(name));
+        found.as_ref().map(|(_, told)| told.clone())
     }
 
     fn seen(&self) -> Seen {
@@ -358,11 +484,28 @@ impl Life {
     async fn act(self: &Arc<Self>, node: NodeId, view: &View, action: Action) -> bool {
         match action {
             Action::DeclareDead { node: dead, beat } => {
+                self.look_for_another_server(node, view, dead);
                 let name = view.node(dead).map_or_else(String::new, |dead| dead.said.name.clone());
                 match self.parts.directory.declare_dead(node, dead, beat).await {
                     Ok(true) => tracing::warn!("node {dead} ({name}) is dead: its shards are taken over"),
                     Ok(false) => {}
                     Err(error) => tracing::warn!("node {dead} ({name}) cannot be declared dead: {error}"),
+                }
+                true
+            }
+            Action::CutOff(unreached) => {
+                let name = view
+                    .node(unreached)
+                    .map_or_else(String::new, |node| node.said.name.clone());
+                match self.parts.directory.cut_off(node, unreached).await {
+                    Ok(true) => tracing::warn!(
+                        "node {unreached} ({name}) gives its shards away: most of the other nodes have not reached it for {:?}",
+                        2 * self.parts.timing.lease
+                    ),
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::warn!("node {unreached} ({name}), which is not reached, cannot be drained: {error}")
+                    }
                 }
                 true
             }
@@ -416,6 +559,8 @@ impl Life {
                     let has_given = given.is_ok();
                     match given {
                         Ok(()) => tracing::info!("has given {} shards ({shards}) to node {to}", shards.len()),
+                        // That one ends, too, or is gone.
+                        Err(Error::Refused(why)) => tracing::info!("the shards {shards} stay here: {why}"),
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
                     }
                     // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.

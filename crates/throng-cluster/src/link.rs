@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::{Peers, Reply, Request};
-use throng_journal::{Later, Node, NodeId, NodeState, ShardId, View, scratch};
+use throng_journal::{Later, Node, NodeId, ShardId, View, features, scratch};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -40,6 +40,8 @@ const HANDSHAKE: Duration = Duration::from_secs(3);
 const STALLED: Duration = Duration::from_secs(3);
 /// So many refused connections in a row are a port that nobody listens at.
 const REFUSED: u32 = 2;
+/// Failures in a row that are told.
+const FAILED: u32 = 3;
 
 /// Where an engine's requests go: to the node that owns the shard. Cheap to clone.
 #[derive(Clone)]
@@ -137,7 +139,8 @@ impl Links {
         shared.me.store(me.0, Ordering::Release);
         view.cluster
             .clone_into(&mut shared.cluster.lock().unwrap_or_else(PoisonError::into_inner));
-        let living = |node: &&Node| node.id != me && matches!(node.state, NodeState::Serving | NodeState::Draining);
+        // Also to itself: whether others can reach it is known by the address it says.
+        let living = |node: &&Node| node.lives();
         let mut nodes = shared.nodes.write().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|id, link| {
             let is_there = view.nodes.iter().filter(living).any(|node| node.id == *id);
@@ -210,17 +213,41 @@ impl Links {
     }
 }
 
-impl Proofs for Links {
-    fn has_other_secret<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, bool> {
-        let own = Hello {
+impl Links {
+    fn hello(&self, me: NodeId, cluster: &str) -> Hello {
+        Hello {
             protocol: PROTOCOL,
             cluster: cluster.to_owned(),
             node: me.0,
             shards: self.shared.owners.len() as u16,
             nonce: rand::random(),
-        };
+        }
+    }
+
+    /// Asks a node which server of the database it uses.
+    pub(crate) fn server_of<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, Option<String>> {
+        let own = self.hello(me, cluster);
         Box::pin(async move {
-            let shaken = shake_hands(&self.shared.trust, own, node.id, &node.said.peer).await;
+            if node.said.features < features::REACHES {
+                return None;
+            }
+            // It may have joined there as another node.
+            let shaken = shake_hands(&self.shared.trust, own, None, &node.said.peer).await;
+            let mut wire = shaken.ok()?;
+            wire.send(&Frame::AsksServer).await.ok()?;
+            match timeout(HANDSHAKE, wire.receive()).await {
+                Ok(Ok(Frame::UsesServer(server))) if !server.is_empty() => Some(server),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Proofs for Links {
+    fn has_other_secret<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, bool> {
+        let own = self.hello(me, cluster);
+        Box::pin(async move {
+            let shaken = shake_hands(&self.shared.trust, own, Some(node.id), &node.said.peer).await;
             matches!(shaken, Err(Failed::OtherSecret))
         })
     }
@@ -268,7 +295,8 @@ impl Peers for Links {
             .owners
             .get(usize::from(shard.0))
             .map(|owner| owner.load(Ordering::Acquire));
-        let link = owner.filter(|owner| *owner != 0).and_then(|owner| {
+        let is_other = |owner: &u64| ![0, shared.me.load(Ordering::Acquire)].contains(owner);
+        let link = owner.filter(is_other).and_then(|owner| {
             let nodes = shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
             nodes.get(&NodeId(owner)).cloned()
         });
@@ -409,11 +437,11 @@ impl Drop for Connecting {
 /// Keeps a connection to a node, until it is a member no more.
 async fn run(connecting: Connecting) {
     let Connecting { shared, link } = &connecting;
-    let (mut pause, mut refused) = (RETRY.0, 0);
+    let (mut pause, mut refused, mut failed, mut told) = (RETRY.0, 0, 0, None::<String>);
     while !link.is_over.load(Ordering::Acquire) {
         match connect(shared, link).await {
             Ok(wire) => {
-                (pause, refused) = (RETRY.0, 0);
+                (pause, refused, failed, told) = (RETRY.0, 0, 0, None);
                 link.refuses.store(false, Ordering::Release);
                 link.queue().is_connected = true;
                 shared.changed.notify_one();
@@ -434,15 +462,17 @@ async fn run(connecting: Connecting) {
                     shared.changed.notify_one();
                 }
             }
-            Err(Failed::OtherSecret) => {
-                tracing::warn!(
-                    "node {} cannot be asked at {}: it does not know the cluster's secret",
-                    link.node,
-                    link.address
-                );
-            }
-            Err(Failed::Otherwise(why)) => {
-                tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
+            Err(failure) => {
+                let why = match failure {
+                    Failed::Otherwise(why) => why,
+                    _ => "it does not know the cluster's secret: give all nodes the same --cluster-secret-file".into(),
+                };
+                // Once, as long as it stays the same; one that is about to join does not know its number yet.
+                failed += 1;
+                if failed >= FAILED && told.as_ref() != Some(&why) {
+                    tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
+                    told = Some(why);
+                }
             }
         }
         sleep(pause + pause.mul_f64(rand::random::<f64>() / 4.0)).await;
@@ -478,10 +508,10 @@ async fn connect(shared: &Shared, link: &Link) -> Result<Wire, Failed> {
         shards: shared.owners.len() as u16,
         nonce: rand::random(),
     };
-    shake_hands(&shared.trust, own, link.node, &link.address).await
+    shake_hands(&shared.trust, own, Some(link.node), &link.address).await
 }
 
-async fn shake_hands(trust: &Trust, own: Hello, node: NodeId, address: &str) -> Result<Wire, Failed> {
+async fn shake_hands(trust: &Trust, own: Hello, node: Option<NodeId>, address: &str) -> Result<Wire, Failed> {
     let connected = match timeout(CONNECT, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Failed::Refused),
@@ -501,7 +531,7 @@ async fn shake_hands(trust: &Trust, own: Hello, node: NodeId, address: &str) -> 
         if !trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
             return Err(Failed::OtherSecret);
         }
-        if hello.node != node.0 {
+        if node.is_some_and(|node| hello.node != node.0) {
             return Err(format!("another node, {}, is there", hello.node).into());
         }
         let proof = trust.secret.proof(Role::Client, &own, &hello);

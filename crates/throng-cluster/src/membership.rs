@@ -7,10 +7,11 @@ mod plan;
 
 use plan::Plan;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-use throng_journal::{Node, NodeId, NodeState, ShardId, ShardSet, View};
+use throng_journal::{Apart, Node, NodeId, NodeState, ShardId, ShardSet, View};
 
 /// How fast a node notices, and how patient it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub enum Action {
         /// As it was seen: with another one it lives.
         beat: u64,
     },
+    /// Has a node drain that others have not reached for two leases.
+    CutOff(NodeId),
     /// Takes shards that are nobody's any more.
     Take(ShardSet),
     /// Gives shards to another node.
@@ -89,6 +92,10 @@ pub struct Membership {
     beats: BTreeMap<NodeId, (u64, u64)>,
     /// Since when shards have been nobody's.
     free_since: Option<u64>,
+    /// The node that [gives way](View::gives_way), and since when it is that.
+    gives_way: Option<(NodeId, u64)>,
+    /// Why this node may own nothing yet.
+    apart: Option<Apart>,
 }
 
 impl Membership {
@@ -100,12 +107,30 @@ impl Membership {
             timing,
             beats: BTreeMap::new(),
             free_since: None,
+            gives_way: None,
+            apart: Some(Apart::default()),
+        }
+    }
+
+    /// Why this node may own nothing yet.
+    #[must_use]
+    pub fn apart(&self) -> Option<&Apart> {
+        self.apart.as_ref()
+    }
+
+    /// Looks whether this node may own shards, as one that is connected to these. Once it may, it only may not when others have it drain.
+    pub fn meet(&mut self, view: &View, reaches: &BTreeSet<NodeId>) {
+        let is_cut_off = view.node(self.me).is_some_and(|node| node.is_cut_off);
+        if is_cut_off || self.apart.is_some() {
+            let apart = view.apart(self.me, reaches);
+            self.apart = apart.or_else(|| is_cut_off.then(Apart::default));
         }
     }
 
     /// The directory could not be asked: it may be that nobody could. Nobody is declared dead before a whole lease has been watched again.
     pub fn was_cut_off(&mut self) {
         self.beats.clear();
+        self.gives_way = None;
     }
 
     /// How long the others that live have not beaten, as far as this node has watched.
@@ -124,6 +149,9 @@ impl Membership {
         if !actions.is_empty() {
             // What follows from that is seen by the next look.
             return actions;
+        }
+        if let Some(node) = self.cut_off(view, now) {
+            actions.push(Action::CutOff(node));
         }
         let free = free(view);
         if free.is_empty() {
@@ -154,6 +182,19 @@ impl Membership {
         actions
     }
 
+    fn cut_off(&mut self, view: &View, now: u64) -> Option<NodeId> {
+        let since = |node| {
+            self.gives_way
+                .filter(|(before, _)| *before == node)
+                .map_or(now, |(_, since)| since)
+        };
+        self.gives_way = view.gives_way().map(|node| (node, since(node)));
+        let is_long = |since: u64| now.saturating_sub(since) >= 2 * micros(self.timing.lease);
+        self.gives_way
+            .filter(|(_, since)| is_long(*since))
+            .map(|(node, _)| node)
+    }
+
     fn dead(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
         let others = view.nodes.iter().filter(|node| node.id != self.me && node.lives());
         let mut dead = Vec::new();
@@ -175,7 +216,7 @@ impl Membership {
 
     /// What of the free shards this node takes.
     fn dealt(&self, view: &View, free: &ShardSet, is_late: bool) -> ShardSet {
-        let plan = Plan::of(view);
+        let plan = Plan::of(&takers(view));
         if is_late {
             return free.iter().take(plan.late(self.me)).collect();
         }
@@ -194,11 +235,29 @@ impl Membership {
     }
 }
 
-/// Shards that nobody owns who lives.
+/// Has those that were asked to drain take what is nobody's, where no node serves: else nobody would, after they have started again.
+fn takers(view: &View) -> Cow<'_, View> {
+    let mut view = Cow::Borrowed(view);
+    if !view.nodes.iter().any(Node::serves) {
+        let is_drained = |node: &Node| node.lives() && node.wants_drain && view.apart(node.id, &node.reaches).is_none();
+        let drained: BTreeSet<NodeId> = view
+            .nodes
+            .iter()
+            .filter(|node| is_drained(node))
+            .map(|node| node.id)
+            .collect();
+        let nodes = view.to_mut().nodes.iter_mut();
+        let drained = nodes.filter(|node| drained.contains(&node.id));
+        drained.for_each(|node| node.state = NodeState::Serving);
+    }
+    view
+}
+
+/// Shards that nobody owns who lives, or may still answer: to take them is to wait until that is over, and to serve nothing meanwhile.
 fn free(view: &View) -> ShardSet {
-    let lives = |owner: NodeId| view.node(owner).is_some_and(Node::lives);
+    let has = |owner: NodeId| view.node(owner).is_some_and(|node| node.lives() || node.may_answer);
     let owners = view.owners.iter().enumerate();
-    let free = owners.filter(|(_, owner)| !owner.is_some_and(lives));
+    let free = owners.filter(|(_, owner)| !owner.is_some_and(has));
     free.map(|(shard, _)| ShardId(shard as u16)).collect()
 }
 

@@ -5,7 +5,7 @@ use crate::{
     joining::Joining,
     life::{Connections, Host, Life, Parts, Status},
     membership::Timing,
-    server::{Known, Server},
+    server::{Known, Server, Warnings},
     wire::Trust,
 };
 use std::{
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::host::{Host as Clock, TokioHost};
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, View};
+use throng_journal::{Directory, Error, Join, Later, Node as Other, NodeId, NodeState, View};
 use tokio::{
     net::TcpListener,
     runtime::{Handle, Runtime},
@@ -89,14 +89,24 @@ impl Connections for BothWays {
     }
 
     fn look(&self, me: NodeId, view: &View) {
+        {
+            let mut known = self.server.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.me = me.0;
+            view.cluster.clone_into(&mut known.cluster);
+        }
         self.links.look(me, view);
-        let mut known = self.server.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.me = me.0;
-        view.cluster.clone_into(&mut known.cluster);
+    }
+
+    fn server_of<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Other) -> Later<'a, Option<String>> {
+        self.links.server_of(me, cluster, node)
     }
 
     fn newer_gone(&self, name: String, gone_for: Duration) {
         self.links.set_newer_gone(name, gone_for);
+    }
+
+    fn reaches(&self) -> BTreeSet<NodeId> {
+        self.links.connected()
     }
 
     fn refusing(&self) -> BTreeSet<NodeId> {
@@ -111,6 +121,7 @@ impl Connections for BothWays {
         let counts = self.links.counts();
         status.looked = Some(Instant::now());
         status.connected = self.links.connected();
+        status.connected.remove(&status.node);
         status.asks = counts.asks.load(Ordering::Relaxed);
         status.frames = counts.frames.load(Ordering::Relaxed);
         status.not_here = counts.not_here.load(Ordering::Relaxed);
@@ -155,12 +166,14 @@ impl Node {
         let server = Arc::new(Server {
             loops: options.loops,
             host: Arc::clone(&host),
+            directory: Arc::clone(&directory),
             trust: options.trust,
             shards: options.join.shards,
             known: Mutex::new(Known {
                 cluster: view.cluster,
                 me: 0,
             }),
+            refused: Warnings::default(),
         });
         let life = Arc::new(Life::new(Parts {
             directory: Arc::clone(&directory),
@@ -202,12 +215,16 @@ impl Node {
         self.life.statuses()
     }
 
-    /// Waits until its engine serves something or knows that others do, for so long at most; whether it does.
+    /// Waits until its engine serves what the node owns, and it may own something, for so long at most; whether it does.
     #[must_use]
     pub fn wait_until_serving(&self, at_most: Duration) -> bool {
         let mut status = self.life.statuses();
         let Some(runtime) = &self.runtime else { return false };
-        let serving = status.wait_for(|status| status.changes > 0);
+        let serving = status.wait_for(|status| {
+            let owned = status.view.owners.iter().flatten().count();
+            let is_served = status.changes > 0 && status.serves == status.view.shards_of(Some(status.node));
+            status.apart.is_none() && is_served && (owned > 0 || status.view.owners.is_empty())
+        });
         runtime.block_on(async { tokio::time::timeout(at_most, serving).await.is_ok() })
     }
 

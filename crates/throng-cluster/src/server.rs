@@ -9,11 +9,12 @@ use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
     collections::VecDeque,
     io,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use throng::driver::peers::Reply;
-use throng_journal::scratch;
+use throng_journal::{Directory, scratch};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -34,8 +35,26 @@ const ASKS_MAX: usize = 8_192;
 /// Answers in one frame, about, in bytes.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// The least time between two warnings that connections were closed for others.
+/// The least time between two warnings of a kind: whoever reaches the port can have them written.
 const WARN_EVERY: Duration = Duration::from_secs(1);
+
+/// Warnings of one kind, which are not all written.
+#[derive(Default)]
+pub(crate) struct Warnings(Mutex<(Option<Instant>, u64)>);
+
+impl Warnings {
+    /// Counts those since the last that was written, with this one; `None`: it is not written.
+    fn due(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (written, count) = &mut *state;
+        *count += 1;
+        if written.is_some_and(|written| written.elapsed() < WARN_EVERY) {
+            return None;
+        }
+        *written = Some(Instant::now());
+        Some(std::mem::take(count))
+    }
+}
 
 /// Connections that have not proved yet that they are a node's, the oldest first. Those who say nothing do not keep out a node that comes later.
 #[derive(Default)]
@@ -94,16 +113,18 @@ pub(crate) struct Server {
     /// Where connections are worked; one at least.
     pub(crate) loops: Vec<Handle>,
     pub(crate) host: Arc<dyn Host>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub(crate) trust: Trust,
     pub(crate) shards: u16,
     pub(crate) known: Mutex<Known>,
+    pub(crate) refused: Warnings,
 }
 
 impl Server {
     /// Takes connections until its task is ended.
     pub(crate) async fn listen(self: Arc<Self>, listener: TcpListener) {
         let strangers = Arc::<Strangers>::default();
-        let (mut number, mut warned) = (0, None::<Instant>);
+        let (mut number, closed) = (0, Warnings::default());
         let mut loops = self.loops.iter().cycle();
         loop {
             match listener.accept().await {
@@ -111,15 +132,14 @@ impl Server {
                     let stream = stream.into_std();
                     number += 1;
                     let (stranger, has_closed) = strangers.enter(number);
-                    if has_closed && warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
-                        warned = Some(Instant::now());
+                    if has_closed && closed.due().is_some() {
                         tracing::warn!(
                             "the oldest connection that has not said which node it is was closed for one from {from}: there are {STRANGERS_MAX}"
                         );
                     }
                     let server = Arc::clone(&self);
                     let serve = async move {
-                        if let Err(why) = server.serve(stream, stranger).await {
+                        if let Err(why) = server.serve((stream, from), stranger).await {
                             tracing::debug!("the connection of the node at {from} is over: {why}");
                         }
                     };
@@ -136,7 +156,11 @@ impl Server {
         }
     }
 
-    async fn serve(&self, stream: io::Result<std::net::TcpStream>, mut stranger: Stranger) -> Result<(), String> {
+    async fn serve(
+        &self,
+        (stream, from): (io::Result<std::net::TcpStream>, SocketAddr),
+        mut stranger: Stranger,
+    ) -> Result<(), String> {
         // Registered with the loop that works it.
         let stream = stream.and_then(TcpStream::from_std).map_err(|why| why.to_string())?;
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
@@ -158,7 +182,11 @@ impl Server {
         let wire = match shaken {
             Ok(Ok(wire)) => wire,
             Ok(Err(why)) => {
-                tracing::warn!("another node is not let in: {why}");
+                if let Some(count) = self.refused.due() {
+                    tracing::warn!(
+                        "a connection from {from} is not let in as a node's ({count} since the last such line): {why}"
+                    );
+                }
                 return Err(why);
             }
             Err(_) => return Err("it takes too long to say who it is".into()),
@@ -188,9 +216,6 @@ impl Server {
                     "its service has {} shards, this one {}",
                     hello.shards, self.shards
                 ));
-            }
-            if hello.node == known.me && hello.node != 0 {
-                return Err("it says it is this node".into());
             }
             Hello {
                 protocol: PROTOCOL,
@@ -234,8 +259,18 @@ impl Server {
                     frame::decode(&bytes[used..], FRAME_BYTES_MAX).map_err(|why| why.to_string())?
             {
                 used += length;
-                let Frame::Asks(asks) = frame else {
-                    return Err("it sends what is no request".into());
+                let asks = match frame {
+                    Frame::Asks(asks) => asks,
+                    Frame::AsksServer => {
+                        let server = self.directory.server().await.ok().flatten();
+                        let mut told = Vec::new();
+                        frame::encode(&Frame::UsesServer(server.unwrap_or_default()), &mut told)
+                            .map_err(|why| why.to_string())?;
+                        writer.write_all(&told).await.map_err(|why| why.to_string())?;
+                        writer.flush().await.map_err(|why| why.to_string())?;
+                        continue;
+                    }
+                    _ => return Err("it sends what is no request".into()),
                 };
                 for ask in asks {
                     let within = Duration::from_micros(u64::from(ask.within_micros));

@@ -2,12 +2,12 @@
 
 use crate::frame::{self, Frame, HELLO_BYTES_MAX, Secret};
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
-use std::sync::Arc;
+use std::{io, sync::Arc};
 use throng_journal::scratch::SCRATCH_BYTES_MAX;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
@@ -71,6 +71,41 @@ impl Trust {
     }
 }
 
+/// A connection's end, and what to do where TLS ended it.
+fn explained(error: &io::Error) -> String {
+    let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+        return error.to_string();
+    };
+    let advice = match tls {
+        rustls::Error::InvalidCertificate(invalid) => match invalid {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "the other node's certificate has expired: give it a new one with --peer-tls-cert"
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "the other node's certificate is not valid yet: look at the clocks of both machines"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "the other node's certificate is for another host than that by which it is reached: see --peer-advertise there"
+            }
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "no root in this node's --peer-tls-ca has signed the other node's certificate"
+            }
+            _ => "the other node's --peer-tls-cert does not do",
+        },
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "the other node takes this node's certificate for expired: give this one a new --peer-tls-cert, and look at the clocks"
+        }
+        rustls::Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+            "no root in the other node's --peer-tls-ca has signed this node's certificate"
+        }
+        rustls::Error::AlertReceived(AlertDescription::BadCertificate) => {
+            "the other node does not take this node's certificate, which may be for another host: see --peer-advertise here"
+        }
+        _ => "all nodes need --peer-tls-cert, or none",
+    };
+    format!("TLS fails: {error}; {advice}")
+}
+
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
@@ -98,7 +133,7 @@ impl Wire {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host).map_err(|why| format!("the host of {address}: {why}"))?;
         let connected = TlsConnector::from(Arc::clone(&tls.asks)).connect(name, stream).await;
-        let connected = connected.map_err(|why| format!("TLS with it fails: {why}; all nodes need --peer-tls-cert"))?;
+        let connected = connected.map_err(|why| explained(&why))?;
         Ok(Self::halves(split(connected)))
     }
 
@@ -108,7 +143,7 @@ impl Wire {
             return Ok(Self::plain(stream));
         };
         let accepted = TlsAcceptor::from(Arc::clone(&tls.is_asked)).accept(stream).await;
-        let accepted = accepted.map_err(|why| format!("TLS fails: {why}; all nodes need --peer-tls-cert"))?;
+        let accepted = accepted.map_err(|why| explained(&why))?;
         Ok(Self::halves(split(accepted)))
     }
 
@@ -144,7 +179,8 @@ impl Wire {
                 return Ok(frame);
             }
             let read = self.reader.read_buf(&mut self.read).await;
-            if read.map_err(|why| why.to_string())? == 0 {
+            // Under TLS the other side's judgement of this one's certificate comes here.
+            if read.map_err(|why| explained(&why))? == 0 {
                 return Err("the connection was closed".into());
             }
         }
@@ -162,6 +198,20 @@ pub(crate) fn advance(read: &mut Vec<u8>, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tls_failures_say_which_certificate_to_mend() {
+        let told = |error: rustls::Error| explained(&io::Error::new(io::ErrorKind::InvalidData, error));
+        let expired = told(CertificateError::Expired.into());
+        assert!(expired.contains("other node's certificate has expired"), "{expired}");
+        let unknown = told(rustls::Error::AlertReceived(AlertDescription::UnknownCA));
+        assert!(unknown.contains("other node's --peer-tls-ca"), "{unknown}");
+        for told in [expired, unknown] {
+            assert!(!told.contains("all nodes need"), "{told}");
+        }
+        let plain = told(rustls::Error::AlertReceived(AlertDescription::CertificateRequired));
+        assert!(plain.contains("all nodes need --peer-tls-cert"), "{plain}");
+    }
 
     #[test]
     fn read_buffer_shrinks_once_a_large_frame_is_done_with() {

@@ -69,6 +69,14 @@ impl Directory for AsksBehindALook {
         })
     }
 
+    fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>> {
+        self.within.reach(node, reaches)
+    }
+
+    fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        self.within.cut_off(by, node)
+    }
+
     fn view(&self) -> Later<'_, Result<View, Error>> {
         self.within.view()
     }
@@ -110,11 +118,18 @@ impl Directory for AsksBehindALook {
     }
 }
 
-/// Nobody is connected to anybody.
-struct Alone;
+/// Every node is taken to be reached.
+#[derive(Default)]
+struct Alone(Mutex<BTreeSet<NodeId>>);
 
 impl Connections for Alone {
-    fn look(&self, _: NodeId, _: &View) {}
+    fn look(&self, _: NodeId, view: &View) {
+        *self.0.lock().unwrap() = view.nodes.iter().map(|node| node.id).collect();
+    }
+
+    fn reaches(&self) -> BTreeSet<NodeId> {
+        self.0.lock().unwrap().clone()
+    }
 
     fn refusing(&self) -> BTreeSet<NodeId> {
         BTreeSet::new()
@@ -147,7 +162,7 @@ async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
     let life = Arc::new(Life::new(Parts {
         directory: directory.clone(),
         host: Arc::new(SlowEngine(Mutex::new(tell))),
-        connections: Arc::new(Alone),
+        connections: Arc::new(Alone::default()),
         clock: Arc::new(TokioHost::on(Handle::current())),
         join: named("a"),
         timing: Timing::of(Duration::from_secs(1)),
@@ -195,7 +210,7 @@ async fn a_change_behind_a_look_is_seen_before_the_next_beat() {
     let life = Arc::new(Life::new(Parts {
         directory: directory.clone(),
         host: Arc::new(SlowEngine(Mutex::new(tell))),
-        connections: Arc::new(Alone),
+        connections: Arc::new(Alone::default()),
         clock: Arc::new(TokioHost::on(Handle::current())),
         join: named("a"),
         // Two beats are an hour apart.

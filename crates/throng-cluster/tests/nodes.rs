@@ -14,7 +14,8 @@ use std::{
 use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
 use throng_cluster::{Host, Links, Node, NodeError, NodeOptions, Timing, Trust, frame::Secret};
 use throng_journal::{
-    Directory, Error, FEATURES, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet, features,
+    Directory, Error, FEATURES, Join, Later, MemoryDirectory, MemoryJournal, NodeId, NodeState, ShardId, ShardSet,
+    features,
 };
 use throng_testing::{PATIENCE, block_on as wait, until};
 use tokio::runtime::{Handle, Runtime};
@@ -105,6 +106,17 @@ fn try_start(
     trust: Trust,
     held: Option<&'static str>,
 ) -> Result<Started, NodeError> {
+    advertised((name, ""), loops, (directory, journal), trust, held)
+}
+
+/// Starts a node that says others reach it there, or where it listens.
+fn advertised(
+    (name, peer): (&str, &str),
+    loops: Vec<Handle>,
+    (directory, journal): (&MemoryDirectory, &MemoryJournal),
+    trust: Trust,
+    held: Option<&'static str>,
+) -> Result<Started, NodeError> {
     let links = Links::new(SHARDS, trust.clone());
     let noted = Arc::new(Noted {
         held,
@@ -113,6 +125,7 @@ fn try_start(
     let options = NodeOptions {
         join: Join {
             name: name.into(),
+            peer: peer.into(),
             features: FEATURES,
             shards: SHARDS,
             ..Join::default()
@@ -274,6 +287,41 @@ fn a_node_with_another_secret_or_none_is_refused_at_its_start() {
     drop(start(&directory, &journal, "alone", by_secret(b"another"), None));
 }
 
+/// Tells if a node owns nothing, and says why in these words.
+fn is_apart(started: &Started, words: &[&str]) -> bool {
+    let status = started.node.as_ref().unwrap().status();
+    let is_told = status
+        .apart
+        .is_some_and(|why| words.iter().all(|word| why.contains(word)));
+    let own = status.view.node(status.node);
+    is_told && own.is_some_and(|own| own.state == NodeState::Draining)
+}
+
+#[test]
+fn node_at_a_wrong_address_owns_nothing_and_names_why() {
+    let (directory, journal, one, _other) = pair(None);
+    let peer_of_one = wait(directory.view()).unwrap().nodes[0].said.peer.clone();
+    for (name, peer) in [
+        ("closed", "127.0.0.1:1"),
+        ("unknown", "nowhere.invalid:7400"),
+        ("of-one", &peer_of_one),
+    ] {
+        let trust = by_secret(b"secret");
+        let stranger = advertised((name, peer), Vec::new(), (&directory, &journal), trust, None).unwrap();
+        let words = [
+            "does not reach itself",
+            peer,
+            "--peer-advertise",
+            "not reached at",
+            "by one at",
+        ];
+        until(name, || is_apart(&stranger, &words));
+        let id = stranger.node.as_ref().unwrap().status().node;
+        let view = one.node.as_ref().unwrap().status().view;
+        assert!(view.shards_of(Some(id)).is_empty());
+    }
+}
+
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -314,7 +362,9 @@ fn under_tls_nodes_need_a_certificate_of_the_same_authority() {
     ];
     for (name, trust) in strangers {
         let stranger = start(&directory, &journal, name, trust, None);
-        looks_again(&stranger);
+        until(name, || {
+            is_apart(&stranger, &["does not reach one at", "not reached at"])
+        });
         let asked = wait(ask(&stranger.links, 3, "x", PATIENCE));
         assert_eq!(asked, Reply::NotHere, "{name}");
     }
@@ -328,6 +378,9 @@ fn under_tls_nodes_need_a_certificate_of_the_same_authority() {
     );
     until("it asks", || {
         wait(ask(&elsewhere.links, 3, "x", within)) == Reply::Done(b"x".to_vec())
+    });
+    until("it owns nothing", || {
+        is_apart(&elsewhere, &["does not reach itself", "by one at"])
     });
     looks_again(&other);
     let id = elsewhere.node.as_ref().unwrap().status().node;

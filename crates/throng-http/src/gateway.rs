@@ -19,7 +19,7 @@ use http::HeaderName;
 use serde_json::Value;
 use std::{
     cell::RefCell,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, TcpListener},
     path::PathBuf,
     sync::{Arc, PoisonError, Weak, atomic::Ordering, mpsc::RecvTimeoutError},
     thread,
@@ -50,6 +50,7 @@ pub struct Gateway {
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
+    is_closed: bool,
 }
 
 impl Gateway {
@@ -71,6 +72,7 @@ impl Gateway {
             trust: Trust::default(),
             checks: Checks::default(),
             access_log: None,
+            is_closed: false,
         }
     }
 
@@ -334,6 +336,13 @@ impl Gateway {
         self
     }
 
+    /// Keeps the port for itself, and refuses connections until it is [opened](Running::open): for a service that cannot serve yet.
+    #[must_use]
+    pub fn closed(mut self) -> Self {
+        self.is_closed = true;
+        self
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -353,7 +362,7 @@ impl Gateway {
                 });
             }
         }
-        let listeners = listen::listen(self.address?, loops, most > loops)?;
+        let listeners = listen::bind(self.address?, loops, most > loops)?;
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
         let limits = &mut self.limits;
         if limits.connections_max == Limits::default().connections_max {
@@ -373,7 +382,6 @@ impl Gateway {
         let watched = guard.read(self.sources)?;
         self.about.credentials = guard.credentials();
         self.about.has_admin_listener = guard.has_admin_listener;
-        let scheme = if guard.tls.is_some() { "https" } else { "http" };
         if !address.ip().is_loopback() && !guard.authenticates() {
             warn_of_everybody(address);
         }
@@ -393,7 +401,8 @@ impl Gateway {
             self.access_log.as_ref(),
             console,
         )?);
-        let (stage, stages) = watch::channel(Stage::Serving);
+        let (stage, stages) = watch::channel(Stage::Closed);
+        let to_open: Result<Vec<_>, _> = listeners.iter().map(TcpListener::try_clone).collect();
         let (drained, all_drained) = mpsc::channel(1);
         let routes = self.routes;
         let begin = {
@@ -446,19 +455,22 @@ impl Gateway {
         }
         let (points_over, is_points_over) = std::sync::mpsc::channel();
         console::watch(Arc::downgrade(&shared), is_points_over).map_err(StartError::Loop)?;
-        tracing::info!("listening on {scheme}://{address}");
         if let Some(admin) = admin_address {
             tracing::info!("administration and metrics on http://{admin}");
         }
         let watches = vec![over, files_over, points_over];
-        Ok(Running::new(
+        let mut running = Running::new(
             (address, admin_address),
             shared,
             stage,
-            all_drained,
+            (all_drained, to_open.map_err(StartError::Loop)?),
             (threads, handles),
             watches,
-        ))
+        );
+        if !self.is_closed {
+            running.open()?;
+        }
+        Ok(running)
     }
 }
 

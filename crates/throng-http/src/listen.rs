@@ -1,7 +1,7 @@
 //! Opening the port: one socket a loop, the kernel spreads connections over them.
 
 use crate::error::StartError;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -10,30 +10,52 @@ use std::{
 /// Connections the kernel holds until they are taken; it may hold fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 4_096;
 
-/// Opens as many listeners as there are loops, all on one port; [`another`] may come later if it may grow.
-pub(crate) fn listen(address: SocketAddr, loops: usize, may_grow: bool) -> Result<Vec<TcpListener>, StartError> {
-    let refused = |source: io::Error| match source.kind() {
+fn refused(address: SocketAddr) -> impl Fn(io::Error) -> StartError {
+    move |source| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::PortTaken { address },
         io::ErrorKind::PermissionDenied => StartError::NotAllowed { address },
         _ => StartError::Listen { address, source },
-    };
+    }
+}
+
+/// Opens as many listeners as there are loops, all on one port; [`another`] may come later if it may grow.
+pub(crate) fn listen(address: SocketAddr, loops: usize, may_grow: bool) -> Result<Vec<TcpListener>, StartError> {
+    let listeners = bind(address, loops, may_grow)?;
+    begin(&listeners)?;
+    Ok(listeners)
+}
+
+/// Takes connections at sockets that were [bound](bind).
+pub(crate) fn begin(listeners: &[TcpListener]) -> Result<(), StartError> {
+    for listener in listeners {
+        let address = listener.local_addr().map_err(StartError::Loop)?;
+        SockRef::from(listener).listen(BACKLOG).map_err(refused(address))?;
+    }
+    Ok(())
+}
+
+/// Takes the port as [`listen`] does, and refuses connections until it [begins](begin).
+pub(crate) fn bind(address: SocketAddr, loops: usize, may_grow: bool) -> Result<Vec<TcpListener>, StartError> {
+    let refused = refused(address);
     let shared = loops > 1 || may_grow;
     if shared {
         // A shared port would be shared with another gateway of the same user, too: look whether it is free at all.
-        drop(open(address, false).map_err(refused)?);
+        begin(&[open(address, false).map_err(&refused)?])?;
     }
-    let first = open(address, shared).map_err(refused)?;
-    let address = first.local_addr().map_err(refused)?;
+    let first = open(address, shared).map_err(&refused)?;
+    let address = first.local_addr().map_err(&refused)?;
     let mut listeners = vec![first];
     for _ in 1..loops {
-        listeners.push(open(address, true).map_err(refused)?);
+        listeners.push(open(address, true).map_err(&refused)?);
     }
     Ok(listeners)
 }
 
 /// One more, on a port that others of this gateway listen on.
 pub(crate) fn another(address: SocketAddr) -> Result<TcpListener, StartError> {
-    open(address, true).map_err(|source| StartError::Listen { address, source })
+    let another = open(address, true).map_err(|source| StartError::Listen { address, source })?;
+    begin(std::slice::from_ref(&another))?;
+    Ok(another)
 }
 
 fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
@@ -42,7 +64,6 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 

@@ -1,9 +1,9 @@
 //! A gateway that runs, and its end.
 
-use crate::{StopSignal, scale::Threads, server::Stage, shared::Shared};
+use crate::{StopSignal, error::StartError, listen, scale::Threads, server::Stage, shared::Shared};
 use std::{
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, PoisonError, mpsc::Sender},
     thread,
     time::Duration,
@@ -24,6 +24,8 @@ pub struct Running {
     shared: Arc<Shared>,
     stage: watch::Sender<Stage>,
     drained: mpsc::Receiver<()>,
+    /// Sockets that listen once it is opened.
+    to_open: Vec<TcpListener>,
     threads: Threads,
     handles: Vec<Handle>,
     /// Dropped, they end the watch over the loops, and over files.
@@ -35,7 +37,7 @@ impl Running {
         (address, admin): (SocketAddr, Option<SocketAddr>),
         shared: Arc<Shared>,
         stage: watch::Sender<Stage>,
-        drained: mpsc::Receiver<()>,
+        (drained, to_open): (mpsc::Receiver<()>, Vec<TcpListener>),
         (threads, handles): (Threads, Vec<Handle>),
         watches: Vec<Sender<()>>,
     ) -> Self {
@@ -45,10 +47,26 @@ impl Running {
             shared,
             stage,
             drained,
+            to_open,
             threads,
             handles,
             watches,
         }
+    }
+
+    /// Takes connections from now on, if it was [closed](crate::Gateway::closed).
+    ///
+    /// # Errors
+    /// [`PortTaken`](StartError::PortTaken): another program has begun to listen there meanwhile.
+    pub fn open(&mut self) -> Result<(), StartError> {
+        let to_open = std::mem::take(&mut self.to_open);
+        if to_open.is_empty() {
+            return Ok(());
+        }
+        listen::begin(&to_open)?;
+        self.stage.send_replace(Stage::Serving);
+        tracing::info!("listening on {}", self.url());
+        Ok(())
     }
 
     /// Where it listens.

@@ -33,6 +33,8 @@ pub(crate) struct LivePlace {
 /// Where a gateway is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
+    /// Its port refuses connections; administration does not, if it has its own.
+    Closed,
     Serving,
     /// It takes no connections any more, and finishes what is in flight.
     Draining,
@@ -139,6 +141,11 @@ impl Server {
 
     pub(crate) fn is_draining(&self) -> bool {
         *self.stage.borrow() >= Stage::Draining
+    }
+
+    /// Resolves once the gateway's port is open, or it drains.
+    pub(crate) async fn opens(&self) {
+        self.reaches(Stage::Serving).await;
     }
 
     /// Resolves once the gateway drains.

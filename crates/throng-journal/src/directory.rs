@@ -7,8 +7,16 @@
 //!
 //! Everything here is one conditional change of rows; no node decides for another one that lives.
 
+mod reach;
+
+pub use reach::Apart;
+
 use crate::{Error, Later, ShardId, ShardSet, features};
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 /// One life of one process of a cluster; never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +29,7 @@ impl fmt::Display for NodeId {
 }
 
 /// The newest feature that this program knows.
-pub const FEATURES: u32 = features::QUARANTINES;
+pub const FEATURES: u32 = features::REACHES;
 
 /// What a node says of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +49,10 @@ pub struct Join {
     pub features: u32,
     /// How many shards the service has.
     pub shards: u16,
+    /// The lease of its cluster, the same at all nodes. Zero: of a program that did not say.
+    pub lease: Duration,
+    /// The kinds of entities that its program has.
+    pub kinds: Vec<String>,
 }
 
 /// What a node has to have to be let in: what a cluster was [finalized](Directory::finalize) at.
@@ -120,13 +132,41 @@ pub struct Node {
     pub is_disconnected: bool,
     /// An operator has asked it to give away all it owns.
     pub wants_drain: bool,
+    /// Nodes whose ports it is connected to, itself among them, as it [said](Directory::reach) last.
+    pub reaches: BTreeSet<NodeId>,
+    /// Others have [said](Directory::cut_off) that they cannot reach it, and it has not begun to drain yet.
+    pub is_cut_off: bool,
+    /// The node is over, and its engine may still answer reads from memory: nobody can serve what it owned yet.
+    pub may_answer: bool,
 }
 
 impl Node {
+    /// Makes one that has not beaten yet.
+    #[must_use]
+    pub fn new(id: NodeId, said: Join, state: NodeState) -> Self {
+        Self {
+            id,
+            said,
+            state,
+            beat: 0,
+            is_disconnected: false,
+            wants_drain: false,
+            reaches: BTreeSet::new(),
+            is_cut_off: false,
+            may_answer: false,
+        }
+    }
+
     /// Whether it may own shards.
     #[must_use]
     pub fn lives(&self) -> bool {
         matches!(self.state, NodeState::Serving | NodeState::Draining)
+    }
+
+    /// Tells if it may be given shards.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.state == NodeState::Serving && !self.is_cut_off
     }
 }
 
@@ -180,6 +220,37 @@ impl View {
             .filter(|node| node.said.app > app)
     }
 
+    /// Says why a node cannot go with those that live.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: one of them has another lease, or has kinds that this node's program lacks and is of no older release.
+    pub fn refuse(&self, join: &Join) -> Result<(), Error> {
+        let living = self.nodes.iter().filter(|node| node.lives() && !node.is_disconnected);
+        for said in living.map(|node| &node.said) {
+            if ![join.lease, Duration::ZERO].contains(&said.lease) && !join.lease.is_zero() {
+                return Err(Error::Refused(format!(
+                    "this node has a lease of {:?}, and node {:?} has one of {:?}: give all nodes the same --cluster-lease; to change it, stop \
+                     them all",
+                    join.lease, said.name, said.lease
+                )));
+            }
+            let lacks = said.kinds.iter().filter(|kind| !join.kinds.contains(kind));
+            let lacks: Vec<&str> = lacks.map(String::as_str).collect();
+            if !lacks.is_empty() && join.app <= said.app {
+                return Err(Error::Refused(format!(
+                    "this program ({}) lacks kinds that node {:?} ({}) has: {}; start the program of this service, or name its own --journal; a \
+                     release that has given them up needs a --app-number above {}",
+                    join.program,
+                    said.name,
+                    said.program,
+                    lacks.join(", "),
+                    said.app
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Says why these shards cannot be [pinned](Directory::pin) so.
     ///
     /// # Errors
@@ -223,10 +294,12 @@ impl View {
 
 /// Where the nodes of a cluster meet. Each method is atomic.
 pub trait Directory: Send + Sync {
-    /// Joins: from now on others see this node. It owns nothing yet.
+    /// Joins: from now on others see this node. It owns nothing yet, and drains until a [beat](Self::beat) of it says that it serves. A drain that the
+    /// last node of its name was [asked](Self::ask_drain) for holds for this one.
     ///
     /// # Errors
-    /// The name is a living node's; the program or the release is below the [floor](Floor); the service has another number of shards; a node that is none of a cluster lives on this journal.
+    /// The name is a living node's; the program or the release is below the [floor](Floor); the service has another number of shards; a node that
+    /// is none of a cluster lives on this journal; one that lives does not [go with it](View::refuse).
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>>;
 
     /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
@@ -235,6 +308,18 @@ pub trait Directory: Send + Sync {
     /// [`Error::Gone`]: it was declared dead, or has left. [`Error::RolledBack`]: who owns what is not what was answered before, so
     /// the node owns nothing any more and has to join again. Another state.
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>>;
+
+    /// Says which nodes a node is connected to, itself among them.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>>;
+
+    /// Has a node drain that serves and [gives way](View::gives_way), until a beat of it says that it drains. `false`: it does not any more.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]: the one that asks is dead itself.
+    fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
     /// What all see now, for who is no node.
     ///
@@ -249,6 +334,14 @@ pub trait Directory: Send + Sync {
     /// The database cannot be reached, or refuses.
     fn newer_gone(&self, than: NodeId) -> Later<'_, Result<Option<(String, Duration)>, Error>> {
         let _ = than;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Which server of the database answers here: another one has another name, also where it is a copy. A directory that does not know says nothing.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    fn server(&self) -> Later<'_, Result<Option<String>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 

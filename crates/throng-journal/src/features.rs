@@ -8,3 +8,5 @@ pub const PRUNES: u32 = 2;
 pub const WAITS: u32 = 3;
 /// The feature of nodes that go by an operator's quarantine of an entity.
 pub const QUARANTINES: u32 = 4;
+/// The feature of nodes that say which others they [reach](crate::Directory::reach).
+pub const REACHES: u32 = 5;

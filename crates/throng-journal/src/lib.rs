@@ -47,7 +47,7 @@ mod views;
 pub use commit::{
     COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Removal, Rest, Stamp,
 };
-pub use directory::{Directory, FEATURES, Floor, Join, Node, NodeId, NodeState, View};
+pub use directory::{Apart, Directory, FEATURES, Floor, Join, Node, NodeId, NodeState, View};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use inventory::{Inventory, PartEntry, WriterEntry};

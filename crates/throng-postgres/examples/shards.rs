@@ -209,6 +209,7 @@ async fn claims(directory: &PostgresDirectory, shards: u16) -> Outcome<Value> {
     };
     let (one, other) = (directory.join(join("a")).await?, directory.join(join("b")).await?);
     let (all, half) = (ShardSet::first(shards), ShardSet::first(shards / 2));
+    directory.beat(other, NodeState::Serving).await?;
     let begun = Instant::now();
     directory.take(one, &all).await?;
     let take_ms = seconds(begun) * 1e3;

@@ -26,7 +26,7 @@ use tokio::{
     sync::{Semaphore, mpsc as asks, oneshot},
     time::timeout,
 };
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// How long a read waits for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
@@ -185,6 +185,7 @@ impl Database {
         database.threads.block(
             async move {
                 let mut client = task.connect("connecting", Durability::Fsync).await?;
+                task.refuse_pooler(&client).await?;
                 task.check(&client).await?;
                 if may_write {
                     return migrations::migrate(&mut client, &task.options).await;
@@ -240,6 +241,35 @@ impl Database {
         failed(doing, &self.options)
     }
 
+    /// Refuses a way to the server that gives each transaction whichever session is free: locks, settings and prepared statements are a
+    /// session's.
+    async fn refuse_pooler(&self, client: &Client) -> Result<(), Error> {
+        let (doing, limit) = ("connecting", self.dialer.limit());
+        let other = self.connect(doing, Durability::Fsync).await?;
+        let asking = async {
+            // A pooler may give out the one that is free for longest, or for shortest.
+            let (before, again) = (session_of(client).await?, session_of(client).await?);
+            // It ends at once, and is none of this engine's.
+            other
+                .batch_execute("SET application_name TO 'throng start'; BEGIN")
+                .await?;
+            let of_other = session_of(&other).await?;
+            let after = session_of(client).await?;
+            other.batch_execute("ROLLBACK").await?;
+            Ok::<_, tokio_postgres::Error>(before == again && before == after && before != of_other)
+        };
+        let asked = timeout(limit, asking).await.map_err(|_| self.silent(doing, limit))?;
+        match asked.map_err(self.failed(doing))? {
+            true => Ok(()),
+            false => Err(Error::Backend {
+                doing: format!("{doing} ({})", self.options.place()),
+                why: "a pooler between this program and the server gives each transaction another session (pgbouncer with \
+                      pool_mode=transaction or statement): name the server itself in the URL, or have it pool sessions"
+                    .into(),
+            }),
+        }
+    }
+
     async fn check(&self, client: &Client) -> Result<(), Error> {
         let row = client
             .query_one(
@@ -274,6 +304,16 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// The server's process behind a connection; asked as text, since a prepared statement may be another session's.
+async fn session_of(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
+    let answered = client.simple_query("SELECT pg_backend_pid()").await?;
+    let process = answered.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    Ok(process)
 }
 
 /// Drops a schema with this mark, and makes it anew.

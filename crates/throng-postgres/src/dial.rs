@@ -40,6 +40,8 @@ pub(crate) struct Dialer {
     unreplicated: AtomicU64,
     /// Why no connection was made last, for the pool, whose errors cannot say.
     failure: Mutex<String>,
+    /// The host of the last connection.
+    used: Mutex<String>,
 }
 
 /// A single host of a URL.
@@ -59,6 +61,7 @@ impl Dialer {
             cut: watch::Sender::new(()),
             unreplicated: AtomicU64::new(0),
             failure: Mutex::default(),
+            used: Mutex::default(),
         })
     }
 
@@ -70,7 +73,10 @@ impl Dialer {
         }
         for host in &order {
             match self.dial_one(host).await {
-                Ok(connected) => return Ok(connected),
+                Ok(connected) => {
+                    self.uses(host);
+                    return Ok(connected);
+                }
                 Err(why) if order.len() == 1 => failures.push(why),
                 Err(why) => failures.push(format!("{}: {why}", host.shown)),
             }
@@ -79,6 +85,15 @@ impl Dialer {
             format!("{doing} ({})", self.options.place()),
             failures.join("; "),
         ))
+    }
+
+    /// Says which of several hosts is used, when it is another one than before.
+    fn uses(&self, host: &OneHost) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.hosts.len() > 1 && *used != host.shown {
+            tracing::info!("connected to PostgreSQL at {}", host.shown);
+            host.shown.clone_into(&mut used);
+        }
     }
 
     async fn dial_one(&self, host: &OneHost) -> Result<Connected, String> {

@@ -9,20 +9,22 @@ mod pins;
 mod view;
 
 pub(crate) use changes::{Change, close, end_all, living, owns, refuse_open, sessions};
+pub(crate) use floor::of as floor_of;
 
 use crate::{
     columns::{numbers, shard},
     database::Database,
-    locks::{PATIENCE, TRIES, end_sessions, has_met_another},
+    locks::{LOCK_CLUSTER, PATIENCE, TRIES, end_sessions, has_met_another},
     losses::refuse_recorded,
     options::PostgresOptions,
-    rollback::Contradiction,
+    rollback::{Contradiction, timeline},
     typed,
 };
 use changes::{CHANNEL_CHARS, IS_GONE, LIVING, Sql, end, tell};
 use deadpool_postgres::Object;
 use futures_util::future::{try_join, try_join5};
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -157,6 +159,47 @@ impl Directory for PostgresDirectory {
         )
     }
 
+    fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>> {
+        let reaches: Vec<i64> = reaches.iter().map(|node| node.0.cast_signed()).collect();
+        self.run("saying which nodes are reached", move |database, mut client| {
+            let reaches = reaches.clone();
+            async move {
+                let transaction = client.transaction().await?;
+                let statement = "UPDATE nodes SET reaches = $3 WHERE node = $1 AND session = $2";
+                let number = node.0.cast_signed();
+                transaction
+                    .execute(statement, &[&number, &database.session, &reaches])
+                    .await?;
+                tell(&transaction).await?;
+                transaction.commit().await?;
+                Ok(Ok(()))
+            }
+        })
+    }
+
+    fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        self.run(
+            "having a node drain that is not reached",
+            move |database, mut client| async move {
+                let transaction = client.transaction().await?;
+                transaction.batch_execute(PATIENCE).await?;
+                if living(&transaction, (by, &database.session)).await?.is_none() {
+                    return Ok(Err(Error::Gone(by)));
+                }
+                // One at a time, each of which sees what the one before has done.
+                transaction.execute(LOCK_CLUSTER, &[]).await?;
+                let gives_way = view(&transaction).await?.gives_way() == Some(node);
+                if gives_way {
+                    let statement = "UPDATE nodes SET cut_off = true WHERE node = $1 AND state = 'serving'";
+                    transaction.execute(statement, &[&node.0.cast_signed()]).await?;
+                    tell(&transaction).await?;
+                    transaction.commit().await?;
+                }
+                Ok(Ok(gives_way))
+            },
+        )
+    }
+
     fn view(&self) -> Later<'_, Result<View, Error>> {
         self.run("looking at the cluster", |_, mut client| async move {
             let transaction = client.transaction().await?;
@@ -169,6 +212,14 @@ impl Directory for PostgresDirectory {
             let row = client.query_opt(&newer_gone(), &[&than.0.cast_signed()]).await?;
             let gone = row.map(|row| (row.get(0), Duration::from_micros(row.get::<_, i64>(1).unsigned_abs())));
             Ok(Ok(gone))
+        })
+    }
+
+    fn server(&self) -> Later<'_, Result<Option<String>, Error>> {
+        self.run("looking which server this is", |_, client| async move {
+            let timeline = timeline(&client).await;
+            let is_known = !timeline.is_empty();
+            Ok(Ok(is_known.then(|| format!("the server of timeline {timeline}"))))
         })
     }
 
@@ -237,7 +288,7 @@ impl Directory for PostgresDirectory {
                     transaction.batch_execute(PATIENCE),
                     living(&transaction, (from, &database.session)),
                     transaction.query_typed_opt(
-                        "SELECT FROM nodes WHERE node = $1 AND state = 'serving' FOR SHARE",
+                        "SELECT FROM nodes WHERE node = $1 AND state = 'serving' AND NOT cut_off FOR SHARE",
                         &receivers,
                     ),
                     owns(&transaction, from, &shards),
@@ -409,8 +460,9 @@ fn newer_gone() -> String {
 
 /// A number that no node has had. A database that was rolled back does not know the last ones: so it leaves some out at random.
 const INSERT_NODE: &str = "WITH s AS (SELECT pg_get_serial_sequence('nodes', 'node')::regclass AS numbers) INSERT INTO nodes (node, name, \
-    peer, http, program, app, session, features) OVERRIDING SYSTEM VALUE SELECT setval(numbers, nextval(numbers) + floor(random() * \
-    1000)::bigint), $1, $2, $3, $4, $5, $6, $7 FROM s RETURNING node";
+    peer, http, program, app, session, features, lease_micros, kinds, state, wants_drain) OVERRIDING SYSTEM VALUE SELECT setval(numbers, \
+    nextval(numbers) + floor(random() * 1000)::bigint), $1, $2, $3, $4, $5, $6, $7, $8, $9, 'draining', coalesce((SELECT wants_drain FROM \
+    nodes WHERE name = $1 ORDER BY node DESC LIMIT 1), false) FROM s RETURNING node";
 
 /// Says that a node lives, and holds what the server says against what it has answered before.
 async fn beaten(
@@ -423,7 +475,7 @@ async fn beaten(
     let transaction = client.transaction().await?;
     let (number, word) = (node.0.cast_signed(), word(state));
     let statement = format!(
-        "UPDATE nodes n SET beat = beat + 1, state = $2 FROM (SELECT state AS before FROM nodes WHERE node = $1) b WHERE node = $1 AND \
+        "UPDATE nodes n SET beat = beat + 1, state = $2, cut_off = cut_off AND $2 = 'serving' FROM (SELECT state AS before FROM nodes WHERE node = $1) b WHERE node = $1 AND \
          session = $3 AND {LIVING} RETURNING b.before, n.beat"
     );
     let own = [
@@ -497,6 +549,9 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
         }
         end(&transaction, row.get(0), "dead").await?;
     }
+    if let Err(refused) = view(&transaction).await?.refuse(join) {
+        return Ok(Err(refused));
+    }
     // Only the first one adds them: their rows are locked before that of the cluster everywhere else.
     if row.get::<_, Option<i32>>(0).is_none() {
         transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
@@ -515,6 +570,8 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
                 &join.app.cast_signed(),
                 &database.session,
                 &join.features.cast_signed(),
+                &(join.lease.as_micros() as i64),
+                &join.kinds,
             ],
         )
         .await?;

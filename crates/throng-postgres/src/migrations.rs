@@ -13,6 +13,7 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0004.sql"),
     include_str!("migrations/0005.sql"),
     include_str!("migrations/0006.sql"),
+    include_str!("migrations/0007.sql"),
 ];
 
 /// How long a step waits for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables

@@ -53,6 +53,8 @@ pub struct PostgresOptions {
     /// The answer to lost acknowledged commits. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always
     /// [`OnLoss::Continue`], since the loss was asked for.
     pub on_loss: OnLoss,
+    /// The service's release: refused where the journal was [finalized](throng_journal::Directory::finalize) at a greater one. Default: greater than any, for tools.
+    pub release: u64,
     /// How far the server's certificate is looked at.
     pub tls: Tls,
     /// A PEM file of certificates to trust, besides the system's.
@@ -127,6 +129,7 @@ impl FromStr for PostgresOptions {
             pool: 4,
             accept_loss: None,
             on_loss: OnLoss::Stop,
+            release: u64::MAX,
             tls: Tls::Disable,
             root_certificates: None,
         };

@@ -155,6 +155,8 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
         cluster: None,
+        release: 0,
+        drain_grace: Duration::ZERO,
         engine: Options {
             memory_bytes_max: 8 << 30,
             checkpoint_every: Duration::from_secs(2),

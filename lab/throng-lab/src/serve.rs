@@ -65,6 +65,8 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
         cluster: None,
+        release: 0,
+        drain_grace: Duration::ZERO,
         engine: Options {
             projections: !arguments.no_projections,
             commit_bytes_max: arguments.commit_bytes_max.unwrap_or(usual.commit_bytes_max),

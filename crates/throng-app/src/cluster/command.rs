@@ -102,6 +102,11 @@ impl ClusterCommand {
                         node.node, node.name, node.owns, node.features, node.app, node.http, node.peer
                     );
                 }
+                for node in &shown.nodes {
+                    if let Some(why) = &node.apart {
+                        println!("{} owns nothing until others reach it: {why}", node.name);
+                    }
+                }
                 if !shown.unowned.is_empty() {
                     println!("nobody owns the shards {}", shown.unowned);
                 }
@@ -158,14 +163,21 @@ impl LookArguments {
 
 impl NodeArguments {
     async fn ask(&self, app: &str, drain: bool) -> anyhow::Result<()> {
-        if !directory(&self.place, app)?.ask_drain(&self.name, drain).await? {
+        let directory = directory(&self.place, app)?;
+        if !directory.ask_drain(&self.name, drain).await? {
             bail!(
                 "there is no node {:?} that lives; `cluster status` shows those that do",
                 self.name
             );
         }
         match drain {
-            true => println!("{} gives away its shards", self.name),
+            true => {
+                println!("{} gives away its shards", self.name);
+                let view = directory.view().await?;
+                if !view.nodes.iter().any(|node| node.serves() && !node.wants_drain) {
+                    println!("no other node serves: the last one keeps them until one does");
+                }
+            }
             false => println!("{} may own shards again", self.name),
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use throng::journal::{NodeState, ShardSet, View};
+use throng::journal::{Node, NodeState, ShardSet, View, features};
 use throng_cluster::Status;
 
 #[derive(Serialize)]
@@ -37,6 +37,8 @@ pub(super) struct ShownNode<'a> {
     pub(super) features: u32,
     pub(super) app: u64,
     pub(super) connected: bool,
+    /// Why it may own nothing.
+    pub(super) apart: Option<String>,
 }
 
 impl ShownNode<'_> {
@@ -67,6 +69,8 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
             .into();
     }
     report["serves"] = status.serves.len().into();
+    report["apart"] = status.apart.clone().into();
+    report["two_primaries"] = status.two_primaries.clone().into();
     report["reaches"] = status.connected.iter().map(|node| node.0).collect();
     report["changes"] = status.changes.into();
     report["last_change_ms"] = (status.last_change.as_secs_f64() * 1e3).into();
@@ -75,6 +79,14 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
     report["not_here"] = status.not_here.into();
     report["unknown"] = status.unknown.into();
     report
+}
+
+/// Tells it of a node that drains, and was not asked to.
+fn apart(view: &View, node: &Node) -> Option<String> {
+    let is_asked = node.state != NodeState::Draining || node.wants_drain;
+    let is_told = node.said.features >= features::REACHES;
+    let apart = view.apart(node.id, &node.reaches).filter(|_| is_told && !is_asked);
+    apart.map(|apart| apart.told(view, node.id))
 }
 
 impl<'a> Shown<'a> {
@@ -122,6 +134,7 @@ impl<'a> Shown<'a> {
                         features: node.said.features,
                         app: node.said.app,
                         connected: !node.is_disconnected,
+                        apart: apart(view, node),
                     }
                 })
                 .collect(),
@@ -132,17 +145,13 @@ impl<'a> Shown<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng::journal::{Join, Node, NodeId};
+    use throng::journal::{Join, NodeId};
 
     #[test]
     fn ended_nodes_are_told_from_disconnected_ones() {
         let node = |state, is_disconnected| Node {
-            id: NodeId(1),
-            said: Join::default(),
-            state,
-            beat: 1,
             is_disconnected,
-            wants_drain: false,
+            ..Node::new(NodeId(1), Join::default(), state)
         };
         let states = [
             (NodeState::Serving, false, "serving"),

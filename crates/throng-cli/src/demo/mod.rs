@@ -188,6 +188,8 @@ impl DemoArguments {
             access_log: AccessLogArguments::default(),
             #[cfg(feature = "postgres")]
             cluster: None,
+            release: 0,
+            drain_grace: Duration::ZERO,
             engine: Options::default(),
         }
     }

@@ -4,7 +4,13 @@ use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
-use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    net::TcpStream,
+    process::Stdio,
+    sync::LazyLock,
+};
 use throng_testing::{Client, PATIENCE, until};
 use tokio_tungstenite::tungstenite::{
     Message, WebSocket,
@@ -347,4 +353,63 @@ fn commands_of_a_release_that_left_are_answered_with_retry() {
     let detail = answer.json()["detail"].as_str().unwrap().to_owned();
     assert_eq!(answer.status, 503, "{detail}");
     assert!(detail.contains("node newer, which is gone for"), "{detail}");
+}
+
+#[test]
+fn node_that_others_cannot_reach_owns_nothing_and_says_why() {
+    let schema = "unreached";
+    let nodes = two(schema);
+    let mut stranger = command(schema, "c");
+    stranger.args(["--peer-advertise", "127.0.0.1:1"]);
+    let mut stranger = stranger.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(stranger.stderr.take().unwrap()).lines();
+    let told = lines
+        .map(Result::unwrap)
+        .find(|line| line.contains("owns nothing and is not ready"));
+    let told = told.expect("it goes on and says why");
+    for part in [
+        "does not reach itself at 127.0.0.1:1",
+        "--peer-advertise",
+        "not reached at",
+        "a at",
+        "b at",
+    ] {
+        assert!(told.contains(part), "no {part:?} in {told}");
+    }
+    let shown: Value = serde_json::from_str(&said(&cluster(schema, &["status", "--json"]))).unwrap();
+    let shown = &shown["nodes"][2];
+    assert!(
+        shown["apart"].as_str().unwrap().contains("not reached at 127.0.0.1:1"),
+        "{shown}"
+    );
+    assert_eq!(
+        (&shown["name"], &shown["state"], &shown["owns"]),
+        (&json!("c"), &json!("draining"), &json!(0))
+    );
+    assert!(
+        nodes.iter().all(|node| serves(node, 128)),
+        "the others keep what they have"
+    );
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn start_with_another_lease_or_on_another_journal_is_refused() {
+    let schema = "unlike";
+    let _a = node(schema, "a");
+    let place = place(schema);
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--cluster", "--name", "b"];
+    let refused = |more: &[&str], parts: &[&str]| assert_refused(&run(&[&serve[..], more].concat()), parts);
+    refused(
+        &["--journal", &place, "--cluster-lease", "2s"],
+        &["a lease of 2s", "node \"a\" has one of 1s", "--cluster-lease"],
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    refused(&["--data", &data], &["share a journal on PostgreSQL"]);
+    assert!(
+        !directory.path().join("data").exists(),
+        "a refused start leaves nothing"
+    );
 }

@@ -265,3 +265,24 @@ fn top_shows_numbers_over_tls_if_it_trusts_the_certificate() {
     );
     assert_refused(&top(&[]), &["--tls-roots"]);
 }
+
+#[test]
+fn requests_go_on_for_the_grace_while_ready_is_false() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &["--drain-grace", "600s"]);
+    let mut client = served.client();
+    assert_eq!(client.get("/health/ready").unwrap().status, 200);
+    served.signal(Signal::TERM);
+    until("it is not ready", || {
+        served.client().get("/health/ready").unwrap().status == 503
+    });
+    let why = served.client().get("/health/ready").unwrap().json();
+    assert!(why["reason"].as_str().unwrap().contains("--drain-grace"), "{why}");
+    let made = served
+        .client()
+        .post("/sections", None, r#"{"section":"S","capacity":1}"#)
+        .unwrap();
+    assert_eq!(made.status, 201);
+    served.signal(Signal::TERM);
+    assert_eq!(served.ended().0.code(), Some(130), "a second signal does not wait");
+}

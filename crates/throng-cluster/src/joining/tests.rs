@@ -48,6 +48,14 @@ impl Directory for Paused {
         self.within.beat(node, state)
     }
 
+    fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>> {
+        self.within.reach(node, reaches)
+    }
+
+    fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        self.within.cut_off(by, node)
+    }
+
     fn view(&self) -> Later<'_, Result<View, Error>> {
         Box::pin(async move {
             (self.pause)("views").await;
@@ -148,6 +156,10 @@ impl Connections for Seeded {
     }
 
     fn look(&self, _: NodeId, _: &View) {}
+
+    fn reaches(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
 
     fn refusing(&self) -> BTreeSet<NodeId> {
         BTreeSet::new()

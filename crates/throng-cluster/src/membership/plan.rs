@@ -6,7 +6,7 @@
 //! these two a shard is does not change with the node that owns it.
 
 use std::{cmp::Reverse, collections::BTreeMap};
-use throng_journal::{Node, NodeId, NodeState, ShardId, ShardSet, View};
+use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(super) struct Plan {
@@ -26,7 +26,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn of(view: &View) -> Self {
         let living = view.nodes.iter().filter(|node| node.lives());
-        let serving = living.clone().filter(|node| node.state == NodeState::Serving);
+        let serving = living.clone().filter(|node| node.serves());
         let mut plan = Self {
             apps: living.clone().map(|node| (node.id, node.said.app)).collect(),
             homes: BTreeMap::new(),
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
-    use throng_journal::Join;
+    use throng_journal::{Join, NodeState};
 
     const SHARDS: u16 = 24;
 
@@ -237,20 +237,17 @@ mod tests {
 
     impl Given {
         fn view(&self) -> View {
-            let node = |(number, (app, serves)): (usize, &(u64, bool))| Node {
-                id: id(number),
-                said: Join {
+            let node = |(number, (app, serves)): (usize, &(u64, bool))| {
+                let said = Join {
                     name: number.to_string(),
                     app: *app,
                     ..Join::default()
-                },
-                state: match serves {
+                };
+                let state = match serves {
                     true => NodeState::Serving,
                     false => NodeState::Draining,
-                },
-                beat: 0,
-                is_disconnected: false,
-                wants_drain: false,
+                };
+                Node::new(id(number), said, state)
             };
             let pins = (0..).map(ShardId).zip(&self.pins);
             View {

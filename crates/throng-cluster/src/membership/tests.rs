@@ -3,7 +3,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use throng_journal::{Join, Node};
+use throng_journal::{Join, Node, features};
 
 const SHARDS: u16 = 32;
 const BEAT: u64 = 500_000;
@@ -45,17 +45,11 @@ impl World {
                 .any(|node| node.lives() && node.said.name == *name)
         };
         let name = (0..).map(name).find(|name| !is_taken(name)).unwrap();
-        self.view.nodes.push(Node {
-            id,
-            said: Join {
-                name,
-                ..Join::default()
-            },
-            state: NodeState::Serving,
-            beat: 0,
-            is_disconnected: false,
-            wants_drain: false,
-        });
+        let said = Join {
+            name,
+            ..Join::default()
+        };
+        self.view.nodes.push(Node::new(id, said, NodeState::Serving));
         let one = One {
             membership: Membership::new(id, Timing::default()),
             seen: Seen::default(),
@@ -103,6 +97,7 @@ impl World {
                         dead.state = NodeState::Dead;
                     }
                 }
+                Action::CutOff(node) => self.node(node).is_cut_off = true,
                 Action::Take(shards) => {
                     for shard in shards.iter() {
                         let owner = self.view.owners[usize::from(shard.0)];
@@ -478,4 +473,94 @@ fn a_node_gives_to_all_receivers_before_it_serves_the_rest() {
     assert_eq!(*shards, rest);
     // Not when nothing says that its stream has ended.
     assert_eq!(acts(&given, &Seen::default()), [Action::Serve(rest)]);
+}
+
+#[test]
+fn younger_of_two_cut_nodes_drains_after_two_leases() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    (0..4).for_each(|_| world.round());
+    for node in &mut world.view.nodes {
+        node.said.features = features::REACHES;
+        node.reaches = [node.id].into();
+    }
+    let until_cut_off = |world: &mut World| {
+        let begun = world.now;
+        while !world.node(NodeId(2)).is_cut_off {
+            assert!(world.now - begun < 20_000_000, "nobody gives way");
+            world.round();
+        }
+        world.now - begun
+    };
+    (0..6).for_each(|_| world.round());
+    // What was seen before an outage of the database does not count.
+    for one in world.nodes.values_mut() {
+        one.membership.was_cut_off();
+    }
+    let took = until_cut_off(&mut world);
+    assert!((6_000_000..=6_000_000 + 2 * BEAT).contains(&took), "{took}");
+    (0..20).for_each(|_| world.round());
+    assert!(!world.node(NodeId(1)).is_cut_off, "the older one serves on");
+}
+
+#[test]
+fn survivors_keep_their_shards_while_a_dead_node_may_answer() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    (0..10).for_each(|_| world.round());
+    let (one, other) = (NodeId(1), NodeId(2));
+    let own = world.view.shards_of(Some(one));
+    world.nodes.remove(&other);
+    (world.node(other).state, world.node(other).may_answer) = (NodeState::Dead, true);
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(one)), own);
+    assert_eq!(world.nodes[&one].seen.serves, Some(own), "it goes on with its own");
+    world.node(other).may_answer = false;
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(one)).len(), usize::from(SHARDS));
+}
+
+#[test]
+fn node_serves_once_reached_and_until_others_cut_it_off() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    world.node(NodeId(1)).said.features = features::REACHES;
+    world.node(NodeId(1)).reaches = [NodeId(1)].into();
+    let mut joining = Membership::new(NodeId(2), Timing::default());
+    let (alone, both) = (BTreeSet::from([NodeId(2)]), BTreeSet::from([NodeId(1), NodeId(2)]));
+    joining.meet(&world.view, &both);
+    let apart = joining.apart().unwrap();
+    assert_eq!(
+        (apart.misses_itself, &apart.not_reached_by[..]),
+        (false, &[NodeId(1)][..])
+    );
+    world.node(NodeId(1)).reaches = both.clone();
+    joining.meet(&world.view, &both);
+    assert_eq!(joining.apart(), None);
+    joining.meet(&world.view, &alone);
+    assert_eq!(joining.apart(), None, "it is for the others to say");
+    world.node(NodeId(2)).is_cut_off = true;
+    joining.meet(&world.view, &both);
+    assert!(joining.apart().is_some());
+    world.node(NodeId(2)).is_cut_off = false;
+    joining.meet(&world.view, &both);
+    assert_eq!(joining.apart(), None);
+}
+
+#[test]
+fn node_that_is_to_drain_takes_shards_where_no_node_serves() {
+    let mut world = World::new();
+    world.join();
+    let id = NodeId(1);
+    world.node(id).wants_drain = true;
+    world.node(id).reaches = [id].into();
+    world.nodes.get_mut(&id).unwrap().wants_to_leave = true;
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(id)).len(), usize::from(SHARDS));
+    world.join();
+    (0..20).for_each(|_| world.round());
+    assert!(world.view.shards_of(Some(id)).is_empty(), "another one serves");
 }

@@ -194,11 +194,11 @@ fn ends_the_process(task: tokio::task::JoinHandle<()>, name: &'static str) {
 /// Runs a loop until the gateway is over.
 pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start) -> std::io::Result<()> {
     runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(start.listener)?;
         let admin = start.admin.map(tokio::net::TcpListener::from_std).transpose()?;
         let Start {
             shared,
             router,
+            listener,
             stage,
             drained,
             ..
@@ -238,8 +238,13 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             let entrance = entrance(&admin, true)?;
             tokio::task::spawn_local(accept::accept(event_loop.clone(), admin, entrance));
         }
-        let entrance = entrance(&listener, false)?;
-        accept::accept(event_loop.clone(), listener, entrance).await;
+        event_loop.server.opens().await;
+        if !event_loop.server.is_draining() {
+            // Not before: a socket that does not listen yet would be taken for one that was closed.
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let entrance = entrance(&listener, false)?;
+            accept::accept(event_loop.clone(), listener, entrance).await;
+        }
         event_loop.connections.condemn(Verdict::Finish);
         let drain = event_loop.server.limits().drain;
         if tokio::time::timeout(drain, event_loop.connections.empty())

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, client::request, plain, start};
 use std::{thread, time::Duration};
-use throng_http::Limits;
+use throng_http::{Gateway, Limits};
 
 #[test]
 fn requests_in_flight_are_answered_and_idle_connections_close() {
@@ -57,4 +57,16 @@ fn a_stop_works_from_within_a_runtime_too() {
     client.send(request("POST", "/api/section/S1/open", &[], r#"{"capacity":1}"#));
     assert_eq!(client.answer().status, 200);
     crate::support::wait(gateway.stop());
+}
+
+#[test]
+fn closed_gateway_refuses_connections_until_it_is_opened() {
+    let mut gateway = start(Gateway::closed);
+    let address = gateway.address();
+    assert!(std::net::TcpStream::connect(address).is_err(), "it is closed");
+    gateway.open().unwrap();
+    assert_eq!(Client::new(&gateway).get("/health/live").status, 200);
+    gateway.stop_blocking();
+    let gateway = start(Gateway::closed);
+    gateway.stop_blocking();
 }

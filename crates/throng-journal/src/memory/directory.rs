@@ -3,7 +3,7 @@
 use super::MemoryJournal;
 use crate::{Directory, Error, Floor, Join, Later, Node, NodeId, NodeState, ShardId, ShardSet, View};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::{self, Future},
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -96,6 +96,9 @@ impl Directory for MemoryDirectory {
         if let Err(refused) = members.floor.refuse(&join) {
             return now(Err(refused));
         }
+        if let Err(refused) = members.view().refuse(&join) {
+            return now(Err(refused));
+        }
         let has_name = |node: &Node| node.lives() && node.said.name == join.name;
         if members.nodes.values().any(has_name) {
             return now(Err(Error::Refused(format!(
@@ -112,13 +115,11 @@ impl Directory for MemoryDirectory {
         }
         members.owners.resize(shards, None);
         let id = NodeId(members.nodes.last_key_value().map_or(1, |(last, _)| last.0 + 1));
+        let before = members.nodes.values().rfind(|node| node.said.name == join.name);
+        let wants_drain = before.is_some_and(|node| node.wants_drain);
         let node = Node {
-            id,
-            said: join,
-            state: NodeState::Serving,
-            beat: 0,
-            is_disconnected: false,
-            wants_drain: false,
+            wants_drain,
+            ..Node::new(id, join, NodeState::Draining)
         };
         members.nodes.insert(id, node);
         members.version += 1;
@@ -137,6 +138,7 @@ impl Directory for MemoryDirectory {
         }
         if let Some(member) = members.nodes.get_mut(&node) {
             member.beat += 1;
+            member.is_cut_off &= state == NodeState::Serving;
             if member.state != state {
                 member.state = state;
                 members.version += 1;
@@ -144,6 +146,30 @@ impl Directory for MemoryDirectory {
             }
         }
         now(Ok(members.view()))
+    }
+
+    fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>> {
+        let members = &mut self.journal.history().members;
+        if let Some(member) = members.nodes.get_mut(&node) {
+            reaches.clone_into(&mut member.reaches);
+            members.version += 1;
+            self.tell();
+        }
+        now(Ok(()))
+    }
+
+    fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        let members = &mut self.journal.history().members;
+        if let Err(gone) = members.lives(by) {
+            return now(Err(gone));
+        }
+        let gives_way = members.view().gives_way() == Some(node);
+        if let Some(member) = members.nodes.get_mut(&node).filter(|_| gives_way) {
+            member.is_cut_off = true;
+            members.version += 1;
+            self.tell();
+        }
+        now(Ok(gives_way))
     }
 
     fn view(&self) -> Later<'_, Result<View, Error>> {
@@ -193,7 +219,7 @@ impl Directory for MemoryDirectory {
         let check = || {
             history.members.owns(from, shards)?;
             let receiver = history.members.nodes.get(&to);
-            if receiver.is_none_or(|node| node.state != NodeState::Serving) {
+            if receiver.is_none_or(|node| !node.serves()) {
                 return Err(Error::Refused(format!(
                     "node {to} does not serve, and can be given nothing"
                 )));

@@ -5,7 +5,7 @@ use throng_journal::{Error, Floor};
 use tokio_postgres::{Row, Transaction};
 
 /// From two columns of the cluster's row.
-pub(super) fn of(row: &Row, first: usize) -> Floor {
+pub(crate) fn of(row: &Row, first: usize) -> Floor {
     Floor {
         features: row.get::<_, i32>(first).cast_unsigned(),
         app: row.get::<_, i64>(first + 1).cast_unsigned(),

@@ -4,7 +4,9 @@ use super::{
     changes::{IS_GONE, LIVING, Sql},
     floor,
 };
+use crate::journal::may_answer;
 use deadpool_postgres::Transaction;
+use std::time::Duration;
 use throng_journal::{Join, Node, NodeId, NodeState, ShardId, View};
 use tokio_postgres::Row;
 
@@ -23,7 +25,9 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     let once = |what: &str| format!("CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN (SELECT {what}) END");
     let statement = format!(
         "SELECT c.version, c.id::text, {owners}, n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE}, \
-         n.wants_drain, n.features, {pinned}, {pinned_to}, c.features, c.app FROM cluster c LEFT JOIN nodes n ON n.{LIVING} OR EXISTS (SELECT FROM owners o \
+         n.wants_drain, n.features, {pinned}, {pinned_to}, c.features, c.app, n.reaches, n.cut_off, n.lease_micros, n.kinds, CASE WHEN NOT n.{LIVING} THEN (SELECT \
+         array_agg(l.process) FROM leases l JOIN writers w USING (writer) WHERE w.node_id = n.node AND l.until > clock_timestamp()) END FROM \
+         cluster c LEFT JOIN nodes n ON n.{LIVING} OR EXISTS (SELECT FROM owners o \
          WHERE o.node = n.node) ORDER BY n.node",
         owners = once("array_agg(o.node ORDER BY o.shard) FROM owners o"),
         pinned = once("array_agg(p.shard ORDER BY p.shard) FROM pins p"),
@@ -52,6 +56,7 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
         let Some(id) = row.get::<_, Option<i64>>(3) else {
             continue;
         };
+        let reaches: Vec<i64> = row.get(18);
         view.nodes.push(Node {
             id: NodeId(id.cast_unsigned()),
             said: Join {
@@ -62,11 +67,16 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
                 app: number(row, 8),
                 features: row.get::<_, i32>(13).cast_unsigned(),
                 shards: u16::try_from(view.owners.len()).unwrap_or(u16::MAX),
+                lease: Duration::from_micros(number(row, 20)),
+                kinds: row.get(21),
             },
             state: state_of(row.get(9)),
             beat: number(row, 10),
             is_disconnected: row.get(11),
             wants_drain: row.get(12),
+            reaches: reaches.iter().map(|node| NodeId(node.cast_unsigned())).collect(),
+            is_cut_off: row.get(19),
+            may_answer: may_answer(row.get(22)),
         });
     }
     Ok(view)

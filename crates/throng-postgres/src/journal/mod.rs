@@ -31,6 +31,7 @@ use throng_journal::{
     Place, Position, Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
 };
 
+pub(crate) use process::may_answer;
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
 pub(crate) use writers::TABLES;
 

@@ -75,6 +75,16 @@ impl Stat {
     }
 }
 
+/// Tells if an engine of these leases, none of which is over, may still answer: another process has it, which is not known to have ended.
+pub(crate) fn may_answer(processes: Option<Vec<Option<String>>>) -> bool {
+    let own = Process::own();
+    let has_ended = |process: &Option<String>| {
+        let process: Option<Process> = process.as_ref().and_then(|text| text.parse().ok());
+        matches!((&own, process), (Some(own), Some(process)) if process == *own || process.has_ended(own))
+    };
+    processes.is_some_and(|processes| !processes.iter().all(has_ended))
+}
+
 /// As a lease keeps it.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,7 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 use throng_journal::{
-    CommitNo, Error, Inventory, NodeId, Opened, PartEntry, Position, ShardSet, Stream, Taken, WriterEntry, WriterId,
+    CommitNo, Error, FEATURES, Inventory, Join, NodeId, Opened, PartEntry, Position, ShardSet, Stream, Taken,
+    WriterEntry, WriterId,
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
@@ -249,6 +250,16 @@ impl Shared {
         let own = self.own.load(Ordering::Acquire);
         if own != 0 && self.is_taken_over(&transaction, node, own).await? {
             return Ok(Err(Error::Sealed(WriterId(own))));
+        }
+        let row = transaction.query_one("SELECT features, app FROM cluster", &[]).await?;
+        let own = Join {
+            program: concat!("throng ", env!("CARGO_PKG_VERSION")).into(),
+            app: self.database.options.release,
+            features: FEATURES,
+            ..Join::default()
+        };
+        if let Err(refused) = directory::floor_of(&row, 0).refuse(&own) {
+            return Ok(Err(refused));
         }
         if let Err(name) = directory::end_all(&transaction).await? {
             return Ok(Err(Error::Refused(format!(

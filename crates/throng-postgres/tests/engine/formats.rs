@@ -21,14 +21,14 @@ use std::{
 use tempfile::TempDir;
 use throng::{Engine, StartError};
 use throng_journal::{
-    CommitNo, Directory as _, Error, FEATURES, Join, Journal as _, Position, RecordKind, ShardSet, WriterId,
+    CommitNo, Directory as _, Error, FEATURES, Join, Journal as _, NodeState, Position, RecordKind, ShardSet, WriterId,
 };
 use throng_postgres::{PostgresOptions, open_postgres, tools};
 
 /// The version of the tables that this program writes, and the schema in its dump.
-const FORMAT: &str = "tables_6";
+const FORMAT: &str = "tables_7";
 /// All versions that it reads.
-const FORMATS: [&str; 1] = [FORMAT];
+const FORMATS: [&str; 2] = ["tables_6", FORMAT];
 /// The engine waits for no lease.
 const LONE: &str = "lease=0";
 const DUMP: &str = "dump.sql.gz";
@@ -145,6 +145,7 @@ async fn join_and_leave(schema: &str) {
         ..Join::default()
     };
     let node = directory.join(join).await.unwrap();
+    directory.beat(node, NodeState::Serving).await.unwrap();
     directory.take(node, &all).await.unwrap();
     directory.pin(&ShardSet::first(1), Some(name)).await.unwrap();
     directory.leave(node).await.unwrap();

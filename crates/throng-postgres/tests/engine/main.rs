@@ -15,6 +15,7 @@ mod nodes;
 mod outages;
 mod over_nodes;
 mod places;
+mod pooler;
 mod refusals;
 mod rollback;
 mod takeover;

@@ -51,6 +51,7 @@ async fn try_join_as(opened: &Opened, name: &str, app: u64) -> Result<NodeId, Er
         app,
         features: FEATURES,
         shards: SHARDS,
+        ..Join::default()
     };
     opened.directory.join(join).await
 }
@@ -59,6 +60,7 @@ impl Node {
     pub(crate) async fn join(schema: &str, more: &str, name: &str) -> Self {
         let opened = open(schema, more).await;
         let id = try_join(&opened, name).await.unwrap();
+        opened.directory.beat(id, NodeState::Serving).await.unwrap();
         Self {
             opened,
             id,
@@ -596,4 +598,56 @@ async fn an_older_node_works_on_new_tables_and_is_known_as_older() {
     directory.leave(old.id).await.unwrap();
     directory.pin(&shards(&[0]), Some("new")).await.unwrap();
     assert_eq!(directory.finalize().await.unwrap().1.features, FEATURES);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lone_engine_of_an_old_release_is_refused_once_finalized() {
+    let schema = kit::schema();
+    let a = Node::join(&schema, "lease=0", "a").await;
+    let (_, floor) = a.opened.directory.finalize().await.unwrap();
+    assert_eq!(floor.app, 1);
+    a.opened.directory.leave(a.id).await.unwrap();
+    drop(a);
+    let alone = async |release| {
+        let mut options = kit::options(&schema, "lease=0");
+        options.release = release;
+        let opened = tokio::task::spawn_blocking(|| open_postgres(options).unwrap())
+            .await
+            .unwrap();
+        opened.journal.open("alone").await.map(drop)
+    };
+    let refused = alone(0).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("this is release 0") && refused.contains("--app-number"),
+        "{refused}"
+    );
+    eventually("one of this release begins", async || alone(1).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_node_may_answer_while_its_lease_lasts() {
+    let schema = kit::schema();
+    let a = Node::serving(&schema, "lease=3600s", "a", &[0]).await;
+    let dead = Node::serving(&schema, "lease=3600s", "dead", &[1]).await;
+    let may_answer = async || {
+        a.opened
+            .directory
+            .view()
+            .await
+            .unwrap()
+            .node(dead.id)
+            .unwrap()
+            .may_answer
+    };
+    assert!(!may_answer().await, "it lives");
+    // A process of another machine, of which nothing is known.
+    let psql = kit::psql(&kit::SERVER).await;
+    let elsewhere = format!("UPDATE {schema}.leases SET process = '1 1 pid:[1] elsewhere host' WHERE writer = $1");
+    psql.execute(&elsewhere, &[&dead.writer.0.cast_signed()]).await.unwrap();
+    assert!(a.declare_dead(&dead).await);
+    assert!(may_answer().await);
+    psql.batch_execute(&format!("UPDATE {schema}.leases SET until = clock_timestamp()"))
+        .await
+        .unwrap();
+    assert!(!may_answer().await, "its lease is over");
 }

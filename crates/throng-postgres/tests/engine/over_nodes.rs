@@ -103,6 +103,7 @@ pub(crate) async fn join_with(schema: &str, name: &str, wires: &Arc<Wires>, opti
         ..Join::default()
     };
     let id = directory.join(join).await.unwrap();
+    directory.beat(id, NodeState::Serving).await.unwrap();
     wires.engines.lock().unwrap().insert(id, engine.clone());
     Node { id, engine, directory }
 }

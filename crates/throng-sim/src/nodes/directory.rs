@@ -2,6 +2,7 @@
 
 use super::database::{Line, unreachable};
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -63,6 +64,27 @@ impl Directory for FarDirectory {
             rows.seen.insert(node, view.clone());
             Ok(view)
         })
+    }
+
+    fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>> {
+        let (directory, reaches) = (self.0.database.directory.clone(), reaches.clone());
+        let work = async move { directory.reach(node, &reaches).await };
+        self.call("saying which nodes are reached", work)
+    }
+
+    fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        let database = self.0.database.clone();
+        let work = async move {
+            let is_cut_off = database.directory.cut_off(by, node).await?;
+            if is_cut_off {
+                database.world.count("node drained that others did not reach");
+                database
+                    .world
+                    .note(format_args!("node {node} has to drain, by node {by}"));
+            }
+            Ok(is_cut_off)
+        };
+        self.call("having a node drain that is not reached", work)
     }
 
     fn view(&self) -> Later<'_, Result<View, Error>> {

@@ -377,6 +377,14 @@ impl Nodes {
         served.len() == newest.view.owners.len() && !served.is_empty()
     }
 
+    /// Counts the nodes that serve shards.
+    #[must_use]
+    pub fn serving(&self) -> usize {
+        let running = self.running();
+        let statuses = running.values().filter_map(|running| running.status.as_ref());
+        statuses.filter(|status| !status.borrow().serves.is_empty()).count()
+    }
+
     /// Waits until all shards are [served evenly](Self::is_settled), for so long at most; whether they are.
     pub async fn settle(&self, at_most: Duration) -> bool {
         let until = self.sim.elapsed() + at_most;

@@ -250,6 +250,18 @@ impl Connections for Peering {
         self.looks.send_modify(|looks| *looks += 1);
     }
 
+    fn reaches(&self) -> BTreeSet<NodeId> {
+        let view = self.view().clone();
+        let is_reached = |node: &NodeId| {
+            let other = self.line_of(*node).map(|other| other.process.clone());
+            other.is_some_and(|other| {
+                !other.is_dead.load(Ordering::Relaxed) && !self.net.is_cut(self.line.process.group, other.group)
+            })
+        };
+        let living = view.nodes.iter().filter(|node| node.lives());
+        living.map(|node| node.id).filter(is_reached).collect()
+    }
+
     fn refusing(&self) -> BTreeSet<NodeId> {
         let view = self.view().clone();
         let living = view
@@ -268,10 +280,11 @@ impl Connections for Peering {
 
     fn changed(&self) -> Later<'_, ()> {
         Box::pin(async move {
-            let before = self.refusing();
+            let seen = || (self.refusing(), self.reaches());
+            let before = seen();
             loop {
                 self.line.database.world.sleep(LOOK).await;
-                if self.is_wanted.swap(false, Ordering::Relaxed) || self.refusing() != before {
+                if self.is_wanted.swap(false, Ordering::Relaxed) || seen() != before {
                     return;
                 }
             }

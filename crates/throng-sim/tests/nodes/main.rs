@@ -4,6 +4,7 @@
 
 mod counted;
 mod counter;
+mod cut;
 #[path = "../diary/mod.rs"]
 mod diary;
 mod follower;

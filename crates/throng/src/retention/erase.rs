@@ -183,8 +183,13 @@ pub(super) async fn resume(retention: &Arc<Retention>, life: &Arc<Life>) -> Resu
         if !life.ledger.shards.contains(life.shard_of(&address).0) {
             continue;
         }
-        if let Some(erased) = carry_on(retention, life, (&address, ended), &mut cut_off).await? {
-            tracing::info!("the erasure of {address} was cut off: {erased}");
+        match carry_on(retention, life, (&address, ended), &mut cut_off).await {
+            Ok(Some(erased)) => tracing::info!("the erasure of {address} was cut off: {erased}"),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!("the erasure of {address} was cut off and is tried again: {error}");
+                return Err(error);
+            }
         }
     }
     Ok(())

@@ -89,7 +89,8 @@ async fn task(retention: Weak<Retention>) {
             if strong.is_erasing.swap(false, Ordering::AcqRel)
                 && let Err(error) = erase::resume(&strong, &life).await
             {
-                tracing::warn!("an erasure that was cut off is tried again: {error}");
+                // One that was found has been told.
+                tracing::debug!("erasures that were cut off are looked for again: {error}");
                 strong.is_erasing.store(true, Ordering::Release);
             }
             if let Some(every) = strong.prune_every() {

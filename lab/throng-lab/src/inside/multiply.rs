@@ -144,6 +144,8 @@ fn start(app: App, scratch: &Path) -> anyhow::Result<Service> {
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
         cluster: None,
+        release: 0,
+        drain_grace: Duration::ZERO,
         engine: Options::default(),
     };
     Service::start(app, &settings)

@@ -147,12 +147,9 @@ impl World {
             return;
         };
         let node = |glance: &super::state::Glance| Node {
-            id: NodeId(glance.id.into()),
-            said: throng_journal::Join::default(),
-            state: glance.state,
             beat: glance.beat.into(),
             is_disconnected: glance.is_disconnected,
-            wants_drain: false,
+            ..Node::new(NodeId(glance.id.into()), throng_journal::Join::default(), glance.state)
         };
         let view = View {
             nodes: glances.iter().map(node).collect(),
@@ -210,7 +207,7 @@ impl World {
                 to: to.0 as u8,
                 shards: mask(&shards),
             }),
-            Action::Leave => None,
+            Action::CutOff(_) | Action::Leave => None,
         };
         process.is_at = Loop::Acting(actions.into_iter().filter_map(action).collect());
         self.spawn(place);

@@ -197,6 +197,85 @@ pub fn a_node_that_is_asked_to_drain_knows_it<H: Harness>(harness: &H) {
     assert!(!ask("a", true), "nobody of the name lives");
 }
 
+/// The drain is of a name, as long as nobody says otherwise.
+pub fn a_drain_outlives_a_restart<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let a = Process::joined(harness, &place, "a");
+    let ask = |drain| a.run(a.member.directory.ask_drain("a", drain)).expect("it is asked");
+    let starts_again = |before: &Process<'_, H>| {
+        before.leave();
+        let again = Process::joined(harness, &place, "a");
+        let wants = again.run(again.member.directory.wants_drain(again.id));
+        (wants.expect("it knows"), again)
+    };
+    assert!(ask(true));
+    let (wants, a) = starts_again(&a);
+    assert!(wants, "the drain is forgotten");
+    let ask = |drain| a.run(a.member.directory.ask_drain("a", drain)).expect("it is asked");
+    assert!(ask(false));
+    assert!(!starts_again(&a).0, "its end is forgotten");
+}
+
+/// Nodes that live go by one lease, and have the kinds of all; a newer release may have given one up.
+pub fn unequal_leases_and_missing_kinds_are_refused<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let a = Process::joined(harness, &place, "a");
+    let other = Process::alone(harness, &place);
+    let is_told = |join: Join, said: &[&str]| match other.join(&join) {
+        Err(Error::Refused(why)) => assert!(said.iter().all(|said| why.contains(said)), "{why}"),
+        joined => panic!("{said:?}: found {joined:?}"),
+    };
+    let longer = Join {
+        lease: Duration::from_secs(20),
+        ..join("b")
+    };
+    is_told(longer.clone(), &["20s", "3s", "\"a\"", "--cluster-lease"]);
+    let without = Join {
+        kinds: vec!["show".into()],
+        ..join("b")
+    };
+    is_told(without.clone(), &["account", "\"a\"", "--app-number"]);
+    let newer = Join { app: 8, ..without };
+    let id = other.join(&newer).expect("a newer release");
+    other.run(other.member.directory.leave(id)).expect("it leaves");
+    a.leave();
+    other.join(&longer).expect("nobody else lives");
+}
+
+/// A node that says that it drains is cut off no more, and is given nothing until it serves again.
+pub fn a_node_that_others_miss_is_cut_off_until_it_drains<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let a = Process::joined(harness, &place, "a");
+    let b = Process::joined(harness, &place, "b");
+    let reach = |from: &Process<'_, H>, of: &[NodeId]| {
+        let reaches = of.iter().copied().collect();
+        from.run(from.member.directory.reach(from.id, &reaches))
+            .expect("it is noted");
+    };
+    let cut_off = |of: &Process<'_, H>| a.run(a.member.directory.cut_off(a.id, of.id)).expect("it is asked");
+    a.take(&[0, 1]);
+    reach(&a, &[a.id, b.id]);
+    reach(&b, &[a.id, b.id]);
+    assert!(!cut_off(&b), "all reach it");
+    reach(&a, &[a.id]);
+    assert_eq!(b.view().node(a.id).expect("it lives").reaches, [a.id].into());
+    assert!(!cut_off(&a) && cut_off(&b), "only the one that is missed");
+    let seen = b.beat(NodeState::Serving).expect("it lives");
+    assert!(
+        seen.node(b.id).expect("it lives").is_cut_off,
+        "a beat that did not know it"
+    );
+    let refused = a.give(&b, &[0]);
+    assert!(is_refused(&refused), "found {refused:?}");
+    b.beat(NodeState::Draining).expect("it lives");
+    let seen = b.beat(NodeState::Serving).expect("it lives");
+    assert!(!seen.node(b.id).expect("it lives").is_cut_off);
+    a.give(&b, &[0]).expect("it serves again");
+    a.leave();
+    let late = a.run(a.member.directory.cut_off(a.id, b.id));
+    assert!(matches!(late, Err(Error::Gone(id)) if id == a.id), "found {late:?}");
+}
+
 /// By its name, also over its lives, until it is said otherwise; whoever owns them is not asked.
 pub fn shards_stay_pinned_to_a_name_until_it_is_said_otherwise<H: Harness>(harness: &H) {
     let place = harness.create();

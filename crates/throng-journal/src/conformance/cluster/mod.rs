@@ -13,7 +13,7 @@ use crate::{
     AppendError, Appended, Checkpoint, CommitNo, Covered, Directory, Error, FEATURES, Join, Journal, Later, NodeId,
     NodeState, Position, ShardId, ShardSet, Store, StoredEvent, View, WriterId,
 };
-use std::{collections::BTreeMap, future::Future, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 /// What one process opens of a place that it shares with others.
 #[derive(Debug)]
@@ -59,6 +59,9 @@ pub fn check_all<H: Harness>(harness: &H) {
     a_node_gives_only_what_it_owns_and_no_stream_of_it_may_hold(harness);
     a_node_that_leaves_frees_what_it_owns(harness);
     a_node_that_is_asked_to_drain_knows_it(harness);
+    a_drain_outlives_a_restart(harness);
+    unequal_leases_and_missing_kinds_are_refused(harness);
+    a_node_that_others_miss_is_cut_off_until_it_drains(harness);
     shards_stay_pinned_to_a_name_until_it_is_said_otherwise(harness);
     shards_that_cannot_be_pinned_change_nothing(harness);
     a_draining_node_is_pinned_nothing(harness);
@@ -94,6 +97,8 @@ fn join(name: &str) -> Join {
         app: 7,
         features: FEATURES,
         shards: SHARDS,
+        lease: Duration::from_secs(3),
+        kinds: vec!["account".into()],
     }
 }
 
@@ -127,6 +132,7 @@ impl<'a, H: Harness> Process<'a, H> {
     fn joined(harness: &'a H, place: &H::Cluster, name: &str) -> Self {
         let mut process = Self::alone(harness, place);
         process.id = process.join(&join(name)).expect("a node joins");
+        process.beat(NodeState::Serving).expect("it serves");
         process
     }
 

@@ -100,6 +100,7 @@ impl Cluster {
             ..Join::default()
         };
         let id = self.directory.join(join).await.unwrap();
+        self.directory.beat(id, NodeState::Serving).await.unwrap();
         self.wires.engines.lock().unwrap().insert(id, engine.clone());
         Node { id, engine }
     }
