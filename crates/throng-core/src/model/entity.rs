@@ -40,13 +40,13 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
-    /// What it can be asked to do.
+    /// The commands it takes.
     type Command: Message;
-    /// What can happen to it.
+    /// The events it emits.
     type Event: Event;
-    /// What it answers.
+    /// The reply to a command.
     type Reply: Message;
-    /// How it says no.
+    /// A refusal.
     type Rejection: Rejection;
     /// The kinds it [requests](Turn::request) something of, and hears from ([`OnOutcome`]). A request to another kind does not compile, and
     /// an engine that was not given `on_outcome` for one of these does not start.

@@ -7,7 +7,7 @@ use super::{Entity, Message, Moment};
 pub trait Query<E: Entity>: Message {
     /// `view` answers `GET /api/{kind}/{id}`.
     const NAME: &'static str;
-    /// What it answers.
+    /// The answer to the query.
     type Answer: Message;
 
     /// Answers from the state.

@@ -1,4 +1,4 @@
-//! One command's view of the world, and what it wants done.
+//! The view that one command has of the world, and its effects.
 
 use super::{Asker, Entity, OnOutcome};
 use crate::tagged;
@@ -16,7 +16,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// This much later.
+    /// Returns the time this much later.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self {
@@ -30,43 +30,43 @@ impl Timestamp {
 /// An entity's parent and children.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
-    /// Who created it, with [`Turn::create`].
+    /// The creator, with [`Turn::create`], as kind and id.
     pub parent: Option<(String, String)>,
-    /// Whom it created, as kind and id.
+    /// The entities it created, as kind and id.
     pub children: BTreeSet<(String, String)>,
 }
 
 impl Family {
-    /// Relatives that were recorded later: a parent counts from the moment it creates the entity, also anew.
+    /// Adds relatives that were recorded later. A parent counts from the moment it creates the entity, also when it creates it anew.
     pub(crate) fn add(&mut self, later: Self) {
         self.parent = later.parent.or(self.parent.take());
         self.children.extend(later.children);
     }
 }
 
-/// Where and when something is looked at.
+/// The entity, time and asker of a look at the state.
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
-    /// How many events it has had, since it was created anew if it had ended.
+    /// The number of its events; after an end, of those since it was created anew.
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
-    /// Who asks: a client with its name where that is known, an entity, a timer, or an outcome.
+    /// The asker: a client with its name where that is known, an entity, a timer, or an outcome.
     pub from: Asker<'a>,
     /// Parent and children.
     pub family: Option<&'a Family>,
 }
 
-/// One command's view of the world and what it wants done; the buffers behind it are reused.
+/// The view that one command has of the world, and its effects. The buffers behind it are reused.
 pub struct Turn<'a, E: Entity> {
     pub(crate) moment: Moment<'a, E>,
     pub(crate) out: &'a mut Effects<E>,
 }
 
-/// What a command wants done besides answering.
+/// The effects of a command besides its answer.
 pub struct Effects<E: Entity> {
-    /// What happened, in order.
+    /// The emitted events, in order.
     pub events: Vec<E::Event>,
     /// Messages to other entities, in order.
     pub sent: Vec<Sent>,
@@ -95,7 +95,7 @@ impl<E: Entity> Default for Effects<E> {
 }
 
 impl<E: Entity> Effects<E> {
-    /// Nothing durable was asked for.
+    /// True if the command wants nothing durable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty() && !self.ends
@@ -110,7 +110,7 @@ impl<E: Entity> Effects<E> {
     }
 }
 
-/// A topic of live values, by its name: a constant of the app.
+/// A topic of live values, named by a constant of the app.
 ///
 /// ```
 /// use throng_core::model::Topic;
@@ -123,7 +123,7 @@ pub struct Topic<T> {
 }
 
 impl<T> Topic<T> {
-    /// A topic of this name. All of one name have values of one type.
+    /// Returns the topic of this name. All topics of one name have values of one type.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
@@ -146,7 +146,7 @@ pub struct Published {
 
 pub(crate) type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
 
-/// Writes an `Option<Command>` of this kind as JSON, and says the command's name.
+/// Writes an `Option<Command>` of this kind as JSON and returns the command's name.
 pub(crate) fn encode<E: Entity>(command: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
     match command.downcast_ref::<Option<E::Command>>() {
         Some(Some(command)) => tagged::to_parts(command, out),
@@ -190,7 +190,7 @@ impl Sent {
         (self.encode)(self.command.as_ref(), out)
     }
 
-    /// The command, if the receiver is a `T`.
+    /// Returns the command if the receiver is a `T`.
     #[must_use]
     pub fn command<T: Entity>(&self) -> Option<&T::Command> {
         self.command.downcast_ref::<Option<T::Command>>()?.as_ref()
@@ -211,9 +211,9 @@ pub enum Timer<C> {
         name: Cow<'static, str>,
         /// When it is due.
         at: Timestamp,
-        /// Then again after each of these.
+        /// The period of a repeating timer.
         every: Option<Duration>,
-        /// What the entity is then asked to do.
+        /// The command that the entity gets then.
         command: C,
     },
     /// Cancels the timer of this name, if it is set.
@@ -225,63 +225,63 @@ impl<'a, E: Entity> Turn<'a, E> {
         Self { moment, out }
     }
 
-    /// Where and when.
+    /// Returns the entity, time and asker of this turn.
     #[must_use]
     pub fn moment(&self) -> &Moment<'a, E> {
         &self.moment
     }
 
-    /// The entity's id.
+    /// Returns the entity's id.
     #[must_use]
     pub fn id(&self) -> &'a E::Id {
         self.moment.id
     }
 
-    /// The time; within a shard it never goes back.
+    /// Returns the time; within a shard it never goes back.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.moment.now
     }
 
-    /// Who asks: a client, an entity, a timer, or the engine with the outcome of a request.
+    /// Returns the asker: a client, an entity, a timer, or the engine with the outcome of a request.
     #[must_use]
     pub fn from(&self) -> Asker<'a> {
         self.moment.from
     }
 
-    /// Nothing has happened to this entity yet.
+    /// True if nothing has happened to this entity yet.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.moment.seq == 0
     }
 
-    /// The ticks of a repeating timer that were missed before the one that asks now; 0 for everything else. Interest for
-    /// `1 + turn.missed_ticks()` days is due to who was down for some.
+    /// Returns the number of ticks of a repeating timer that were missed before the present one; 0 for every other command. After a failure
+    /// that lasted some days, interest for `1 + turn.missed_ticks()` days is due.
     #[must_use]
     pub fn missed_ticks(&self) -> u64 {
         self.out.missed_ticks
     }
 
-    /// A number nobody can guess, fresh for each command: capabilities, tokens.
+    /// Returns a number nobody can guess, fresh for each command: for capabilities and tokens.
     #[must_use]
     pub fn unguessable(&self) -> u128 {
         self.out.entropy
     }
 
-    /// The parent, as kind and id.
+    /// Returns the parent, as kind and id.
     #[must_use]
     pub fn parent(&self) -> Option<(&'a str, &'a str)> {
         let (kind, id) = self.moment.family?.parent.as_ref()?;
         Some((kind, id))
     }
 
-    /// The ids of the children of a kind, sorted.
+    /// Returns the ids of the children of a kind, sorted.
     pub fn children<T: Entity>(&self) -> impl Iterator<Item = &'a str> {
         let children = self.moment.family.into_iter().flat_map(|family| &family.children);
         children.filter(|(kind, _)| kind == T::KIND).map(|(_, id)| id.as_str())
     }
 
-    /// This has happened.
+    /// Records an event.
     pub fn emit(&mut self, event: E::Event) {
         self.out.events.push(event);
     }
@@ -296,12 +296,12 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.out.ends = true;
     }
 
-    /// A message to another entity: durable with this command's events, taken exactly once, in order.
+    /// Sends a message to another entity. It is durable with this command's events, and taken exactly once, in order.
     pub fn send<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command) {
         self.out.sent.push(Sent::to::<T>(&to.into(), command));
     }
 
-    /// A message whose command creates a child: the receiver, if it is new, has this entity as its parent from then on.
+    /// Sends a message whose command creates a child. The receiver, if it is new, has this entity as its parent from then on.
     pub fn create<T: Entity>(&mut self, id: impl Into<T::Id>, command: T::Command) {
         self.out.sent.push(Sent {
             child: true,
@@ -309,7 +309,7 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// A message whose outcome comes back as a command of this entity: the reply, a refusal, or that nobody is there
+    /// Sends a message whose outcome comes back as a command of this entity: the reply, a refusal, or that nobody is there
     /// ([`RequestError`](super::RequestError)). The kind must stand in [`Entity::REQUESTS`].
     pub fn request<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command, note: impl Into<String>)
     where
@@ -348,8 +348,8 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// Tells whoever listens to the topic now, once this command is durable. At most once: what must not be lost is an event, and who
-    /// may not miss it follows the events.
+    /// Publishes a value to the present listeners of the topic, once this command is durable. Delivery is at most once: a value that must
+    /// not be lost is an event, and a reader that may not miss it follows the events.
     pub fn publish<T: Clone + Send + Sync + 'static>(&mut self, topic: &Topic<T>, value: T) {
         self.out.published.push(Published {
             topic: topic.name,
@@ -363,7 +363,7 @@ impl<'a, E: Entity> Turn<'a, E> {
     }
 }
 
-/// Whether a text is one of these; at compile time.
+/// True if `text` is one of `texts`; for use at compile time.
 const fn contains(texts: &[&str], text: &str) -> bool {
     let mut at = 0;
     while at < texts.len() {
