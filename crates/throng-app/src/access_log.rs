@@ -20,7 +20,7 @@ pub struct AccessLogArguments {
     access_log_file: Option<PathBuf>,
 }
 
-/// One request in so many; `None`: none.
+/// The sampling rate, one request in this many; `None` logs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sampling(Option<NonZeroU32>);
 

@@ -33,17 +33,17 @@ pub struct App {
     tools: Vec<(clap::Command, Tool)>,
 }
 
-/// What holds where the command line does not say otherwise, for a service that reads environment variables of its own.
+/// Settings that hold unless the command line says otherwise, for a service that reads environment variables of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// Where the journal stands, as `--journal` takes it.
+    /// The location of the journal, as `--journal` takes it.
     pub journal: Option<String>,
-    /// Whether the projections run.
+    /// Runs the projections or not.
     pub projections: Option<bool>,
 }
 
 impl App {
-    /// A service of this name: of its program, its directory below `data/`, and its documentation.
+    /// Returns an empty service of this name: of its program, its directory below `data/`, and its documentation.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl App {
         &self.tools
     }
 
-    /// The service in a role; itself without one.
+    /// Returns the service in a role, or itself without one.
     ///
     /// # Errors
     /// It has no such role, or the role cannot be had: its function says why.

@@ -28,22 +28,22 @@ use crate::{
     place::JournalLocation,
 };
 
-/// How long a node that starts waits until it serves something, or knows that others do.
+/// The time that a starting node waits until it serves a shard, or knows that others do.
 const FIRST: Duration = Duration::from_secs(60);
 
-/// Where shards are moved that are to be pinned to no node any more.
+/// The target of `cluster move --to` that pins shards to no node any more.
 const ANY: &str = "any";
 
-/// How a service takes part in a cluster.
+/// The arguments with which a service joins a cluster.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArguments {
     /// Share the journal, which is on PostgreSQL, with other nodes: each owns a part of the shards, and any of them takes any request.
     #[arg(long, requires = "name")]
     cluster: bool,
-    /// What this node is called: 1 to 64 of a-z, 0-9 and -; no two that live are called the same.
+    /// The name of this node: 1 to 64 of a-z, 0-9 and -; no two that live have the same.
     #[arg(long, value_name = "NAME", requires = "cluster", value_parser = name)]
     name: Option<String>,
-    /// Where this node listens for the others. Beyond this machine they have to share a secret, or have certificates.
+    /// The address on which this node listens for the others. Beyond this machine they have to share a secret, or have certificates.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -52,7 +52,7 @@ pub struct ClusterArguments {
         value_parser = crate::security::address
     )]
     peer_listen: SocketAddr,
-    /// Where the others reach it, if that is another address.
+    /// The address by which the others reach it, if that is another.
     #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
     peer_advertise: Option<String>,
     /// A file with the secret that all nodes share: any bytes, at least 16.
@@ -67,7 +67,7 @@ pub struct ClusterArguments {
     /// A PEM file with the roots that have signed the certificates of all nodes.
     #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
     peer_tls_ca: Option<PathBuf>,
-    /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
+    /// The longest silence of a node that may still be alive; a node that is gone is noticed after a fourth more. At least 1s.
     #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = limits::duration)]
     cluster_lease: Duration,
     /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release.
@@ -88,7 +88,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What was said of the cluster this service is a node of.
+/// The settings of the cluster that this service is a node of.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     name: String,
@@ -100,7 +100,7 @@ pub struct ClusterSettings {
 }
 
 impl ClusterArguments {
-    /// What was said; nothing, for an engine that is alone.
+    /// Returns the settings; `None` for an engine that is alone.
     ///
     /// # Errors
     /// The secret is missing, cannot be read, or is too short.
@@ -167,7 +167,7 @@ fn secret(file: Option<&Path>, listen: SocketAddr, has_tls: bool) -> anyhow::Res
 }
 
 impl ClusterSettings {
-    /// How long an engine may answer after it has last shown that it lives.
+    /// Returns the time for which an engine may answer after its last sign of life.
     pub(crate) fn lease(&self) -> Duration {
         self.timing.lease
     }

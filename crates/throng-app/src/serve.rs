@@ -42,20 +42,20 @@ Environment:
 /// The exit code of a service whose journal another engine has taken over.
 const TAKEN_OVER: u8 = 3;
 
-/// What a service does whose journal another engine takes over.
+/// The behaviour of a service when another engine takes over its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WhenTakenOver {
-    /// It answers 503 until the other one ends, and then takes back.
+    /// Answers 503 until the other engine ends, then takes the journal back.
     StandBy,
-    /// It ends, with exit code 3.
+    /// Ends with exit code 3.
     Exit,
 }
 
-/// How to serve.
+/// The arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = ENVIRONMENT)]
 pub struct ServeArguments {
-    /// Where to listen; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     /// Which part of the service this process is, where the service has several: its documentation says which.
@@ -63,7 +63,7 @@ pub struct ServeArguments {
     role: Option<String>,
     #[command(flatten)]
     place: LocationArguments,
-    /// What an acknowledged command survives.
+    /// The failures that an acknowledged command survives.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
     /// Threads that serve connections, exactly; unless said, one, and more while it is saturated and cores are free.
@@ -86,7 +86,7 @@ pub struct ServeArguments {
     /// remains. Once for each kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = keep)]
     keep: Vec<(String, Keep)>,
-    /// Where the embedded journal copies its segments before history is removed from them; it can be read as a journal.
+    /// The directory to which the embedded journal copies its segments before history is removed from them; it can be read as a journal.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Bytes the data directory may take, as 500M or 20G, 16M at least: from 80 % on that is told, from 100 % on commands are refused and
@@ -97,7 +97,7 @@ pub struct ServeArguments {
     /// [default: it does for ever].
     #[arg(long, value_name = "TIME", value_parser = age)]
     left_behind_after: Option<Duration>,
-    /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
+    /// The behaviour when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
     when_taken_over: WhenTakenOver,
     /// Leave the read models as they are: no projection runs.
