@@ -14,7 +14,7 @@ use crate::{
     skier::{GetDay, GetSeason, GetSkier, SkiDay, SkiSeason, Skier, SkierView},
 };
 
-/// Where the answers are.
+/// The source of answers.
 pub(crate) enum Models {
     /// In the entities, in this process.
     Entities(Engine),

@@ -6,6 +6,6 @@ use throng_http::Problem;
 pub(crate) enum NoAnswer {
     /// There is nothing of the kind.
     NotFound,
-    /// It cannot be told now.
+    /// The answer cannot be had now.
     Failed(Box<Problem>),
 }

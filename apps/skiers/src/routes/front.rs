@@ -26,7 +26,7 @@ use crate::{
     statistics::{Endpoint, Statistics},
 };
 
-/// Where a server has its answers from.
+/// The service behind a server, which has the answers.
 pub(crate) struct Behind {
     /// Answers queries, if it is there.
     pub(crate) redis: Option<ReadModels>,

@@ -32,7 +32,7 @@ pub(super) struct ResortsList {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ResortEntry {
-    /// What it is called.
+    /// The resort's name.
     resort_name: String,
     /// The number that paths name it by.
     #[serde(rename = "resortID")]
@@ -46,7 +46,7 @@ pub(super) struct SeasonsList {
     seasons: Vec<String>,
 }
 
-/// How many skiers were at a resort.
+/// The number of skiers at a resort.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResortSkiers {
