@@ -22,7 +22,7 @@ impl Barrier {
         }
     }
 
-    /// Whether [`compiler`](Self::compiler) is all that a sender needs.
+    /// True if a sender needs no more than [`compiler`](Self::compiler).
     pub(crate) fn receivers_pay(self) -> bool {
         self.receivers_pay
     }
@@ -64,7 +64,7 @@ mod everywhere {
 
     // SAFETY: the signature is the C library's own, see syscall(2).
     unsafe extern "C" {
-        /// Of the C library that the standard library is linked with.
+        /// Comes from the C library that the standard library is linked with.
         fn syscall(number: c_long, ...) -> c_long;
     }
 
@@ -78,7 +78,7 @@ mod everywhere {
         unsafe { syscall(MEMBARRIER, command, flags, cpu) }
     }
 
-    /// Whether the kernel has it and lets this process use it.
+    /// True if the kernel has the call and lets this process use it.
     pub(super) fn is_available() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) == 0)

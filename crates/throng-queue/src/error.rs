@@ -1,4 +1,4 @@
-//! What can go wrong: the other side is gone, or there is no room or no item in time.
+//! The errors of a queue: the other side is gone, or there is no room or no item in time.
 
 use std::{error::Error, fmt};
 

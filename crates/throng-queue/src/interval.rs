@@ -57,7 +57,7 @@ impl<T: Send + 'static> IntervalSender<T> {
 }
 
 impl<T> IntervalSender<T> {
-    /// As [`Sender::send`]; others who share this sender wait with it.
+    /// Sends like [`Sender::send`]; others who share this sender wait with it.
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.
@@ -65,7 +65,7 @@ impl<T> IntervalSender<T> {
         self.with(|sender| sender.send(item))
     }
 
-    /// As [`Sender::try_send`].
+    /// Sends like [`Sender::try_send`].
     ///
     /// # Errors
     /// There is no room, or every receiver is gone.
@@ -73,7 +73,7 @@ impl<T> IntervalSender<T> {
         self.with(|sender| sender.try_send(item))
     }
 
-    /// As [`Sender::send_all`]; others who share this sender wait until all is sent.
+    /// Sends like [`Sender::send_all`]; others who share this sender wait until all is sent.
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.
@@ -81,7 +81,7 @@ impl<T> IntervalSender<T> {
         self.with(|sender| sender.send_all(items))
     }
 
-    /// As [`Sender::flush`], without waiting for the interval.
+    /// Hands over like [`Sender::flush`], without waiting for the interval.
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.

@@ -140,7 +140,7 @@ impl<T> Receiver<T> {
     }
 }
 
-/// What waits in a queue.
+/// The batches and items that wait in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backlog {
     /// Batches, full or not.

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Of many items given at once, receivers see so many together.
+/// The number of items that receivers see together, of many given at once.
 const SEEN_ITEMS: usize = 64;
 
 /// Sends into a queue. Belongs to one thread or task at a time; a clone is another sender with a batch of its own.
@@ -192,7 +192,7 @@ impl<T> Sender<T> {
         later(self, Self::poll_flush, Self::stop_waiting).await
     }
 
-    /// Whether an item can be sent without waiting; if not, the task is woken when it is time to ask again.
+    /// Waits for room to send an item. While there is none, the task is woken when it is time to ask again.
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back.
@@ -231,7 +231,7 @@ impl<T> Sender<T> {
         self.open.len()
     }
 
-    /// Whether every receiver is gone.
+    /// True if every receiver is gone.
     pub fn is_closed(&self) -> bool {
         self.shared.signal() & CLOSED != 0
     }

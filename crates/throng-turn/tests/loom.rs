@@ -21,7 +21,7 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// One thread's work at a turnstile: runs in place or in the holder's hands, exactly once.
+/// Does a thread's work at a turnstile: it runs in place or in the holder's hands, exactly once.
 fn add(turnstile: &Turnstile<Vec<usize>>, number: usize) {
     let entered = turnstile.enter(
         number,
@@ -96,10 +96,10 @@ fn every_request_to_lead_is_followed_by_a_look() {
     });
 }
 
-/// What one of two candidates did.
+/// The action of one of two candidates.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
-    /// It was told to wait.
+    /// The candidate was told to wait.
     Waits(usize),
     Leads(usize),
     /// Written before it hands over.
