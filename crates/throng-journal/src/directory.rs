@@ -1,4 +1,4 @@
-//! Who is there, and who owns what: where the nodes of a cluster meet.
+//! Membership and ownership: the place where the nodes of a cluster meet.
 //!
 //! A **node** is one life of one process. It **owns** shards, and opens a stream that may hold records of exactly these
 //! ([`Journal::open_shards`](crate::Journal::open_shards)). What a stream may hold never changes: a node that gains or loses shards ends its
@@ -10,7 +10,7 @@
 use crate::{Error, Later, ShardId, ShardSet, features};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// One life of one process of a cluster; never given again.
+/// The number of a node's life, from its start to its end; never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -23,14 +23,14 @@ impl fmt::Display for NodeId {
 /// The newest feature that this program knows.
 pub const FEATURES: u32 = features::QUARANTINES;
 
-/// What a node says of itself when it joins.
+/// A node's description of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
-    /// What people call it, 1 to 64 of `[a-z0-9-]`. Two that live cannot have the same.
+    /// The name for people, 1 to 64 of `[a-z0-9-]`. Two living nodes cannot have the same.
     pub name: String,
-    /// Where other nodes reach it, `host:port`.
+    /// The address for other nodes, `host:port`.
     pub peer: String,
-    /// Where clients reach it, as a URL.
+    /// The URL for clients.
     pub http: String,
     /// The program and its version.
     pub program: String,
@@ -39,11 +39,11 @@ pub struct Join {
     /// The newest of what nodes ask of each other that it understands: a number that programs raise with each request or rule that those
     /// before do not know. 0: of a program that did not say.
     pub features: u32,
-    /// How many shards the service has.
+    /// The number of shards of the service.
     pub shards: u16,
 }
 
-/// What a node has to have to be let in: what a cluster was [finalized](Directory::finalize) at.
+/// The release and features that a node must have to be let in: what a cluster was [finalized](Directory::finalize) at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Floor {
     /// The least [`Join::features`].
@@ -76,22 +76,22 @@ impl Floor {
     }
 }
 
-/// What a node is at.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeState {
-    /// It serves what it owns, and may be given more.
+    /// The node serves the shards it owns, and may be given more.
     Serving,
-    /// It gives away what it owns.
+    /// The node gives its shards away.
     Draining,
-    /// It has given everything away and gone.
+    /// The node has given everything away and gone.
     Left,
     /// Others have declared it dead: it can own nothing and open no stream any more.
     Dead,
 }
 
 impl NodeState {
-    /// What a node says of itself with a [beat](Directory::beat): that it is over is said by [leaving](Directory::leave), with which its
-    /// streams end.
+    /// Checks a state that a node sends with a [beat](Directory::beat). A beat cannot end a node: it [leaves](Directory::leave), and with
+    /// that its streams end.
     ///
     /// # Errors
     /// It is no state of one that lives.
@@ -108,13 +108,13 @@ impl NodeState {
 /// A node, as all see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Of this life: the same process started again is another node.
+    /// The number of this life: the same process started again is another node.
     pub id: NodeId,
-    /// What it said when it joined.
+    /// Its description when it joined.
     pub said: Join,
-    /// What it is at.
+    /// Its state.
     pub state: NodeState,
-    /// How often it has said that it lives. A number that does not change is a node that is silent; times of day are not compared.
+    /// The number of its signs of life. A node whose number does not change is silent; times of day are not compared.
     pub beat: u64,
     /// Its connections to the database are gone: it is, too, or is cut off.
     pub is_disconnected: bool,
@@ -123,21 +123,21 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether it may own shards.
+    /// True if it may own shards.
     #[must_use]
     pub fn lives(&self) -> bool {
         matches!(self.state, NodeState::Serving | NodeState::Draining)
     }
 }
 
-/// What a beat is answered with: all nodes that are not over, and who owns what.
+/// The answer to a beat: all nodes that are not over, and the owners of the shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The cluster's id: another cluster has another one.
     pub cluster: String,
     /// Raised by every change of owners or of nodes' states.
     pub version: u64,
-    /// Those that serve or drain, and those that left or died and still own something, in the order of their numbers.
+    /// The nodes that serve or drain, and those that left or died and still own something, in the order of their numbers.
     pub nodes: Vec<Node>,
     /// The owner of each shard, by its number; `None` as long as nobody has ever owned it.
     pub owners: Vec<Option<NodeId>>,
@@ -170,7 +170,7 @@ impl View {
             .find(|node| node.lives() && node.said.features < feature)
     }
 
-    /// Of the nodes that live, the one of the newest release, if that is newer than the release of `than`.
+    /// Returns the living node of the newest release, if that is newer than the release of `than`.
     #[must_use]
     pub fn newer(&self, than: NodeId) -> Option<&Node> {
         let app = self.node(than)?.said.app;
@@ -221,7 +221,7 @@ impl View {
     }
 }
 
-/// Where the nodes of a cluster meet. Each method is atomic.
+/// The place where the nodes of a cluster meet. Each method is atomic.
 pub trait Directory: Send + Sync {
     /// Joins: from now on others see this node. It owns nothing yet.
     ///
@@ -236,7 +236,7 @@ pub trait Directory: Send + Sync {
     /// the node owns nothing any more and has to join again. Another state.
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>>;
 
-    /// What all see now, for who is no node.
+    /// Returns the present view, for a caller that is no node.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses; nothing was changed.
@@ -284,7 +284,7 @@ pub trait Directory: Send + Sync {
     /// The database cannot be reached, or refuses; nothing was changed.
     fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>>;
 
-    /// Whether a node is asked to give away all it owns.
+    /// Returns true if a node is asked to give away all it owns.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses; nothing was changed.

@@ -69,13 +69,13 @@ impl ShardSet {
         })
     }
 
-    /// How many they are.
+    /// Returns the number of shards.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bits.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// Whether it is that of a node that has just joined, or has given all away.
+    /// True for no shard: the set of a node that has just joined, or has given all away.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
@@ -87,7 +87,7 @@ impl ShardSet {
         self.bits.iter().zip(&other.bits).any(|(own, others)| own & others != 0)
     }
 
-    /// Those that are in one of them or in both.
+    /// Returns the shards in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
@@ -95,7 +95,7 @@ impl ShardSet {
         union
     }
 
-    /// Those that are not in the other one.
+    /// Returns the shards that are not in the other set.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.iter().filter(|shard| !other.contains(*shard)).collect()

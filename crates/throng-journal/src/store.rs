@@ -1,4 +1,4 @@
-//! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
+//! The store: states, the index of an entity's events, and system rows. It is written behind, and can be rebuilt from the journal.
 
 use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet, history_base};
 use std::{fmt, ops::Bound};
@@ -19,7 +19,7 @@ pub struct StoredState {
 }
 
 impl StoredState {
-    /// What a record of a [state](crate::RecordKind::State) says.
+    /// Reads the record of a [state](crate::RecordKind::State).
     #[must_use]
     pub fn of_record(record: &Record<'_>) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl StoredState {
     }
 }
 
-/// One event as it was recorded.
+/// An event as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Its sequence number within the entity: 1, 2, 3, … without a gap.
@@ -49,7 +49,7 @@ pub struct StoredEvent {
     pub payload: Vec<u8>,
 }
 
-/// What is known of an entity without loading it.
+/// Facts about an entity that need no load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityHead {
     /// The entity's id within the kind that was asked for.
@@ -58,8 +58,8 @@ pub struct EntityHead {
     pub seq: u64,
 }
 
-/// What brings an entity back: its last stored state and the indexed events after it. The events after the last
-/// checkpoint are the engine's to add.
+/// The rows that bring an entity back: its last stored state and the indexed events after it. The events after the last checkpoint are the
+/// engine's to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// The last stored state of the version asked for, if there is one; of any version, where the events before it are gone.
@@ -79,7 +79,7 @@ impl Loaded {
     }
 }
 
-/// What a checkpoint makes true, all at once.
+/// The changes of a checkpoint, which become true all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
     /// Everything up to here is covered, of the shards that its writer's stream may hold. The store reads the journal's commits from what
@@ -95,11 +95,11 @@ pub struct Checkpoint {
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// Entities whose oldest events are gone from here on, if only from the index.
     pub cuts: Vec<Cut>,
-    /// How fast it is made.
+    /// The pace at which it is made.
     pub pace: Pace,
 }
 
-/// How far some shards are covered.
+/// The position up to which some shards are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covered {
     /// These are covered alike, …
@@ -108,7 +108,7 @@ pub struct Covered {
     pub upto: Option<Position>,
 }
 
-/// How much of an entity's history goes.
+/// The part of an entity's history that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The entity whose history is cut.
@@ -119,12 +119,12 @@ pub struct Cut {
     pub is_gone: bool,
 }
 
-/// What a store's file took of the disk before and after it was compacted, in bytes.
+/// The size of a store's file on the disk before and after it was compacted, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Compacted {
-    /// That the store took of the disk before it was compacted.
+    /// The bytes before it was compacted.
     pub store_bytes_before: u64,
-    /// That it took afterwards.
+    /// The bytes afterwards.
     pub store_bytes_after: u64,
 }
 
@@ -135,10 +135,11 @@ impl fmt::Display for Compacted {
     }
 }
 
-/// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and what was
-/// [removed](Store::remove_prefix) since.
+/// Rows that can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and every
+/// [removal](Store::remove_prefix) since.
 pub trait Store: Send + Sync {
-    /// How far these shards are covered by checkpoints: each of them stands in one entry, and shards that are covered alike share one.
+    /// Returns the positions up to which checkpoints cover these shards: each shard stands in one entry, and shards that are covered alike
+    /// share one.
     ///
     /// # Errors
     /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
@@ -176,7 +177,7 @@ pub trait Store: Send + Sync {
     /// The store is not reachable.
     fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>>;
 
-    /// One system row.
+    /// Reads a system row.
     ///
     /// # Errors
     /// The store is not reachable.
@@ -237,7 +238,7 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// Where the rows begin that [`Store::system_scan`] and [`Store::remove_prefix`] look at.
+/// Returns the first key that [`Store::system_scan`] and [`Store::remove_prefix`] look at.
 #[must_use]
 pub fn begin_of_rows<'a>(prefix: &'a [u8], after: &'a [u8]) -> Bound<&'a [u8]> {
     if after < prefix {

@@ -3,7 +3,7 @@
 use crate::{Error, Later, Position};
 use std::ops::Bound;
 
-/// How far a read model has come.
+/// The position that a read model has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ViewOffset {
     /// Everything up to and including this commit is in its rows.
@@ -15,7 +15,7 @@ pub struct ViewOffset {
     pub version: u32,
 }
 
-/// What is to become true of a read model, all at once.
+/// A batch of changes to a read model, which become true all at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewBatch {
     /// The offset it must have now; `None` for one that was never written, or was cleared. With another one nothing is
@@ -27,10 +27,10 @@ pub struct ViewBatch {
     pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It is true.
+    /// The batch is applied.
     Done,
     /// Nothing was done: the read model has this offset, not the expected one.
     Moved(Option<ViewOffset>),
@@ -39,11 +39,11 @@ pub enum Applied {
 /// A part of a read model's rows, in the order of their keys' bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewRange {
-    /// Where it begins.
+    /// The start of the range.
     pub from: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The end of the range.
     pub to: Bound<Vec<u8>>,
-    /// How many rows a page has at most.
+    /// The most rows on a page.
     pub rows_max: usize,
     /// Most bytes of keys and values; the first row comes whatever its size.
     pub bytes_max: usize,
@@ -78,7 +78,7 @@ impl ViewRange {
         }
     }
 
-    /// Whether no key can be in it: it ends before it begins.
+    /// True if no key can be in it: it ends before it begins.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {
@@ -91,16 +91,16 @@ impl ViewRange {
     }
 }
 
-/// One row of a read model.
+/// A row of a read model.
 pub type ViewRow = (Vec<u8>, Vec<u8>);
 
-/// Where read models live: per name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB,
-/// values at most 16 MiB. Everything in it can be rebuilt from the journal.
+/// The place of read models: per name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB, values at most
+/// 16 MiB. Everything in it can be rebuilt from the journal.
 ///
 /// A batch is atomic: after a crash the offset and all rows are those of one batch. It may be an earlier one than the last
 /// applied, where the backend makes batches durable behind; the projection then goes on from there.
 pub trait Views: Send + Sync {
-    /// How far a read model has come; `None` if it was never written, or was cleared.
+    /// Returns the offset that a read model has reached; `None` if it was never written, or was cleared.
     ///
     /// # Errors
     /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.

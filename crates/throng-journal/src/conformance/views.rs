@@ -1,15 +1,15 @@
-//! What every place for read models must do.
+//! The conformance suite for places of read models.
 
 use super::kit::block_on;
 use crate::{Applied, CommitNo, Position, ViewBatch, ViewOffset, ViewRange, ViewRow, Views, WriterId};
 use std::{future::Future, ops::Bound};
 
-/// How the suite gets at a backend.
+/// The suite's access to a backend.
 pub trait Harness {
-    /// What is tested.
+    /// The backend under test.
     type Views: Views;
 
-    /// One that holds nothing.
+    /// Creates an empty place.
     fn create(&self) -> Self::Views;
 
     /// Closed in order and opened again on what it holds, as after a restart.
@@ -383,7 +383,7 @@ pub fn a_range_is_bounded_by_rows_and_bytes<H: Harness>(harness: &H) {
     assert_eq!(count(usize::MAX, 0), 1, "the first row comes whatever its size");
 }
 
-/// One view's rows are not another's, even if its name begins with the other's.
+/// A view does not see another's rows, even if its name begins with the other's.
 pub fn views_keep_to_themselves<H: Harness>(harness: &H) {
     let bench = Bench::new(harness);
     for (view, value) in [("a", b"1"), ("a-b", b"2"), ("b", b"3")] {
