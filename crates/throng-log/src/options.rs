@@ -1,14 +1,13 @@
-//! How a log is opened.
+//! The options of a log.
 
 use crate::files::{Disk, Files, ToRead};
 use std::{path::Path, sync::Arc, time::Duration};
 use throng_journal::{Durability, Position};
 
-/// How a log is opened; `Options::default()` is what a service wants.
+/// The options of a log; `Options::default()` is right for a service.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as
-    /// [`Durability::Os`] here.
+    /// The failures that an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as [`Durability::Os`] here.
     pub durability: Durability,
     /// Largest segment in bytes; the first of a writer is 4 MiB at most, so that a start is quick. Default 64 MiB.
     pub segment_bytes: u64,

@@ -137,7 +137,7 @@ pub(crate) fn settle_unused(options: &Options, dir: &Path) -> Result<(), Error> 
     }
 }
 
-/// What an import or a backup that did not end has left is no journal.
+/// Refuses a directory in which an import or a backup has not ended: that is no journal.
 pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     if !is_unfinished(files, dir)? {
         return Ok(());

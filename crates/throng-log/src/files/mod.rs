@@ -9,7 +9,7 @@ pub(crate) use to_read::ToRead;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// What disks and file systems take whole, in bytes: whole blocks need no page of the cache.
+/// The block that disks and file systems take whole, in bytes: whole blocks need no page of the cache.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Writes from this length on are for the disk's bandwidth, in bytes; shorter ones for its latency.
 pub const LARGE_BYTES: u64 = 64 << 10;
@@ -129,7 +129,7 @@ pub trait File: fmt::Debug + Send + Sync {
     fn set_length(&self, length: u64) -> io::Result<()>;
 }
 
-/// What the system says of a full disk.
+/// Returns the system's error for a full disk.
 pub(crate) fn storage_full() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
 }

@@ -33,7 +33,7 @@ pub(super) struct Room {
     pub bytes: u64,
 }
 
-/// What room is asked for.
+/// A request for room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub segment: u64,

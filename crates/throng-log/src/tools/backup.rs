@@ -15,7 +15,7 @@ use throng_journal::Error;
 /// Copied at once.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// What was copied.
+/// The result of a backup.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BackedUp {
     /// Segments in the copy.

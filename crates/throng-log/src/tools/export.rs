@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::{fmt, io::Write, path::Path};
 use throng_journal::{Commit, Error, Record, RecordKind, WriterId};
 
-/// How to export.
+/// The options of an export.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExportOptions {
     /// Go on behind damage and leave out what cannot be read. What is exported then has gaps and cannot be imported as it
@@ -18,12 +18,12 @@ pub struct ExportOptions {
     pub skip_damage: bool,
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Exported {
-    /// How many streams were written.
+    /// The number of streams written.
     pub writers: u64,
-    /// How many commits were written.
+    /// The number of commits written.
     pub commits: u64,
     /// Records, one a line.
     pub records: u64,

@@ -13,14 +13,14 @@ use throng_journal::{
 /// Longest line read, in bytes: a commit's largest record as base64, and its names.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Imported {
-    /// How many streams were taken.
+    /// The number of streams taken.
     pub writers: u64,
-    /// How many commits were taken.
+    /// The number of commits taken.
     pub commits: u64,
-    /// How many records they hold.
+    /// The number of their records.
     pub records: u64,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Imported {
     }
 }
 
-/// How to import.
+/// The options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportOptions {
     /// Take lines without their sums and an end, or with sums that do not fit: of an older program, or changed by intent.
@@ -290,7 +290,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// As many as the export says there are.
+    /// Checks the counts against those at the end of the export.
     fn end(&mut self, end: End) -> Result<(), Refusal> {
         self.ended = true;
         let Imported {

@@ -30,7 +30,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// those that were written during the first.
 const ROUNDS_MAX: u32 = 16;
 
-/// What was added to a copy.
+/// The growth of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Added {
     /// Bytes of commits.
@@ -50,11 +50,11 @@ impl fmt::Display for Added {
     }
 }
 
-/// How far a copy has come.
+/// The end of a copy.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     segment: u64,
-    /// Where its next commit is to stand.
+    /// The offset of its next commit.
     end: u64,
     next: CommitNo,
 }
@@ -233,7 +233,7 @@ impl LiveBackup {
         Ok(begun)
     }
 
-    /// Where an earlier copy ends, if it is one of this log.
+    /// Returns the end of an earlier copy, if the target is one of this log.
     fn look_at_copy(&self) -> Result<Option<Reached>, Error> {
         let (source, copy) = (self.begun(&self.from)?, self.begun(&self.to)?);
         let (mut last, mut dropped) = (None, Vec::new());

@@ -14,7 +14,7 @@ use std::{
 };
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId, tools::Finding};
 
-/// What is met on the way, in the order of history.
+/// A part of the history, in its order.
 pub(super) enum Seen<'a> {
     /// A segment begins.
     Segment {

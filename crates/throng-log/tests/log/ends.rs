@@ -18,7 +18,7 @@ const TEXTS: u64 = 12;
 /// Far beyond the calls of one pass.
 const CALLS_MAX: u64 = 3_000;
 
-/// What befalls a pass at one of its calls.
+/// The end of a pass at one of its calls.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Failure,
