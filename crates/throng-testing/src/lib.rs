@@ -18,7 +18,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
 };
 
-/// What hangs for so long is a failed test, not a hung one.
+/// The time after which a hanging test fails.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Time a [`Client`] waits for bytes: one answer that hangs is seen before [`PATIENCE`] ends.
