@@ -36,7 +36,8 @@ pub(crate) struct Dialer {
     hosts: Vec<OneHost>,
     tls: MakeTls,
     cut: watch::Sender<()>,
-    /// Commits that did not wait to the end until they were on a standby.
+    /// The number of commits that did not wait to the end until they were on a standby. Each connection's task adds to it when the server
+    /// warns of one.
     unreplicated: AtomicU64,
     /// Why no connection was made last, for the pool, whose errors cannot say.
     failure: Mutex<String>,

@@ -141,16 +141,16 @@ use database::Database;
 use std::sync::Arc;
 use throng_journal::Error;
 
-/// What stands in one schema of a database.
+/// The contents of a schema of a database.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The commits; store and views can be rebuilt from them.
     pub journal: Arc<PostgresJournal>,
-    /// What is built from it.
+    /// The store that is built from it.
     pub store: Arc<PostgresStore>,
     /// The read models.
     pub views: Arc<PostgresViews>,
-    /// Where the nodes of a cluster meet.
+    /// The directory in which the nodes of a cluster meet.
     pub directory: Arc<PostgresDirectory>,
 }
 

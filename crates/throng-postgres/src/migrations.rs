@@ -15,8 +15,8 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0006.sql"),
 ];
 
-/// How long a step waits for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables
-/// in every order (who joins a cluster `cluster` before `nodes`, whose beat is due the other way round), so whoever holds one table for itself
+/// The wait of a step for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables in
+/// every order (who joins a cluster `cluster` before `nodes`, whose beat is due the other way round), so whoever holds one table for itself
 /// alone and waits for another may be waited for. Shorter than a server's `deadlock_timeout` (1 s), so that nobody's transaction is ended.
 const WAIT: &str = "SET LOCAL lock_timeout TO '300ms'";
 /// Between two attempts engines go on.

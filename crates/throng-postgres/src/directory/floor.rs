@@ -1,10 +1,10 @@
-//! What a node has to have to be let in.
+//! The release and features that a node must have to be let in.
 
 use super::changes::{Change, LIVING, Sql};
 use throng_journal::{Error, Floor};
 use tokio_postgres::{Row, Transaction};
 
-/// From two columns of the cluster's row.
+/// Reads the floor from two columns of the cluster's row.
 pub(super) fn of(row: &Row, first: usize) -> Floor {
     Floor {
         features: row.get::<_, i32>(first).cast_unsigned(),

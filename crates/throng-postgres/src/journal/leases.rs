@@ -28,12 +28,12 @@ const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writ
 const RENEW: &str = "UPDATE leases l SET until = clock_timestamp() + $2 * interval '1 microsecond' FROM writers w WHERE l.writer = $1 AND \
     NOT l.over AND w.writer = l.writer AND w.session = $3";
 
-/// Whose engines have to be outlived.
+/// The engines that have to be outlived.
 #[derive(Clone, Copy)]
 pub(super) enum Before<'a> {
-    /// Those of this name, and those of a cluster that has ended.
+    /// The engines of this name, and those of a cluster that has ended.
     Of(&'a str),
-    /// Those that may know something of these shards.
+    /// The engines that may know something of these shards.
     With(&'a ShardSet),
 }
 

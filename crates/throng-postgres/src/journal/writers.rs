@@ -60,7 +60,7 @@ impl Shared {
             .await
     }
 
-    /// As [`open`](Self::open), for a node of a cluster and what it owns.
+    /// Opens like [`open`](Self::open), for a node of a cluster and the shards it owns.
     pub(super) async fn open_shards(self: &Arc<Self>, node: NodeId, shards: &ShardSet) -> Result<Opened, Error> {
         let doing = "opening a writer";
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
@@ -201,8 +201,8 @@ impl Shared {
         })
     }
 
-    /// Whether another engine of this node lives that has begun since this one did. Its lease may be over for as long again: one that has just
-    /// begun renews it late on a busy machine, and would find itself sealed in the middle of its start.
+    /// Returns true if another engine of this node lives that has begun since this one did. Its lease may be over for as long again: one
+    /// that has just begun renews it late on a busy machine, and would find itself sealed in the middle of its start.
     async fn is_taken_over(
         &self,
         transaction: &Transaction<'_>,

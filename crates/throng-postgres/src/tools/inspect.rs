@@ -20,16 +20,16 @@ pub struct TableLine {
     pub bytes: u64,
 }
 
-/// What a schema holds.
+/// The contents of a schema.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Inspection {
     /// The place.
     pub place: String,
     /// The tables, the largest first.
     pub tables: Vec<TableLine>,
-    /// What the store covers, written `writer.commit`; what nodes of a cluster cover, with the shards it is said of.
+    /// The position that the store covers, written `writer.commit`; for nodes of a cluster, each with its shards.
     pub covers: Option<String>,
-    /// What stands in its commits.
+    /// The contents of its commits.
     #[serde(flatten)]
     pub contents: Contents,
 }
