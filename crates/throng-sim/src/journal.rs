@@ -18,18 +18,18 @@ use throng_journal::{
     Place, Position, Prune, Pruned, ShardId, Taken, WriterEntry, WriterId, commit::Buffer,
 };
 
-/// What one process holds of the medium.
+/// The journal of a process on the medium.
 #[derive(Clone)]
 pub(crate) struct SimJournal {
     pub(crate) world: Arc<World>,
     pub(crate) medium: Medium,
     pub(crate) faults: Arc<Mutex<Faults>>,
     pub(crate) state: Arc<State>,
-    /// Whose it is.
+    /// The number of the process.
     pub(crate) process: u32,
 }
 
-/// What this process knows of it.
+/// The process's knowledge of its journal.
 #[derive(Default)]
 pub(crate) struct State {
     /// The process is dead: what still runs of it reaches nothing.
@@ -41,7 +41,7 @@ pub(crate) struct State {
     forgotten: Mutex<Option<Position>>,
 }
 
-/// What will come of an append.
+/// The fate of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Lands,

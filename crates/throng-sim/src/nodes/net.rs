@@ -1,4 +1,4 @@
-//! What nodes ask each other, over connections that are slow, break, and are cut.
+//! The requests between nodes, over connections that are slow, break, and are cut.
 
 use super::database::{Database, Line};
 use crate::{
@@ -36,7 +36,7 @@ struct Inner {
     cut: BTreeSet<(Group, Group)>,
     /// Engines that answer others, by their processes.
     hosts: BTreeMap<Group, Arc<dyn Host>>,
-    /// What is on its way from one to the other, in order.
+    /// The requests on their way from one to the other, in order.
     sent: BTreeMap<(Group, Group), mpsc::UnboundedSender<Asked>>,
 }
 
@@ -136,13 +136,13 @@ async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked:
     }
 }
 
-/// One process's side of it.
+/// The network as one process sees it.
 pub(super) struct Peering {
     net: Net,
     line: Line,
     view: Mutex<View>,
     me: AtomicU64,
-    /// So often the nodes were looked at.
+    /// The number of looks at the nodes.
     looks: watch::Sender<u64>,
     /// Somebody wants a look.
     is_wanted: Arc<AtomicBool>,

@@ -42,16 +42,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 struct Scenario {
-    /// What happens to nodes and lines, so often.
+    /// The number of things that happen to nodes and lines.
     steps: u64,
-    /// Of a hundred requests, so many change something.
+    /// The requests of a hundred that change something.
     changes: u64,
     /// The nodes are replaced by those of the next release, one after the other.
     upgrades: bool,
     lie: Option<Lie>,
 }
 
-/// What a client is to ask for next.
+/// The next request of a client.
 #[derive(Clone, Copy)]
 enum Ask {
     Read,
@@ -61,13 +61,13 @@ enum Ask {
     AddToEven,
 }
 
-/// What a client is told for certain.
+/// An answer that is certain.
 enum Told {
-    /// So many events there are, with the one it asked for.
+    /// The number of events, with the requested one.
     Events(u64),
-    /// So many there are, and it was not added: nor will it be.
+    /// The number of events; the requested one was not added, nor will it be.
     Refused(u64),
-    /// It was refused when it was asked before, under the same key.
+    /// An earlier attempt under the same key was refused.
     RefusedBefore,
 }
 
@@ -269,7 +269,7 @@ async fn in_time<T>(sim: &Sim, at_most: Duration, future: impl Future<Output = T
     .await
 }
 
-/// One thing that happens to nodes, lines or clocks.
+/// Makes one thing happen to nodes, lines or clocks.
 async fn step(sim: &Sim, nodes: &Nodes) {
     let up = nodes.up();
     let one = || up.get(sim.below(up.len() as u64) as usize).copied();

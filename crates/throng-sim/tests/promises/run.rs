@@ -1,4 +1,4 @@
-//! One seed's history: clients at work, the service falling down and getting up, quiet, the reckoning.
+//! The history of a seed: clients at work, the service falling down and getting up, quiet, the reckoning.
 
 use crate::{
     account::{Account, KIND, Kin, Look, Relatives, View},
@@ -20,7 +20,7 @@ use throng::{Builder, Options};
 use throng_journal::{Durability, RecordKind};
 use throng_sim::{Failure, Faults, History, Lie, Run, Sim, Simulation};
 
-/// What a scenario is made of.
+/// The parts of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) faults: bool,
