@@ -4,7 +4,7 @@ use crate::{Message, PublishError, Publisher, frame};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
 
-/// How frames are made.
+/// The options for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOptions {
     /// Messages in a frame at most. 1: each message is a frame.

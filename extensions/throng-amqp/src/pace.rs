@@ -1,4 +1,4 @@
-//! How long a thread that talks to a broker leaves its sockets alone.
+//! The pause in which a thread that talks to a broker leaves its sockets alone.
 //!
 //! A broker sends each message as soon as it has it, and so wakes whoever reads it for each: a system call, a commit, an acknowledgement and a packet for
 //! one or two messages. While many come, the thread looks at its sockets only after a pause: what has come meanwhile is one read, one turn, one commit, one
@@ -35,7 +35,7 @@ impl Pace {
         }
     }
 
-    /// So many messages came, or leave.
+    /// Counts messages that came, or leave.
     pub(crate) fn add(&self, messages: usize) {
         self.messages.fetch_add(messages as u64, Ordering::Relaxed);
     }
@@ -54,12 +54,12 @@ impl Pace {
     }
 }
 
-/// How many messages come, by what was counted at two times.
+/// The rate of messages, from two counts.
 #[derive(Debug)]
 struct Rate {
     since: Instant,
     messages: u64,
-    /// So many came in so long, when that was looked at last.
+    /// The messages of the last interval, and its length.
     came: (u64, Duration),
 }
 
@@ -81,7 +81,7 @@ impl Rate {
         (self.since, self.messages) = (now, messages);
     }
 
-    /// How many come in so long, about.
+    /// Returns the approximate number of messages in this time.
     fn within(&self, duration: Duration) -> u64 {
         let (came, elapsed) = self.came;
         let within = u128::from(came) * duration.as_nanos() / elapsed.as_nanos();

@@ -32,22 +32,22 @@ use tokio::time::timeout;
 
 /// A message that survives a restart of the broker in a durable queue.
 const PERSISTENT: u8 = 2;
-/// How often it is looked whether the channel is there, though nothing was said of it.
+/// The time between two looks at the channel, though nothing was said of it.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Between two looks at the broker while much leaves: clients wait for the confirms.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// How to publish.
+/// The options for publishing.
 #[derive(Clone, Debug)]
 pub struct PublisherOptions {
-    /// Where the exchange is, and as whom to publish.
+    /// The broker of the exchange, and the login of the publisher.
     pub broker: Broker,
     /// Its name, for the broker's operators and in metrics.
     pub name: String,
     /// The exchange. Empty: the routing key names a queue.
     pub exchange: String,
-    /// What is declared or checked at each connection.
+    /// The exchanges and queues that are declared or checked at each connection.
     pub topology: Topology,
     /// A message is written to disk where its queue is durable.
     pub persistent: bool,
@@ -55,11 +55,11 @@ pub struct PublisherOptions {
     pub mandatory: bool,
     /// Messages without a confirm at a time; beyond them [`PublishError::Full`].
     pub unconfirmed_max: usize,
-    /// How long a confirm may take.
+    /// The longest wait for a confirm.
     pub confirm_max: Duration,
     /// Refuses at once while the broker is down.
     pub breaker: Breaker,
-    /// Where it is counted.
+    /// The metrics that count it.
     pub metrics: Metrics,
 }
 
@@ -86,13 +86,13 @@ impl PublisherOptions {
 /// A message to be published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What it holds.
+    /// The contents.
     pub body: Vec<u8>,
     /// The type of the body, for example `application/json`.
     pub content_type: &'static str,
-    /// What tells a second copy of it, at most 255 bytes; without one it is given a number of its own.
+    /// The id by which a second copy is recognised, at most 255 bytes; without one it is given a number of its own.
     pub id: Option<String>,
-    /// Where the exchange sends it; of no account where it is a fanout.
+    /// The key by which the exchange routes it; of no account where it is a fanout.
     pub routing_key: String,
     /// More about it, as texts.
     pub headers: Vec<(&'static str, String)>,
@@ -282,13 +282,13 @@ impl Publisher {
         standing.check = Some(check);
     }
 
-    /// Whether there is a connection now.
+    /// True while there is a connection.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.shared.channel().is_some()
     }
 
-    /// How many messages may be unconfirmed at a time.
+    /// Returns the most unconfirmed messages at a time.
     #[must_use]
     pub fn unconfirmed_max(&self) -> usize {
         self.shared.options.unconfirmed_max

@@ -20,7 +20,7 @@ pub struct Topology {
     pub must_exist: bool,
 }
 
-/// How an exchange routes.
+/// The routing of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
     /// To every queue bound to it.
@@ -36,16 +36,16 @@ pub enum Routing {
 pub struct Exchange {
     /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
-    /// How it routes.
+    /// Its routing.
     pub routing: Routing,
-    /// It is there after a restart of the broker.
+    /// Survives a restart of the broker.
     pub durable: bool,
 }
 
-/// How the broker keeps a queue (`x-queue-type`).
+/// The broker's way of keeping a queue (`x-queue-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueType {
-    /// As the broker does by default.
+    /// The broker's default.
     #[default]
     Classic,
     /// In a replicated log that is synced before a message is confirmed; durable only.
@@ -57,15 +57,15 @@ pub enum QueueType {
 pub struct Queue {
     /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
-    /// It is there after a restart of the broker, with its persistent messages.
+    /// Survives a restart of the broker, with its persistent messages.
     pub durable: bool,
-    /// How the broker keeps it. One that is there as another is refused by the broker.
+    /// Its type. The broker refuses a queue that exists with another type.
     pub queue_type: QueueType,
     /// Exchange and routing key of each binding.
     pub bindings: Vec<(String, String)>,
-    /// How long a message may wait in it (`x-message-ttl`).
+    /// The longest wait of a message in it (`x-message-ttl`).
     pub message_ttl: Option<Duration>,
-    /// Where messages go that expire or are rejected (`x-dead-letter-exchange`).
+    /// The exchange for messages that expire or are rejected (`x-dead-letter-exchange`).
     pub dead_letters: Option<String>,
     /// The messages that may wait in it (`x-max-length`).
     pub max_length: Option<u64>,
