@@ -50,7 +50,7 @@ impl Breaker {
         Breakers::default().breaker(name, settings)
     }
 
-    /// What it does with calls now.
+    /// Returns the present treatment of calls.
     #[must_use]
     pub fn state(&self) -> State {
         self.with(|circuit, _| circuit.state())
