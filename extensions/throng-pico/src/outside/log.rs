@@ -1,4 +1,4 @@
-//! What has happened to a pico: every event it handled, in order.
+//! The log of a pico: every event it handled, in order.
 
 use super::{Failure, Picos};
 use crate::{
@@ -77,11 +77,11 @@ pub struct Entry {
     pub domain: String,
     /// The second part of its type.
     pub name: String,
-    /// As they came with the event.
+    /// The attributes as they came with the event.
     pub attrs: Json,
     /// In the order it was done, as it is recorded.
     pub changes: Json,
-    /// What its rules had logged.
+    /// The log entries of its rules.
     pub log: Json,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ fn recorded(name: &str, payload: &[u8]) -> Option<PicoEvent> {
     PicoEvent::deserialize(json!({ name: payload })).ok()
 }
 
-/// Whether who follows over this channel may see nothing more: it was changed or is gone, or the pico is.
+/// True if a follower over this channel may see nothing more: it was changed or is gone, or the pico is.
 fn ends_for(via: Secret, event: &PicoEvent) -> bool {
     let PicoEvent::Ran(handled) = event else {
         return matches!(event, PicoEvent::Deleted {});

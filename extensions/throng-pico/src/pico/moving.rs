@@ -26,7 +26,7 @@ pub struct Moving {
     pub to: Eci,
     /// On whose behalf: the old parent, if there is one.
     pub by: Option<PicoId>,
-    /// It was deleted while it was on its way, and ends when it knows where it is.
+    /// True if the pico was deleted while it was on its way, and ends when it knows where it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_doomed: bool,
 }
@@ -51,7 +51,7 @@ pub(super) fn sender(from: Asker<'_>) -> Option<PicoId> {
     }
 }
 
-/// What the pico does of itself.
+/// Returns an event that the pico raises by itself.
 fn own(pico: &Pico, name: &str, attributes: Value) -> Task {
     let via = pico.body.channels.first().map_or(Secret::default(), |own| own.secret);
     Task {
