@@ -1,4 +1,4 @@
-//! Where a service is reached.
+//! Addresses, through which a service is reached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use throng_queue::{HandOver, SendError, Sender, TrySendError};
@@ -127,7 +127,7 @@ impl<M: Send + 'static> Address<M> {
         Ok(())
     }
 
-    /// One that many can use at once.
+    /// Makes an address that many can use at once.
     #[must_use]
     pub fn share(self) -> SharedAddress<M> {
         SharedAddress(Arc::new(Mutex::new(self)))
@@ -167,7 +167,7 @@ impl<M: Send + 'static> SharedAddress<M> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).try_ask(make)
     }
 
-    /// One of your own, with a batch of its own.
+    /// Returns an address for the caller alone, with a batch of its own.
     #[must_use]
     pub fn address(&self) -> Address<M> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -43,12 +43,12 @@ use crate::Address;
 /// Events a subscriber or a group may be behind, unless told.
 pub const BACKLOG_DEFAULT: usize = 1_024;
 
-/// What a subscriber hears.
+/// An event or a gap, as a subscriber hears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard<T> {
-    /// What was published.
+    /// An event that was published.
     Event(T),
-    /// So many events were lost here, because too many waited.
+    /// This many events were lost here, because too many waited.
     Lost(u64),
 }
 
@@ -81,7 +81,7 @@ impl Bus {
         self.topic_with(name, BACKLOG_DEFAULT)
     }
 
-    /// As [`topic`](Self::topic), with so many events that each subscriber and group may be behind, if it is made here.
+    /// Returns a topic like [`topic`](Self::topic). If it is made here, each subscriber and group may be this many events behind.
     ///
     /// # Errors
     /// It is there with another type.
@@ -111,7 +111,7 @@ impl fmt::Debug for Bus {
     }
 }
 
-/// Where an event was published first.
+/// The place where an event was published first; `None`: here.
 type Origin = Option<Arc<str>>;
 
 /// Events of one type; a clone is the same topic.
@@ -122,7 +122,7 @@ pub struct Topic<T> {
     origin: Origin,
 }
 
-/// By their names; a vector, because they are few and looked through at every event.
+/// The groups by their names; a vector, because they are few and looked through at every event.
 type Groups<T> = Vec<(String, Group<T>)>;
 
 struct Group<T> {
@@ -349,7 +349,7 @@ impl<T> Member<T> {
         }
     }
 
-    /// What the group has lost since it was told last: one of its members is.
+    /// Takes the events that the group has lost since it was told last: one of its members is told.
     fn lost(&self) -> Option<Heard<T>> {
         match self.lost.load(Ordering::Relaxed) {
             0 => None,

@@ -1,4 +1,4 @@
-//! From a key to a worker.
+//! The choice of a worker by a key.
 
 use std::hash::Hash;
 use xxhash_rust::xxh3::Xxh3;

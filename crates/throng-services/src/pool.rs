@@ -48,7 +48,7 @@ fn cores() -> usize {
 }
 
 impl<S: Service> PoolSetup<S> {
-    /// How many workers; at least one.
+    /// Sets the number of workers; at least one.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
@@ -123,7 +123,8 @@ impl<S: Service> fmt::Debug for PoolSetup<S> {
 pub struct Pool<M: Send + 'static> {
     workers: Vec<Running<M>>,
     key_of: Option<KeyOf<M>>,
-    /// Where the next address begins, so that many senders of few messages do not all choose the first worker.
+    /// The worker at which the next address begins, so that many senders of few messages do not all choose the first one. Each new address
+    /// adds one.
     turn: Arc<AtomicUsize>,
 }
 

@@ -1,4 +1,4 @@
-//! What a service can do while it is at work, beside changing itself.
+//! The context of a service at work: its abilities beside changing itself.
 
 use std::{
     mem,
@@ -53,7 +53,7 @@ impl<M> Outcomes<M> {
     }
 }
 
-/// What is to be done with an ask's outcome, for whoever comes first.
+/// Takes the handler of an ask's outcome; the first caller gets it.
 fn taken<F>(then: &Mutex<Option<F>>) -> Option<F> {
     then.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

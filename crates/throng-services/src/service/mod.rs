@@ -1,4 +1,4 @@
-//! What a service is, and how it is run.
+//! Services, and the ways to run them.
 
 mod context;
 mod runner;
@@ -20,7 +20,7 @@ pub use timers::{ASKS_AND_TIMERS_MAX, TimerId};
 ///
 /// A service must not wait for long: what is sent to it waits meanwhile.
 pub trait Service: Send + 'static {
-    /// What it receives.
+    /// The messages it receives.
     type Message: Send + 'static;
 
     /// Receives a message.

@@ -27,7 +27,7 @@ pub(crate) struct Runner<S: Service> {
     recorder: Option<Recorder>,
 }
 
-/// What [`Counts`](super::Counts) are read from.
+/// The numbers behind [`Counts`](super::Counts). Only the runner adds to them, on the thread that has the service; any thread reads them.
 #[derive(Default)]
 pub(crate) struct Counted {
     pub(crate) received: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) struct Counted {
     pub(crate) restarts: AtomicU64,
 }
 
-/// What every service records of itself.
+/// The statistics that every service records of itself.
 struct Recorder {
     received: Counter,
     batches: Counter,

@@ -1,4 +1,4 @@
-//! What a service has to do later. Pure: the time is told.
+//! The timers of a service. Pure: the time is told.
 
 use std::{
     collections::{BTreeMap, HashMap},
