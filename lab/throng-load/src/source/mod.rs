@@ -1,4 +1,4 @@
-//! Where requests come from: the pull model that drives a run.
+//! Sources of requests: the pull model that drives a run.
 //!
 //! A worker asks its [`Source`] for a request whenever a connection is free, and hands it each
 //! answer. Everything else (open or closed arrivals, ordering, retries, checks) is a source's own
@@ -39,7 +39,7 @@ pub trait Source: Send {
     }
 }
 
-/// What a source wants of a free connection.
+/// The wish of a source for a free connection.
 #[derive(Debug)]
 pub enum Next<'a> {
     /// Send this request.
@@ -52,7 +52,7 @@ pub enum Next<'a> {
     Done,
 }
 
-/// One request to send.
+/// A request to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Shot<'a> {
     /// The whole request as it goes over the wire (see [`crate::Request`]).
@@ -65,7 +65,7 @@ pub struct Shot<'a> {
     pub class: u16,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Outcome<'a> {
     /// The answer, or why there is none.
@@ -116,7 +116,7 @@ impl Answer<'_> {
     }
 }
 
-/// How an outcome is counted.
+/// The count to which an outcome belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// 2xx and 304 are successes, anything else fails under its kind.

@@ -17,7 +17,7 @@ pub(crate) struct Seen {
     pub(crate) body: String,
 }
 
-/// What a server does with a request.
+/// The server's treatment of a request.
 pub(crate) enum Reply {
     /// A whole answer with this status and body.
     Answer(u16, String),
