@@ -55,7 +55,7 @@ impl EchoProcess {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
