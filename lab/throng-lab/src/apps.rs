@@ -54,7 +54,7 @@ pub(crate) fn find(name: &str) -> Result<Served, String> {
     found.ok_or_else(|| format!("there is no such app; there are: {}", names()))
 }
 
-/// What there is.
+/// Returns the names of all apps.
 pub(crate) fn names() -> String {
     let mut names = String::new();
     for Served { name, .. } in APPS {

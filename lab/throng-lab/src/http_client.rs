@@ -1,4 +1,4 @@
-//! One keep-alive connection that waits for each answer.
+//! A keep-alive connection that waits for each answer.
 
 use std::{
     fmt::Write as _,
@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-/// How long a client waits for a connection.
+/// The longest wait for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// A service answers within its request deadline of 5 s, unless it is paused.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(6);
-/// What an answer may hold at most: a page of events.
+/// The most bytes of an answer: a page of events.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) struct Connection {

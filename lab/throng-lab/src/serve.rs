@@ -16,7 +16,7 @@ use crate::{
     units,
 };
 
-/// How to run a service; the same options as the bare echo's, and where its journal stands.
+/// The options of a service: those of the bare echo, and the place of its journal.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
     #[arg(long, default_value_t = 0)]

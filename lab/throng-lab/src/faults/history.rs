@@ -1,4 +1,4 @@
-//! What a service says has happened to the sections, and how they are now.
+//! A service's account of the sections: their history, and their present state.
 
 use super::load::SECTIONS;
 use anyhow::{Context as _, ensure};
@@ -34,12 +34,12 @@ impl Event {
     }
 }
 
-/// What is known of a section.
+/// The history of a section.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) section: u32,
     pub(super) events: Vec<Event>,
-    /// By its view.
+    /// The taken seats, by its view.
     pub(super) taken: u32,
     pub(super) roster: BTreeSet<String>,
 }

@@ -54,7 +54,7 @@ impl Shim {
         Ok(Self { object, control, file })
     }
 
-    /// What the service is started with.
+    /// Returns the environment in which the service is started.
     pub(super) fn environment(&self) -> anyhow::Result<Vec<(String, String)>> {
         let whole = |path: &Path| anyhow::Ok(fs::canonicalize(path)?.display().to_string());
         Ok(vec![

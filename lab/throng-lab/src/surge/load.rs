@@ -36,7 +36,7 @@ pub(super) fn open_sections(address: SocketAddr, sections: u64) -> anyhow::Resul
     crate::requests::drive(address, 16, requests).map(drop)
 }
 
-/// By what the requests are sent; one request of a connection or of a stream is in flight at a time.
+/// The protocol of the requests; one request of a connection or of a stream is in flight at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Transport {
     Http1,
@@ -48,12 +48,12 @@ pub(super) enum Transport {
 /// Clients that share a connection of HTTP/2, as those of one proxy do.
 const HTTP2_STREAMS: usize = 64;
 
-/// How much is asked.
+/// The pace of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
     /// Every connection asks again as soon as it has its answer, be it a refusal.
     Closed,
-    /// So many a second, before and after the surge and in it.
+    /// This many requests a second, before and after the surge and in it.
     Open { calm: f64, surge: f64 },
 }
 
@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// What became of the requests that were sent in the surge.
+/// The outcomes of the requests that were sent in the surge.
 pub(super) struct Seen {
     pub(super) sent: u64,
     pub(super) served: Latencies,
@@ -96,7 +96,7 @@ struct Window {
 }
 
 impl Seen {
-    /// How long after the surge the last window was in which anybody was refused or waited long, and its end.
+    /// Returns the time from the end of the surge to the end of the last window in which anybody was refused or waited long.
     pub(super) fn recovery(&self, load: &Load) -> Duration {
         let over = (load.before + load.lasts).as_nanos() as u64;
         let last = self
