@@ -37,7 +37,7 @@ impl ActionKind {
 pub struct Act {
     /// The kind of the action.
     pub action: ActionKind,
-    /// With which item: its number in the catalogue.
+    /// The item's number in the catalogue.
     pub item: u32,
 }
 
@@ -60,11 +60,11 @@ pub enum UserEvent {
     Acted {
         /// The kind of the action.
         action: ActionKind,
-        /// With which item.
+        /// The item's number in the catalogue.
         item: u32,
         /// The item's category at that time.
         category: u8,
-        /// When, in seconds since 1970.
+        /// The time in seconds since 1970.
         at_s: i64,
     },
 }

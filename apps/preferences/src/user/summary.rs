@@ -9,7 +9,7 @@ use super::ActionKind;
 pub const RECENT_MAX: usize = 64;
 /// Purchases that are remembered, so that they are not recommended.
 pub const BOUGHT_MAX: usize = 256;
-/// After this time an action counts half, in seconds: 30 days.
+/// The time after which an action counts half, in seconds: 30 days.
 pub const HALF_LIFE_S: i64 = 30 * 24 * 3600;
 
 /// The summary of a user's actions: at most some 3 KiB.
