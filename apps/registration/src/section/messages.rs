@@ -126,7 +126,7 @@ pub enum SectionRejection {
         /// The id asked for.
         section: String,
     },
-    /// Nobody can be called so.
+    /// The name is not valid.
     #[error("a student's name has 1 to {NAME_BYTES_MAX} bytes without comma or control character; found {bytes} bytes")]
     InvalidStudent {
         /// Bytes of the name found.

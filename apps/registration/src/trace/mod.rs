@@ -93,7 +93,7 @@ pub struct Request {
     pub student: Arc<str>,
     /// The id of the section asked.
     pub section: Arc<str>,
-    /// When, in the university's local time, to the second.
+    /// The time in the university's local time, to the second.
     pub at: DateTime,
     /// The operation.
     pub operation: Operation,
