@@ -4,7 +4,7 @@ use throng_http::Problem;
 
 /// Why a query has no answer.
 pub(crate) enum NoAnswer {
-    /// There is nothing of the kind.
+    /// The resource does not exist.
     NotFound,
     /// The answer cannot be had now.
     Failed(Box<Problem>),

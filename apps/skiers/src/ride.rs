@@ -125,7 +125,7 @@ impl FromStr for ResortDayId {
     }
 }
 
-/// Nothing to say to a command but that it is done; durable.
+/// The empty reply to a durable command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {}
 

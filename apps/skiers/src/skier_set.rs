@@ -1,4 +1,4 @@
-//! Which skiers were there.
+//! The set of the skiers who were there.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use roaring::RoaringBitmap;

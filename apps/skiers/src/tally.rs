@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Tally<K> {
-    /// In the order of their keys, no key twice, no count 0.
+    /// The counts in the order of their keys, no key twice, no count 0.
     counts: Vec<(K, u64)>,
 }
 

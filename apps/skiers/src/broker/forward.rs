@@ -39,7 +39,7 @@ type Service = BoxCloneSyncService<Asked, Response, throng_breaker::Error<Failed
 enum Failed {
     /// The connection was lost, or none could be made.
     Lost,
-    /// There was no answer in time.
+    /// No answer came in time.
     Late,
 }
 
@@ -47,7 +47,7 @@ enum Failed {
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     at: Uri,
-    /// For what changes something: never sent twice.
+    /// The service for requests that change something: never sent twice.
     once: Service,
     /// Asks again where the connection is lost; for what changes nothing.
     again: Service,

@@ -25,11 +25,11 @@ const MARGIN: Duration = Duration::from_secs(3_600);
 /// The declaration of exchange and queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// They survive a restart of the broker, with the rides in them.
+    /// Exchange and queue survive a restart of the broker, with the rides in them.
     Durable,
     /// The same, and the queue is a quorum queue: replicated where the broker has several nodes.
     Quorum,
-    /// They do not, as in the original.
+    /// Exchange and queue do not survive a restart, as in the original.
     Original,
 }
 

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct Behind {
     /// Answers queries, if it is there.
     pub(crate) redis: Option<ReadModels>,
-    /// Is passed all that the server cannot answer itself.
+    /// The consumer, which gets all that the server cannot answer itself.
     pub(crate) consumer: Option<Consumer>,
 }
 

@@ -9,7 +9,7 @@ use crate::{
 /// Why a path asks for nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathError {
-    /// Nothing below `/skiers` or `/resorts` is called so.
+    /// The path is not one below `/skiers` or `/resorts`.
     Unknown,
     /// The day is none of a season.
     Day,

@@ -25,7 +25,7 @@ pub(super) const COLLECTION: &str = "/resorts/";
 /// The resorts there are.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ResortsList {
-    /// In the order of their numbers.
+    /// The resorts in the order of their numbers.
     resorts: Vec<ResortEntry>,
 }
 

@@ -40,7 +40,7 @@ struct SeasonVertical {
 /// The lifts ridden on a day.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Lifts {
-    /// In the order of their numbers.
+    /// The lifts in the order of their numbers.
     lifts: Vec<Lift>,
 }
 
