@@ -38,7 +38,7 @@ use tokio_rustls::TlsConnector;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Bounds one attempt to reach one address. The next attempt finds a broker that came back meanwhile sooner than this one would.
 const DIAL_MAX: Duration = Duration::from_secs(2);
-/// Between two attempts to connect, at most, and half of it more at random: a broker that is back is used within three seconds.
+/// The most time between two attempts to connect, and half of it more at random: a broker that is back is used within three seconds.
 pub(crate) const RECONNECT: Duration = Duration::from_millis(1_500);
 /// The longest frame, where nobody has said.
 pub(crate) const FRAME_BYTES: usize = 128 << 10;

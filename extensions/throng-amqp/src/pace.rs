@@ -14,7 +14,7 @@ use std::{
 
 /// Pauses are made where one gathers at least so many messages.
 const GATHERED_MIN: u64 = 4;
-/// For so long messages are counted before it is said anew how many come.
+/// The time for which messages are counted before the rate is computed anew.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Counts messages, and says when to pause. Anybody counts, one thread pauses.
@@ -26,7 +26,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// With pauses of this length, while there are any.
+    /// Returns a pace with pauses of this length, while there are any.
     pub(crate) fn new(pause: Duration) -> Self {
         Self {
             pause,

@@ -35,7 +35,7 @@ const PERSISTENT: u8 = 2;
 /// The time between two looks at the channel, though nothing was said of it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Between two looks at the broker while much leaves: clients wait for the confirms.
+/// The time between two looks at the broker while many messages leave: clients wait for the confirms.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// The options for publishing.
@@ -64,7 +64,7 @@ pub struct PublisherOptions {
 }
 
 impl PublisherOptions {
-    /// To this exchange, with the usual limits: 10,000 messages unconfirmed, 5 s for a confirm.
+    /// Returns the options for this exchange, with the usual limits: 10,000 messages unconfirmed, 5 s for a confirm.
     #[must_use]
     pub fn new(broker: Broker, exchange: impl Into<String>) -> Self {
         let exchange = exchange.into();

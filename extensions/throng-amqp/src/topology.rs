@@ -16,18 +16,18 @@ pub struct Topology {
     pub exchanges: Vec<Exchange>,
     /// The queues, each with what it is bound to.
     pub queues: Vec<Queue>,
-    /// They have to be there: nothing is declared.
+    /// Declares nothing: exchanges and queues have to be there.
     pub must_exist: bool,
 }
 
 /// The routing of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// To every queue bound to it.
+    /// Routes to every queue bound to it.
     Fanout,
-    /// To the queues bound with the message's routing key.
+    /// Routes to the queues bound with the message's routing key.
     Direct,
-    /// To the queues bound with a pattern of the message's routing key.
+    /// Routes to the queues bound with a pattern of the message's routing key.
     Topic,
 }
 
@@ -48,7 +48,7 @@ pub enum QueueType {
     /// The broker's default.
     #[default]
     Classic,
-    /// In a replicated log that is synced before a message is confirmed; durable only.
+    /// A replicated log that is synced before a message is confirmed; durable only.
     Quorum,
 }
 

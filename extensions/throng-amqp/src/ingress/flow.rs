@@ -91,7 +91,7 @@ type Answer = Result<(), Error<JsonRejection>>;
 pub(super) enum Settle {
     /// All up to this delivery tag are done.
     UpTo(u64),
-    /// This one is.
+    /// Settles one message.
     One(u64),
     Reject(u64),
 }

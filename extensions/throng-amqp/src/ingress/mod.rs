@@ -26,10 +26,10 @@ use std::{
 };
 use throng::{Engine, driver::KeyLife};
 
-/// Between two looks at the broker while much comes: nobody waits for what comes of a message.
+/// The time between two looks at the broker while many messages come: nobody waits for their outcome.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// After so many connections that were lost before a message was settled, messages come one by one: then it is known which one is why.
+/// The connections lost in a row before a message was settled, after which messages come one by one: then the guilty one is known.
 const BARREN_MAX: u32 = 3;
 
 /// Messages that are out may take this part of the engine's memory.
