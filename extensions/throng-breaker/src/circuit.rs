@@ -50,7 +50,7 @@ pub enum Outcome {
     Succeeded,
     /// The other side cannot be reached, or is in trouble.
     Failed,
-    /// Nobody knows: the caller went away.
+    /// The caller went away before the end was known.
     Abandoned,
 }
 

@@ -94,7 +94,8 @@ pub struct Retry<F> {
 }
 
 impl<F> Retry<F> {
-    /// At most so many attempts in all. `is_worth_it` says of an answer whether another attempt may go better, and does no harm.
+    /// Returns a layer of at most `attempts` attempts in all. `is_worth_it` says of an answer whether another attempt may go better, and
+    /// does no harm.
     pub fn new(attempts: u32, pauses: Pauses, budget: RetryBudget, is_worth_it: F) -> Self {
         Self {
             budget,
