@@ -27,7 +27,7 @@ pub struct Event {
 pub struct Query {
     /// The channel it came over.
     pub eci: Arc<str>,
-    /// Which shared function or value is asked for.
+    /// The shared function or value that is asked for.
     pub name: Arc<str>,
     /// The arguments by name, a map.
     pub arguments: Value,
@@ -59,7 +59,7 @@ pub enum Interrupt {
 pub struct Request {
     /// The module asked, `http` say.
     pub domain: Arc<str>,
-    /// Which of its functions or actions.
+    /// The function or action of it.
     pub name: Arc<str>,
     /// The arguments as the program gave them.
     pub arguments: Arguments,
@@ -175,7 +175,7 @@ impl From<Error> for Interrupt {
 /// The arguments of a call: those by place, then those by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// In the order they were written.
+    /// The values in the order they were written.
     pub positional: Vec<Value>,
     /// `name = value`.
     pub named: Vec<(Arc<str>, Value)>,
@@ -283,16 +283,16 @@ pub struct Schedule {
     pub name: Arc<str>,
     /// Its attributes: a map, or null for none.
     pub attributes: Value,
-    /// Once or again and again.
+    /// The times: one, or repeated ones.
     pub when: When,
 }
 
 /// When a scheduled event happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Once, in milliseconds since 1970.
+    /// A single time, in milliseconds since 1970.
     At(i64),
-    /// Again and again, as cron says.
+    /// Repeated times, in the form of cron.
     Repeat(Arc<str>),
 }
 

@@ -24,7 +24,7 @@ pub struct Program {
     pub(crate) uses: Vec<ModuleUse>,
     pub(crate) references: Vec<ModuleReference>,
     pub(crate) rules: Vec<RuleProgram>,
-    /// Which rules an event concerns, by its domain and name, in the order of the ruleset.
+    /// The rules that an event concerns, by its domain and name, in the order of the ruleset.
     pub(crate) dispatch: HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>,
     /// Rules that any event concerns (`select where`), in order.
     pub(crate) any_event: Vec<u16>,

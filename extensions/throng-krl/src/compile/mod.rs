@@ -31,7 +31,7 @@ const PLACES_MAX: usize = u16::MAX as usize;
 /// All faults of a ruleset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
-    /// In the order of the source.
+    /// The faults in the order of the source.
     pub diagnostics: Vec<Diagnostic>,
 }
 

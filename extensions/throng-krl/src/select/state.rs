@@ -23,7 +23,7 @@ impl SelectState {
 /// The progress of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RuleState {
-    /// Which event expression this is of: another version of the rule begins anew.
+    /// The fingerprint of the event expression: another version of the rule begins anew.
     pub(crate) expression: u64,
     /// The states of the machine it may be in.
     pub(crate) states: Vec<u16>,

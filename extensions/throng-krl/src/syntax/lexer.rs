@@ -110,7 +110,7 @@ struct Lexer<'a> {
     source: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// For each expression within a chevron that is open: how many braces are open in it.
+    /// The number of open braces in each expression within a chevron that is open.
     beestings: Vec<u32>,
     output: Tokens<'a>,
 }

@@ -17,9 +17,9 @@ const FEW: usize = 16;
 
 #[derive(Clone, Debug)]
 enum Storage {
-    /// At most [`FEW`], in their order.
+    /// At most [`FEW`] entries, in their order.
     Few(Vec<(Arc<str>, Value)>),
-    /// In the order in which they came.
+    /// Entries in the order in which they came.
     Many(IndexMap<Arc<str>, Value>),
 }
 
