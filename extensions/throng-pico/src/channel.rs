@@ -32,9 +32,9 @@ pub struct Channel {
 pub struct Shape {
     /// Cleaned, in the order given.
     pub tags: Vec<Box<str>>,
-    /// Which events may come.
+    /// The events that may come.
     pub event_policy: Policy<EventRule>,
-    /// Which queries may come.
+    /// The queries that may come.
     pub query_policy: Policy<QueryRule>,
 }
 
@@ -43,7 +43,7 @@ pub struct Shape {
 pub struct Policy<R> {
     /// The rules of which one must match.
     pub allow: Vec<R>,
-    /// None of these may; looked at first.
+    /// The rules of which none may match; looked at first.
     pub deny: Vec<R>,
 }
 
@@ -122,7 +122,7 @@ impl<R: Rule> Policy<R> {
         Self::only(&[("*", "*")])
     }
 
-    /// These are allowed.
+    /// Returns a policy that allows these alone.
     #[must_use]
     pub fn only(rules: &[(&str, &str)]) -> Self {
         Self {

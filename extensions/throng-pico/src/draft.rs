@@ -35,7 +35,7 @@ const SCHEDULED_MAX: usize = 10_000;
 pub(crate) enum Stop {
     /// A rule, or what a native ruleset was asked, failed.
     Failed(Error),
-    /// This has to be asked first.
+    /// A request has to be answered first.
     Ask(Box<Ask>),
 }
 
@@ -392,7 +392,7 @@ pub(crate) fn limit(message: String) -> Stop {
 }
 
 impl Draft<'_> {
-    /// For the machine, which knows only that there is something to wait for.
+    /// Returns the interrupt for the machine, which knows only that there is something to wait for.
     fn interrupt(&mut self, stop: Stop) -> Interrupt {
         match stop {
             Stop::Failed(error) => Interrupt::Error(error),

@@ -172,14 +172,14 @@ pub struct Ruleset {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RulesetCommand {
-    /// This was found at its URL.
+    /// Records the contents of its URL.
     Record(Version),
 }
 
 /// An event of a ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum RulesetEvent {
-    /// This was found at its URL.
+    /// The contents of its URL were recorded.
     Recorded(Version),
 }
 

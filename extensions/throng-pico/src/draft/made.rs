@@ -27,13 +27,13 @@ pub(crate) enum Parcel {
     /// An event for a pico of another engine.
     Abroad(Box<Incoming>),
     Delete(PicoId),
-    /// To a child: the new parent's channel.
+    /// A message to a child: the new parent's channel.
     Move(PicoId, Eci),
-    /// To the pico itself: it looks where it may go.
+    /// A message to the pico itself: it looks where it may go.
     Seek,
-    /// To the new parent, over this channel, on behalf of the old one.
+    /// A message to the new parent, over this channel, on behalf of the old one.
     Adopt(Eci, Option<PicoId>),
-    /// To a parent that was: the number among its children.
+    /// A message to the former parent: the number among its children.
     Left(PicoId, u32),
     Seal(u32, Vec<Child>),
     RemoveFromPage(u32, u32),

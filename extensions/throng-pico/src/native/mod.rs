@@ -23,7 +23,7 @@ pub(crate) const SUBSCRIPTION: &str = "io.picolabs.subscription";
 pub(crate) struct Native {
     /// The id of the ruleset that it stands for.
     pub(crate) rid: &'static str,
-    /// For people, beside the id.
+    /// The title for people, beside the id.
     pub(crate) title: &'static str,
     /// The domains of the events it looks at.
     domains: &'static [&'static str],
@@ -47,7 +47,7 @@ impl Given<'_> {
     }
 }
 
-/// In the order in which they take an event.
+/// The native rulesets, in the order in which they take an event.
 pub(crate) static ALL: &[Native] = &[ui::RULESET, wrangler::RULESET, subscription::RULESET];
 
 /// Returns a native ruleset by its id.

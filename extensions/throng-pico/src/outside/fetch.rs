@@ -42,7 +42,7 @@ pub(super) struct Web {
     places: Places,
 }
 
-/// Which hosts may be asked.
+/// The hosts that may be asked.
 #[derive(Clone, Debug)]
 struct Allowed(Arc<[String]>);
 
@@ -58,7 +58,7 @@ impl Allowed {
     }
 }
 
-/// Not of this machine, of a private network, or of the machine's provider (metadata).
+/// True for an address that is not of this machine, of a private network, or of the machine's provider (metadata).
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {

@@ -34,7 +34,7 @@ const SCANNED_BYTES_MAX: usize = 64 << 20;
 /// Events the console's log shows.
 const EPISODES: usize = 200;
 
-/// Which part of a pico's log.
+/// The part of a pico's log that is asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogQuery {
     /// Begin after this event.
@@ -53,7 +53,7 @@ pub struct LogQuery {
 /// A page of a pico's log.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogPage {
-    /// In the order in which they happened.
+    /// The events in the order in which they happened.
     pub events: Vec<Entry>,
     /// The begin of the next page; nothing at the end. A page ends with a mebibyte of events, too.
     pub next: Option<u64>,
@@ -79,7 +79,7 @@ pub struct Entry {
     pub name: String,
     /// The attributes as they came with the event.
     pub attrs: Json,
-    /// In the order it was done, as it is recorded.
+    /// The changes in the order of the event, as they are recorded.
     pub changes: Json,
     /// The log entries of its rules.
     pub log: Json,

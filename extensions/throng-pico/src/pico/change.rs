@@ -43,11 +43,11 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         path: Vec<Arc<str>>,
     },
-    /// There is this channel, in the place of one with the same secret.
+    /// A channel, in the place of one with the same secret.
     Channel(Channel),
     /// The channel with this secret is there no longer.
     NoChannel(Secret),
-    /// There is a new child.
+    /// A new child.
     Child(Child),
     /// The child with this number is there no longer.
     NoChild(u32),

@@ -56,7 +56,7 @@ impl Children {
         self.made
     }
 
-    /// There is room for one more child, and a number that none has had.
+    /// True if there is room for another child, and a number that none has had.
     pub(crate) fn has_room(&self) -> bool {
         self.count < CHILDREN_MAX && self.made < u32::MAX - PAGE_CHILDREN
     }
@@ -156,7 +156,7 @@ pub struct Page {
 pub enum PageCommand {
     /// Fills the page, once and for all.
     Seal {
-        /// In the order of their numbers.
+        /// The children in the order of their numbers.
         children: Vec<Child>,
     },
     /// A child is gone.
@@ -176,7 +176,7 @@ pub enum PageCommand {
 pub enum PageEvent {
     /// The page is full and takes no more children.
     Sealed {
-        /// In the order of their numbers.
+        /// The children in the order of their numbers.
         children: Vec<Child>,
     },
     /// A child is gone.

@@ -20,7 +20,7 @@ use throng_krl::{Event, Value};
 const WAITING_MAX: usize = 1_000;
 /// The most looks at an event that waits, before it has failed.
 const TRIES_MAX: u32 = 10;
-/// After so long an event that waits is looked at again: whoever was to answer may have ended.
+/// The time after which an event that waits is looked at again: the worker that was to answer may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// About the bytes that the variables of a pico take at most: well within what an engine stores of an entity, escapes included.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -288,7 +288,7 @@ fn import(imported: Imported, turn: &mut Turn<'_, Pico>) -> Decided {
     import_more(portion, turn)
 }
 
-/// Is what it was elsewhere: its timers begin again.
+/// Imports another portion: the pico's timers begin again.
 fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
     if !turn.from().is_client() {
         return Err(PicoRejection::NotTheParent {});
@@ -423,7 +423,7 @@ impl Task {
         }
     }
 
-    /// Nothing of it is left but that it failed.
+    /// Records only that the event failed.
     fn failed(self, draft: &Draft<'_>, error: &str, turn: &mut Turn<'_, Pico>) -> Answer<Pico> {
         let via = draft.via.secret;
         let eid = draft.eid.clone();

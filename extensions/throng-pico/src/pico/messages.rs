@@ -46,7 +46,7 @@ pub enum PicoCommand {
     Adopt {
         /// The channel over which it asks, whose policy decides.
         via: Secret,
-        /// On whose behalf: the old parent.
+        /// The old parent, on whose behalf it is asked.
         by: Option<PicoId>,
     },
     /// The answer of the new parent.
@@ -68,7 +68,7 @@ pub enum PicoCommand {
 /// The description of a new pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Newborn {
-    /// Which rulesets it takes: all picos of an engine have the same.
+    /// The realm of rulesets: all picos of an engine have the same.
     pub realm: Secret,
     /// The parent's channel; `None` for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ pub struct Imported {
 /// A part of what an imported pico is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Portion {
-    /// In the order in which they are applied.
+    /// The changes in the order in which they are applied.
     pub changes: Vec<Change>,
     /// Events that wait for answers.
     pub waiting: Vec<Waiting>,
@@ -170,7 +170,7 @@ pub struct Answers {
     pub time_ms: i64,
     /// The start of its random numbers.
     pub seed: Secret,
-    /// In the order they were asked for.
+    /// The answers in the order of their requests.
     pub given: Vec<(Ask, Answered)>,
 }
 
@@ -194,7 +194,7 @@ pub enum PicoEvent {
     Failed {
         /// The event, as it came: it changed nothing.
         handled: Handled,
-        /// Why, in a sentence.
+        /// The reason, in a sentence.
         error: Box<str>,
     },
     /// An event waits for answers.
@@ -240,7 +240,7 @@ pub struct Logged {
     pub level: Box<str>,
     /// The ruleset whose rule or function logged it.
     pub rid: Arc<str>,
-    /// None where a function did outside of a rule.
+    /// The rule; `None` for a function outside of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<Arc<str>>,
     /// The text that was logged, or what the entry is about.
@@ -345,7 +345,7 @@ pub enum PicoRejection {
     /// The asker is not the pico's parent.
     #[error("only a pico's parent may ask this")]
     NotTheParent {},
-    /// There is such a pico already.
+    /// The pico exists already.
     #[error("there is a pico {pico} already")]
     Exists {
         /// The pico that has this id already.
@@ -386,7 +386,7 @@ impl Rejection for PicoRejection {
     }
 }
 
-/// They are no part of any route: what clients say and see is documented with the routes.
+/// Implements an empty schema. These types are no part of any route: the routes have schemas of their own.
 macro_rules! without_schema {
     ($($type:ty),*) => {$(
         impl schemars::JsonSchema for $type {

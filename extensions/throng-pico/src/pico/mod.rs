@@ -55,7 +55,7 @@ pub struct Body {
     /// True if only its id is left: it refuses everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,
-    /// Which rulesets it takes: all picos of an engine have the same.
+    /// The realm of rulesets: all picos of an engine have the same.
     pub(crate) realm: Secret,
     /// The secret from which it makes the channels of its children.
     pub(crate) key: Secret,
@@ -66,10 +66,10 @@ pub struct Body {
     pub(crate) moving: Option<Box<Moving>>,
     /// Its number among its parent's children.
     pub(crate) number: u32,
-    /// In the order they were made, its own first.
+    /// The channels in the order they were made, its own first.
     pub(crate) channels: Vec<Channel>,
     pub(crate) children: Children,
-    /// In the order they were installed.
+    /// The rulesets in the order they were installed.
     pub(crate) rulesets: Vec<Installed>,
     pub(crate) schedules: Schedules,
     /// Events that wait for answers from elsewhere.

@@ -55,7 +55,7 @@ pub struct Look {}
 /// The answer to [`Look`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PicoView {
-    /// Which rulesets it takes.
+    /// The realm of rulesets.
     pub realm: Secret,
     /// Its channel for the console.
     pub ui: Option<Eci>,
@@ -66,7 +66,7 @@ pub struct PicoView {
     /// The name that `wrangler:name()` tells.
     #[schemars(with = "serde_json::Value")]
     pub name: Value,
-    /// None for a root, and for what is being imported.
+    /// The parent; `None` for a root, and for a pico that is being imported.
     pub parent: Option<PicoId>,
     /// True if the pico looks for a way to another parent.
     pub is_moving: bool,

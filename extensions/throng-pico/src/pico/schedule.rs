@@ -26,7 +26,7 @@ pub struct Scheduled {
     pub name: Arc<str>,
     /// The attributes that the event will have, a map.
     pub attributes: Value,
-    /// Once, or again and again as cron says.
+    /// The times: one, or repeated ones in the form of cron.
     pub when: When,
 }
 
@@ -34,9 +34,9 @@ pub struct Scheduled {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// Once, then: milliseconds since 1970.
+    /// A single time: milliseconds since 1970.
     At(i64),
-    /// Again and again, as these five or six fields say.
+    /// Repeated times, as these five or six fields say.
     Repeat(Arc<str>),
 }
 

@@ -23,7 +23,7 @@ const SOURCE_BYTES_MAX: usize = 256 << 10;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Source {
-    /// In KRL, whole; at most [`SOURCE_BYTES_MAX`] bytes.
+    /// The whole text in KRL; at most [`SOURCE_BYTES_MAX`] bytes.
     source: String,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Checked {
 pub(super) struct SourceLocation {
     /// The first line is 1.
     line: u32,
-    /// In characters; the first is 1.
+    /// The column in characters; the first is 1.
     column: u32,
     message: String,
 }

@@ -29,7 +29,7 @@ pub(super) enum Line {
     Change { change: Change },
     /// An event of the pico's that waits for answers.
     Waiting { waiting: Waiting },
-    /// Without it the file was cut.
+    /// The end. Without it the file was cut.
     End { end: End },
 }
 

@@ -101,7 +101,7 @@ impl Lines {
         serde_json::from_value(json).map_err(|_| self.refused("it is none of the lines that an export has"))
     }
 
-    /// Nothing stands behind the last line.
+    /// Checks that nothing stands behind the last line.
     fn ends(&mut self) -> Result<(), String> {
         match self.input.fill_buf() {
             Ok([]) => Ok(()),

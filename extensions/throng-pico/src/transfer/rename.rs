@@ -54,7 +54,7 @@ impl Names {
         family::ui(self.old_realm, pico).secret == secret
     }
 
-    /// This engine's channel for the console, beside the exporting engine's, which an identical pico keeps.
+    /// Adds this engine's channel for the console beside the exporting engine's, which an identical pico keeps.
     pub(super) fn console(&self, pico: PicoId, change: &Change) -> Option<Change> {
         match change {
             Change::Channel(channel) if self.seed.is_none() && self.is_console(pico, channel.secret) => {
