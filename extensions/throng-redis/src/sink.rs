@@ -408,7 +408,7 @@ pub(crate) fn place_key<M: Mapping>() -> String {
     format!("throng:{}:{}", M::NAME, M::VERSION)
 }
 
-/// There while the read model is not complete: what it had is delivered again.
+/// Returns the key that is there while the read model is not complete: then its events are delivered again.
 pub(crate) fn filling_key<M: Mapping>() -> String {
     format!("throng:{}:{}:filling", M::NAME, M::VERSION)
 }
