@@ -1,4 +1,4 @@
-//! With a timetable.
+//! A level: threads send by a timetable.
 
 use crate::{
     Trade,
