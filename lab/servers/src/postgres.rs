@@ -99,7 +99,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// On a directory with data, not started.
+    /// Returns a server on a directory with data, not started.
     pub(crate) fn at_rest(directory: Directory, programs: PathBuf, port: u16) -> Self {
         Self {
             keeper: None,
