@@ -64,7 +64,7 @@ pub(crate) fn names() -> String {
     names
 }
 
-/// Which app, and what its program is asked.
+/// The app, and the arguments of its program.
 #[derive(Debug, Args)]
 pub(crate) struct AppArguments {
     #[arg(value_name = "NAME", value_parser = find)]

@@ -28,7 +28,7 @@ use std::{
 
 /// Entities that are asked.
 const SECTIONS: u32 = 256;
-/// After a node was killed, or a hand-off begun, the load goes on for so long.
+/// The time for which the load goes on after a node was killed, or a hand-off begun.
 const AFTER: Duration = Duration::from_millis(2_500);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -249,7 +249,7 @@ fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyh
     Ok(held.collect())
 }
 
-/// For each entity, the longest that somebody waited since a moment who asks again when a request fails.
+/// Returns, for each entity, the longest wait since a moment of a client that asks again when a request fails.
 fn longest(waits: &[Wait], since: Instant) -> Vec<f64> {
     let mut of_entity: HashMap<u32, Vec<&Wait>> = HashMap::new();
     for wait in waits.iter().filter(|wait| wait.at >= since) {

@@ -47,7 +47,7 @@ impl Connection {
         })
     }
 
-    /// After an error the connection is of no use any more, and what became of the request is not known.
+    /// Sends a request and reads the answer. After an error the connection is of no use any more, and the fate of the request is unknown.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Answer> {
         self.stream.get_mut().write_all(request)?;
         let status = self

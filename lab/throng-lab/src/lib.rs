@@ -201,7 +201,7 @@ impl Drop for Scratch {
     }
 }
 
-/// This program anew, as one of its hidden yardsticks.
+/// Returns the command that runs this program as one of its hidden yardsticks.
 fn yardstick(name: &str) -> anyhow::Result<Command> {
     use anyhow::Context as _;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);

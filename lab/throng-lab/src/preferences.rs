@@ -52,9 +52,9 @@ const ACTIONS: u32 = 40;
 /// A round: recommendations or requests a second, and CPU a request where it is another process's.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// On one thread.
+    /// The rate of one thread.
     alone: f64,
-    /// On a thread a core, all together.
+    /// The rate of a thread a core, all together.
     together: f64,
     /// Over the Rust API, a thread a core.
     rust: f64,

@@ -28,7 +28,7 @@ pub(crate) struct ServerArguments {
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
     app: Served,
-    /// Which part of the app this is, where it has several.
+    /// The part of the app that this is, where it has several.
     #[arg(long)]
     role: Option<String>,
     #[command(flatten)]

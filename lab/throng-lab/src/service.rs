@@ -139,7 +139,7 @@ impl Service {
         self.child.id()
     }
 
-    /// Nothing for a process that has gone.
+    /// Sends a signal; does nothing for a process that has gone.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }

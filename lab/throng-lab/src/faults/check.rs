@@ -266,7 +266,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Between which events an answer may have been made.
+/// The events between which an answer may have been made.
 struct Bounds {
     /// When events were acknowledged, and the greatest event acknowledged up to then.
     acknowledged: Vec<(u64, usize)>,

@@ -124,7 +124,7 @@ fn fetch_section(connection: &mut Connection, section: u32) -> anyhow::Result<Hi
     }
 }
 
-/// Nothing for what is not there.
+/// Asks, and returns `None` for a thing that does not exist.
 fn ask<T: DeserializeOwned>(connection: &mut Connection, path: &str) -> anyhow::Result<Option<T>> {
     let answer = connection
         .ask(&http_client::get(path))

@@ -16,7 +16,7 @@ pub(super) const SECTIONS: u32 = 24;
 const SMALL_ONE_IN: u32 = 8;
 const SMALL_SEATS: u32 = 40;
 const SEATS: u32 = 10_000_000;
-/// Between two tries of the same request.
+/// The pause between two tries of the same request.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// The time for which a client goes on trying a request before the service counts as gone for good.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -212,7 +212,7 @@ impl Line {
         ]
     }
 
-    /// In one line, as soon as it is known.
+    /// Returns the outcome in one line, as soon as it is known.
     fn shown(&self) -> String {
         match &self.unavailable {
             Some(why) => format!("{}: not run: {why}", self.fault.name()),

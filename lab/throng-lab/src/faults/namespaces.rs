@@ -157,7 +157,7 @@ fn name_of(process: u32) -> String {
     format!("t{:x}", process & 0xff_ffff)
 }
 
-/// Which bench's process a namespace is of.
+/// Returns the process whose bench a namespace belongs to.
 fn process_of(namespace: &str) -> Option<u32> {
     let (process, of) = namespace.strip_prefix('t')?.split_once('-')?;
     let is_ours = of == "hub" || of.parse::<usize>().is_ok_and(|node| node < NODES);

@@ -23,7 +23,7 @@ pub(super) enum What {
 /// The way of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Nothing comes through, and nobody is told.
+    /// Everything is dropped, both ways, and nobody is told.
     Silent,
     /// Everything that it sends is dropped; the others' messages arrive.
     Unheard,

@@ -30,7 +30,7 @@ pub(super) enum Line {
 /// The ends: the nodes, and the database.
 const ENDS: usize = NODES + 1;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Between two attempts to accept where that fails, or to find out whose a connection is.
+/// The pause between two attempts to accept where that fails, or to find out whose a connection is.
 const AGAIN: Duration = Duration::from_millis(20);
 /// The attempts.
 const TRIES: usize = 50;
@@ -79,7 +79,7 @@ fn listen() -> anyhow::Result<(TcpListener, u16)> {
 }
 
 impl Proxies {
-    /// Between nodes, and a database at a port of this machine.
+    /// Starts lines between nodes, and to a database at a port of this machine.
     pub(super) fn start(database: u16) -> anyhow::Result<Self> {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (mut fronts, mut database_ports, mut peer_ports) = (Vec::new(), Vec::new(), Vec::new());

@@ -82,7 +82,7 @@ pub(super) struct Outcome {
 pub(super) struct Run<'a> {
     pub(super) random: fastrand::Rng,
     pub(super) launch: Launch,
-    /// Nothing while it is down.
+    /// The service; `None` while it is down.
     pub(super) service: Option<Service>,
     /// The nodes of a cluster, in its stead.
     pub(super) members: Vec<Member>,

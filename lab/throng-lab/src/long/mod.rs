@@ -35,7 +35,7 @@ pub(super) struct LongArguments {
     /// The time on each journal.
     #[arg(long = "for", value_name = "TIME", default_value = "30m", value_parser = time)]
     lasts: Duration,
-    /// Which journals: embedded, on the disk of --data, and postgres, on a private server.
+    /// The journals: embedded, on the disk of --data, and postgres, on a private server.
     #[arg(long, value_delimiter = ',', default_value = "embedded,postgres", value_parser = ["embedded", "postgres"])]
     journal: Vec<String>,
     /// Commands a second.

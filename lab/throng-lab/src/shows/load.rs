@@ -24,7 +24,7 @@ fn show_id(number: u64) -> String {
     )
 }
 
-/// Which seats are reserved, as far as the answers say.
+/// The reserved seats, as far as the answers say.
 #[derive(Clone)]
 pub(super) struct Board(Arc<Mutex<Vec<bool>>>);
 

@@ -12,7 +12,7 @@ use throng_load::{
 const SECTION_FIRST: u64 = 1_000;
 /// Sections at most.
 pub(super) const SECTIONS_MAX: u64 = 9_000;
-/// In the place of a section's number, and of a student's.
+/// The mark in the place of a section's number; another stands for a student's.
 const SECTION_MARK: &str = "NNNN";
 const STUDENT_MARK: &str = "TTTTTTTTTT";
 /// The surge is looked at in windows of this length.
@@ -53,7 +53,7 @@ const HTTP2_STREAMS: usize = 64;
 pub(super) enum Pace {
     /// Every connection asks again as soon as it has its answer, be it a refusal.
     Closed,
-    /// This many requests a second, before and after the surge and in it.
+    /// The requests a second, before and after the surge and in it.
     Open { calm: f64, surge: f64 },
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Load {
     pub(super) connections: usize,
     pub(super) sections: u64,
     pub(super) pace: Pace,
-    /// Before the surge, in it, and after it.
+    /// The times before the surge, in it, and after it.
     pub(super) before: Duration,
     pub(super) lasts: Duration,
     pub(super) after: Duration,

@@ -26,7 +26,7 @@ use super::{
 use crate::units;
 use load::{Load, Pace, Seen, Transport};
 
-/// Before an open load's surge, and after it.
+/// The time before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
 /// A closed population asks for so long before it is measured: its connections come, and the first answers are under way.
 const WARM_UP: Duration = Duration::from_millis(1_000);
