@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorKind {
     /// The target's name has no address.
     Dns,
-    /// Nothing listens at the address.
+    /// No process listens at the address.
     Refused,
     /// The address cannot be reached, or no socket could be opened.
     Unreachable,

@@ -18,7 +18,7 @@ pub(crate) enum State {
     Closed,
     Connecting,
     Open,
-    /// After a failed attempt: no other before its deadline.
+    /// A failed attempt came before: there is no other before its deadline.
     Resting,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct Connection {
     pub(crate) tls: Option<TlsSession>,
     /// The session that interprets the bytes, where HTTP/2 is spoken. It holds the requests in flight on its streams.
     pub(crate) http2: Option<Box<Session>>,
-    /// Without HTTP/2 in the order of their answers; with it, only one that waits for the connection to be made.
+    /// The requests in flight. Without HTTP/2 they are in the order of their answers; with it, there is only one that waits for the
+    /// connection to be made.
     pub(crate) in_flight: VecDeque<InFlight>,
     pub(crate) parser: Parser,
     /// Bytes for the wire that the socket has not taken, from `out_at` on.

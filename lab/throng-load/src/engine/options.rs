@@ -52,7 +52,7 @@ pub struct Options {
     pub request_timeout: Duration,
     /// The longest time for making a connection.
     pub connect_timeout: Duration,
-    /// After the end: how long answers are waited for. At most the request timeout makes sense.
+    /// The time for which answers are waited for after the end. At most the request timeout makes sense.
     pub drain: Duration,
     /// Uses a connection again after an answer.
     pub keep_alive: bool,
@@ -62,7 +62,7 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// Ends the run early.
     pub stop: Stop,
-    /// For `https` targets.
+    /// The options of `https` targets.
     pub tls: TlsOptions,
 }
 

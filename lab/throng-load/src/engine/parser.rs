@@ -53,7 +53,7 @@ pub(crate) enum Fed<'a> {
         answer: Answer<'a>,
         keep_alive: bool,
     },
-    /// This connection cannot be understood any more.
+    /// The connection cannot be understood any more.
     Broken(ErrorKind),
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// For worker `index` of `workers`, with its share of the connections.
+    /// Returns the orders of worker `index` of `workers`, with its share of the connections.
     pub(crate) fn new(
         options: &Options,
         resolver: Option<Arc<Resolver>>,
@@ -93,7 +93,7 @@ pub(crate) enum Ended {
     SourceDone,
     TimeUp,
     Stopped,
-    /// Not one connection was ever made, again and again.
+    /// No connection was ever made, again and again.
     NobodyThere,
     /// The same, for want of an address.
     NoAddress,

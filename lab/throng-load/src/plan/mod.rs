@@ -54,7 +54,7 @@ pub struct HeadToHeadShape {
 pub struct SampleShape {
     /// The URL where it is read.
     pub url: String,
-    /// Which of what stands there.
+    /// The series that are read there.
     pub series: Vec<String>,
 }
 
@@ -256,7 +256,7 @@ impl Plan {
         Ok(Some(report.of_classes(is_open, Duration::from_secs_f64(seconds.sum()))))
     }
 
-    /// With a seed of its own, where the plan has none: a second run on the same target creates other things.
+    /// Returns the plan with a seed of its own, where it has none: a second run on the same target creates other things.
     fn fresh(&self) -> Self {
         let mut plan = self.clone();
         while plan.file.seed == 0 {

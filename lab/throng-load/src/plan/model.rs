@@ -18,7 +18,7 @@ pub(crate) struct PlanFile {
     pub(crate) http2: bool,
     /// Requests in flight on one connection of HTTP/2.
     pub(crate) streams: Option<Amount>,
-    /// With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
+    /// The seed. With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
     #[serde(default)]
     pub(crate) seed: u64,
     /// A head-to-head or replay plan names its shape here instead of phases.
@@ -70,10 +70,10 @@ pub(crate) struct Data {
 pub(crate) enum Pick {
     /// Each independently, uniformly.
     Random,
-    /// In order, then from the start again.
+    /// Values in order, then from the start again.
     #[default]
     Sequence,
-    /// In one order drawn once, then again.
+    /// Values in one order drawn once, then again.
     Shuffled,
     /// Each independently, the first most often.
     Zipf,
@@ -99,7 +99,7 @@ pub(crate) enum Walk {
     User,
 }
 
-/// Which part of the values a user draws from.
+/// The part of the values from which a user draws.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Share {
@@ -194,7 +194,7 @@ pub(crate) struct PhaseModel {
     pub(crate) name: String,
     /// Closed model: so many users at once.
     pub(crate) users: Option<Amount>,
-    /// They start spread over this time.
+    /// The time over which their starts are spread.
     pub(crate) ramp: Option<String>,
     /// The number of times that a user goes through the steps.
     pub(crate) repeat: Option<Amount>,

@@ -312,7 +312,7 @@ impl PlanSource {
         *class
     }
 
-    /// After the last word on a request.
+    /// Advances a user after the last word on a request.
     fn advance(&mut self, index: u32, success: bool, now_nanos: u64) {
         let plan = self.plan.clone();
         let user = &mut self.users[index as usize];

@@ -44,11 +44,11 @@ pub trait Source: Send {
 pub enum Next<'a> {
     /// Send this request.
     Send(Shot<'a>),
-    /// Nothing before this time; ask again then, or after the next answer.
+    /// No request before this time; ask again then, or after the next answer.
     WaitUntil(u64),
-    /// Nothing before some answer arrives.
+    /// No request before some answer arrives.
     WaitForAnswer,
-    /// Nothing any more.
+    /// No request any more.
     Done,
 }
 
@@ -125,6 +125,6 @@ pub enum Verdict {
     Success,
     /// An answer that failed a check of the source.
     CheckFailed,
-    /// Not the last word: the source sends the request again.
+    /// A try that is not the last word: the source sends the request again.
     Retried,
 }

@@ -55,7 +55,7 @@ impl Server {
         Self::start_with(None, 1000, reply)
     }
 
-    /// With TLS that offers these protocols, where given, and so many streams a connection.
+    /// Starts with TLS that offers these protocols, where given, and `streams_max` streams a connection.
     pub(crate) fn start_with(
         tls: Option<&[&str]>,
         streams_max: u32,
