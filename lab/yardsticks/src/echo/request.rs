@@ -28,7 +28,7 @@ pub(crate) enum Parsed<'a> {
     Partial,
     /// A request; more may follow it.
     Whole(Request<'a>),
-    /// Not a request this server reads. What follows has no known start, so the connection must be closed.
+    /// The bytes are not a request this server reads. The bytes behind have no known start, so the connection must be closed.
     Refused(Refusal),
 }
 
