@@ -30,8 +30,8 @@ pub(crate) struct PruneArguments {
     /// Only say what would go.
     #[arg(long)]
     dry_run: bool,
-    /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Once for each kind
-    /// [default: what the kind says].
+    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Once for each
+    /// kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = serve::keep)]
     keep: Vec<(String, Keep)>,
     /// The directory to which the embedded journal copies its segments before history is removed from them.

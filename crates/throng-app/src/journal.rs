@@ -34,7 +34,7 @@ use throng_postgres::{
     tools::{self as postgres, Import, Seen},
 };
 
-/// Between two looks of a backup that follows.
+/// The time between two looks of a backup that follows.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// The arguments of `journal`.
@@ -92,7 +92,7 @@ enum Source {
     Postgres(Box<PostgresOptions>),
 }
 
-/// Not read by the parser of the arguments: that would show what it cannot read, with the password in it.
+/// Reads a location. The parser of the arguments does not: it would show what it cannot read, with the password in it.
 fn source(text: &str) -> anyhow::Result<Source> {
     match text.parse::<JournalLocation>().map_err(anyhow::Error::msg)? {
         JournalLocation::Directory(directory) => Ok(Source::Directory(directory)),

@@ -33,7 +33,7 @@ pub struct SecurityArguments {
     /// The only issuer (iss) whose tokens are accepted.
     #[arg(long, value_name = "ISSUER", env = "THRONG_JWT_ISSUER", requires = "jwt_keys")]
     pub jwt_issuer: Option<String>,
-    /// For this audience only (aud); unless it is said, a token for any audience is refused.
+    /// The audience (aud) for which tokens are accepted; by default a token for any audience is refused.
     #[arg(long, value_name = "AUDIENCE", env = "THRONG_JWT_AUDIENCE", requires = "jwt_keys")]
     pub jwt_audience: Option<String>,
     /// Let those in who show no token and no certificate, as nobody: the service itself decides what they may.

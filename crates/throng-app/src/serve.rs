@@ -58,7 +58,7 @@ pub struct ServeArguments {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// Which part of the service this process is, where the service has several: its documentation says which.
+    /// The part of the service that this process is, where the service has several: its documentation names them.
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub struct ServeArguments {
     /// loss, or continue without them. It is recorded either way: throng journal loss.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stop")]
     on_loss: OnLoss,
-    /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
+    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
     /// remains. Once for each kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = keep)]
     keep: Vec<(String, Keep)>,

@@ -49,7 +49,7 @@ pub struct Settings {
     pub limits: LimitArguments,
     /// The callers that may use it, and the listener for administration.
     pub security: SecurityArguments,
-    /// Which requests are logged.
+    /// The requests that are logged.
     pub access_log: AccessLogArguments,
     /// The cluster it is a node of.
     #[cfg(feature = "postgres")]

@@ -52,7 +52,7 @@ struct NodeArguments {
 
 #[derive(Debug, Args)]
 struct MoveArguments {
-    /// Which ones, as `cluster shards` shows them: numbers and ranges, 0-9,17.
+    /// The shards as `cluster shards` shows them: numbers and ranges, 0-9,17.
     #[arg(value_name = "SHARDS")]
     shards: ShardSet,
     /// The name of the node; `any` pins the shards to none any more, and they are balanced as all others.
