@@ -7,7 +7,7 @@ pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
 
 /// Exactly one answer a command, by construction.
 pub enum Answer<E: Entity> {
-    /// This reply, as the entity was before its events.
+    /// A reply from the state before the events.
     Now(E::Reply),
     /// Read from the state after the events.
     After(Read<E>),

@@ -22,7 +22,7 @@ pub enum Asker<'a> {
     Outcome {
         /// The kind of the entity that was asked.
         kind: &'a str,
-        /// Which of its kind.
+        /// The id.
         id: &'a str,
     },
 }

@@ -32,7 +32,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const KIND: &'static str;
     /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
     const STATE_VERSION: u16 = 1;
-    /// For how long its events are kept, unless the service says otherwise.
+    /// The retention of its events, unless the service says otherwise.
     const KEEP: Keep = Keep::Forever;
     /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
     /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
@@ -59,14 +59,13 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// records cannot read the journal.
     const KEEPS_COMMANDS: bool = false;
 
-    /// May this command bring the entity into being? If not, an id without events is answered `Unknown` (404) before
-    /// `decide`.
+    /// True if this command may bring the entity into being. If not, an id without events is answered `Unknown` (404) before `decide`.
     fn creates(_command: &Self::Command) -> bool {
         true
     }
 
-    /// May this command bring an entity that has [ended](Turn::end) into being again? It begins with [`Default`], and its events are
-    /// numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
+    /// True if this command may bring an entity that has [ended](Turn::end) into being again. It begins with [`Default`], and its events
+    /// are numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
     fn recreates(_command: &Self::Command) -> bool {
         false
     }
@@ -125,7 +124,7 @@ pub enum RequestError<R> {
     /// The entity said no.
     #[error("{0}")]
     Rejected(R),
-    /// There is no such entity, and the command is none that creates one.
+    /// The entity does not exist, and the command does not create.
     #[error("there is no such entity")]
     Unknown,
     /// The entity has ended, and the command is none that creates it anew.
@@ -134,7 +133,7 @@ pub enum RequestError<R> {
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),
-    /// Nobody could take the request, and a person has decided that nobody ever will, for this reason.
+    /// A person has decided that nobody will ever take the request, for this reason.
     #[error("the request was dropped: {0}")]
     Dropped(String),
 }
