@@ -16,7 +16,7 @@ pub enum Error {
         "{what} has format version {found}, this program reads {expected}; use the program it was written by, or export it there and import it here"
     )]
     OtherVersion {
-        /// Which file or table.
+        /// The file or table.
         what: String,
         /// The version found.
         found: u32,
@@ -58,7 +58,7 @@ pub enum Error {
     /// The request does not go with the other nodes, or with what is stored.
     #[error("{0}")]
     Refused(String),
-    /// Nothing is known of that commit.
+    /// The commit is unknown.
     #[error("there is no commit {0} in this journal")]
     NoCommit(Position),
     /// A stored row cannot be read.
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: an I/O error with what was being done.
+    /// Makes the mapping of an I/O error for `map_err`, with the attempt.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

@@ -111,10 +111,10 @@ impl Prune {
 pub enum PruneHow {
     /// Nothing: it is only said what would go.
     Dry,
-    /// They are removed. Where the journal keeps an archive, they stay there.
+    /// Removes the records. Where the journal keeps an archive, they stay there.
     #[default]
     Remove,
-    /// They are removed, also from the journal's archive.
+    /// Removes the records, also from the journal's archive.
     Erase,
 }
 

@@ -1,4 +1,4 @@
-//! Which shards: those a stream may hold records of, those a node owns.
+//! Sets of shards: those a stream may hold records of, those a node owns.
 
 use crate::{Error, ShardId, WriterId};
 use std::{fmt, str::FromStr};
@@ -31,7 +31,7 @@ impl ShardSet {
         &self.bits
     }
 
-    /// Is it one of these?
+    /// True if the shard is in the set.
     #[must_use]
     pub fn contains(&self, shard: ShardId) -> bool {
         let (byte, bit) = place(shard);
@@ -81,7 +81,7 @@ impl ShardSet {
         self.bits.is_empty()
     }
 
-    /// Is one of these in both?
+    /// True if a shard is in both sets.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.bits.iter().zip(&other.bits).any(|(own, others)| own & others != 0)

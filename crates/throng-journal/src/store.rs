@@ -39,7 +39,7 @@ pub struct StoredEvent {
     pub seq: u64,
     /// The commit that made it true.
     pub position: Position,
-    /// When, in microseconds since 1970-01-01 UTC.
+    /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
     /// The event's name.
     pub name: Box<str>,
@@ -102,7 +102,7 @@ pub struct Checkpoint {
 /// The position up to which some shards are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covered {
-    /// These are covered alike, …
+    /// The shards that are covered alike, …
     pub shards: ShardSet,
     /// … up to here; `None`: there was no checkpoint of them.
     pub upto: Option<Position>,

@@ -54,7 +54,7 @@ pub struct WriterLine {
 pub struct HistoryLine {
     /// Its commit, written `writer.commit`.
     pub position: String,
-    /// When, microseconds since 1970-01-01 UTC.
+    /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
     /// The record's kind: `event`, `sent`, …
     pub record: &'static str,
@@ -326,7 +326,7 @@ impl Verification {
         self.damages.append(&mut unfounded);
     }
 
-    /// Nothing is damaged.
+    /// True if nothing is damaged.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()

@@ -32,7 +32,7 @@ pub struct ViewBatch {
 pub enum Applied {
     /// The batch is applied.
     Done,
-    /// Nothing was done: the read model has this offset, not the expected one.
+    /// The batch was not applied: the read model has this offset, not the expected one.
     Moved(Option<ViewOffset>),
 }
 

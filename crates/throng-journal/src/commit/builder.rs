@@ -15,7 +15,7 @@ pub struct Stamp {
     pub number: CommitNo,
     /// The newest commit of this writer known to be synced: damage at or below it is damage, not an unfinished end.
     pub synced: CommitNo,
-    /// When, in microseconds since 1970-01-01 UTC.
+    /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
 }
 
@@ -65,7 +65,7 @@ impl CommitBuilder {
         }
     }
 
-    /// Nothing was pushed since the last finish.
+    /// True if nothing was pushed since the last finish.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0

@@ -87,8 +87,8 @@ pub enum RecordKind {
     Command = 11,
     /// The entity's state after its event `seq`: a load does not need any earlier record. `version` is that of its state.
     State = 12,
-    /// There was a record; retention or an erasure took it. Its body is zeros; it names the commit that
-    /// [replaces](Record::replaced_by) what went.
+    /// A removed record: retention or an erasure took it. Its body is zeros; it names the commit that [replaces](Record::replaced_by) what
+    /// went.
     Removed = 13,
     /// The numbers of messages that a shard has sent and taken: no earlier record is needed to know them.
     Numbers = 14,

@@ -14,7 +14,7 @@ pub enum Damage {
         /// The length that is there.
         found: usize,
     },
-    /// Not the beginning of a commit.
+    /// The bytes are not the beginning of a commit.
     #[error("no commit begins here (found bytes {0:02x?})")]
     Magic([u8; 4]),
     /// The checksum does not fit the bytes.
@@ -116,7 +116,7 @@ impl Commit {
         crc32c::crc32c_append(crc, &bytes[HEADER_BYTES..])
     }
 
-    /// For a backend that knows better than its engine what is synced. Before [`seal`](Self::seal).
+    /// Sets the newest synced commit, for a backend that knows better than its engine. To be called before [`seal`](Self::seal).
     pub fn set_synced(&mut self, synced: CommitNo) {
         self.bytes[24..32].copy_from_slice(&synced.0.to_le_bytes());
     }

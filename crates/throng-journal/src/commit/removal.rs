@@ -83,7 +83,7 @@ impl Record<'_> {
 pub enum Rest {
     /// All of it.
     Whole,
-    /// This, as long as it was; to be sealed again.
+    /// The commit with the records that are left, as long as it was; to be sealed again.
     Part(Commit),
     /// No record is left.
     Nothing,
@@ -168,7 +168,7 @@ impl Commit {
         })
     }
 
-    /// For how many commits right before it this one stands, because nothing is left of any of them.
+    /// Returns the number of commits right before it that this one stands for, because nothing is left of any of them.
     #[must_use]
     pub fn stands_for(&self) -> u32 {
         stands_for(&self.bytes)

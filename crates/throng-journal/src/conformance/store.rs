@@ -275,7 +275,7 @@ fn state(id: &str, seq: u64, version: u16, bytes: &[u8]) -> StoredState {
     }
 }
 
-/// Before the first checkpoint there is nothing.
+/// A store is empty before the first checkpoint.
 pub fn an_empty_store_covers_nothing_and_knows_nobody<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     bench.append(&["a"]);
@@ -507,7 +507,7 @@ pub fn a_state_may_be_newer_than_what_its_checkpoint_covers<H: Harness>(harness:
     }
 }
 
-/// At most `limit` events, and after the first at most `bytes_max` bytes.
+/// A page has at most `limit` events, and after the first at most `bytes_max` bytes.
 pub fn history_pages_by_count_and_bytes<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     for _ in 0..10 {
@@ -623,7 +623,7 @@ pub fn system_rows_are_set_read_and_removed<H: Harness>(harness: &H) {
     assert_eq!(bench.system_scan(b"timer/"), [pair("timer/2", "changed")]);
 }
 
-/// In the order of their keys, so many at a time, and nobody else's.
+/// Rows go in the order of their keys, some at a time, and no rows of others.
 pub fn system_rows_of_a_prefix_are_removed_some_at_a_time<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     bench.append(&["a"]);

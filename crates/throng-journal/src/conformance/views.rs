@@ -129,7 +129,7 @@ fn keys(rows: &[ViewRow]) -> Vec<&[u8]> {
     rows.iter().map(|(key, _)| key.as_slice()).collect()
 }
 
-/// Nothing is there before the first batch, and reading it is no error.
+/// A read model is empty before the first batch, and reading it is no error.
 pub fn what_was_never_written_has_no_offset_and_no_rows<H: Harness>(harness: &H) {
     let bench = Bench::new(harness);
     assert_eq!(bench.offset(VIEW), None, "no offset before the first batch");
@@ -354,7 +354,7 @@ pub fn a_range_is_read_in_the_order_of_its_keys_bytes<H: Harness>(harness: &H) {
     assert_eq!((begins(b"a"), begins(b"\xff"), begins(b"")), (4, 2, ordered.len()));
 }
 
-/// At most so many rows, at most so many bytes, but never nothing where there is something.
+/// A page has at most `rows_max` rows and `bytes_max` bytes, but is never empty where there is a row.
 pub fn a_range_is_bounded_by_rows_and_bytes<H: Harness>(harness: &H) {
     let bench = Bench::new(harness);
     let value = [7; 100];
