@@ -18,7 +18,7 @@ const DIRECTORIES_MAX: usize = 64;
 pub(crate) struct Stream {
     /// Its last commit that can be read; final once it is sealed.
     pub last: CommitNo,
-    /// Nothing can be appended any more.
+    /// True once nothing can be appended any more.
     pub sealed: bool,
     /// Set aside by a seal, opened by nobody.
     pub reserved: bool,

@@ -42,8 +42,8 @@ impl Options {
         }
     }
 
-    /// With smaller files where all together are to take at most so many bytes of the disk: half of these at most are taken by what is made
-    /// ready or kept for the end.
+    /// Sets smaller files where all together are to take at most this much of the disk: half of these bytes at most are taken by what is
+    /// made ready or kept for the end.
     #[must_use]
     pub fn within(self, bytes_max: Option<u64>) -> Self {
         let Some(bytes_max) = bytes_max else { return self };

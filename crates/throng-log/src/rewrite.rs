@@ -206,9 +206,9 @@ fn blocks(length: usize, offset: u64) -> impl Iterator<Item = (usize, usize)> {
 
 /// The receiver of a segment's commits, in order.
 trait Sink {
-    /// These bytes stood there.
+    /// Takes the bytes that stood there.
     fn was(&mut self, bytes: &[u8], offset: u64);
-    /// These stand there from now on.
+    /// Takes the bytes that stand there from now on.
     fn is(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 

@@ -13,9 +13,9 @@ use std::{
 };
 use throng_journal::Error;
 
-/// There for as long as the directory holds only a part.
+/// The file that marks a directory with only a part of a journal.
 const UNFINISHED_NAME: &str = "unfinished";
-/// There while segments that are staged beside a copy get their names.
+/// The file that is there while segments that are staged beside a copy get their names.
 const ADDING_NAME: &str = "adding";
 
 /// A directory being filled. Dropped before it is [finished](Self::finish), the directory stays refused.

@@ -98,7 +98,7 @@ pub(super) struct PackedEvent<'a> {
 }
 
 impl Entry {
-    /// To be packed again.
+    /// Returns the event, to be packed again.
     pub(super) fn told(&self) -> PackedEvent<'_> {
         PackedEvent {
             position: self.position,

@@ -53,7 +53,7 @@ pub(crate) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Err
     }
 }
 
-/// For `map_err` on anything the database says. What the disk said is told from what is damaged.
+/// Makes the mapping of the database's errors for `map_err`. An error of the disk is told from damage.
 pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| match error.into() {
         redb::Error::Io(source) if !is_damage(source.kind()) => Error::io(doing)(source),
@@ -94,7 +94,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Without the words a panic usually leaves on standard error: whoever asked is told in a sentence.
+/// Runs work without the words that a panic usually leaves on standard error: the asker gets a sentence.
 fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

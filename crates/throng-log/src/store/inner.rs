@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two attempts, so that a disk that is gone costs readers little.
+/// The time between two attempts: a disk that is gone costs readers little.
 const RETRY: Duration = Duration::from_millis(250);
 
 pub(super) struct Inner {
@@ -61,7 +61,7 @@ impl Reopening {
         self.is_due.load(Ordering::Acquire)
     }
 
-    /// Not tried just now.
+    /// True if it was not tried just now; the attempt is noted.
     pub(super) fn may_try(&self) -> bool {
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let may = tried.is_none_or(|at| at.elapsed() >= RETRY);

@@ -169,7 +169,7 @@ struct Importer<'a> {
     open: CommitBuilder,
     /// The commit whose records are being read.
     pending: Option<Stamp>,
-    /// For how many commits before it that one stands.
+    /// The number of commits before it that one stands for.
     stands_for: u32,
     /// The commit that replaces the records taken from it, where none is left.
     replaced_by: Option<Position>,
@@ -309,7 +309,7 @@ impl Importer<'_> {
         Err(Refusal::Line(format!("it says {end:?}, found were {found:?}")))
     }
 
-    /// Nothing more comes; `lines` is one more than there were.
+    /// Checks the end of the lines; `lines` is one more than there were.
     fn finish(&mut self, lines: u64) -> Result<(), Refusal> {
         self.finish_commit()?;
         if self.ended || self.unchecked {

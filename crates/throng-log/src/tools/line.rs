@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use throng_journal::RecordKind;
 
 pub(super) const EXPORT_VERSION: u32 = 2;
-/// Without sums and without an end.
+/// The version without sums and without an end.
 pub(super) const EXPORT_VERSION_UNCHECKED: u32 = 1;
 
 /// The bytes before a sum and behind it.
@@ -73,7 +73,7 @@ pub(super) struct Line<'a> {
     pub commit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_micros: Option<i64>,
-    /// For how many commits right before it this one stands, because nothing is left of them.
+    /// The number of commits right before it that this one stands for, because nothing is left of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

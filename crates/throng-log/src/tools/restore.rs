@@ -17,7 +17,7 @@ pub enum Until {
     /// All of it.
     #[default]
     End,
-    /// This commit, which is the last one then.
+    /// Up to this commit, which is the last one then.
     Commit(Position),
     /// The last commit before the first one that was made after this time, in microseconds since 1970-01-01 UTC.
     Micros(i64),

@@ -30,7 +30,7 @@ pub(crate) const VIEWS_NAME: &str = "views.redb";
 pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(2);
 /// Or of so many bytes.
 pub(crate) const SYNC_BYTES: usize = 16 << 20;
-/// Between two attempts to open a file that failed.
+/// The time between two attempts to open a file that failed.
 const REOPEN_EVERY: Duration = Duration::from_millis(100);
 /// Memory for pages; a scan reads from the file.
 const CACHE_BYTES: usize = 16 << 20;

@@ -82,7 +82,7 @@ fn holds_secret(disk: &Disk) -> bool {
     paths.iter().any(|path| !path.ends_with("store.redb") && holds(path))
 }
 
-/// Once nobody uses the directory any more, it is sound.
+/// Checks that the directory is sound once nobody uses it any more.
 async fn assert_sound(disk: &Disk, context: &str) {
     drop(once_free(|| hold(&options(disk), Path::new(DIR))).await);
     let found = verify(&options(disk), Path::new(DIR)).unwrap();

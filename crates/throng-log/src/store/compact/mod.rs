@@ -132,13 +132,13 @@ impl Inner {
         }
     }
 
-    /// None is begun any more, and the one under way ends soon.
+    /// Forbids further compactions; the one under way ends soon.
     pub(super) fn close_compactions(&self) {
         self.compactions.is_closing.store(true, Ordering::Release);
         self.break_off_compaction();
     }
 
-    /// Before anything rests on a file that a compaction has made, its name is durable.
+    /// Makes the name of a compacted file durable, before anything rests on the file.
     pub(super) fn settle_name(&self) -> Result<(), Error> {
         if self.compactions.is_name_unsynced.load(Ordering::Acquire) {
             let dir = self.log.dir();

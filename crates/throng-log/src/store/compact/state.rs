@@ -23,7 +23,7 @@ pub(in crate::store) struct Compactions {
 /// The result of the last compaction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
-    /// Nobody looks whether it is time again before this advance.
+    /// The advance before which nobody looks whether it is time again.
     pub(super) look_at: u64,
     /// The file and its rows after it; zeros before the first.
     pub(super) file_bytes: u64,
