@@ -134,7 +134,7 @@ pub(crate) struct Database {
     /// The `application_name` of all connections of this engine.
     pub(crate) session: String,
     pool: Pool,
-    /// For each of those who may wait for a connection of it.
+    /// A permit for each caller that may wait for a connection.
     waiting: Semaphore,
     /// The commits this server is known to hold.
     pub(crate) acknowledged: Acknowledged,

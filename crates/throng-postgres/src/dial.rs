@@ -46,7 +46,7 @@ pub(crate) struct Dialer {
 /// A single host of a URL.
 struct OneHost {
     config: Config,
-    /// To be looked up each time, since its address may change.
+    /// The name to be looked up each time, since its address may change.
     name: Option<(String, u16)>,
     shown: String,
 }

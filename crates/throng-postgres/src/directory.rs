@@ -36,7 +36,7 @@ use view::view;
 
 /// A change is taken to hang after so long. It waits for locks for a few seconds at most.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
-/// Between two attempts to listen for changes.
+/// The time between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// The directory on PostgreSQL, beside the journal in the same schema.

@@ -91,7 +91,7 @@ pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), Str
     Ok(Ok(()))
 }
 
-/// None of its connections is there.
+/// True if none of the node's connections is there.
 pub(super) const IS_GONE: &str = "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = n.session)";
 
 /// A node ends, and all its streams with it.

@@ -204,7 +204,7 @@ struct Appending {
 /// The outcome of one try.
 enum Tried {
     Done(Result<(), AppendError>),
-    /// Nothing has landed: the server has no room for it, or its predecessor waits for that.
+    /// The commit has not landed: the server has no room for it, or its predecessor waits for that.
     NoRoom(Error),
 }
 

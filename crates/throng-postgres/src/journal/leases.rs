@@ -15,9 +15,9 @@ use std::{
 use throng_journal::{Error, ShardSet, WriterId};
 use tokio_postgres::{Client, Row};
 
-/// Between two looks at somebody else's.
+/// The time between two looks at another engine's lease.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two looks at who has taken over, and how often.
+/// The time between two looks at the engine that has taken over, and their number.
 const SUCCESSOR_LOOK: (Duration, u32) = (Duration::from_millis(500), 60);
 
 /// The leases of sealed engines that are not over, but for those of one engine.

@@ -15,14 +15,14 @@ pub(super) struct Process {
     began: u64,
     /// The process namespace its id is of.
     namespace: String,
-    /// This running of the machine.
+    /// The id of the present running of the machine.
     boot: String,
     /// The machine's name, for people.
     host: String,
 }
 
 impl Process {
-    /// This one; `None` where the system does not say all of it.
+    /// Returns the present process; `None` where the system does not say all of it.
     pub(super) fn own() -> Option<Self> {
         let id = i32::try_from(std::process::id()).ok()?;
         let word = |path: &str| Some(fs::read_to_string(path).ok()?.trim().replace(' ', "_"));

@@ -17,7 +17,7 @@ use std::{
 use throng_journal::{CommitNo, Error, Position};
 
 const DOING: &str = "counting what the commits take";
-/// Between two looks.
+/// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Commits of a stream in one transaction.
 const PAGE_COMMITS: i64 = 10_000;

@@ -25,7 +25,7 @@ use throng_journal::{
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
-/// With something to be written, also where the writer was sealed before: so it waits until a standby has all before it.
+/// Seals, and writes something also where the writer was sealed before: so it waits until a standby has all before it.
 const SEAL: &str = "SET LOCAL lock_timeout TO '3s'; SELECT pg_logical_emit_message(true, 'throng', '')";
 /// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
 pub(crate) const TABLES: &str = "SELECT relname::text, pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE relkind = 'r' AND \
@@ -420,7 +420,7 @@ impl Shared {
         }))
     }
 
-    /// This engine has let its own leases of these go before: nobody has to wait for them.
+    /// Ends the engine's own leases of these writers: nobody has to wait for them.
     async fn give_back(&self, transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
         transaction
             .execute_typed(

@@ -25,7 +25,7 @@ const GATHERED_BYTES: usize = 2 << 20;
 /// Counted for an event beside its names and its body, about as in a commit.
 const ENTRY_BYTES: usize = 16;
 
-/// Which payloads are taken for JSON that PostgreSQL takes too.
+/// The payloads that are taken for JSON that PostgreSQL takes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     /// Any valid JSON.
@@ -103,7 +103,7 @@ fn events<'a>(commits: &'a [Commit], wanted: Option<&Coverage>) -> Result<Vec<Ev
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copied {
     All,
-    /// There is a payload that `jsonb` does not take.
+    /// The server refused a payload that `jsonb` does not take.
     Nothing,
 }
 

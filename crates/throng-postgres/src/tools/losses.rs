@@ -43,7 +43,7 @@ pub struct LossLine {
 /// The contents of a commit that is lost.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LostCommitLine {
-    /// Which one, `writer.commit`.
+    /// The position, `writer.commit`.
     pub position: String,
     /// When it was made.
     pub at: String,
