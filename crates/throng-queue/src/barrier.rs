@@ -8,7 +8,7 @@
 use crate::sync::{Ordering, fence};
 use std::sync::atomic::compiler_fence;
 
-/// Which of the two ways this process has.
+/// The barrier of this process, one of two.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Barrier {
     receivers_pay: bool,
@@ -33,7 +33,7 @@ impl Barrier {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Between a sender's store and its load.
+    /// Orders a sender's store before its load.
     pub(crate) fn sender(self) {
         match self.receivers_pay {
             true => self.compiler(),
@@ -41,7 +41,7 @@ impl Barrier {
         }
     }
 
-    /// Between a receiver's store and its load.
+    /// Orders a receiver's store before its load.
     pub(crate) fn receiver(self) {
         fence(Ordering::SeqCst);
         if self.receivers_pay {

@@ -8,8 +8,8 @@ pub enum HandOver {
     /// item at a quiet moment and a full buffer in a surge, and nothing waits for a flush.
     #[default]
     Adaptive,
-    /// After so many items, whatever the receiver does; 1 is a queue without batching on the senders' side. What is
-    /// less than that waits in its sender for more, for [`flush`](crate::Sender::flush), for the end of its sender, or for an
+    /// Hands over after this many items, whatever the receiver does; 1 is a queue without batching on the senders' side. What is less than
+    /// that waits in its sender for more, for [`flush`](crate::Sender::flush), for the end of its sender, or for an
     /// [`IntervalSender`](crate::IntervalSender)'s next round.
     Every(usize),
 }

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After so many items at once a receiver gives senders a moment for the next before it looks into their open batches and
+/// The items received at once after which a receiver gives senders a moment for the next before it looks into their open batches and
 /// sleeps.
 const FLOW_ITEMS: usize = 64;
 
