@@ -53,12 +53,12 @@ impl Service for Lines {
         }
     }
 
-    /// In a surge there is always more: so many lines are enough for one sync.
+    /// Commits in a surge, when there is always more: this many lines are enough for one sync.
     fn limit(&mut self, context: &mut Context<Message>) {
         self.empty(context);
     }
 
-    /// At a quiet moment one line is a batch, and waits for nobody.
+    /// Commits at a quiet moment: a line is a batch, and waits for nobody.
     fn empty(&mut self, context: &mut Context<Message>) {
         if let Err(error) = self.commit() {
             eprintln!("the lines cannot be written: {error}");

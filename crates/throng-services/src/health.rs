@@ -57,7 +57,7 @@ impl fmt::Display for Status {
 /// Why it is so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reason {
-    /// There is nothing to say.
+    /// No reason.
     #[default]
     None,
     /// No check-in came within the time to live.
@@ -149,7 +149,7 @@ impl Health {
         Self::with_clock(Instant::now)
     }
 
-    /// With another clock.
+    /// Returns health with another clock.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self {

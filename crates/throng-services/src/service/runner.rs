@@ -177,13 +177,13 @@ impl<S: Service> Runner<S> {
         did
     }
 
-    /// Nothing is left.
+    /// Runs the service's hook for an empty queue.
     pub(crate) fn empty(&mut self, now: Instant) {
         self.context.now = now;
         self.guarded(Service::empty);
     }
 
-    /// Nothing has come for a while.
+    /// Runs the service's hook for an idle time.
     pub(crate) fn idle(&mut self, now: Instant) {
         self.context.now = now;
         self.guarded(Service::idle);

@@ -88,7 +88,7 @@ impl Stats {
         Self::with_clock(move || begun.elapsed().as_secs())
     }
 
-    /// With another clock: it tells the second it is, and never goes back.
+    /// Returns statistics with another clock: it tells the second it is, and never goes back.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
@@ -254,7 +254,7 @@ impl Counter {
 pub struct Level(Arc<Key>);
 
 impl Level {
-    /// There is so much now.
+    /// Sets the present level.
     pub fn set(&self, value: f64) {
         self.0.record(value, 1);
     }

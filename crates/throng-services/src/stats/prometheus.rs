@@ -1,4 +1,4 @@
-//! To Prometheus, as a collector of `prometheus-client`.
+//! The export to Prometheus, as a collector of `prometheus-client`.
 
 use prometheus_client::{
     collector::Collector,

@@ -1,4 +1,4 @@
-//! To a StatsD server: `key:n|c`, `|g`, `|ms` over UDP, several metrics a packet.
+//! The export to a StatsD server: `key:n|c`, `|g`, `|ms` over UDP, several metrics a packet.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -97,7 +97,7 @@ impl Exporter {
 }
 
 impl Service for Exporter {
-    /// Nobody sends it anything.
+    /// No message ever comes.
     type Message = Option<Infallible>;
 
     fn started(&mut self, context: &mut Context<Self::Message>) {
