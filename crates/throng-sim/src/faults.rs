@@ -87,7 +87,7 @@ impl Lie {
 }
 
 impl Faults {
-    /// Nothing goes wrong, and everything is answered at once.
+    /// Returns no faults: everything is answered at once.
     #[must_use]
     pub fn none() -> Self {
         Self {

@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(crate) lie: Option<Lie>,
     /// The process that opened a writer last: only its checkpoints count.
     pub(crate) owner: u32,
-    /// This commit cannot be read.
+    /// The commit that cannot be read.
     pub(crate) damaged: Option<Position>,
     /// Something was removed from the history.
     pub(crate) is_pruned: bool,

@@ -477,7 +477,7 @@ impl Sim {
         self.state().processes.last()?.engine.clone()
     }
 
-    /// There is no process, not even one that starts.
+    /// True if there is no process, not even one that starts.
     pub(crate) fn is_down(&self) -> bool {
         self.state().processes.is_empty()
     }

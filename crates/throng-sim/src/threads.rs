@@ -39,7 +39,7 @@ pub(crate) enum Report {
     /// The task is done, or what was to be dropped is.
     Done,
     Panicked(Box<dyn Any + Send>),
-    /// In the middle of a poll.
+    /// The thread stopped in the middle of a poll.
     Stopped(Stop),
 }
 

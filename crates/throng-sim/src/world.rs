@@ -14,7 +14,7 @@ use std::{
 };
 use throng::host::Task;
 
-/// Which tasks die together: a process.
+/// The group of tasks that die together: a process.
 pub(crate) type Group = u32;
 
 /// The group of the test itself and its clients: nothing kills it.
@@ -32,7 +32,7 @@ pub enum Hang {
     /// No task can run and no timer is set.
     #[error("deadlock after {elapsed_micros} µs: no task can run and no timer is set; {tasks} tasks wait")]
     Deadlock {
-        /// When, in virtual microseconds.
+        /// The time in virtual microseconds.
         elapsed_micros: u64,
         /// Tasks that wait.
         tasks: usize,
@@ -48,7 +48,7 @@ pub enum Hang {
     Steps {
         /// The polls after which it was taken to run in circles.
         steps: u64,
-        /// When, in virtual microseconds.
+        /// The time in virtual microseconds.
         elapsed_micros: u64,
     },
 }
@@ -129,7 +129,7 @@ enum Alarm {
 struct Slot {
     group: Group,
     runs_on: RunsOn,
-    /// Which of the tasks that had this slot.
+    /// The number of the task, among those that had this slot.
     life: u64,
     future: Option<Task>,
     waker: Option<Waker>,
@@ -150,7 +150,7 @@ struct ThreadSlot {
 enum At {
     Idle,
     Runs,
-    /// In the middle of polling this task.
+    /// Stopped in the middle of polling this task.
     Stopped(Polled),
 }
 
@@ -443,7 +443,7 @@ impl World {
         task
     }
 
-    /// Nothing of a process runs for so long; its timers go by meanwhile.
+    /// Pauses a process for this long; its timers go by meanwhile.
     pub(crate) fn pause(&self, group: Group, duration: Duration) {
         let mut inner = self.inner();
         let until = inner.elapsed_micros.saturating_add(micros(duration));

@@ -257,7 +257,7 @@ impl Nodes {
         }
     }
 
-    /// Nothing gets through between two nodes, until [`mend`](Self::mend).
+    /// Cuts two nodes off from each other, until [`mend`](Self::mend).
     pub fn cut(&self, one: usize, other: usize) {
         if let (Some(of_one), Some(of_other)) = (self.group(one), self.group(other)) {
             self.sim
@@ -267,7 +267,7 @@ impl Nodes {
         }
     }
 
-    /// Nothing gets through between a node and the database, until [`mend`](Self::mend).
+    /// Cuts a node off from the database, until [`mend`](Self::mend).
     pub fn cut_from_database(&self, node: usize) {
         if let Some(running) = self.running().get(&node) {
             self.sim.note(format_args!("node {node} is cut off from the database"));

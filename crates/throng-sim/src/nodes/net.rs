@@ -20,7 +20,7 @@ use throng_cluster::{Host, Status, life::Connections};
 use throng_journal::{Later, NodeId, NodeState, ShardId, View};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Between two looks at whether a connection works.
+/// The time between two looks whether a connection works.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The network between all processes. Cheap to clone.
@@ -144,7 +144,7 @@ pub(super) struct Peering {
     me: AtomicU64,
     /// The number of looks at the nodes.
     looks: watch::Sender<u64>,
-    /// Somebody wants a look.
+    /// A look is wanted.
     is_wanted: Arc<AtomicBool>,
 }
 

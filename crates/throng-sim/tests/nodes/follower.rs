@@ -8,7 +8,7 @@ use std::{
 };
 use throng::{Cursor, Follow};
 
-/// At one node at most so long without hearing of anything.
+/// The longest stay at one node without hearing of anything.
 const SILENCE: Duration = Duration::from_millis(700);
 
 /// The events that a follower was told.

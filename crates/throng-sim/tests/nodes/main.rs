@@ -36,7 +36,7 @@ const NODES: usize = 3;
 const CLIENTS: u64 = 4;
 const COUNTERS: u64 = 6;
 const LEASE: Duration = Duration::from_secs(2);
-/// After the last fault all is served again within this.
+/// The time after the last fault in which all is served again.
 const SETTLES: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -78,7 +78,7 @@ struct Clients {
     is_over: AtomicBool,
     /// Counters that were erased.
     erased: Mutex<Vec<u64>>,
-    /// Nobody follows any more.
+    /// True once nobody follows any more.
     is_told: AtomicBool,
     changes: u64,
 }
@@ -379,7 +379,7 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
     world.try_run(run).map(|((), run)| run)
 }
 
-/// Once all messages have arrived, each counter has the events it was asked for, and no more.
+/// Checks that each counter has the events it was asked for, and no more, once all messages have arrived.
 async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed: &Followed) {
     let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
     let until = sim.elapsed() + Duration::from_secs(20);

@@ -18,9 +18,9 @@ use std::{
 use throng::model::Error;
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
 
-/// These are of the release before at first.
+/// The nodes of the release before, at first.
 const OLD: usize = 3;
-/// This one is of the next, from its first start on, and lives on.
+/// The node of the next release, from its first start on; it lives on.
 const NEW: usize = OLD;
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;

@@ -85,7 +85,7 @@ struct World {
     closed: Mutex<Vec<u64>>,
     numbers: AtomicU64,
     is_over: AtomicBool,
-    /// Nobody follows any more.
+    /// True once nobody follows any more.
     is_told: AtomicBool,
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Told {
     Refused(View),
     /// The engine's, which says that nothing was done.
     Nothing(&'static str),
-    /// Nobody was told what came of it.
+    /// The outcome is unknown.
     Unknown,
 }
 

@@ -507,7 +507,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Nobody took it: it is dead, or was until somebody dropped it.
+/// True if nobody took the message: it is dead, or was until somebody dropped it.
 fn is_left(message: &SentMessage) -> bool {
     matches!(message.outcome.as_deref(), Some("dead" | "dropped"))
 }

@@ -166,7 +166,7 @@ impl Driver {
         self.up().await;
     }
 
-    /// Nothing is on its way, and no timer set.
+    /// True if nothing is on its way, and no timer set.
     async fn quiet(&self) -> bool {
         let (mut same, mut last) = (0, 0);
         for _ in 0..600 {
