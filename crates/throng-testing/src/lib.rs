@@ -1,4 +1,4 @@
-//! For tests: an engine in memory, an entity, an HTTP client that reads whole answers, and a browser.
+//! Test support: an engine in memory, an entity, an HTTP client that reads whole answers, and a browser.
 
 mod browser;
 mod client;
