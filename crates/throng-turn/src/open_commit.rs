@@ -41,7 +41,7 @@ pub struct OpenCommit<B> {
 
 struct Inner<B> {
     batch: B,
-    /// Nothing was put into the batch yet.
+    /// True while nothing was put into the batch.
     empty: bool,
     /// The number the open commit will have.
     number: u64,

@@ -106,7 +106,7 @@ enum Seen {
     Ends(usize),
 }
 
-/// Nobody leads twice in a row while somebody else waits, unless it gave way in between.
+/// Checks that nobody leads twice in a row while another waits, unless it gave way in between.
 fn check_that_leadership_was_handed_over(seen: &[Seen]) {
     let (mut waits, mut has_to_give_way) = ([false; 2], [false; 2]);
     for what in seen {
