@@ -45,6 +45,6 @@ pub trait Actor: Send + 'static {
     /// Does what it is asked to, one command at a time.
     ///
     /// # Errors
-    /// The actor's "no". What it has changed by then stays.
+    /// The actor's [`Rejection`](Actor::Rejection). Its changes so far stay.
     fn receive(&mut self, command: Self::Command, now: Timestamp) -> Result<Self::Reply, Self::Rejection>;
 }

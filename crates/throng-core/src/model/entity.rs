@@ -73,7 +73,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
     ///
     /// # Errors
-    /// The entity's "no".
+    /// The entity's [`Rejection`](Entity::Rejection).
     fn decide(&self, command: Self::Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection>;
 
     /// Applies what has happened, also on replay. Total: it must not fail.
@@ -83,7 +83,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// in a field. Not asked for what comes from outside. Where renaming a variant is all, `#[serde(alias = "old_name")]` does it, too.
     ///
     /// # Errors
-    /// There is no step up: the timer's tick or the message is dead, with this reason, and can be retried.
+    /// [`UpcastError`]: there is no step up. The timer's tick or the message is dead, with this reason, and can be retried.
     fn upcast_command(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from the command {}",
@@ -95,7 +95,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// was made from are not kept any more; otherwise the state is rebuilt from them.
     ///
     /// # Errors
-    /// There is no step up: the entity is quarantined, with this reason.
+    /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
     fn upcast_state(version: u16, _state: serde_json::Value) -> Result<serde_json::Value, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from a state of version {version}"

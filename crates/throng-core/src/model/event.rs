@@ -12,7 +12,7 @@ pub trait Event: Message {
     /// one.
     ///
     /// # Errors
-    /// There is no step up: the entity is quarantined with this reason.
+    /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
     fn upcast(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from {} version {}",

@@ -13,7 +13,7 @@ pub trait Query<E: Entity>: Message {
     /// Answers from the state.
     ///
     /// # Errors
-    /// The entity's "no".
+    /// The entity's [`Rejection`](Entity::Rejection).
     fn answer(self, entity: &E, moment: &Moment<'_, E>) -> Result<Self::Answer, E::Rejection>;
 }
 
