@@ -94,7 +94,7 @@ impl NodeState {
     /// that its streams end.
     ///
     /// # Errors
-    /// It is no state of one that lives.
+    /// [`Error::Refused`]: the state is none of a node that lives.
     pub fn said_by_a_beat(self, node: NodeId) -> Result<(), Error> {
         match self {
             Self::Serving | Self::Draining => Ok(()),
@@ -226,7 +226,8 @@ pub trait Directory: Send + Sync {
     /// Joins: from now on others see this node. It owns nothing yet.
     ///
     /// # Errors
-    /// The name is a living node's; the program or the release is below the [floor](Floor); the service has another number of shards; a node that is none of a cluster lives on this journal.
+    /// [`Error::Refused`]: the name is a living node's; the program or the release is below the [floor](Floor); the service has another
+    /// number of shards; a node that is none of a cluster lives on this journal.
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>>;
 
     /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
@@ -239,14 +240,14 @@ pub trait Directory: Send + Sync {
     /// Returns the present view, for a caller that is no node.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn view(&self) -> Later<'_, Result<View, Error>>;
 
     /// The name of the node of a newer release than this one's that has left or died last, and for how long it is gone: for who has begun since, and
     /// never saw it. A directory that does not know says nothing.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses.
     fn newer_gone(&self, than: NodeId) -> Later<'_, Result<Option<(String, Duration)>, Error>> {
         let _ = than;
         Box::pin(std::future::ready(Ok(None)))
@@ -274,20 +275,20 @@ pub trait Directory: Send + Sync {
     /// A node leaves: its streams are sealed, and what it still owns is free to be [taken](Self::take).
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>>;
 
     /// Asks a node, by its name, to give away all it owns, or no longer to: [`wants_drain`](Self::wants_drain). `false`: no node of this
     /// name lives.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>>;
 
     /// Returns true if a node is asked to give away all it owns.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
     /// Pins shards to the node of this name: while it serves, their owners give them to it, and nobody takes them from it for the sake of

@@ -226,7 +226,7 @@ pub trait Journal: Send + Sync {
     /// Syncs everything appended so far, whatever the durability: a checkpoint begins with it.
     ///
     /// # Errors
-    /// The sync failed: nothing after the last successful one may be relied on.
+    /// [`Error::Io`] or [`Error::Backend`]: the sync failed. Nothing after the last successful one may be relied on.
     fn sync(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -240,7 +240,7 @@ pub trait Journal: Send + Sync {
     /// After a crash in the middle, some are gone and some are not, from the oldest on.
     ///
     /// # Errors
-    /// The journal keeps all of its history; it cannot be read or written.
+    /// [`Error::Backend`]: the journal keeps all of its history, or the database refuses. [`Error::Io`]: a file cannot be read or written.
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         let at = prune.after;
         Box::pin(std::future::ready(Err(Error::Backend {

@@ -142,13 +142,14 @@ pub trait Store: Send + Sync {
     /// share one.
     ///
     /// # Errors
-    /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached, or is damaged. A damaged one can be removed and is rebuilt from
+    /// the journal.
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>>;
 
     /// Makes a checkpoint true, atomically and durably. Called by one task of a node at a time; of several nodes side by side.
     ///
     /// # Errors
-    /// Nothing of it is visible then; it may be tried again.
+    /// [`Error`] of any kind: nothing of the checkpoint is visible then; it may be tried again.
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>>;
 
     /// An entity's state of this version, and the events after it. Empty for an entity the store has never heard of.
@@ -156,13 +157,15 @@ pub trait Store: Send + Sync {
     /// The store does not judge what is missing before the first event: [`Loaded::missing_event`] does, by records it does not know.
     ///
     /// # Errors
-    /// The row cannot be read, or the store is not reachable.
+    /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or
+    /// [`Error::Backend`]: the store cannot be reached.
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>>;
 
     /// An entity's events after a sequence number, as far as they are not gone, in order: at most `limit` and, after the first, `bytes_max`.
     ///
     /// # Errors
-    /// The row cannot be read, or the store is not reachable.
+    /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or
+    /// [`Error::Backend`]: the store cannot be reached.
     fn history(
         &self,
         address: &Address,
@@ -174,19 +177,19 @@ pub trait Store: Send + Sync {
     /// The entities of a kind in the order of their ids, after an id.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>>;
 
     /// Reads a system row.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>>;
 
     /// System rows by their keys, in the order of these; `None` for one that is not there. By default they are read one after the other.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
         Box::pin(async move {
             let mut values = Vec::with_capacity(keys.len());
@@ -204,7 +207,7 @@ pub trait Store: Send + Sync {
     /// their keys, at most `rows_max`: no others are read.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
@@ -220,7 +223,7 @@ pub trait Store: Send + Sync {
     /// are removed in many calls, so that readers, and checkpoints of others, wait for one call at most.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn remove_prefix<'a>(
         &'a self,
         prefix: &'a [u8],
@@ -232,7 +235,8 @@ pub trait Store: Send + Sync {
     /// default.
     ///
     /// # Errors
-    /// There is no room to do it, one is under way already, or the store failed meanwhile: it is as it was then.
+    /// [`Error::Io`] or [`Error::Backend`]: there is no room to do it, one is under way already, or the store failed meanwhile. The store
+    /// is as it was then.
     fn compact(&self) -> Later<'_, Result<Option<Compacted>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }

@@ -103,7 +103,8 @@ pub trait Views: Send + Sync {
     /// Returns the offset that a read model has reached; `None` if it was never written, or was cleared.
     ///
     /// # Errors
-    /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged. Damaged ones can be removed and are rebuilt
+    /// from the journal.
     fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>>;
 
     /// Makes a batch true, rows and offset in one transaction, if the offset is still the expected one. Of several that
@@ -116,25 +117,25 @@ pub trait Views: Send + Sync {
     /// The values of these keys, in the order asked; `None` where there is no row.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>>;
 
     /// The rows of a range, in the order of their keys' bytes.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>>;
 
     /// Removes a read model, rows and offset: whoever writes it next begins anew.
     ///
     /// # Errors
-    /// Not reachable, or damaged; it is then as it was.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged; the read model is then as it was.
     fn clear(&self, view: &str) -> Later<'_, Result<(), Error>>;
 
     /// Makes durable what was applied, where the backend does that behind.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn sync(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -142,7 +143,7 @@ pub trait Views: Send + Sync {
     /// The read models that have an offset, in the order of their names.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn names(&self) -> Later<'_, Result<Vec<String>, Error>>;
 }
 
