@@ -184,7 +184,7 @@ impl Log {
     /// Makes everything acknowledged so far survive power loss, whatever the durability.
     ///
     /// # Errors
-    /// The file system's; the writer is then over.
+    /// [`Error::Io`] of the file system; the writer is then over.
     pub fn sync(&self) -> Result<(), Error> {
         self.sync_beside()
             .and_then(|()| self.sync_all(&mut self.writing()))
