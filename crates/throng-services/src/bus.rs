@@ -76,7 +76,7 @@ impl Bus {
     /// The topic of this name, made at first use.
     ///
     /// # Errors
-    /// It is there with another type.
+    /// [`AnotherType`]: the topic exists with another type.
     pub fn topic<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Result<Topic<T>, AnotherType> {
         self.topic_with(name, BACKLOG_DEFAULT)
     }
@@ -84,7 +84,7 @@ impl Bus {
     /// Returns a topic like [`topic`](Self::topic). If it is made here, each subscriber and group may be this many events behind.
     ///
     /// # Errors
-    /// It is there with another type.
+    /// [`AnotherType`]: the topic exists with another type.
     pub fn topic_with<T: Clone + Send + Sync + 'static>(
         &self,
         name: &str,

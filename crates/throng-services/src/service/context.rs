@@ -81,7 +81,7 @@ impl<M: Send + 'static> Context<M> {
     /// [`Running::turn`](super::Running::turn).
     ///
     /// # Errors
-    /// There are too many timers.
+    /// [`TooMany`]: there are too many timers.
     pub fn after(&mut self, time: Duration, message: M) -> Result<TimerId, TooMany> {
         self.timers.set(self.now, time, Due::Once(message)).ok_or(TooMany)
     }
@@ -89,7 +89,7 @@ impl<M: Send + 'static> Context<M> {
     /// Receives a message every so often, at least a millisecond apart. One that is late by several intervals comes once.
     ///
     /// # Errors
-    /// There are too many timers.
+    /// [`TooMany`]: there are too many timers.
     pub fn every(&mut self, interval: Duration, make: impl FnMut() -> M + Send + 'static) -> Result<TimerId, TooMany> {
         self.timers.every(self.now, interval, Box::new(make)).ok_or(TooMany)
     }
@@ -108,7 +108,7 @@ impl<M: Send + 'static> Context<M> {
     /// with the answer, or why there is none, at the latest after `limit`.
     ///
     /// # Errors
-    /// There are too many asks; nothing was sent.
+    /// [`TooMany`]: there are too many asks; nothing was sent.
     pub fn ask<N, T>(
         &mut self,
         address: &mut Address<N>,
