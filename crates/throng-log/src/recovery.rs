@@ -85,7 +85,7 @@ pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, Error> {
 /// Reads a directory.
 ///
 /// # Errors
-/// Damage below a synced position, another format version, or the file system's.
+/// [`Error::Damaged`]: below a synced position. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.
 pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let (mut begun, mut spares) = (Vec::new(), Vec::new());

@@ -55,7 +55,7 @@ pub(crate) fn new_path(dir: &Path, segment: u64) -> PathBuf {
 /// Takes what is over out of a segment, keeping the segment as it was in an archive if there is one. `None`: nothing of it is over.
 ///
 /// # Errors
-/// Damage of the segment, which is then left as it is; the file system's.
+/// [`Error::Damaged`]: the segment is damaged, and is then left as it is. [`Error::Io`] of the file system.
 pub(crate) fn rewrite(
     files: &dyn Files,
     segment: &Finished,

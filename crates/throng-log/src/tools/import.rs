@@ -50,8 +50,8 @@ pub struct ImportOptions {
 /// entities, sequence numbers and bodies. The store is rebuilt from it at the first start.
 ///
 /// # Errors
-/// The line that cannot be taken and why; the file system's. The directory is then refused as a journal, until an import into it
-/// ends.
+/// [`Error::Backend`]: a line cannot be taken, with its number and the reason. [`Error::Io`] of the file system. The directory is then
+/// refused as a journal, until an import into it ends.
 pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead, how: ImportOptions) -> Result<Imported, Error> {
     let (unfinished, lock) = Unfinished::begin(options, dir)?;
     let how_log = Options {
@@ -103,7 +103,7 @@ impl ImportTarget for &Log {
 /// Reads an export into a journal of whatever kind that holds nothing yet.
 ///
 /// # Errors
-/// The line that cannot be taken and why; the journal's.
+/// [`Error::Backend`]: a line cannot be taken, with its number and the reason. Otherwise the journal's error.
 pub fn import_into(
     target: &mut dyn ImportTarget,
     input: &mut dyn BufRead,

@@ -36,7 +36,7 @@ pub struct Inspection {
 /// Looks through a directory's history. Reads all of it, changes nothing.
 ///
 /// # Errors
-/// The file system's, another format version, or no log there.
+/// [`Error::Backend`]: there is no log. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.
 pub fn inspect(options: &Options, dir: &Path, what: &InspectOptions) -> Result<Inspection, Error> {
     let mut found = Inspection::default();
     walk(options, dir, &mut |seen| {

@@ -45,7 +45,7 @@ struct Piece {
 /// Reads everything.
 ///
 /// # Errors
-/// The file system's, another format version, and whatever the visitor says. Damage is shown, not an error.
+/// [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system, and the visitor's errors. Damage is shown, not an error.
 pub(super) fn walk(
     options: &Options,
     dir: &Path,
