@@ -68,7 +68,8 @@ impl PostgresDirectory {
     /// The directory of nodes that run, for who looks at them. Nothing is made ready: there must be tables of this program's version.
     ///
     /// # Errors
-    /// There are none, or others; not reachable, not let in.
+    /// [`Error::Backend`]: there are no tables or older ones, or the server cannot be reached, or refuses. [`Error::OtherVersion`]: the
+    /// tables are newer than this program.
     pub fn look(options: PostgresOptions) -> Result<Self, Error> {
         Database::look(options).map(Self::new)
     }

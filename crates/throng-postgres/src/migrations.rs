@@ -108,7 +108,7 @@ async fn apply(client: &mut Client, schema: &str) -> Result<i32, tokio_postgres:
 /// Checks that the tables are there, for a caller that only looks.
 ///
 /// # Errors
-/// There are none, or they are of another version.
+/// [`Error::Backend`]: there are no tables, or older ones. [`Error::OtherVersion`]: the tables are newer than this program.
 pub(crate) async fn require(client: &Client, options: &PostgresOptions) -> Result<(), Error> {
     let expected = STEPS.len() as i32;
     match version(client, options).await? {

@@ -37,7 +37,7 @@ pub struct Inspection {
 /// Looks through a schema's history. Reads all of it, changes nothing.
 ///
 /// # Errors
-/// Not reachable, another version, or no journal there.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version.
 pub fn inspect(options: &PostgresOptions, what: &InspectOptions) -> Result<Inspection, Error> {
     let mut found = Inspection {
         place: options.place(),

@@ -56,7 +56,7 @@ pub struct LostCommitLine {
 /// Lists the losses of acknowledged commits that engines have found in a schema's history, with what was in them.
 ///
 /// # Errors
-/// Not reachable, another version, or no journal there.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version.
 pub fn losses(options: &PostgresOptions) -> Result<Losses, Error> {
     let database = Database::look(options.clone())?;
     let task = Arc::clone(&database);

@@ -41,7 +41,7 @@ enum Found {
 /// Reads everything that was committed when each stream was reached.
 ///
 /// # Errors
-/// Not reachable, no journal there, and whatever the visitor says. Damage is shown, not an error.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. Otherwise the visitor's errors. Damage is shown, not an error.
 pub fn walk(options: &PostgresOptions, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let database = Database::look(options.clone())?;
     let (give, mut take) = mpsc::channel(PAGES_WAITING);
