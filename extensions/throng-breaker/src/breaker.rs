@@ -59,7 +59,7 @@ impl Breaker {
     /// Asks for a call to be let through. Dropped without a word, it was abandoned: nobody knows how it ended.
     ///
     /// # Errors
-    /// It must not be made.
+    /// [`Refused`]: the call must not be made.
     pub fn enter(&self) -> Result<Call, Refused> {
         match self.with(Circuit::ask) {
             Ok(pass) => Ok(Call {

@@ -119,7 +119,7 @@ impl Circuit {
     /// Asks for a call to be let through.
     ///
     /// # Errors
-    /// It must not be made; another may be worth it after this time.
+    /// The call must not be made. The `Err` is the time after which another may be worth it.
     pub fn ask(&mut self, now: Duration) -> Result<Pass, Duration> {
         if let Phase::Open { until } = self.phase {
             if now < until {
