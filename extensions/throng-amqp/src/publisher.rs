@@ -210,7 +210,7 @@ impl Publisher {
     /// Publishes a message and waits for the broker's confirm. On a tokio runtime with time.
     ///
     /// # Errors
-    /// It was not confirmed; which of them mean that it was not sent, they say.
+    /// [`PublishError`]: the message was not confirmed. The variant tells whether it was sent.
     pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
         let named = || {
             let routing_key = ShortString::try_new(message.routing_key.as_str())?;
