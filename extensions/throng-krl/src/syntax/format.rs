@@ -11,7 +11,7 @@ const INDENT: usize = 2;
 ///
 /// # Errors
 ///
-/// If the source does not parse.
+/// [`ParseError`]: the source does not parse.
 pub fn format(source: &str) -> Result<String, ParseError> {
     let tokens = tokenize(source)?;
     let roles = roles(&tokens)?;
