@@ -21,6 +21,7 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Pace {
     pause: Duration,
+    /// All messages so far. [`add`](Self::add) raises it; the thread that pauses reads it.
     messages: AtomicU64,
     rate: Mutex<Rate>,
 }

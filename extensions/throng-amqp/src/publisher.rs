@@ -143,14 +143,16 @@ struct Shared {
     options: PublisherOptions,
     exchange: ShortString,
     channel: Mutex<Option<Channel>>,
-    /// The broker takes no messages for now.
+    /// The broker takes no messages for now. The task that connects sets and clears it as the broker says.
     is_blocked: AtomicBool,
-    /// The generation of the last connection.
+    /// The largest frame of the last connection. The task that connects stores it with each connection.
     frame_bytes_max: AtomicUsize,
     standing: Mutex<Standing>,
+    /// The messages that wait for a confirm. Each publishing task takes a place before it sends, and gives it back at the end.
     unconfirmed: AtomicUsize,
     /// The beginning of all ids it gives, unlike any other publisher's.
     prefix: String,
+    /// The number of the next id. Each message without an id of its own takes one.
     ids: AtomicU64,
     metrics: OfPublisher,
     pace: Arc<Pace>,
