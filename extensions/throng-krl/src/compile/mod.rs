@@ -77,7 +77,7 @@ struct Compiler {
     groups: Vec<ClosureGroup>,
     globals: Vec<Global>,
     global_names: HashMap<Arc<str>, u16>,
-    /// The known types of globals: of those that are no function to be called, and the other way round.
+    /// The type of each global, empty where it is not known: only a function can be called, only an action can act.
     global_types: Vec<&'static str>,
     uses: Vec<ModuleUse>,
     references: Vec<ModuleReference>,
