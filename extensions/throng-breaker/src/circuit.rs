@@ -43,7 +43,7 @@ pub enum State {
     Open,
 }
 
-/// The end of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The other side did its work, whatever it answered.
