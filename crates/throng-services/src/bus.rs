@@ -129,6 +129,7 @@ struct Group<T> {
     sender: Sender<T>,
     receiver: Receiver<T>,
     members: Arc<()>,
+    /// Events lost since the last telling. `publish` raises it, under the lock of `groups`; the next member that looks sets it to 0.
     lost: Arc<AtomicU64>,
 }
 

@@ -28,7 +28,9 @@ pub struct Context<M> {
 
 /// Answers that have come meanwhile, to be received as messages. As many as there are asks at most.
 pub(super) struct Outcomes<M> {
+    /// Any thread adds; the runner takes all of them.
     come: Mutex<Vec<Outcome<M>>>,
+    /// Set once, when the service starts. Called without a lock, because waking may run the service.
     wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 

@@ -43,6 +43,7 @@ enum Body<M> {
 }
 
 struct Signal {
+    /// Set by [`stop`](Self::stop), before it wakes the service's thread.
     is_stopping: AtomicBool,
     waker: Waker,
 }

@@ -56,6 +56,7 @@ pub struct Stats {
 
 struct Inner {
     keys: RwLock<BTreeMap<String, Arc<Key>>>,
+    /// Keys beyond the bound. A request for one more raises it, under the lock of `keys`.
     refused: std::sync::atomic::AtomicU64,
     clock: Clock,
 }
