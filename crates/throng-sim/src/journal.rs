@@ -32,10 +32,11 @@ pub(crate) struct SimJournal {
 /// The process's knowledge of its journal.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The process is dead: what still runs of it reaches nothing.
+    /// The process is dead: what still runs of it reaches nothing. Set once, by the kill or the power loss.
     pub(crate) dead: AtomicBool,
+    /// The most appends in flight. An append changes it by chance; 0 counts as 1.
     depth: AtomicUsize,
-    /// The newest writer this process has opened; 0: none.
+    /// The newest writer this process has opened; 0: none. Stored by each opening.
     own: AtomicU64,
     /// A checkpoint covers everything up to here: single records are read after it only.
     forgotten: Mutex<Option<Position>>,

@@ -309,6 +309,7 @@ struct Shared {
     open: Option<Open>,
     configure: Mutex<Vec<Configure>>,
     options: Options,
+    /// The shards of the next process. The test sets it between two.
     shards: AtomicU16,
     loops: usize,
     state: Mutex<State>,

@@ -61,18 +61,18 @@ pub(super) struct Line {
 
 pub(super) struct Process {
     pub(super) group: Group,
-    /// The process was killed: its port refuses, and its sessions are gone.
+    /// The process was killed: its port refuses, and its sessions are gone. Set once, by the kill.
     pub(super) is_dead: AtomicBool,
-    /// Nothing gets through to the database.
+    /// Nothing gets through to the database. The scenario sets and clears it.
     pub(super) is_cut: AtomicBool,
-    /// Its messages to the directory do not get through.
+    /// Its messages to the directory do not get through. The scenario sets and clears it.
     pub(super) is_mute: AtomicBool,
-    /// Its sessions were dropped, and it has not come again.
+    /// Its sessions were dropped, and it has not come again. The scenario sets it; the next call that gets through clears it.
     pub(super) is_disconnected: AtomicBool,
     /// The lead of its time of day over the world's.
     pub(super) day_micros: Arc<AtomicI64>,
     pub(super) lease: Mutex<Lease>,
-    /// Its newest life as a node; 0: none.
+    /// Its newest life as a node; 0: none. Stored when it joins.
     pub(super) node: AtomicU64,
 }
 

@@ -141,10 +141,11 @@ pub(super) struct Peering {
     net: Net,
     line: Line,
     view: Mutex<View>,
+    /// The number of this node. Stored when it joins.
     me: AtomicU64,
     /// The number of looks at the nodes.
     looks: watch::Sender<u64>,
-    /// A look is wanted.
+    /// A look is wanted. `looked` sets it; `changed` clears it and returns.
     is_wanted: Arc<AtomicBool>,
 }
 
