@@ -47,6 +47,7 @@ pub struct Log {
     dir: PathBuf,
     options: Options,
     shared: Arc<Shared>,
+    /// Held over each write, sync and change of the writer: by appends, openings, seals and passes of pruning.
     writing: Mutex<Writing>,
     readers: Readers,
     reserve: Arc<Reserve>,

@@ -67,6 +67,7 @@ pub(super) struct Shared {
     pub wanted: Condvar,
     /// A sync has ended.
     pub changed: Condvar,
+    /// The most appends in flight, as the pace has it. Only `synced` writes it, under the lock of `state`.
     depth: AtomicUsize,
 }
 
