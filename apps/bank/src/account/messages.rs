@@ -32,7 +32,7 @@ pub enum Command {
     Close {},
     /// Takes the money of a transfer. Only accounts send this.
     Receive {
-        /// Has left the sender's balance already.
+        /// The amount, which has left the sender's balance already.
         cents: u64,
     },
     /// Records the outcome of a transfer. Only the engine sends this.
