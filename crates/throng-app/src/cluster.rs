@@ -210,7 +210,7 @@ impl ClusterSettings {
     }
 }
 
-/// Why there can be no cluster there.
+/// Returns the reason why there can be no cluster there.
 pub(crate) fn not_shared(place: &JournalLocation) -> anyhow::Error {
     anyhow::anyhow!(
         "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"

@@ -220,7 +220,7 @@ impl ServeArguments {
     }
 }
 
-/// Has this process end as if it were told to when another engine takes over; the flag says that this is why.
+/// Ends this process in order when another engine takes over; the flag then tells the reason.
 fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     let is_taken_over = Arc::new(AtomicBool::new(false));
     let (taken_over, flag) = (service.engine.taken_over(), Arc::clone(&is_taken_over));
@@ -241,7 +241,7 @@ fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     Ok(is_taken_over)
 }
 
-/// Says what a person has to know: what is kept, where, and where to look.
+/// Tells a person the facts that matter: the data kept, its place, and the places to look.
 //= promise 2: acknowledged events survive
 fn announce(name: &str, settings: &Settings, service: &Service) {
     let keeps = !service.engine.registry().kinds().is_empty();
