@@ -115,7 +115,7 @@ pub trait OnOutcome<T: Entity>: Entity {
     fn on_outcome(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
 }
 
-/// Why a request was not done. Nothing of it has happened, and nothing of it will.
+/// The reason why a request was not done. Nothing of it has happened, and nothing of it will.
 ///
 /// A request that crashes its receiver, or that the receiver's program cannot read, is a fault of that program and not answered: the
 /// message is dead, with the reason, until somebody has it tried again.

@@ -209,7 +209,7 @@ pub enum Timer<C> {
     Set {
         /// Its name within the entity.
         name: Cow<'static, str>,
-        /// When it is due.
+        /// The time at which it is due.
         at: Timestamp,
         /// The period of a repeating timer.
         every: Option<Duration>,
