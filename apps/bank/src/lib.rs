@@ -16,7 +16,7 @@ use account::{Account, GetAccount};
 use richest::Richest;
 use throng_app::App;
 
-/// The service: its kinds, its read model, its route.
+/// Returns the service: its kinds, its read model, its route.
 #[must_use]
 pub fn app() -> App {
     App::new("bank")

@@ -1,4 +1,4 @@
-//! The program of the service: `bank serve`, and the tools for what it keeps.
+//! The service's program: `bank serve`, and the tools for its journal.
 
 use std::process::ExitCode;
 

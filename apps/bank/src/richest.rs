@@ -1,4 +1,4 @@
-//! The richest: accounts in the order of what is on them, a moment behind.
+//! The read model of the richest accounts, ordered by balance. It follows the journal a moment behind.
 
 use axum::{Router, extract::State, routing::get};
 use schemars::JsonSchema;
@@ -15,23 +15,23 @@ use throng_app::{
 
 use crate::account::{Account, AccountEvent};
 
-/// Accounts on one page, when the request does not say.
+/// Accounts on a page unless the request sets a limit.
 const PAGE_DEFAULT: usize = 10;
-/// Most accounts on one page.
+/// The most accounts on a page.
 const PAGE_MAX: usize = 1_000;
 
 /// The read model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Richest;
 
-/// An account's row.
+/// The row of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// What can be spent.
+    /// Can be spent.
     pub cents: u64,
 }
 
-/// The rows: by the account's id, and with the richest first.
+/// The balances, by account id and ordered with the richest first.
 struct Accounts;
 
 impl Table for Accounts {
@@ -45,7 +45,7 @@ impl Table for Accounts {
     }
 }
 
-/// What is on its way, by account and transfer: a refund does not say how much it is.
+/// Cents on their way, by account and transfer. A refund does not repeat its amount, so it is kept here.
 struct OnTheWay;
 
 impl Table for OnTheWay {
@@ -99,22 +99,22 @@ impl Projection for Richest {
     }
 }
 
-/// Which page of the richest.
+/// The page that a request asks for.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// What the page before gave as `next`.
+    /// The value of `next` on the previous page.
     pub after: Option<String>,
-    /// How many accounts, at most 1,000; 10 unless said.
+    /// The number of accounts, at most 1,000; 10 by default.
     pub limit: Option<usize>,
 }
 
-/// An account and what is on it.
+/// An account with its balance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RichAccount {
     /// The account's id.
     pub account: String,
-    /// What can be spent.
+    /// Can be spent.
     pub cents: u64,
 }
 
@@ -123,11 +123,11 @@ pub struct RichAccount {
 pub struct RichestPage {
     /// The accounts, the richest first.
     pub accounts: Vec<RichAccount>,
-    /// What to give as `after` for the next page; nothing on the last.
+    /// The `after` of the next page; `None` on the last.
     pub next: Option<String>,
 }
 
-/// A page of the richest.
+/// Reads a page of the richest accounts.
 ///
 /// # Errors
 /// The read model cannot be read.
@@ -146,7 +146,7 @@ pub async fn page(engine: &Engine, page: Page) -> Result<RichestPage, Problem> {
     })
 }
 
-/// The service's own route, `GET /richest`.
+/// Returns the service's own route, `GET /richest`.
 pub fn routes(engine: Engine) -> Router {
     Router::new().route("/richest", get(richest)).with_state(engine)
 }
@@ -155,7 +155,7 @@ async fn richest(State(engine): State<Engine>, Query(asked): Query<Page>) -> Res
     Ok(Json(page(&engine, asked).await?))
 }
 
-/// What the route takes and gives, for the service's documentation.
+/// Describes the route's parameters and replies for the API documentation.
 #[must_use]
 pub fn describe() -> Described {
     Described::new("richest", "The richest accounts").route(

@@ -1,4 +1,4 @@
-//! The bank in simulated worlds: whatever fails and whoever dies, no cent is lost and none is made but interest.
+//! The bank in simulated worlds: no failure and no crash loses a cent, or makes one besides interest.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use bank::{
@@ -35,7 +35,7 @@ async fn open(sim: &Sim) {
     }
 }
 
-/// Waits until nothing is on its way, and adds up.
+/// Waits until no transfer is on its way, and sums all balances.
 async fn settled(sim: &Sim) -> u64 {
     for id in ACCOUNTS {
         while !balance(sim, id).await.on_the_way.is_empty() {

@@ -1,4 +1,4 @@
-//! What one recommendation costs, by itself: `cargo bench -p preferences`.
+//! The cost of one recommendation, by itself: `cargo bench -p preferences`.
 
 use preferences::{
     catalogue::{Catalogue, ITEMS},

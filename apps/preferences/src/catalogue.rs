@@ -19,9 +19,9 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::make);
 pub struct Catalogue {
     pub(crate) categories: Box<[u8; ITEMS]>,
     pub(crate) traits: Box<[[f32; TRAITS]]>,
-    /// From 0 to 1: how often others buy it.
+    /// The share of purchases, from 0 to 1.
     pub(crate) popularity: Box<[f32]>,
-    /// From 0 to 1: its place among the prices of its category.
+    /// The rank among the prices of its category, from 0 to 1.
     pub(crate) price: Box<[f32]>,
     pub(crate) related: [[u8; RELATED]; CATEGORIES],
 }

@@ -33,7 +33,7 @@ pub fn routes(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-/// What the routes take and give, for the service's documentation.
+/// Describes the routes' parameters and replies for the API documentation.
 #[must_use]
 pub fn describe() -> Described {
     let of_user = |route: Route| route.part("user", "The user's name, 1 to 256 bytes");
@@ -56,7 +56,7 @@ pub fn describe() -> Described {
         )
 }
 
-/// What a user did.
+/// The actions of one user.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Actions {

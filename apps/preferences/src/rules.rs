@@ -1,5 +1,5 @@
-//! From a summary to a list: rules and weights over every item of the catalogue. Pure computation, the same answer for the
-//! same summary, whatever the time.
+//! Rules and weights that turn a summary into a list over every item of the catalogue. They are pure: the same summary gives the same list
+//! at any time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,20 @@ pub const LIMIT_MAX: usize = 50;
 /// Items of one category in a list: it shall not be all shoes.
 pub const OF_CATEGORY_MAX: usize = 3;
 
-/// What the interest in a category counts for its items.
+/// The weight of the interest in an item's category.
 const INTEREST: f32 = 1.0;
 /// The part of it that goes over to each related category.
 const RELATED: f32 = 0.15;
-/// What it counts that an item is like those the user liked.
+/// The weight of the likeness to items the user liked.
 const TASTE: f32 = 0.6;
-/// What it counts that others buy it.
+/// The weight of the popularity among others.
 const POPULARITY: f32 = 0.25;
-/// What it costs to be cheaper or dearer than what the user buys.
+/// The penalty for a price above or below the user's.
 const PRICE: f32 = 0.2;
-/// What it costs that the user has seen it lately.
+/// The penalty for an item the user has seen lately.
 const SEEN: f32 = 0.3;
 
-/// One item of a list.
+/// An item of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommended {
     /// The item's number.
@@ -61,7 +61,7 @@ pub fn recommend(summary: &Summary, limit: usize) -> Vec<Recommended> {
     best.list(limit.min(LIMIT_MAX))
 }
 
-/// What each category is worth to the user, from 0 to about 1.
+/// Returns the user's interest in each category, from 0 to about 1.
 fn interest(summary: &Summary, catalogue: &Catalogue) -> [f32; CATEGORIES] {
     let mut own = [0.0_f32; CATEGORIES];
     for (category, weight) in summary.interests() {
@@ -80,10 +80,10 @@ fn interest(summary: &Summary, catalogue: &Catalogue) -> [f32; CATEGORIES] {
     interest
 }
 
-/// What the items have in common that the user acted on.
+/// The common features of the items that the user acted on.
 struct Taste {
     traits: [f32; TRAITS],
-    /// What the user pays, from 0 to 1, and whether anything is known of it.
+    /// The user's mean price, from 0 to 1; `price_weight` is 0 while nothing is known of it.
     price: f32,
     price_weight: f32,
 }
@@ -134,7 +134,7 @@ impl Marks {
     }
 }
 
-/// What was seen lately, and what was bought.
+/// Returns the items that were seen lately, and those that were bought.
 fn marks(summary: &Summary) -> (Marks, Marks) {
     let (mut seen, mut bought) = (Marks([0; ITEMS / 64]), Marks([0; ITEMS / 64]));
     for (_, item) in summary.recent() {

@@ -118,7 +118,7 @@ fn actions_under_one_idempotency_key_count_once() {
 
 const USERS: u32 = 400;
 
-/// What a user did, some of it long ago enough to be only in the stored state.
+/// Returns actions of a user, some of them so old that only the stored state holds them.
 fn actions(user: u32, round: u32) -> Vec<Act> {
     let kinds = [ActionKind::View, ActionKind::Like, ActionKind::Buy];
     (0..40)

@@ -25,7 +25,7 @@ pub fn first(n: usize) -> Vec<u32> {
     primes
 }
 
-/// Whether none of the smaller primes divides it.
+/// True if none of the smaller primes divides the candidate.
 fn is_prime(candidate: u32, smaller: &[u32]) -> bool {
     for &prime in smaller {
         if prime * prime > candidate {

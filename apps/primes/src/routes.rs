@@ -35,7 +35,7 @@ async fn primes(State(workers): State<Workers>, Path(n): Path<String>) -> Result
     Ok(([(header::CONTENT_TYPE, media_type)], text).into_response())
 }
 
-/// How many primes a path asks for, or why that cannot be answered.
+/// Returns the number of primes that a path asks for, or the reason for a refusal.
 fn count(text: &str) -> Result<usize, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! Where computations go that would hold up a loop: the runtime's blocking threads, a bounded number at once.
+//! Threads for computations that would hold up an event loop: the runtime's blocking threads, a bounded number at once.
 
 use std::{sync::Arc, thread};
 use throng_http::Problem;

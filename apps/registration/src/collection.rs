@@ -23,7 +23,7 @@ pub struct Collection {
     sections: BTreeSet<Box<str>>,
 }
 
-/// What the collection can be asked to do.
+/// A command of the collection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectionCommand {
@@ -31,22 +31,22 @@ pub enum CollectionCommand {
     Needed {
         /// Its id: 1 to 256 bytes without comma or control character.
         section: String,
-        /// How many seats it is opened with.
+        /// The seats it is opened with.
         capacity: u32,
     },
     /// Passes a request on to one of the sections, which answers it. Refused for a section it does not have.
     Route {
         /// The id of a section the collection has.
         section: String,
-        /// What it is asked.
+        /// The command for the section.
         request: SectionCommand,
     },
 }
 
-/// What can happen to the collection.
+/// An event of the collection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CollectionEvent {
-    /// It has a new section.
+    /// A section was created.
     Created {
         /// The id of the section that was made.
         section: String,
@@ -99,14 +99,14 @@ impl Entity for Collection {
     }
 }
 
-/// How many sections there are: the query `view`.
+/// The query `view`: the number of sections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LookAtCollection {}
 
-/// What [`LookAtCollection`] answers.
+/// The answer to [`LookAtCollection`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectionView {
-    /// How many sections there are.
+    /// The number of sections.
     pub sections: u64,
 }
 
@@ -137,7 +137,7 @@ pub struct ListSections {
 pub struct SectionsPage {
     /// The ids of sections, in their order.
     pub sections: Vec<String>,
-    /// Where the next page begins; nothing on the last.
+    /// The start of the next page; `None` on the last.
     pub after: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a registration must come to: the rules once more, in plain maps, to judge the service by.
+//! The expected outcome of a registration: the rules once more, in plain maps, to judge the service by.
 //!
 //! Nothing here knows the engine. A [`Reference`] takes the requests of a [`Trace`] one by one and says how each is to
 //! be answered ([`Outcome`]) and who sits where in the end ([`Rosters`]).
@@ -28,7 +28,7 @@ pub use rosters::{ContradictoryAnswers, Difference, Rosters};
 
 use crate::trace::{OfferedSection, Request, Trace};
 
-/// How a request is to be answered, and whether it changes the roster.
+/// The expected answer to a request, and its effect on the roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The add is granted: the student joined.
@@ -46,18 +46,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether it is the good answer to an add.
+    /// True for the granted answers to an add.
     pub fn is_granted(self) -> bool {
         matches!(self, Self::Added | Self::AlreadyPresent)
     }
 
-    /// Whether it is a refusal, of an add or a drop.
+    /// True for a refusal of an add or a drop.
     pub fn is_refused(self) -> bool {
         matches!(self, Self::Full | Self::NoSection)
     }
 }
 
-/// How many requests had each outcome.
+/// The number of requests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
     /// Adds by which a student joined.
@@ -118,12 +118,12 @@ struct Seats {
     roster: BTreeSet<Arc<str>>,
 }
 
-/// What a whole trace comes to.
+/// The expected result of a whole trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// How each request is to be answered, by its place in [`Trace::requests`].
+    /// The outcome of each request, by its place in [`Trace::requests`].
     pub outcomes: Vec<Outcome>,
-    /// Who sits where after the last request.
+    /// The rosters after the last request.
     pub rosters: Rosters,
 }
 
@@ -174,7 +174,7 @@ impl Reference {
         }
     }
 
-    /// Who sits where now; every section that is offered stands in it, empty or not.
+    /// Returns the present rosters; every section that is offered stands in them, empty or not.
     pub fn rosters(&self) -> Rosters {
         Rosters {
             sections: self

@@ -46,7 +46,7 @@ pub fn routes(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-/// What the routes take and give, for the service's documentation.
+/// Describes the routes' parameters and replies for the API documentation.
 #[must_use]
 pub fn describe() -> Described {
     let of_section = |route: Route| route.part("id", "Which section, for example `C S 142-1`");
@@ -106,7 +106,7 @@ pub fn describe() -> Described {
 struct Opening {
     /// The id it is to have.
     section: String,
-    /// How many seats it is opened with.
+    /// The seats it is opened with.
     capacity: u32,
 }
 
@@ -127,7 +127,7 @@ struct Request {
     operation: Operation,
 }
 
-/// What to do.
+/// The operation of a request.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Operation {

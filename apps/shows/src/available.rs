@@ -16,7 +16,7 @@ pub const PAGE_DEFAULT: usize = 100;
 /// Most shows on one page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// How many seats each show has left: one row a show, by its id, that is there while there are any.
+/// The read model of free seats: one row for each show that has any, by its id.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AvailableShows;
 
@@ -58,7 +58,7 @@ pub struct AvailableShow {
 pub struct AvailablePage {
     /// The shows of this page.
     pub shows: Vec<AvailableShow>,
-    /// Where the next page begins; nothing on the last.
+    /// The start of the next page; `None` on the last.
     pub after: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the original's deployments say by environment variables.
+//! The environment variables of the original's deployments.
 //!
 //! | variable | says |
 //! |---|---|
@@ -6,12 +6,12 @@
 //! | `SQL_USER`, `SQL_PASSWORD` | who asks: `postgres` unless said, and no password |
 //! | `APP_RUN_PROJECTIONS` | `true` or `false`: whether the projections run |
 
-/// What the variables said.
+/// The settings from the variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// The URL of the journal's database, with the password; `None` if no variable names it.
     pub journal: Option<String>,
-    /// Whether the projections run, if that was said.
+    /// Runs the projections or not, if the variable is set.
     pub projections: Option<bool>,
 }
 
@@ -45,7 +45,7 @@ pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environm
     Ok(Environment { journal, projections })
 }
 
-/// As it is written in a URL: everything but RFC 3986's unreserved characters as `%xx`.
+/// Escapes text for a URL: everything but RFC 3986's unreserved characters becomes `%xx`.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -32,7 +32,7 @@ pub struct RideMessage {
 }
 
 impl RideMessage {
-    /// Of this skier.
+    /// Returns the message of a skier's ride.
     #[must_use]
     pub fn new(skier: u32, ride: &Ride) -> Self {
         Self {

@@ -14,11 +14,11 @@ use crate::{
     skier::{GetDay, GetSeason, GetSkier, SkiDay, SkiSeason, Skier, SkierView},
 };
 
-/// Where the answers are.
+/// The source of answers.
 pub(crate) enum Models {
-    /// In the entities, in this process.
+    /// The entities in this process.
     Entities(Engine),
-    /// In Redis, where a consumer keeps them.
+    /// The data that a consumer keeps in Redis.
     Redis(crate::broker::read_models::ReadModels),
 }
 

@@ -4,8 +4,8 @@ use throng_http::Problem;
 
 /// Why a query has no answer.
 pub(crate) enum NoAnswer {
-    /// There is nothing of the kind.
+    /// The resource does not exist.
     NotFound,
-    /// It cannot be told now.
+    /// The answer cannot be had now.
     Failed(Box<Problem>),
 }

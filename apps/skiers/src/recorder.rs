@@ -1,4 +1,4 @@
-//! Where rides are recorded.
+//! The recorder of rides: a queue or the engine.
 
 use throng::Engine;
 use throng_http::Once;
@@ -10,7 +10,7 @@ use crate::{
     skier::{Skier, SkierCommand},
 };
 
-/// What makes a ride durable.
+/// The part that makes a ride durable.
 pub(crate) enum Recorder {
     /// The skier, in this process.
     Skier(Engine),

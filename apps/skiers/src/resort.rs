@@ -20,7 +20,7 @@ pub struct Resort {
     seasons: BTreeSet<u32>,
 }
 
-/// What a resort can be asked to do.
+/// A command of a resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResortCommand {
@@ -31,10 +31,10 @@ pub enum ResortCommand {
     },
 }
 
-/// What can happen to a resort.
+/// An event of a resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ResortEvent {
-    /// It has a new season.
+    /// A season was added.
     SeasonAdded {
         /// The season's year.
         season: u32,
@@ -77,7 +77,7 @@ impl Entity for Resort {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetResort {}
 
-/// What [`GetResort`] answers.
+/// The answer to [`GetResort`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResortView {
     /// The years of its seasons, in order.

@@ -20,7 +20,7 @@ pub struct ResortDay {
     hours: [u64; HOURS],
 }
 
-/// What a day of a resort is told. By skiers only: nobody else can.
+/// A command of a resort's day. Only skiers send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResortDayCommand {
@@ -35,7 +35,7 @@ pub enum ResortDayCommand {
     },
 }
 
-/// What can happen to a day of a resort.
+/// An event of a resort's day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ResortDayEvent {
     /// A skier rode a lift; also a ride that is the same as another.
@@ -85,12 +85,12 @@ impl Entity for ResortDay {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetResortDay {}
 
-/// What [`GetResortDay`] answers.
+/// The answer to [`GetResortDay`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResortDayView {
-    /// How many different skiers rode.
+    /// The number of different skiers.
     pub skiers: u64,
-    /// How many rides were taken, identical ones too.
+    /// The number of rides, identical ones too.
     pub rides: u64,
     /// Rides by lift, in the order of the lifts' numbers.
     pub lifts: Vec<LiftRides>,

@@ -17,10 +17,10 @@ pub const HOURS: usize = 7;
 pub const LIFTS: RangeInclusive<u32> = 1..=NUMBER_MAX - 1;
 /// Minutes waited at a lift.
 pub const WAITS: RangeInclusive<u32> = 0..=NUMBER_MAX - 1;
-/// How much higher the lift with number 1 begins than it ends; the others as often as their number says.
+/// The height of the lift with number 1. A lift's height is this times its number.
 const VERTICAL: u64 = 10;
 
-/// One ride of a skier. Two rides may be the same in everything.
+/// A ride of a skier. Two rides may be the same in everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ride {
     /// The resort's number.
@@ -49,7 +49,7 @@ impl Ride {
         }
     }
 
-    /// Whether it can have been.
+    /// Checks that each parameter is in its range.
     ///
     /// # Errors
     /// The first of its parameters that is out of its range.
@@ -75,7 +75,7 @@ fn check(parameter: &str, value: u32, range: RangeInclusive<u32>) -> Result<(), 
 pub struct LiftRides {
     /// The lift's number.
     pub lift: u32,
-    /// How often it was ridden.
+    /// The number of rides with it.
     pub rides: u64,
 }
 
@@ -125,7 +125,7 @@ impl FromStr for ResortDayId {
     }
 }
 
-/// Nothing to say to a command but that it is done; durable.
+/// The empty reply to a durable command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {}
 
@@ -137,7 +137,7 @@ pub enum Refused {
     Invalid {
         /// Its name, as the interface has it.
         parameter: String,
-        /// What it was.
+        /// The refused value.
         value: String,
     },
     /// The skier has no rides there.

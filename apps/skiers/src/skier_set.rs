@@ -1,4 +1,4 @@
-//! Which skiers were there.
+//! The set of the skiers who were there.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use roaring::RoaringBitmap;
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 pub(crate) struct SkierSet {
     skiers: RoaringBitmap,
     heap_bytes: usize,
-    /// How many there were when `heap_bytes` was looked up.
+    /// The number of skiers at the last measurement of `heap_bytes`.
     measured: u64,
 }
 
@@ -28,13 +28,13 @@ impl SkierSet {
         self.skiers.len()
     }
 
-    /// What it takes in memory beyond itself, about.
+    /// Returns the approximate size in memory beyond itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 }
 
-/// As text: the portable format of roaring bitmaps in Base64.
+/// Writes text: the portable format of roaring bitmaps in Base64.
 impl Serialize for SkierSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::with_capacity(self.skiers.serialized_size());

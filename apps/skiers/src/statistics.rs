@@ -1,4 +1,4 @@
-//! How long the service takes, by URL and operation.
+//! Response times of the service, by URL and operation.
 
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// What is measured by itself.
+/// An endpoint that is measured by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     PostRide,
@@ -48,7 +48,7 @@ const ENDPOINTS: [(&str, &str); 11] = [
     ("GET", "/resorts/{resortID}/seasons/{seasonID}/day/{dayID}/hours"),
 ];
 
-/// What is measured is at most this: longer than any request may take.
+/// The longest time that is measured: longer than any request may take.
 const MICROS_MAX: u64 = 600_000_000;
 const DIGITS: u8 = 2;
 
@@ -58,7 +58,7 @@ pub(crate) struct Statistics {
     endpoints: [Mutex<Histogram<u64>>; ENDPOINTS.len()],
 }
 
-/// What `GET /statistics` answers.
+/// The answer to `GET /statistics`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApiStatistics {
@@ -66,7 +66,7 @@ pub(crate) struct ApiStatistics {
     pub(crate) endpoint_stats: Vec<EndpointStatistics>,
 }
 
-/// How long an endpoint took to answer since the service began.
+/// The response times of an endpoint since the service began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndpointStatistics {
     /// The path, with what varies in braces.

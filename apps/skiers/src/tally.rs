@@ -1,4 +1,4 @@
-//! How often each of some things was seen.
+//! Counts by key.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeBounds;
@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Tally<K> {
-    /// In the order of their keys, no key twice, no count 0.
+    /// The counts in the order of their keys, no key twice, no count 0.
     counts: Vec<(K, u64)>,
 }
 
@@ -17,7 +17,7 @@ impl<K> Default for Tally<K> {
     }
 }
 
-/// Of keys that differ, each with its count.
+/// Collects keys that differ, each with its count.
 impl<K: Ord> FromIterator<(K, u64)> for Tally<K> {
     fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
         let mut counts: Vec<_> = counts.into_iter().collect();
@@ -40,7 +40,7 @@ impl<K: Copy + Ord> Tally<K> {
         &self.counts
     }
 
-    /// Those with keys in the range, in order.
+    /// Returns the entries with keys in the range, in order.
     pub(crate) fn range(&self, range: impl RangeBounds<K>) -> &[(K, u64)] {
         use std::ops::Bound;
         let begin = self.counts.partition_point(|(key, _)| match range.start_bound() {
@@ -57,7 +57,7 @@ impl<K: Copy + Ord> Tally<K> {
         &rest[..count]
     }
 
-    /// What it takes in memory beyond itself.
+    /// Returns the size in memory beyond itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.counts.capacity() * size_of::<(K, u64)>()
     }

@@ -7,7 +7,7 @@ use std::{
 };
 use throng_http::{AccessLog, Gateway};
 
-/// Which requests are logged, and where.
+/// The requests that are logged, and the file.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Access log")]
 pub struct AccessLogArguments {
@@ -20,7 +20,7 @@ pub struct AccessLogArguments {
     access_log_file: Option<PathBuf>,
 }
 
-/// One request in so many; `None`: none.
+/// The sampling rate, one request in this many; `None` logs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sampling(Option<NonZeroU32>);
 
@@ -36,7 +36,7 @@ fn sampling(text: &str) -> Result<Sampling, String> {
 }
 
 impl AccessLogArguments {
-    /// Which requests are logged: where a file is named, all, unless something else is said.
+    /// Returns the sampling rate: where a file is named, all requests, unless something else is said.
     fn one_in(&self) -> Option<NonZeroU32> {
         match self.access_log {
             Some(Sampling(one_in)) => one_in,

@@ -33,17 +33,17 @@ pub struct App {
     tools: Vec<(clap::Command, Tool)>,
 }
 
-/// What holds where the command line does not say otherwise, for a service that reads environment variables of its own.
+/// Settings that hold unless the command line says otherwise, for a service that reads environment variables of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// Where the journal stands, as `--journal` takes it.
+    /// The location of the journal, as `--journal` takes it.
     pub journal: Option<String>,
-    /// Whether the projections run.
+    /// Runs the projections or not.
     pub projections: Option<bool>,
 }
 
 impl App {
-    /// A service of this name: of its program, its directory below `data/`, and its documentation.
+    /// Returns an empty service of this name: of its program, its directory below `data/`, and its documentation.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl App {
         }
     }
 
-    /// Its version, for `--version` and the documentation: `env!("CARGO_PKG_VERSION")`.
+    /// Sets its version, for `--version` and the documentation: `env!("CARGO_PKG_VERSION")`.
     #[must_use]
     pub fn version(mut self, version: &'static str) -> Self {
         self.version = version;
@@ -146,7 +146,8 @@ impl App {
         self
     }
 
-    /// Another arrangement of the service, which `serve --role NAME` runs in its stead: a server in front of a broker, say, or what consumes its queue.
+    /// Adds another arrangement of the service, which `serve --role NAME` runs in its stead: a server in front of a broker, for example, or
+    /// the consumer of its queue.
     #[must_use]
     pub fn role(mut self, name: &'static str, app: fn() -> anyhow::Result<Self>) -> Self {
         self.roles.push((name, app));
@@ -165,7 +166,7 @@ impl App {
         &self.tools
     }
 
-    /// The service in a role; itself without one.
+    /// Returns the service in a role, or itself without one.
     ///
     /// # Errors
     /// It has no such role, or the role cannot be had: its function says why.
@@ -185,7 +186,7 @@ impl App {
         std::mem::take(&mut self.beside)
     }
 
-    /// Its engine, not yet started: for tests and simulations.
+    /// Returns its engine, not yet started: for tests and simulations.
     #[must_use]
     pub fn into_builder(self) -> Builder {
         self.builder
@@ -203,7 +204,7 @@ impl App {
         (self.defaults)()
     }
 
-    /// The directory of its journal, unless another place is named.
+    /// Returns the directory of its journal, unless another place is named.
     pub(crate) fn default_place(&self) -> PathBuf {
         Path::new("data").join(self.name)
     }
@@ -213,7 +214,7 @@ impl App {
         std::mem::take(&mut self.builder)
     }
 
-    /// The gateway of its engine, set but for where it listens.
+    /// Returns the gateway of its engine, set but for its address.
     pub(crate) fn into_gateway(self, engine: Engine) -> Gateway {
         let mut gateway = Gateway::builder(engine.clone()).title(self.name, self.version);
         if let Some(routes) = self.routes {

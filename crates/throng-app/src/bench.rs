@@ -12,16 +12,16 @@ use throng_load::cli::LoadArgs;
 
 use crate::Durability;
 
-/// What to run, and on what.
+/// The arguments of `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     /// The load plan, a TOML file; it needs no target, that is the service.
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// Where the journal is written, on the disk to be measured; it is removed at the end.
+    /// The directory of the journal, on the disk to be measured; it is removed at the end.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// What an acknowledged command survives.
+    /// The failures that an acknowledged command survives.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
     /// More for the load generator, after `--`: what `throng load run` takes, for example -- --html report.html.

@@ -1,4 +1,4 @@
-//! The command `check`: whether this program understands a journal, before it is rolled out.
+//! The command `check`: reads a journal with this program before a roll-out, and tells what it does not understand.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -12,7 +12,7 @@ use crate::{
     place::{JournalLocation, LocationArguments},
 };
 
-/// What to check.
+/// The arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArguments {
     #[command(flatten)]

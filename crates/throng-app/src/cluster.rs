@@ -29,7 +29,7 @@ use crate::{
     place::JournalLocation,
 };
 
-/// How long a node that starts waits until it serves something, or knows that others do.
+/// The time that a starting node waits until it serves a shard, or knows that others do.
 const FIRST: Duration = Duration::from_secs(60);
 
 /// A shorter one is over where a machine is only busy.
@@ -38,16 +38,16 @@ const LEASE_MIN: Duration = Duration::from_secs(1);
 /// Where shards are moved that are to be pinned to no node any more.
 const ANY: &str = "any";
 
-/// How a service takes part in a cluster.
+/// The arguments with which a service joins a cluster.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArguments {
     /// Share the journal, which is on PostgreSQL, with other nodes: each owns a part of the shards, and any of them takes any request.
     #[arg(long, requires = "name")]
     cluster: bool,
-    /// What this node is called: 1 to 64 of a-z, 0-9 and -; no two that live are called the same.
+    /// The name of this node: 1 to 64 of a-z, 0-9 and -; no two that live have the same.
     #[arg(long, value_name = "NAME", requires = "cluster", value_parser = name)]
     name: Option<String>,
-    /// Where this node listens for the others. Beyond this machine they have to share a secret, or have certificates.
+    /// The address on which this node listens for the others. Beyond this machine they have to share a secret, or have certificates.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -56,7 +56,7 @@ pub struct ClusterArguments {
         value_parser = crate::security::address
     )]
     peer_listen: SocketAddr,
-    /// Where the others reach it, if that is another address.
+    /// The address by which the others reach it, if that is another.
     #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
     peer_advertise: Option<String>,
     /// A file with the secret that all nodes share: any bytes, at least 16.
@@ -184,7 +184,7 @@ fn secret(file: Option<&Path>, listen: SocketAddr, has_tls: bool) -> anyhow::Res
 }
 
 impl ClusterSettings {
-    /// How long an engine may answer after it has last shown that it lives.
+    /// Returns the time for which an engine may answer after its last sign of life.
     pub(crate) fn lease(&self) -> Duration {
         self.timing.lease
     }

@@ -1,4 +1,4 @@
-//! How a program ends.
+//! The exit code and the last sentence of a program.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ pub fn exit_code(program: &str, done: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// What went wrong and why, each cause once: some errors say their cause themselves.
+/// Returns the error with its causes, each once: some errors repeat their cause themselves.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

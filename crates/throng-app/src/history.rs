@@ -17,11 +17,11 @@ use std::{
 };
 use throng::{Engine, Erased, Options, PruneReport, model::Keep, projection::State};
 
-/// How long projections may take to read what they have not: until then they hold it.
+/// The longest wait for projections to catch up. A projection that is behind holds the events it has not read.
 const CATCH_UP: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Which history goes now rather than at the next pass of a running service.
+/// The history to prune now, rather than at the next pass of a running service.
 #[derive(Debug, Args)]
 pub(crate) struct PruneArguments {
     /// The journal: a data directory, or postgres://….
@@ -30,16 +30,16 @@ pub(crate) struct PruneArguments {
     /// Only say what would go.
     #[arg(long)]
     dry_run: bool,
-    /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Once for each kind
-    /// [default: what the kind says].
+    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Once for each
+    /// kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = serve::keep)]
     keep: Vec<(String, Keep)>,
-    /// Where the embedded journal copies its segments before history is removed from them.
+    /// The directory to which the embedded journal copies its segments before history is removed from them.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }
 
-/// Who is to be forgotten.
+/// The arguments of an erasure.
 #[derive(Debug, Args)]
 pub(crate) struct EraseArguments {
     /// The journal: a data directory, or postgres://….
@@ -51,7 +51,7 @@ pub(crate) struct EraseArguments {
     /// The id in the entity's routes.
     #[arg(value_name = "ID")]
     id: String,
-    /// Where the embedded journal keeps segments as they were: it is erased from these, too.
+    /// The directory in which the embedded journal keeps unpruned segments: the entity is erased from these, too.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }

@@ -34,10 +34,10 @@ use throng_postgres::{
     tools::{self as postgres, Import, Seen},
 };
 
-/// Between two looks of a backup that follows.
+/// The time between two looks of a backup that follows.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// What to do with a journal.
+/// The arguments of `journal`.
 #[derive(Debug, Args)]
 pub struct JournalArguments {
     #[command(subcommand)]
@@ -92,7 +92,7 @@ enum Source {
     Postgres(Box<PostgresOptions>),
 }
 
-/// Not read by the parser of the arguments: that would show what it cannot read, with the password in it.
+/// Reads a location. The parser of the arguments does not: it would show what it cannot read, with the password in it.
 fn source(text: &str) -> anyhow::Result<Source> {
     match text.parse::<JournalLocation>().map_err(anyhow::Error::msg)? {
         JournalLocation::Directory(directory) => Ok(Source::Directory(directory)),
@@ -147,7 +147,7 @@ struct InspectArguments {
 struct ExportArguments {
     #[command(flatten)]
     here: Here,
-    /// Where the lines go [default: standard output].
+    /// The file that the lines go to [default: standard output].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Leave out what is damaged and go on.
@@ -157,10 +157,10 @@ struct ExportArguments {
 
 #[derive(Debug, Args)]
 struct ImportArguments {
-    /// Where it goes: a data directory, or postgres://….
+    /// The target: a data directory, or postgres://….
     #[arg(value_name = "PLACE", required_unless_present = "to", conflicts_with = "to")]
     place: Option<String>,
-    /// Where it goes, named.
+    /// The target, as an option.
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
     /// Take it straight from this journal. Refused while a service uses it: its end would be missing.
@@ -178,7 +178,7 @@ struct ImportArguments {
 struct BackupArguments {
     #[command(flatten)]
     directory: Directory,
-    /// Where the copy goes; an earlier copy of the same journal gets what is new.
+    /// The directory of the copy; an earlier copy of the same journal gets the new part.
     #[arg(value_name = "TARGET")]
     target: PathBuf,
     /// Go on copying, once a second, until told to end.
@@ -411,7 +411,7 @@ fn read_lines(to: &Source, lines: &mut dyn BufRead, how: ImportOptions) -> Resul
     }
 }
 
-/// One journal's history into another that nobody uses, through a pipe.
+/// Pipes one journal's history into another that no process uses.
 fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
     let _held = match from {
         Source::Directory(data) => Some(tools::hold(&Options::default(), data)?),

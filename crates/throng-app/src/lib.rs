@@ -91,7 +91,7 @@ pub use clap;
 #[cfg(feature = "postgres")]
 pub use cluster::{ClusterArguments, ClusterSettings};
 pub use limits::LimitArguments;
-/// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
+/// The allocator for `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc as Allocator;

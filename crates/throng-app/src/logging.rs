@@ -1,4 +1,4 @@
-//! What the program's parts say of themselves, on standard error.
+//! The log of the program's parts, on standard error.
 
 use std::io::IsTerminal as _;
 use tracing_subscriber::{
@@ -8,7 +8,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-/// Whether the person asked for no colours (<https://no-color.org>).
+/// True if the environment asks for no colours (<https://no-color.org>).
 #[must_use]
 pub fn is_colourless() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())

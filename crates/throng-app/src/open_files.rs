@@ -10,7 +10,7 @@ use std::{
 /// The rights that nobody but the owner should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guarded {
-    /// Nothing at all: it holds secrets, or all that has happened.
+    /// No access for others at all: it holds secrets, or all that has happened.
     Private,
     /// Change it: it says who is let in.
     Unchanged,

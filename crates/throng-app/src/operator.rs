@@ -19,7 +19,7 @@ pub(crate) struct DecidedArguments {
     /// The id in the entity's routes.
     #[arg(value_name = "ID")]
     id: String,
-    /// Why, in a sentence: the journal keeps it.
+    /// The reason, in a sentence: the journal keeps it.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     reason: String,
     /// The person who decides it: the journal keeps the name, too.

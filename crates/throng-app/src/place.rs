@@ -1,4 +1,4 @@
-//! Where a journal stands: a directory, a PostgreSQL database, or memory.
+//! The location of a journal: a directory, a PostgreSQL database, or memory.
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -15,7 +15,7 @@ use throng_postgres::{PostgresOptions, open_postgres};
 
 use crate::open_files::{Guarded, warn_if_open};
 
-/// Where a journal stands. Shown without a password.
+/// The location of a journal. Its `Display` hides the password.
 #[derive(Clone, Debug)]
 pub enum JournalLocation {
     /// The embedded journal's directory.
@@ -84,7 +84,7 @@ impl fmt::Display for JournalLocation {
 /// `--journal`, and its short form `--data`.
 #[derive(Clone, Debug, Args)]
 pub struct LocationArguments {
-    /// Where the journal stands: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
+    /// The location of the journal: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
     /// options follow), or memory: for nothing that stays. A password is better given as PGPASSWORD.
     #[arg(long, value_name = "PLACE", conflicts_with = "data")]
     journal: Option<String>,
@@ -95,13 +95,13 @@ pub struct LocationArguments {
 }
 
 impl LocationArguments {
-    /// Whether a place was named.
+    /// True if a location was named.
     #[must_use]
     pub fn is_given(&self) -> bool {
         self.journal.is_some() || self.data.is_some()
     }
 
-    /// What was said, or the app's own directory.
+    /// Returns the named location, or the app's own directory.
     ///
     /// # Errors
     /// It is no place.
@@ -109,7 +109,7 @@ impl LocationArguments {
         self.place_or(app, None)
     }
 
-    /// What was said here, else by a variable, or the app's own directory.
+    /// Returns the location named here, else the one in the variable, else the app's own directory.
     ///
     /// Read here and not by the parser of the arguments: that would show what it cannot read, with the password in it.
     pub(crate) fn place_or(&self, app: &str, variable: Option<&str>) -> anyhow::Result<JournalLocation> {
@@ -123,17 +123,17 @@ impl LocationArguments {
     }
 }
 
-/// What an engine needs.
+/// An open journal and store.
 pub(crate) struct Opened {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) views: Arc<dyn Views>,
-    /// Where nodes meet that share the journal; there is none where one process has it.
+    /// The directory in which nodes meet that share the journal; `None` for the journal of a single process.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }
 
 impl Opened {
-    /// What keeps nothing beyond the process.
+    /// Returns a journal and store that end with the process.
     pub(crate) fn in_memory() -> Self {
         let journal = MemoryJournal::new();
         Self {
@@ -173,7 +173,7 @@ fn warn_of_unknown_place(error: &journal::Error) {
     tracing::warn!("where the journal is served could not be noted, so a copy of it will not be known as one: {error}");
 }
 
-/// What an acknowledged command survives.
+/// The failures that an acknowledged command survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
     /// Power loss: every commit is synced to the disk before it is answered.
@@ -204,7 +204,7 @@ impl From<Durability> for journal::Durability {
     }
 }
 
-/// How an engine's journal is opened.
+/// The options with which an engine opens its journal.
 pub(crate) struct Opening {
     pub(crate) durability: Durability,
     pub(crate) sync_delay: Duration,
@@ -212,13 +212,13 @@ pub(crate) struct Opening {
     pub(crate) accept_loss: Option<Position>,
     /// The answer to acknowledged commits that are lost while it runs.
     pub(crate) on_loss: OnLoss,
-    /// Where segments are copied before history is removed from them.
+    /// The directory to which segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
     /// Bytes the journal may take of the disk.
     pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     pub(crate) acting: Acting,
-    /// How long an engine may answer from memory after it has last shown that it lives, in a cluster.
+    /// In a cluster, the time for which an engine may answer from memory after its last sign of life.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "there is no cluster without it")

@@ -10,7 +10,7 @@ use throng::{
 
 use crate::place::LocationArguments;
 
-/// What to do with the read models.
+/// The arguments of `projection`.
 #[derive(Debug, Args)]
 pub struct ProjectionArguments {
     #[command(subcommand)]

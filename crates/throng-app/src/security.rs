@@ -1,4 +1,4 @@
-//! Who may ask the service, and where it is administrated.
+//! Access to the service, and the listener for administration.
 
 use crate::open_files::{Guarded, warn_if_open};
 use clap::Args;
@@ -11,11 +11,11 @@ use throng_http::{Gateway, Jwt, Tls};
 /// The listener for administration has the service's port, and so much.
 const ADMIN_PORT_OFFSET: u16 = 1_000;
 
-/// Who may ask the service, and where it is administrated.
+/// The callers that may use the service, and the listener for administration.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Security")]
 pub struct SecurityArguments {
-    /// Where /admin/ and /metrics are served; on loopback, with the service's port and 1000, unless said.
+    /// The address that serves /admin/ and /metrics; by default loopback, with the service's port and 1000.
     #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
     /// The token that lets its holder administrate; better in the environment than on the command line, which every user of the machine sees.
@@ -30,10 +30,10 @@ pub struct SecurityArguments {
     /// Take JSON web tokens that are signed with these keys, a set of JSON web keys: a file, or a URL, which is fetched every five minutes.
     #[arg(long, value_name = "FILE|URL", env = "THRONG_JWT_KEYS")]
     pub jwt_keys: Option<String>,
-    /// Of this issuer only (iss).
+    /// The only issuer (iss) whose tokens are accepted.
     #[arg(long, value_name = "ISSUER", env = "THRONG_JWT_ISSUER", requires = "jwt_keys")]
     pub jwt_issuer: Option<String>,
-    /// For this audience only (aud); unless it is said, a token for any audience is refused.
+    /// The audience (aud) for which tokens are accepted; by default a token for any audience is refused.
     #[arg(long, value_name = "AUDIENCE", env = "THRONG_JWT_AUDIENCE", requires = "jwt_keys")]
     pub jwt_audience: Option<String>,
     /// Let those in who show no token and no certificate, as nobody: the service itself decides what they may.

@@ -43,28 +43,28 @@ Environment:
 /// The exit code of a service whose journal another engine has taken over.
 const TAKEN_OVER: u8 = 3;
 
-/// What a service does whose journal another engine takes over.
+/// The behaviour of a service when another engine takes over its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WhenTakenOver {
-    /// It answers 503 until the other one ends, and then takes back.
+    /// Answers 503 until the other engine ends, then takes the journal back.
     StandBy,
-    /// It ends, with exit code 3.
+    /// Ends with exit code 3.
     Exit,
 }
 
-/// How to serve.
+/// The arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = ENVIRONMENT)]
 pub struct ServeArguments {
-    /// Where to listen; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// Which part of the service this process is, where the service has several: its documentation says which.
+    /// The part of the service that this process is, where the service has several: its documentation names them.
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
     #[command(flatten)]
     place: LocationArguments,
-    /// What an acknowledged command survives.
+    /// The failures that an acknowledged command survives.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
     /// Threads that serve connections, exactly; unless said, one, and more while it is saturated and cores are free.
@@ -83,11 +83,11 @@ pub struct ServeArguments {
     /// loss, or continue without them. It is recorded either way: throng journal loss.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stop")]
     on_loss: OnLoss,
-    /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
+    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
     /// remains. Once for each kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = keep)]
     keep: Vec<(String, Keep)>,
-    /// Where the embedded journal copies its segments before history is removed from them; it can be read as a journal.
+    /// The directory to which the embedded journal copies its segments before history is removed from them; it can be read as a journal.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Bytes the data directory may take, as 500M or 20G, 16M at least: from 80 % on that is told, from 100 % on commands are refused and
@@ -98,7 +98,7 @@ pub struct ServeArguments {
     /// [default: it does for ever].
     #[arg(long, value_name = "TIME", value_parser = age)]
     left_behind_after: Option<Duration>,
-    /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
+    /// The behaviour when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
     when_taken_over: WhenTakenOver,
     /// Leave the read models as they are: no projection runs.
@@ -239,7 +239,7 @@ impl ServeArguments {
     }
 }
 
-/// Has this process end as if it were told to when another engine takes over; the flag says that this is why.
+/// Ends this process in order when another engine takes over; the flag then tells the reason.
 fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     let is_taken_over = Arc::new(AtomicBool::new(false));
     let (taken_over, flag) = (service.engine.taken_over(), Arc::clone(&is_taken_over));
@@ -260,7 +260,7 @@ fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     Ok(is_taken_over)
 }
 
-/// Says what a person has to know: what is kept, where, and where to look.
+/// Tells a person the facts that matter: the data kept, its place, and the places to look.
 //= promise 2: acknowledged events survive
 fn announce(name: &str, settings: &Settings, service: &Service) {
     let keeps = !service.engine.registry().kinds().is_empty();

@@ -28,14 +28,14 @@ use crate::{
     place::{Acting, Durability, JournalLocation, OnLoss, Opened, Opening},
 };
 
-/// How a service is run.
+/// The settings of a running service.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Where the journal stands. A service without entities keeps nothing anywhere.
+    /// The location of the journal. A service without entities stores nothing.
     pub place: JournalLocation,
-    /// What an acknowledged command survives.
+    /// The failures that an acknowledged command survives.
     pub durability: Durability,
     /// Added to every sync of the embedded journal: a slow disk, for tests.
     pub sync_delay: Duration,
@@ -45,15 +45,15 @@ pub struct Settings {
     pub as_primary: bool,
     /// The answer to acknowledged commits that are lost while it runs: on PostgreSQL.
     pub on_loss: OnLoss,
-    /// Where the embedded journal copies its segments before history is removed from them.
+    /// The directory to which the embedded journal copies its segments before history is removed from them.
     pub archive: Option<PathBuf>,
     /// Threads that serve connections; without it, one and more under load.
     pub loops: Option<usize>,
     /// The gateway's limits, as far as they are said.
     pub limits: LimitArguments,
-    /// Who may ask it, and where it is administrated.
+    /// The callers that may use it, and the listener for administration.
     pub security: SecurityArguments,
-    /// Which requests are logged.
+    /// The requests that are logged.
     pub access_log: AccessLogArguments,
     /// The cluster it is a node of.
     #[cfg(feature = "postgres")]
@@ -69,16 +69,16 @@ pub struct Settings {
 /// Bodies in flight may take this part of the memory.
 const BODIES_PART: usize = 8;
 
-/// How long a journal may take to be let go after its engine has stopped.
+/// The longest time for which a journal may be in use after its engine has stopped.
 const RELEASE: Duration = Duration::from_secs(10);
 
 /// A service that runs.
 pub struct Service {
     /// The engine behind the gateway, to be asked from Rust.
     pub engine: Engine,
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// From opening the journal to an engine that can be asked.
+    /// The time from opening the journal until the engine took commands.
     pub recovery: Duration,
     running: Running,
     #[cfg(feature = "postgres")]
@@ -263,7 +263,7 @@ impl Service {
         })
     }
 
-    /// Where it can be asked.
+    /// Returns the URL of the service.
     #[must_use]
     pub fn url(&self) -> String {
         self.running.url()

@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf, process::ExitCode};
 
-/// Whom a new token stands for, and where it is kept.
+/// The caller that a new token stands for, and the file that keeps it.
 #[derive(Debug, Args)]
 pub struct TokenArguments {
     /// The caller's name, as the service's entities see it.

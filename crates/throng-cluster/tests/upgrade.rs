@@ -42,14 +42,14 @@ struct Started {
 struct World {
     runtime: Runtime,
     url: String,
-    /// Whom clients ask: the nodes that run.
+    /// The nodes that run, which clients ask. The test adds and removes them under the lock.
     drivers: Mutex<BTreeMap<&'static str, Driver>>,
     is_over: AtomicBool,
     /// Commands that clients were answered, or left to a newer node.
     told: AtomicU64,
 }
 
-/// What clients were told is done: messages by sender and receiver, and timers by page.
+/// The facts that clients were told: messages by sender and receiver, and timers by page.
 #[derive(Default)]
 struct Acknowledged {
     sent: BTreeMap<(u64, u64), u64>,
@@ -106,7 +106,7 @@ impl World {
         Started { app, engine, node }
     }
 
-    /// As a process ends that is told to.
+    /// Ends a node like a process that is told to end.
     fn end(&self, name: &str, Started { engine, node, .. }: Started) {
         self.drivers.lock().unwrap().remove(name);
         node.drain();
@@ -127,7 +127,7 @@ impl World {
         until("clients are answered", || self.told.load(Ordering::Relaxed) >= enough);
     }
 
-    /// One of the nodes that run.
+    /// Returns a node that runs.
     fn driver(&self, number: u64) -> Driver {
         let drivers = self.drivers.lock().unwrap();
         let at = usize::try_from(number).unwrap() % drivers.len();
@@ -195,7 +195,7 @@ impl World {
         acknowledged
     }
 
-    /// What pages and leaves know.
+    /// Returns what pages and leaves know.
     fn known(&self) -> BTreeMap<u64, Known> {
         let ids = (0..PAGES).chain(FIRST_LEAF..FIRST_LEAF + PAGES);
         let known = ids.filter_map(|id| {
@@ -208,7 +208,7 @@ impl World {
     }
 }
 
-/// What is lost, counted twice or out of order, by what was acknowledged.
+/// Returns what is lost, counted twice or out of order, against what was acknowledged.
 fn wrong(acknowledged: &[Acknowledged], known: &BTreeMap<u64, Known>) -> Vec<String> {
     let mut wrong: Vec<String> = known.values().flat_map(|of| of.wrong.clone()).collect();
     let (mut sent, mut set) = (BTreeMap::<(u64, u64), u64>::new(), BTreeMap::<u64, u64>::new());

@@ -1,4 +1,4 @@
-//! Who is there, and who owns what: where the nodes of a cluster meet.
+//! Membership and ownership: the place where the nodes of a cluster meet.
 //!
 //! A **node** is one life of one process. It **owns** shards, and opens a stream that may hold records of exactly these
 //! ([`Journal::open_shards`](crate::Journal::open_shards)). What a stream may hold never changes: a node that gains or loses shards ends its
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// One life of one process of a cluster; never given again.
+/// The number of a node's life, from its start to its end; never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -31,14 +31,14 @@ impl fmt::Display for NodeId {
 /// The newest feature that this program knows.
 pub const FEATURES: u32 = features::REACHES;
 
-/// What a node says of itself when it joins.
+/// A node's description of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
-    /// What people call it, 1 to 64 of `[a-z0-9-]`. Two that live cannot have the same.
+    /// The name for people, 1 to 64 of `[a-z0-9-]`. Two living nodes cannot have the same.
     pub name: String,
-    /// Where other nodes reach it, `host:port`.
+    /// The address for other nodes, `host:port`.
     pub peer: String,
-    /// Where clients reach it, as a URL.
+    /// The URL for clients.
     pub http: String,
     /// The program and its version.
     pub program: String,
@@ -47,7 +47,7 @@ pub struct Join {
     /// The newest of what nodes ask of each other that it understands: a number that programs raise with each request or rule that those
     /// before do not know. 0: of a program that did not say.
     pub features: u32,
-    /// How many shards the service has.
+    /// The number of shards of the service.
     pub shards: u16,
     /// The lease of its cluster, the same at all nodes. Zero: of a program that did not say.
     pub lease: Duration,
@@ -55,7 +55,7 @@ pub struct Join {
     pub kinds: Vec<String>,
 }
 
-/// What a node has to have to be let in: what a cluster was [finalized](Directory::finalize) at.
+/// The release and features that a node must have to be let in: what a cluster was [finalized](Directory::finalize) at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Floor {
     /// The least [`Join::features`].
@@ -88,25 +88,25 @@ impl Floor {
     }
 }
 
-/// What a node is at.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeState {
-    /// It serves what it owns, and may be given more.
+    /// The node serves the shards it owns, and may be given more.
     Serving,
-    /// It gives away what it owns.
+    /// The node gives its shards away.
     Draining,
-    /// It has given everything away and gone.
+    /// The node has given everything away and gone.
     Left,
     /// Others have declared it dead: it can own nothing and open no stream any more.
     Dead,
 }
 
 impl NodeState {
-    /// What a node says of itself with a [beat](Directory::beat): that it is over is said by [leaving](Directory::leave), with which its
-    /// streams end.
+    /// Checks a state that a node sends with a [beat](Directory::beat). A beat cannot end a node: it [leaves](Directory::leave), and with
+    /// that its streams end.
     ///
     /// # Errors
-    /// It is no state of one that lives.
+    /// [`Error::Refused`]: the state is none of a node that lives.
     pub fn said_by_a_beat(self, node: NodeId) -> Result<(), Error> {
         match self {
             Self::Serving | Self::Draining => Ok(()),
@@ -120,13 +120,13 @@ impl NodeState {
 /// A node, as all see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Of this life: the same process started again is another node.
+    /// The number of this life: the same process started again is another node.
     pub id: NodeId,
-    /// What it said when it joined.
+    /// Its description when it joined.
     pub said: Join,
-    /// What it is at.
+    /// Its state.
     pub state: NodeState,
-    /// How often it has said that it lives. A number that does not change is a node that is silent; times of day are not compared.
+    /// The number of its signs of life. A node whose number does not change is silent; times of day are not compared.
     pub beat: u64,
     /// Its connections to the database are gone: it is, too, or is cut off.
     pub is_disconnected: bool,
@@ -170,14 +170,14 @@ impl Node {
     }
 }
 
-/// What a beat is answered with: all nodes that are not over, and who owns what.
+/// The answer to a beat: all nodes that are not over, and the owners of the shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The cluster's id: another cluster has another one.
     pub cluster: String,
     /// Raised by every change of owners or of nodes' states.
     pub version: u64,
-    /// Those that serve or drain, and those that left or died and still own something, in the order of their numbers.
+    /// The nodes that serve or drain, and those that left or died and still own something, in the order of their numbers.
     pub nodes: Vec<Node>,
     /// The owner of each shard, by its number; `None` as long as nobody has ever owned it.
     pub owners: Vec<Option<NodeId>>,
@@ -210,7 +210,7 @@ impl View {
             .find(|node| node.lives() && node.said.features < feature)
     }
 
-    /// Of the nodes that live, the one of the newest release, if that is newer than the release of `than`.
+    /// Returns the living node of the newest release, if that is newer than the release of `than`.
     #[must_use]
     pub fn newer(&self, than: NodeId) -> Option<&Node> {
         let app = self.node(than)?.said.app;
@@ -292,7 +292,7 @@ impl View {
     }
 }
 
-/// Where the nodes of a cluster meet. Each method is atomic.
+/// The place where the nodes of a cluster meet. Each method is atomic.
 pub trait Directory: Send + Sync {
     /// Joins: from now on others see this node. It owns nothing yet, and drains until a [beat](Self::beat) of it says that it serves. A drain that the
     /// last node of its name was [asked](Self::ask_drain) for holds for this one.
@@ -324,14 +324,14 @@ pub trait Directory: Send + Sync {
     /// What all see now, for who is no node.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn view(&self) -> Later<'_, Result<View, Error>>;
 
     /// The name of the node of a newer release than this one's that has left or died last, and for how long it is gone: for who has begun since, and
     /// never saw it. A directory that does not know says nothing.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses.
     fn newer_gone(&self, than: NodeId) -> Later<'_, Result<Option<(String, Duration)>, Error>> {
         let _ = than;
         Box::pin(std::future::ready(Ok(None)))
@@ -367,20 +367,20 @@ pub trait Directory: Send + Sync {
     /// A node leaves: its streams are sealed, and what it still owns is free to be [taken](Self::take).
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>>;
 
     /// Asks a node, by its name, to give away all it owns, or no longer to: [`wants_drain`](Self::wants_drain). `false`: no node of this
     /// name lives.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>>;
 
-    /// Whether a node is asked to give away all it owns.
+    /// Returns true if a node is asked to give away all it owns.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; nothing was changed.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
     /// Pins shards to the node of this name: while it serves, their owners give them to it, and nobody takes them from it for the sake of

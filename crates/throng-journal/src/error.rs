@@ -1,4 +1,4 @@
-//! What can go wrong below the engine, in sentences a person understands.
+//! The errors below the engine, in sentences a person understands.
 
 use crate::{Address, Loss, NodeId, Position, WriterId};
 
@@ -8,7 +8,7 @@ pub enum Error {
     /// Another engine holds the directory or database.
     #[error("{what} is in use by another process; stop that one first, or choose another directory")]
     InUse {
-        /// What was found in use.
+        /// The thing that is in use.
         what: String,
     },
     /// Written by a program this one does not understand.
@@ -16,7 +16,7 @@ pub enum Error {
         "{what} has format version {found}, this program reads {expected}; use the program it was written by, or export it there and import it here"
     )]
     OtherVersion {
-        /// Which file or table.
+        /// The file or table.
         what: String,
         /// The version found.
         found: u32,
@@ -30,7 +30,7 @@ pub enum Error {
         position: Position,
         /// File and offset, or table and row.
         place: String,
-        /// What was expected and what was found.
+        /// The expectation and the finding.
         why: String,
     },
     /// Commits that were durable are gone.
@@ -40,9 +40,9 @@ pub enum Error {
         loss.covered
     )]
     Lost {
-        /// Where the journal stands, as operators name it.
+        /// The place of the journal, as operators name it.
         place: String,
-        /// What is missing.
+        /// The lost part.
         loss: Loss,
     },
     /// The database lacks what it had acknowledged to this engine: it was replaced by an older copy of itself. What is
@@ -55,10 +55,10 @@ pub enum Error {
     /// The node was declared dead, or has left: it has to join again.
     #[error("node {0} is no member of the cluster any more: it was silent for too long, or has left")]
     Gone(NodeId),
-    /// What was asked does not go with what other nodes are, or with what is stored.
+    /// The request does not go with the other nodes, or with what is stored.
     #[error("{0}")]
     Refused(String),
-    /// Nothing is known of that commit.
+    /// The commit is unknown.
     #[error("there is no commit {0} in this journal")]
     NoCommit(Position),
     /// A stored row cannot be read.
@@ -66,23 +66,23 @@ pub enum Error {
     Row {
         /// The entity whose row cannot be read.
         address: Address,
-        /// What was found.
+        /// The finding.
         why: String,
     },
     /// The file system, network or database said no.
     #[error("{doing} failed: {source}")]
     Io {
-        /// What was tried, with the file or address it was tried on.
+        /// The attempt, with the file or address it was tried on.
         doing: String,
-        /// What the system answered.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The database library said no.
     #[error("{doing} failed: {why}")]
     Backend {
-        /// What was tried.
+        /// The attempt.
         doing: String,
-        /// What was answered.
+        /// The answer of the backend.
         why: String,
     },
 }
@@ -109,7 +109,7 @@ pub enum AppendError {
     /// The writer was sealed; this commit is not in the journal and never will be.
     #[error("the writer is sealed: another engine has taken over")]
     Sealed,
-    /// It failed, and may have landed all the same: only a seal tells.
+    /// The append failed, and may have landed all the same: only a seal tells.
     #[error("the commit may or may not have landed: {0}")]
     InDoubt(String),
     /// Not an append: the database lacks what it had acknowledged to this engine.

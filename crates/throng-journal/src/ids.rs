@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// One life of one node: a new one at every start. Greater means later.
+/// The number of a writer: one life of one node, new at every start. A greater number is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriterId(pub u64);
 
@@ -27,7 +27,7 @@ pub struct ShardId(pub u16);
 pub struct Position {
     /// The writer in whose stream the commit stands.
     pub writer: WriterId,
-    /// How far in it.
+    /// The commit in that stream.
     pub commit: CommitNo,
 }
 

@@ -1,11 +1,11 @@
-//! What a journal's history stands in, for people who look at it.
+//! The streams and parts of a journal's history, for people who look at it.
 
 use crate::{CommitNo, Position, WriterId};
 
 /// Writers, and the files or tables that hold their commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// From the newest on, at most as many as were asked for.
+    /// Writers from the newest on, at most the number that was asked for.
     pub writers: Vec<WriterEntry>,
     /// Writers of which anything is known, listed or not.
     pub writers_total: u64,
@@ -15,16 +15,16 @@ pub struct Inventory {
     pub parts_total: u64,
 }
 
-/// One life of one node.
+/// A writer: one life of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterEntry {
     /// Numbers are given once, in the order of lives.
     pub writer: WriterId,
-    /// Whose life it is.
+    /// The name of its node.
     pub node: String,
     /// Its last durable commit; 0 before the first.
     pub last: CommitNo,
-    /// It was not sealed: its node may commit more.
+    /// True if it was not sealed: its node may commit more.
     pub is_open: bool,
     /// When it began, microseconds since 1970-01-01 UTC, where that is known.
     pub begun_micros: Option<i64>,

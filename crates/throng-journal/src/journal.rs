@@ -13,11 +13,11 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub enum Maybe<'a, T> {
     /// Here it is.
     Ready(T),
-    /// It has to be waited for.
+    /// The value has to be waited for.
     Later(Later<'a, T>),
 }
 
-/// What survives what.
+/// The failures that an acknowledged commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Acknowledged means synced to the disk: survives power loss. The default.
@@ -43,14 +43,14 @@ pub struct Taken {
     pub writer: WriterId,
     /// Its last commit: nothing after it will ever land. 0 if it never committed.
     pub last: CommitNo,
-    /// Those of which it may hold records; `None`: all.
+    /// The shards of which it may hold records; `None`: all.
     pub shards: Option<ShardSet>,
 }
 
-/// Whether a record is over, so that nothing needs it any more.
+/// Decides that a record is over: nothing needs it any more.
 pub type Judge = Arc<dyn Fn(&Record<'_>, Stamp) -> bool + Send + Sync>;
 
-/// What is to be taken out of a stream's history.
+/// A removal from a stream's history.
 #[derive(Clone)]
 pub struct Prune {
     /// The commits after this one, of its stream, …
@@ -61,7 +61,7 @@ pub struct Prune {
     pub judge: Judge,
     /// The history up to this commit says what entities, messages and timers are without what is over.
     pub replaced_by: Position,
-    /// What to do with what is over.
+    /// The treatment of records that are over.
     pub how: PruneHow,
 }
 
@@ -106,19 +106,19 @@ impl Prune {
     }
 }
 
-/// What is done with records that are over.
+/// The treatment of records that are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PruneHow {
     /// Nothing: it is only said what would go.
     Dry,
-    /// They are removed. Where the journal keeps an archive, they stay there.
+    /// Removes the records. Where the journal keeps an archive, they stay there.
     #[default]
     Remove,
-    /// They are removed, also from the journal's archive.
+    /// Removes the records, also from the journal's archive.
     Erase,
 }
 
-/// What was taken out of a history.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// The last commit that was looked at; commit 0 if none was.
@@ -145,7 +145,7 @@ impl Pruned {
     }
 }
 
-/// What came of an append.
+/// The outcome of an append.
 pub struct Appended {
     /// Durable, or why not.
     pub result: Result<(), AppendError>,
@@ -236,7 +236,7 @@ pub trait Journal: Send + Sync {
     /// Syncs everything appended so far, whatever the durability: a checkpoint begins with it.
     ///
     /// # Errors
-    /// The sync failed: nothing after the last successful one may be relied on.
+    /// [`Error::Io`] or [`Error::Backend`]: the sync failed. Nothing after the last successful one may be relied on.
     fn sync(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -250,7 +250,7 @@ pub trait Journal: Send + Sync {
     /// After a crash in the middle, some are gone and some are not, from the oldest on.
     ///
     /// # Errors
-    /// The journal keeps all of its history; it cannot be read or written.
+    /// [`Error::Backend`]: the journal keeps all of its history, or the database refuses. [`Error::Io`]: a file cannot be read or written.
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         let at = prune.after;
         Box::pin(std::future::ready(Err(Error::backend(
@@ -259,7 +259,8 @@ pub trait Journal: Send + Sync {
         ))))
     }
 
-    /// What was committed so far may be [pruned](Self::prune) as a whole from here on, however the journal divides its history.
+    /// Ends the present part of the history: everything committed so far may be [pruned](Self::prune) as a whole, however the journal
+    /// divides its history.
     ///
     /// # Errors
     /// The journal's; the writer is then over.
@@ -267,14 +268,14 @@ pub trait Journal: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// How many appends may be in flight now: 1 while a sync is fast, more when it is slow and the device overlaps them.
+    /// Returns the number of appends that may be in flight now: 1 while a sync is fast, more when it is slow and the device overlaps them.
     fn depth(&self) -> usize;
 
-    /// What an acknowledged commit survives here.
+    /// Returns the failures that an acknowledged commit survives.
     fn durability(&self) -> Durability;
 
-    /// Whether the writer's engine may answer from memory now: no other engine has taken over, nor can one have answered
-    /// since. A journal that only one process can use says yes for ever.
+    /// Returns true if the writer's engine may answer from memory now: no other engine has taken over, nor can one have answered since. A
+    /// journal that only one process can use says yes for ever.
     fn holds(&self, _writer: WriterId) -> bool {
         true
     }
@@ -289,12 +290,12 @@ pub trait Journal: Send + Sync {
         Vec::new()
     }
 
-    /// Whether there is room for more than what ends what was begun. Without it an engine takes no commands, and reads go on.
+    /// Returns true if there is room for more than the end of what was begun. Without it an engine takes no commands, and reads go on.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// What its history stands in, of each at most so many. Costs what it lists.
+    /// Lists the parts of its history, of each at most `_limit`. Costs what it lists.
     ///
     /// # Errors
     /// It cannot be read.

@@ -65,7 +65,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What a check says of a record that a loss was accepted.
+/// Returns the note of a check about a record that a loss was accepted.
 pub(crate) fn told(record: &Record<'_>) -> String {
     let body = String::from_utf8_lossy(record.body);
     format!("durable commits were lost before this one, and that was accepted: {body}")

@@ -75,7 +75,7 @@ impl MissingEvents {
 /// An entity that ended may be gone: its index then begins after its end. Nothing else lets an index begin later than after the state.
 ///
 /// # Errors
-/// The number of the event that is missing.
+/// The `Err` is the number of the missing event.
 pub fn history_base(state: u64, first: Option<u64>, ended: u64) -> Result<u64, u64> {
     match first {
         Some(first) if first == state + 1 => Ok(state),

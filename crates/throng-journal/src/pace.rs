@@ -1,9 +1,9 @@
-//! How fast a checkpoint is made.
+//! The pace of checkpoints.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// How fast a checkpoint is made: at once (the default), or spread over a time, so that it takes little from what is served
-/// beside it. A store whose checkpoints cost little may ignore it.
+/// The pace of a checkpoint: at once (the default), or spread over a time, so that it takes little from what is served beside it. A store
+/// whose checkpoints cost little may ignore it.
 #[derive(Clone, Default)]
 pub struct Pace {
     within: Duration,
@@ -19,8 +19,8 @@ impl Pace {
         }
     }
 
-    /// How long to pause now, once so much of the work (0 to 1) has been done in so long. Whoever pauses asks again every
-    /// few milliseconds, because it may become urgent.
+    /// Returns the pause that is due once a part of the work (`done`, 0 to 1) was done in a time. A caller that pauses asks again every few
+    /// milliseconds, because it may become urgent.
     #[must_use]
     pub fn pause(&self, done: f64, took: Duration) -> Duration {
         match &self.is_urgent {

@@ -1,8 +1,8 @@
-//! Where one record's body stands.
+//! The place of a record's body.
 
 use crate::Position;
 
-/// Where one record's body stands: enough to read it alone, with [`Journal::read_at`](crate::Journal::read_at).
+/// The place of a record's body: enough to read it alone, with [`Journal::read_at`](crate::Journal::read_at).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The commit the bytes stand in.

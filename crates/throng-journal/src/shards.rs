@@ -1,4 +1,4 @@
-//! Which shards: those a stream may hold records of, those a node owns.
+//! Sets of shards: those a stream may hold records of, those a node owns.
 
 use crate::{Error, ShardId, WriterId};
 use std::{fmt, str::FromStr};
@@ -31,7 +31,7 @@ impl ShardSet {
         &self.bits
     }
 
-    /// Is it one of these?
+    /// True if the shard is in the set.
     #[must_use]
     pub fn contains(&self, shard: ShardId) -> bool {
         let (byte, bit) = place(shard);
@@ -69,25 +69,25 @@ impl ShardSet {
         })
     }
 
-    /// How many they are.
+    /// Returns the number of shards.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bits.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// Whether it is that of a node that has just joined, or has given all away.
+    /// True for no shard: the set of a node that has just joined, or has given all away.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }
 
-    /// Is one of these in both?
+    /// True if a shard is in both sets.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.bits.iter().zip(&other.bits).any(|(own, others)| own & others != 0)
     }
 
-    /// Those that are in one of them or in both.
+    /// Returns the shards in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
@@ -95,7 +95,7 @@ impl ShardSet {
         union
     }
 
-    /// Those that are not in the other one.
+    /// Returns the shards that are not in the other set.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.iter().filter(|shard| !other.contains(*shard)).collect()

@@ -1,4 +1,4 @@
-//! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
+//! The store: states, the index of an entity's events, and system rows. It is written behind, and can be rebuilt from the journal.
 
 use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet, history_base};
 use std::{fmt, ops::Bound};
@@ -19,7 +19,7 @@ pub struct StoredState {
 }
 
 impl StoredState {
-    /// What a record of a [state](crate::RecordKind::State) says.
+    /// Reads the record of a [state](crate::RecordKind::State).
     #[must_use]
     pub fn of_record(record: &Record<'_>) -> Self {
         Self {
@@ -32,14 +32,14 @@ impl StoredState {
     }
 }
 
-/// One event as it was recorded.
+/// An event as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Its sequence number within the entity: 1, 2, 3, … without a gap.
     pub seq: u64,
     /// The commit that made it true.
     pub position: Position,
-    /// When, in microseconds since 1970-01-01 UTC.
+    /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
     /// The event's name.
     pub name: Box<str>,
@@ -49,7 +49,7 @@ pub struct StoredEvent {
     pub payload: Vec<u8>,
 }
 
-/// What is known of an entity without loading it.
+/// Facts about an entity that need no load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityHead {
     /// The entity's id within the kind that was asked for.
@@ -58,8 +58,8 @@ pub struct EntityHead {
     pub seq: u64,
 }
 
-/// What brings an entity back: its last stored state and the indexed events after it. The events after the last
-/// checkpoint are the engine's to add.
+/// The rows that bring an entity back: its last stored state and the indexed events after it. The events after the last checkpoint are the
+/// engine's to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// The last stored state of the version asked for, if there is one; of any version, where the events before it are gone.
@@ -79,7 +79,7 @@ impl Loaded {
     }
 }
 
-/// What a checkpoint makes true, all at once.
+/// The changes of a checkpoint, which become true all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
     /// Everything up to here is covered, of the shards that its writer's stream may hold. The store reads the journal's commits from what
@@ -95,20 +95,20 @@ pub struct Checkpoint {
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// Entities whose oldest events are gone from here on, if only from the index.
     pub cuts: Vec<Cut>,
-    /// How fast it is made.
+    /// The pace at which it is made.
     pub pace: Pace,
 }
 
-/// How far some shards are covered.
+/// The position up to which some shards are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covered {
-    /// These are covered alike, …
+    /// The shards that are covered alike, …
     pub shards: ShardSet,
     /// … up to here; `None`: there was no checkpoint of them.
     pub upto: Option<Position>,
 }
 
-/// How much of an entity's history goes.
+/// The part of an entity's history that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The entity whose history is cut.
@@ -119,12 +119,12 @@ pub struct Cut {
     pub is_gone: bool,
 }
 
-/// What a store's file took of the disk before and after it was compacted, in bytes.
+/// The size of a store's file on the disk before and after it was compacted, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Compacted {
-    /// That the store took of the disk before it was compacted.
+    /// The bytes before it was compacted.
     pub store_bytes_before: u64,
-    /// That it took afterwards.
+    /// The bytes afterwards.
     pub store_bytes_after: u64,
 }
 
@@ -135,19 +135,21 @@ impl fmt::Display for Compacted {
     }
 }
 
-/// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and what was
-/// [removed](Store::remove_prefix) since.
+/// Rows that can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and every
+/// [removal](Store::remove_prefix) since.
 pub trait Store: Send + Sync {
-    /// How far these shards are covered by checkpoints: each of them stands in one entry, and shards that are covered alike share one.
+    /// Returns the positions up to which checkpoints cover these shards: each shard stands in one entry, and shards that are covered alike
+    /// share one.
     ///
     /// # Errors
-    /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached, or is damaged. A damaged one can be removed and is rebuilt from
+    /// the journal.
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>>;
 
     /// Makes a checkpoint true, atomically and durably. Called by one task of a node at a time; of several nodes side by side.
     ///
     /// # Errors
-    /// Nothing of it is visible then; it may be tried again.
+    /// [`Error`] of any kind: nothing of the checkpoint is visible then; it may be tried again.
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>>;
 
     /// An entity's state of this version, and the events after it. Empty for an entity the store has never heard of.
@@ -155,13 +157,15 @@ pub trait Store: Send + Sync {
     /// The store does not judge what is missing before the first event: [`Loaded::missing_event`] does, by records it does not know.
     ///
     /// # Errors
-    /// The row cannot be read, or the store is not reachable.
+    /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or
+    /// [`Error::Backend`]: the store cannot be reached.
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>>;
 
     /// An entity's events after a sequence number, as far as they are not gone, in order: at most `limit` and, after the first, `bytes_max`.
     ///
     /// # Errors
-    /// The row cannot be read, or the store is not reachable.
+    /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or
+    /// [`Error::Backend`]: the store cannot be reached.
     fn history(
         &self,
         address: &Address,
@@ -173,19 +177,19 @@ pub trait Store: Send + Sync {
     /// The entities of a kind in the order of their ids, after an id.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>>;
 
-    /// One system row.
+    /// Reads a system row.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>>;
 
     /// System rows by their keys, in the order of these; `None` for one that is not there. By default they are read one after the other.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system_rows<'a>(&'a self, keys: &'a [Vec<u8>]) -> Later<'a, Result<Vec<Option<Vec<u8>>>, Error>> {
         Box::pin(async move {
             let mut values = Vec::with_capacity(keys.len());
@@ -203,7 +207,7 @@ pub trait Store: Send + Sync {
     /// their keys, at most `rows_max`: no others are read.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
@@ -219,7 +223,7 @@ pub trait Store: Send + Sync {
     /// are removed in many calls, so that readers, and checkpoints of others, wait for one call at most.
     ///
     /// # Errors
-    /// The store is not reachable.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn remove_prefix<'a>(
         &'a self,
         prefix: &'a [u8],
@@ -231,13 +235,14 @@ pub trait Store: Send + Sync {
     /// default.
     ///
     /// # Errors
-    /// There is no room to do it, one is under way already, or the store failed meanwhile: it is as it was then.
+    /// [`Error::Io`] or [`Error::Backend`]: there is no room to do it, one is under way already, or the store failed meanwhile. The store
+    /// is as it was then.
     fn compact(&self) -> Later<'_, Result<Option<Compacted>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }
 
-/// Where the rows begin that [`Store::system_scan`] and [`Store::remove_prefix`] look at.
+/// Returns the first key that [`Store::system_scan`] and [`Store::remove_prefix`] look at.
 #[must_use]
 pub fn begin_of_rows<'a>(prefix: &'a [u8], after: &'a [u8]) -> Bound<&'a [u8]> {
     if after < prefix {

@@ -11,7 +11,7 @@ use std::{
     str::FromStr,
 };
 
-/// One stream of a journal: what it may hold, and how far it reaches.
+/// A stream of a journal: the shards it may hold, and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Whoever writes it, or has.
@@ -52,7 +52,7 @@ impl Stretch {
     }
 }
 
-/// How far a history is told: for each stream named here up to this commit, all of those with a smaller writer than the last one
+/// The part of a history that is told: for each stream named here up to this commit, all of those with a smaller writer than the last one
 /// named, nothing of those with a greater one. A history without a cluster needs one [`Position`] for it.
 ///
 /// Written as its positions, `3.1071,7.22`; nothing for a history of which nothing is told.
@@ -69,7 +69,7 @@ impl From<Position> for Positions {
     }
 }
 
-/// Of one stream the last one counts.
+/// Collects positions; of one stream the last one counts.
 impl FromIterator<Position> for Positions {
     fn from_iter<I: IntoIterator<Item = Position>>(positions: I) -> Self {
         let positions = positions.into_iter();
@@ -86,13 +86,13 @@ impl Positions {
         self.upto.first_key_value().map_or(WriterId(0), |(first, _)| *first)
     }
 
-    /// How far each stream is told that is not told to its end, and the last one that was begun.
+    /// Returns the position of each stream that is not told to its end, and of the last one that was begun.
     pub fn positions(&self) -> impl Iterator<Item = Position> {
         let upto = self.upto.iter();
         upto.map(|(writer, commit)| Position::new(*writer, *commit))
     }
 
-    /// Whether this commit and all before it in its stream are told.
+    /// True if this commit and all before it in its stream are told.
     #[must_use]
     pub fn has(&self, position: Position) -> bool {
         let Position { writer, commit } = position;
@@ -112,7 +112,7 @@ impl Positions {
                 .all(|(writer, upto)| other.upto_of(*writer).is_some_and(|other| other <= *upto))
     }
 
-    /// What either of them tells is told.
+    /// Adds everything that the other one tells.
     pub fn join(&mut self, other: &Self) {
         let names: BTreeSet<WriterId> = self.upto.keys().chain(other.upto.keys()).copied().collect();
         let upto = names.into_iter().filter_map(|writer| {
@@ -122,7 +122,7 @@ impl Positions {
         self.upto = upto.collect();
     }
 
-    /// How many commits more are told than by the other one; `None`: that cannot be said without knowing where streams end.
+    /// Returns the number of commits told beyond the other one; `None` if that depends on where streams end.
     #[must_use]
     pub fn more_than(&self, other: &Self) -> Option<u64> {
         let names: BTreeSet<WriterId> = self.upto.keys().chain(other.upto.keys()).copied().collect();
@@ -153,7 +153,7 @@ impl Positions {
         }
     }
 
-    /// What may be told next, of each stream in which there is something: in any order.
+    /// Returns the next stretch of each stream in which something is not told; they may be told in any order.
     #[must_use]
     pub fn next(&self, streams: &[Stream]) -> Vec<Stretch> {
         let (mut next, mut open) = (Vec::new(), Vec::<&Stream>::new());
@@ -188,7 +188,7 @@ impl Positions {
         self.drop_ended(streams);
     }
 
-    /// How many commits of these streams are not told.
+    /// Returns the number of commits of these streams that are not told.
     #[must_use]
     pub fn untold(&self, streams: &[Stream]) -> u64 {
         let untold = |stream: &Stream| stream.last.0.saturating_sub(self.of(stream).0);
@@ -199,7 +199,7 @@ impl Positions {
         self.upto_of(stream.writer).unwrap_or(stream.last)
     }
 
-    /// It has ended and is told to its end, or is one that need not be named.
+    /// True if the stream has ended and is told to its end, or need not be named.
     fn is_over(&self, stream: &Stream) -> bool {
         let is_named = self.upto.contains_key(&stream.writer);
         let is_before = self
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((told.clone(), told.untold(&streams)), (Positions::from(at("2.5")), 0));
     }
 
-    /// What happens to a journal, and to whoever tells it.
+    /// A step of the test: a change of the journal, or of the reader that tells it.
     #[derive(Clone, Debug)]
     enum Step {
         /// A node commits to its stream.

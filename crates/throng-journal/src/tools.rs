@@ -1,5 +1,5 @@
-//! What the tools of every journal say: what a history holds, and whether it is whole. Each backend walks its own history
-//! and adds what only it has.
+//! The output of every journal's tools: the contents of a history, and the faults in it. Each backend walks its own history and adds what
+//! only it has.
 
 use crate::{Address, Commit, Error, Position, Record, RecordKind, WriterId, loss};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-/// What to look at beside the summary.
+/// The parts to look at beside the summary.
 #[derive(Clone, Debug)]
 pub struct InspectOptions {
     /// Show this entity's records.
@@ -29,19 +29,19 @@ impl Default for InspectOptions {
     }
 }
 
-/// One writer's stream.
+/// The stream of a writer.
 #[derive(Clone, Debug, Serialize)]
 pub struct WriterLine {
     /// The writer's number, from 1; each life of an engine has its own.
     pub writer: u64,
     /// The node it was a life of.
     pub node: String,
-    /// It can commit nothing any more; nothing where the journal does not note it.
+    /// True if it can commit nothing any more; `None` where the journal does not note it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<bool>,
     /// Its whole commits.
     pub commits: u64,
-    /// What these take in the journal, with their headers.
+    /// The bytes of these in the journal, with their headers.
     pub bytes: u64,
     /// When the first was made, microseconds since 1970-01-01 UTC; 0 without one.
     pub first_at_micros: i64,
@@ -49,14 +49,14 @@ pub struct WriterLine {
     pub last_at_micros: i64,
 }
 
-/// One record, for a person.
+/// A record, for a person.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryLine {
     /// Its commit, written `writer.commit`.
     pub position: String,
-    /// When, microseconds since 1970-01-01 UTC.
+    /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
-    /// What it says: `event`, `sent`, …
+    /// The record's kind: `event`, `sent`, …
     pub record: &'static str,
     /// The entity it belongs to, as `kind/id`.
     pub entity: String,
@@ -68,14 +68,14 @@ pub struct HistoryLine {
     pub body: String,
 }
 
-/// What a history holds.
+/// The contents of a history.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Contents {
     /// The writers, in the order of history.
     pub writers: Vec<WriterLine>,
     /// Commits that are whole.
     pub commits: u64,
-    /// How many records of each kind, entity kind and name.
+    /// The number of records by kind, entity kind and name.
     pub records: BTreeMap<String, u64>,
     /// The records asked for.
     pub history: Vec<HistoryLine>,
@@ -191,9 +191,9 @@ impl fmt::Display for Contents {
 pub struct Finding {
     /// The commit it concerns, written `writer.commit`; `0.0` where none can be named.
     pub position: String,
-    /// Where it stands (file and offset, table and row), or the entity.
+    /// The place (file and offset, table and row), or the entity.
     pub place: String,
-    /// What was expected and what was found.
+    /// The expectation and the finding.
     pub why: String,
 }
 
@@ -220,13 +220,13 @@ impl From<Error> for Finding {
     }
 }
 
-/// What a check of a history came to.
+/// The result of a check of a history.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verification {
     /// Segments read, where the journal has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segments: Option<u64>,
-    /// How many streams were met.
+    /// The number of streams met.
     pub writers: u64,
     /// Commits that are whole.
     pub commits: u64,
@@ -238,7 +238,7 @@ pub struct Verification {
     pub entities: u64,
     /// Everything that is not as it was written.
     pub damages: Vec<Finding>,
-    /// What is worth knowing and no loss, such as an unfinished end after a crash.
+    /// Findings that are no loss, such as an unfinished end after a crash.
     pub notes: Vec<Finding>,
     /// The last commit from which retention or an erasure has removed something, written `writer.commit`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,7 +248,7 @@ pub struct Verification {
     pub removed_upto_micros: Option<i64>,
     /// Commits of which nothing is left.
     pub removed_commits: u64,
-    /// What became of checking the store: a sentence.
+    /// The result of checking the store: a sentence.
     pub store: String,
     /// Each entity's last event.
     #[serde(skip)]
@@ -326,7 +326,7 @@ impl Verification {
         self.damages.append(&mut unfounded);
     }
 
-    /// Nothing is damaged.
+    /// True if nothing is damaged.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()

@@ -3,7 +3,7 @@
 use crate::{Error, Later, Position};
 use std::ops::Bound;
 
-/// How far a read model has come.
+/// The position that a read model has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ViewOffset {
     /// Everything up to and including this commit is in its rows.
@@ -15,7 +15,7 @@ pub struct ViewOffset {
     pub version: u32,
 }
 
-/// What is to become true of a read model, all at once.
+/// A batch of changes to a read model, which become true all at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewBatch {
     /// The offset it must have now; `None` for one that was never written, or was cleared. With another one nothing is
@@ -27,23 +27,23 @@ pub struct ViewBatch {
     pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It is true.
+    /// The batch is applied.
     Done,
-    /// Nothing was done: the read model has this offset, not the expected one.
+    /// The batch was not applied: the read model has this offset, not the expected one.
     Moved(Option<ViewOffset>),
 }
 
 /// A part of a read model's rows, in the order of their keys' bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewRange {
-    /// Where it begins.
+    /// The start of the range.
     pub from: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The end of the range.
     pub to: Bound<Vec<u8>>,
-    /// How many rows a page has at most.
+    /// The most rows on a page.
     pub rows_max: usize,
     /// Most bytes of keys and values; the first row comes whatever its size.
     pub bytes_max: usize,
@@ -78,7 +78,7 @@ impl ViewRange {
         }
     }
 
-    /// Whether no key can be in it: it ends before it begins.
+    /// True if no key can be in it: it ends before it begins.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {
@@ -91,19 +91,20 @@ impl ViewRange {
     }
 }
 
-/// One row of a read model.
+/// A row of a read model.
 pub type ViewRow = (Vec<u8>, Vec<u8>);
 
-/// Where read models live: per name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB,
-/// values at most 16 MiB. Everything in it can be rebuilt from the journal.
+/// The place of read models: per name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB, values at most
+/// 16 MiB. Everything in it can be rebuilt from the journal.
 ///
 /// A batch is atomic: after a crash the offset and all rows are those of one batch. It may be an earlier one than the last
 /// applied, where the backend makes batches durable behind; the projection then goes on from there.
 pub trait Views: Send + Sync {
-    /// How far a read model has come; `None` if it was never written, or was cleared.
+    /// Returns the offset that a read model has reached; `None` if it was never written, or was cleared.
     ///
     /// # Errors
-    /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged. Damaged ones can be removed and are rebuilt
+    /// from the journal.
     fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>>;
 
     /// Makes a batch true, rows and offset in one transaction, if the offset is still the expected one. Of several that
@@ -116,25 +117,25 @@ pub trait Views: Send + Sync {
     /// The values of these keys, in the order asked; `None` where there is no row.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>>;
 
     /// The rows of a range, in the order of their keys' bytes.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>>;
 
     /// Removes a read model, rows and offset: whoever writes it next begins anew.
     ///
     /// # Errors
-    /// Not reachable, or damaged; it is then as it was.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged; the read model is then as it was.
     fn clear(&self, view: &str) -> Later<'_, Result<(), Error>>;
 
     /// Makes durable what was applied, where the backend does that behind.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn sync(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -142,7 +143,7 @@ pub trait Views: Send + Sync {
     /// The read models that have an offset, in the order of their names.
     ///
     /// # Errors
-    /// Not reachable, or damaged.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn names(&self) -> Later<'_, Result<Vec<String>, Error>>;
 }
 

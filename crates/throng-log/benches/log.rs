@@ -1,4 +1,4 @@
-//! What the embedded journal and store take, as ratios to a bare loop where there is one, medians of five:
+//! The speed of the embedded journal and store, as ratios to a bare loop where there is one, medians of five:
 //!
 //! ```text
 //! cargo bench -p throng-log                 # everything, in the system's temporary directory

@@ -24,7 +24,7 @@ pub(crate) fn lock(options: &Options, dir: &Path) -> Result<Lock, Error> {
     })
 }
 
-/// Who holds the lock, as far as the file says: for the message alone.
+/// Returns the holder of the lock that the file names: for the message alone.
 fn holder(options: &Options, path: &Path) -> Option<u32> {
     let mut bytes = [0; 16];
     let read = options.files.open(path, false).ok()?.read_at(&mut bytes, 0).ok()?;

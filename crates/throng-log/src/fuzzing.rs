@@ -1,4 +1,4 @@
-//! What holds for any bytes that stand where a segment is looked for. Driven by `throng-fuzz`.
+//! Properties that hold for any bytes in the place of a segment. Driven by `throng-fuzz`.
 
 use crate::{
     files::File,
@@ -10,7 +10,7 @@ use throng_journal::{CommitNo, HEADER_BYTES, WriterId, commit::stands_for};
 
 const SEGMENT: u64 = 7;
 const WRITER: WriterId = WriterId(1);
-/// Where a commit's length, writer, number and the count of those it stands for are, and its checksum.
+/// Offsets of a commit's length, writer, number, count of commits it stands for, and checksum.
 const LENGTH_AT: usize = 4;
 const WRITER_AT: usize = 8;
 const NUMBER_AT: usize = 16;

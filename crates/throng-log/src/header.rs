@@ -2,9 +2,9 @@
 
 use throng_journal::{CommitNo, Position, WriterId};
 
-/// What the disk is taken to write whole or not at all, in bytes.
+/// The bytes that the disk is assumed to write whole or not at all.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Where the first commit stands: behind the header and its copy.
+/// The place of the first commit: behind the header and its copy.
 pub(crate) const DATA_AT: u64 = 2 * SECTOR_BYTES;
 /// The version of the file format this program writes and reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -15,12 +15,12 @@ const MAGIC: [u8; 8] = *b"THRNGLOG";
 const LENGTH: usize = SECTOR_BYTES as usize;
 const NODE_AT: usize = 76;
 
-/// What a segment's header says.
+/// The header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The segment's number, also in the file's name.
     pub segment: u64,
-    /// Whose commits stand in it.
+    /// The writer of its commits.
     pub writer: WriterId,
     /// The number of the first of them.
     pub first: CommitNo,
@@ -59,13 +59,13 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// What there is of a header and its copy, where one can be read at least.
+/// The readable ones of a header and its copy, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     Both,
-    /// One was never written: the power went meanwhile.
+    /// The other was never written: the power went meanwhile.
     Torn,
-    /// One was written, and is not what was written.
+    /// The other was written, and differs from that now.
     Damaged,
 }
 
@@ -161,7 +161,7 @@ impl Header {
         })
     }
 
-    /// What tells this segment's beginning from any other.
+    /// Returns a fingerprint that tells this segment's beginning from any other.
     pub(crate) fn fingerprint(&self) -> u32 {
         let opened = Self {
             reserved: false,
@@ -172,7 +172,8 @@ impl Header {
 }
 
 impl Copies {
-    /// Of two, this one cannot be read. A disk writes a sector whole or not at all, and before its header a segment holds zeros.
+    /// Returns the copies for a header of which one sector cannot be read. A disk writes a sector whole or not at all, and before its
+    /// header a segment holds zeros.
     fn with_lost(copy: Option<&[u8]>) -> Self {
         match copy.is_none_or(|copy| copy.iter().all(|byte| *byte == 0)) {
             true => Self::Torn,
@@ -194,7 +195,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
         .flatten()
 }
 
-/// What a commit's checksum begins with: bytes of another segment or another place never pass for a commit.
+/// Returns the first bytes of a commit's checksum: with them, bytes of another segment or another place never pass for a commit.
 pub(crate) fn seed(segment: u64, offset: u64) -> [u8; 16] {
     let mut seed = [0; 16];
     seed[..8].copy_from_slice(&segment.to_le_bytes());

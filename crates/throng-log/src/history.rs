@@ -1,4 +1,4 @@
-//! What the log knows of its own history: writers, segments, and where recent commits stand.
+//! The log's view of its own history: writers, segments, and the places of recent commits.
 
 use crate::{
     header::{Header, file_name},
@@ -13,19 +13,19 @@ use throng_journal::{CommitNo, Inventory, PartEntry, Position, Taken, WriterEntr
 /// Finished segments whose directory is kept, at most.
 const DIRECTORIES_MAX: usize = 64;
 
-/// One life of one node.
+/// The stream of a writer: one life of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     /// Its last commit that can be read; final once it is sealed.
     pub last: CommitNo,
-    /// Nothing can be appended any more.
+    /// True once nothing can be appended any more.
     pub sealed: bool,
     /// Set aside by a seal, opened by nobody.
     pub reserved: bool,
     pub node: String,
 }
 
-/// One segment that was begun.
+/// A segment that was begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub number: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Segment {
     pub at_micros: i64,
 }
 
-/// Where a commit stands.
+/// The place of a commit.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub segment: Segment,
@@ -53,7 +53,7 @@ pub(crate) struct Found {
 pub(crate) struct History {
     pub streams: BTreeMap<WriterId, Stream>,
     pub segments: Vec<Segment>,
-    /// Where the commits of the segment being written begin, in sectors.
+    /// The sectors at which the commits of the segment being written begin.
     active: Vec<u32>,
     /// The same of finished segments, latest used last.
     directories: VecDeque<(u64, Arc<Vec<u32>>)>,
@@ -159,7 +159,7 @@ impl History {
             .retain(|(number, _)| covered.binary_search(number).is_err());
     }
 
-    /// Where a commit stands; `None` if there is no such commit.
+    /// Returns the place of a commit; `None` if there is no such commit.
     pub(crate) fn locate(&self, position: Position) -> Option<Found> {
         let stream = self.streams.get(&position.writer)?;
         if position.commit.0 == 0 || position.commit > stream.last {

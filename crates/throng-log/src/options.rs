@@ -1,14 +1,13 @@
-//! How a log is opened.
+//! The options of a log.
 
 use crate::files::{Disk, Files, ToRead};
 use std::{path::Path, sync::Arc, time::Duration};
 use throng_journal::{Durability, Position};
 
-/// How a log is opened; `Options::default()` is what a service wants.
+/// The options of a log; `Options::default()` is right for a service.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as
-    /// [`Durability::Os`] here.
+    /// The failures that an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as [`Durability::Os`] here.
     pub durability: Durability,
     /// Largest segment in bytes; the first of a writer is 4 MiB at most, so that a start is quick. Default 64 MiB.
     pub segment_bytes: u64,
@@ -43,8 +42,8 @@ impl Options {
         }
     }
 
-    /// With smaller files where all together are to take at most so many bytes of the disk: half of these at most are taken by what is made
-    /// ready or kept for the end.
+    /// Sets smaller files where all together are to take at most this much of the disk: half of these bytes at most are taken by what is
+    /// made ready or kept for the end.
     #[must_use]
     pub fn within(self, bytes_max: Option<u64>) -> Self {
         let Some(bytes_max) = bytes_max else { return self };

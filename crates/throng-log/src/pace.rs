@@ -1,4 +1,4 @@
-//! How many syncs may be in flight: decided from how long they take.
+//! The number of syncs that may be in flight: decided from the time they take.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 const BESIDE_ABOVE: Duration = Duration::from_micros(250);
 /// Above this [`MANY`] may be in flight; two again below half of it.
 const MANY_ABOVE: Duration = Duration::from_millis(1);
-/// As many as may ever be in flight. With fewer, a closed loop of clients on a slow disk waits for a sync to become free about
-/// half as long as for its own.
+/// The most syncs in flight. With fewer, a closed loop of clients on a slow disk waits for a sync to become free about half as long as for
+/// its own.
 pub(crate) const MANY: usize = 8;
 /// Syncs above that before it happens: by then the average has settled, and can be compared with.
 const SETTLED_SYNCS: u32 = 24;

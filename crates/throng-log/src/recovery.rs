@@ -15,7 +15,7 @@ use std::{
 };
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub history: History,
@@ -27,9 +27,9 @@ pub(crate) struct Recovered {
     pub dead: Vec<u64>,
     /// The bytes of the last stream that may be in the page cache only: segment, from, to.
     pub unsynced: Vec<(u64, u64, u64)>,
-    /// Where the last stream ends: its last segment holds nothing that counts after this offset.
+    /// The end of the last stream: its last segment holds nothing that counts after this offset.
     pub end: Option<(u64, u64)>,
-    /// What was left out.
+    /// The part that was left out.
     pub cut: Option<Cut>,
     /// Headers of which only one copy can be read, and other oddities worth a warning.
     pub notes: Vec<String>,
@@ -85,7 +85,7 @@ pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, Error> {
 /// Reads a directory.
 ///
 /// # Errors
-/// Damage below a synced position, another format version, or the file system's.
+/// [`Error::Damaged`]: below a synced position. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.
 pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let (mut begun, mut spares) = (Vec::new(), Vec::new());
@@ -219,8 +219,8 @@ fn link(dir: &Path, begun: Vec<Begun>, recovered: &mut Recovered) -> Result<Vec<
     Ok(kept)
 }
 
-/// Whether a segment still counts once `next` has begun a new stream: it belongs to the stream `next` names, and begins
-/// at or before that stream's last commit.
+/// True if a segment still counts once `next` has begun a new stream: it belongs to the stream `next` names, and begins at or before that
+/// stream's last commit.
 fn counts(segment: &Header, next: &Header) -> bool {
     next.previous.is_some_and(|previous| {
         let begins = segment.first <= previous.commit || segment.first == CommitNo(1);
@@ -228,7 +228,8 @@ fn counts(segment: &Header, next: &Header) -> bool {
     })
 }
 
-/// What no longer counts is the dropped end of the stream sealed, or an opening that failed before its first commit.
+/// Refuses commits that were durable and do not count any more. A dropped segment may only be the end of the sealed stream, or an opening
+/// that failed before its first commit.
 //= promise 10: damage is found
 fn refuse_lost_commits(dir: &Path, dropped: &Begun, next: &Header) -> Result<(), Error> {
     if next
@@ -329,7 +330,7 @@ fn drop_later(recovered: &mut Recovered, later: &[&Begun]) {
     }
 }
 
-/// Whether the first missing commit was synced once: said by a commit or a header after it.
+/// Returns proof that the first missing commit was synced once: a commit or a header after it names it.
 //= promise 10: damage is found
 fn proof_after(
     window: &mut Window<'_>,
@@ -354,7 +355,7 @@ fn proof_after(
     Ok(None)
 }
 
-/// Whether anything but zeros stands at the place where the next commit would.
+/// True if anything but zeros stands at the place of the next commit.
 fn anything_after(window: &mut Window<'_>, offset: u64) -> std::io::Result<bool> {
     Ok(window
         .get(offset, header::SECTOR_BYTES as usize)?

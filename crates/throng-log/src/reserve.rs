@@ -25,9 +25,9 @@ pub(crate) struct Reserve {
     dir: PathBuf,
     /// Zero: none is kept.
     bytes: u64,
-    /// The file is there, with all its room. Written under the lock of its changes.
+    /// The file is there, with all its room. Written under the lock of `changes`; read without it.
     is_held: AtomicBool,
-    /// Somebody writes: without the reserve there is no room. Written under the lock of its changes.
+    /// Somebody writes: without the reserve there is no room. Written under the lock of `changes`; read without it.
     is_wanted: AtomicBool,
     changes: Mutex<()>,
 }
@@ -44,7 +44,7 @@ impl Reserve {
         }
     }
 
-    /// Whether more may be written than what ends what was begun.
+    /// True if there is room for more than the end of what was begun.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes == 0 || self.is_held.load(Ordering::Acquire) || !self.is_wanted.load(Ordering::Acquire)
     }

@@ -18,7 +18,7 @@ use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned,
 
 /// Bytes of commits for which one stands, at most: so many are read to pass it.
 const RUN_BYTES_MAX: u64 = 4 << 20;
-/// What is being written beside a segment.
+/// The suffix of the file that is written beside a segment.
 const NEW_SUFFIX: &str = ".new";
 
 /// A segment that no writer touches any more.
@@ -47,7 +47,7 @@ pub(crate) fn is_leftover(name: &str) -> bool {
     number.is_some()
 }
 
-/// Where a segment is written anew.
+/// Returns the path of a segment's new file.
 pub(crate) fn new_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(file_name(segment) + NEW_SUFFIX)
 }
@@ -55,7 +55,7 @@ pub(crate) fn new_path(dir: &Path, segment: u64) -> PathBuf {
 /// Takes what is over out of a segment, keeping the segment as it was in an archive if there is one. `None`: nothing of it is over.
 ///
 /// # Errors
-/// Damage of the segment, which is then left as it is; the file system's.
+/// [`Error::Damaged`]: the segment is damaged, and is then left as it is. [`Error::Io`] of the file system.
 pub(crate) fn rewrite(
     files: &dyn Files,
     segment: &Finished,
@@ -204,11 +204,11 @@ fn blocks(length: usize, offset: u64) -> impl Iterator<Item = (usize, usize)> {
     starts.zip(ends).filter(|(from, to)| from < to)
 }
 
-/// What becomes of a segment's commits, in order.
+/// The receiver of a segment's commits, in order.
 trait Sink {
-    /// These bytes stood there.
+    /// Takes the bytes that stood there.
     fn was(&mut self, bytes: &[u8], offset: u64);
-    /// These stand there from now on.
+    /// Takes the bytes that stand there from now on.
     fn is(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
@@ -268,7 +268,7 @@ impl Sink for Target {
 
 /// Commits right behind one another of which nothing is left.
 struct Run {
-    /// Where they begin.
+    /// The offset at which they begin.
     at: u64,
     first: CommitNo,
     last: Commit,
@@ -276,7 +276,7 @@ struct Run {
 }
 
 impl Run {
-    /// One for all of them, as long as they were if something follows.
+    /// Ends the run: one commit stands for all of them, as long as they were if something follows.
     fn end(self, segment: u64, next: Option<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         let before = u32::try_from(self.last.stamp().number.0 - self.first.0).unwrap_or(u32::MAX);
         let mut one = self.last.emptied(before, self.replaced_by);

@@ -75,19 +75,19 @@ pub(crate) fn commit_at(window: &mut Window<'_>, segment: u64, offset: u64) -> i
 /// Commits that follow one another without a gap.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// Where each begins, in sectors.
+    /// The sectors at which the commits begin.
     pub sectors: Vec<u32>,
-    /// Where the next one would begin.
+    /// The offset at which the next one would begin.
     pub end: u64,
     /// The number the next one would have.
     pub next: CommitNo,
     /// The newest commit one of them calls synced.
     pub synced: CommitNo,
-    /// What stands at `end` instead of a commit.
+    /// The finding at `end` instead of a commit.
     pub stop: String,
 }
 
-/// What a segment holds from `offset` on, where commit `next` of `writer` is due: every commit checked whole.
+/// Follows the commits of a segment from `offset` on, where commit `next` of `writer` is due: every commit is checked whole.
 pub(crate) fn follow(
     window: &mut Window<'_>,
     segment: u64,
@@ -162,7 +162,7 @@ pub(crate) fn proof(
     Ok(None)
 }
 
-/// What stands in a segment whose header does not help.
+/// The contents of a segment whose header does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stray {
     /// No whole commit.
@@ -194,8 +194,8 @@ pub(crate) fn stray(window: &mut Window<'_>, segment: u64) -> io::Result<Stray> 
     })
 }
 
-/// Where the commits `first` up to `last` begin, in sectors, walking from header to header without reading the bodies;
-/// fewer where the chain breaks, with what was found there.
+/// Returns the sectors at which the commits `first` up to `last` begin, walking from header to header without reading the bodies; fewer
+/// where the chain breaks, with what was found there.
 pub(crate) fn directory(
     file: &dyn File,
     writer: WriterId,

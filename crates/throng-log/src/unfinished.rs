@@ -13,9 +13,9 @@ use std::{
 };
 use throng_journal::Error;
 
-/// There for as long as the directory holds only a part.
+/// The file that marks a directory with only a part of a journal.
 const UNFINISHED_NAME: &str = "unfinished";
-/// There while segments that are staged beside a copy get their names.
+/// The file that is there while segments that are staged beside a copy get their names.
 const ADDING_NAME: &str = "adding";
 
 /// A directory being filled. Dropped before it is [finished](Self::finish), the directory stays refused.
@@ -137,7 +137,7 @@ pub(crate) fn settle_unused(options: &Options, dir: &Path) -> Result<(), Error> 
     }
 }
 
-/// What an import or a backup that did not end has left is no journal.
+/// Refuses a directory in which an import or a backup has not ended: that is no journal.
 pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     if !is_unfinished(files, dir)? {
         return Ok(());

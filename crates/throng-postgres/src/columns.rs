@@ -3,7 +3,7 @@
 use throng_journal::{Commit, CommitNo, Position, ShardId, ShardSet, WriterId};
 use tokio_postgres::Row;
 
-/// As a parameter, in order: locks are taken in that of the shards.
+/// Returns the shards as a parameter, in order: locks are taken in that of the shards.
 pub(crate) fn numbers(shards: &ShardSet) -> Vec<i32> {
     shards.iter().map(|shard| i32::from(shard.0)).collect()
 }

@@ -18,7 +18,7 @@ pub(crate) struct CopyRows {
 }
 
 impl CopyRows {
-    /// None yet, each of so many columns.
+    /// Returns an empty set of rows with this many columns.
     pub(crate) fn new(columns: i16) -> Self {
         let mut bytes = BytesMut::new();
         bytes.put_slice(b"PGCOPY\n\xff\r\n\0");

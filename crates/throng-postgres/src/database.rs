@@ -28,9 +28,9 @@ use tokio::{
 };
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// How long a read waits for a free connection.
+/// The longest wait of a read for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
-/// How many wait for a free connection at once. Most of them are entities being loaded: so many take a few megabytes, and are read
+/// The most waits for a free connection at once. Most of them are entities being loaded: this many take a few megabytes, and are read
 /// within the time they may wait.
 const WAITING_MAX: usize = 10_000;
 const STORE_THREADS: usize = 2;
@@ -125,14 +125,14 @@ fn gone() -> Error {
     Error::backend("asking PostgreSQL", "it took too long, or the journal is being closed")
 }
 
-/// One database, one schema of it, and the connections to it.
+/// A schema of a database, and the connections to it.
 pub(crate) struct Database {
     pub(crate) options: PostgresOptions,
     pub(crate) dialer: Arc<Dialer>,
     /// The `application_name` of all connections of this engine.
     pub(crate) session: String,
     pool: Pool,
-    /// For each of those who may wait for a connection of it.
+    /// A permit for each caller that may wait for a connection.
     waiting: Semaphore,
     /// The commits this server is known to hold.
     pub(crate) acknowledged: Acknowledged,

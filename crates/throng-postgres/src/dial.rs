@@ -36,7 +36,8 @@ pub(crate) struct Dialer {
     hosts: Vec<OneHost>,
     tls: MakeTls,
     cut: watch::Sender<()>,
-    /// Commits that did not wait to the end until they were on a standby.
+    /// The number of commits that did not wait to the end until they were on a standby. Each connection's task adds to it when the server
+    /// warns of one.
     unreplicated: AtomicU64,
     /// Why no connection was made last, for the pool, whose errors cannot say.
     failure: Mutex<String>,
@@ -47,7 +48,7 @@ pub(crate) struct Dialer {
 /// A single host of a URL.
 struct OneHost {
     config: Config,
-    /// To be looked up each time, since its address may change.
+    /// The name to be looked up each time, since its address may change.
     name: Option<(String, u16)>,
     shown: String,
 }

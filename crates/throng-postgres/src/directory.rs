@@ -1,4 +1,4 @@
-//! Where the nodes of a cluster meet: the tables `cluster`, `nodes` and `owners`.
+//! The directory in which the nodes of a cluster meet: the tables `cluster`, `nodes` and `owners`.
 //!
 //! Every change is one transaction. What ends never comes back: a node that is dead or has left, a writer that is sealed; and so a look at
 //! one of them, with its row locked against that change, holds for the rest of the transaction.
@@ -38,13 +38,14 @@ use view::view;
 
 /// A change is taken to hang after so long. It waits for locks for a few seconds at most.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
-/// Between two attempts to listen for changes.
+/// The time between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// The directory on PostgreSQL, beside the journal in the same schema.
 pub struct PostgresDirectory {
     database: Arc<Database>,
     changes: Arc<watch::Sender<()>>,
+    /// A task listens for changes. Set once, by the first caller that waits for one.
     listens: AtomicBool,
 }
 
@@ -69,7 +70,8 @@ impl PostgresDirectory {
     /// The directory of nodes that run, for who looks at them. Nothing is made ready: there must be tables of this program's version.
     ///
     /// # Errors
-    /// There are none, or others; not reachable, not let in.
+    /// [`Error::Backend`]: there are no tables or older ones, or the server cannot be reached, or refuses. [`Error::OtherVersion`]: the
+    /// tables are newer than this program.
     pub fn look(options: PostgresOptions) -> Result<Self, Error> {
         Database::look(options).map(Self::new)
     }
@@ -449,7 +451,8 @@ const ALONE: &str = "SELECT w.node, coalesce(l.until > clock_timestamp() AND NOT
     a WHERE a.application_name = w.session), w.session FROM writers w LEFT JOIN leases l USING (writer) WHERE w.node_id IS NULL AND \
     w.sealed_at IS NULL ORDER BY writer";
 
-/// It was there for as long as the last of its streams had a lease, which it gave back if it ended in order.
+/// Returns the query for nodes of a newer release that are gone. Such a node was there for as long as the last of its streams had a lease,
+/// which it gave back if it ended in order.
 fn newer_gone() -> String {
     format!(
         "SELECT n.name, greatest(extract(epoch FROM clock_timestamp() - max(l.until)) * 1000000, 0)::bigint FROM nodes n JOIN writers w ON \

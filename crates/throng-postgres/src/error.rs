@@ -1,16 +1,16 @@
-//! What the server or the network said, in a sentence that says what to do.
+//! The answer of the server or the network, as a sentence that says what to do.
 
 use crate::options::PostgresOptions;
 use std::{error::Error as _, io};
 use throng_journal::Error;
 use tokio_postgres::error::SqlState;
 
-/// What was tried, and what came of it.
+/// Makes an error of an attempt and its failure.
 pub(crate) fn failed(doing: &str, options: &PostgresOptions) -> impl FnOnce(tokio_postgres::Error) -> Error {
     move |error| Error::backend(format!("{doing} ({})", options.place()), explain(&error, options))
 }
 
-/// One sentence: what was found, and what to do.
+/// Returns a sentence: the finding, and what to do.
 pub(crate) fn explain(error: &tokio_postgres::Error, options: &PostgresOptions) -> String {
     if let Some(said) = error.as_db_error() {
         let advice = advice(said.code(), options);

@@ -141,16 +141,16 @@ use database::Database;
 use std::sync::Arc;
 use throng_journal::Error;
 
-/// What stands in one schema of a database.
+/// The contents of a schema of a database.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The commits; store and views can be rebuilt from them.
     pub journal: Arc<PostgresJournal>,
-    /// What is built from it.
+    /// The store that is built from it.
     pub store: Arc<PostgresStore>,
     /// The read models.
     pub views: Arc<PostgresViews>,
-    /// Where the nodes of a cluster meet.
+    /// The directory in which the nodes of a cluster meet.
     pub directory: Arc<PostgresDirectory>,
 }
 
@@ -158,7 +158,8 @@ pub struct Opened {
 /// it connects.
 ///
 /// # Errors
-/// Not reachable, not let in, of a newer program; each says what was found and what to do.
+/// [`Error::OtherVersion`]: the tables are newer than this program. [`Error::Backend`]: the server cannot be reached, or refuses. Each says
+/// what was found and what to do.
 pub fn open_postgres(options: PostgresOptions) -> Result<Opened, Error> {
     let database = Database::open(options)?;
     let journal = PostgresJournal::new(Arc::clone(&database))?;
@@ -173,7 +174,7 @@ pub fn open_postgres(options: PostgresOptions) -> Result<Opened, Error> {
 /// Makes a schema empty again that bears a mark (its comment), or makes one with the mark.
 ///
 /// # Errors
-/// There is a schema of that name without the mark: it is somebody's. Not reachable, or not let in.
+/// [`Error::Backend`]: the schema of that name lacks the mark, so it is somebody's; or the server cannot be reached, or refuses.
 pub fn begin_anew(options: &PostgresOptions, mark: &str) -> Result<(), Error> {
     database::begin_anew(options.clone(), mark.to_owned())
 }

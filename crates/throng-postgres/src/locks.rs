@@ -2,16 +2,16 @@
 
 use tokio_postgres::{Client, error::SqlState};
 
-/// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
+/// The time that a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
 pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
 /// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
 pub(crate) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
 /// Two nodes that take something out of one row would each write back what the other one took. Nor is counted meanwhile what is left.
 pub(crate) const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('throng history', 0))";
-/// So often a change that met another one is tried.
+/// The attempts of a change that meets another one.
 pub(crate) const TRIES: u32 = 5;
 
-/// It has met another one, each of which waited for the other: nothing of it was done.
+/// True if the transaction and another one waited for each other: nothing of it was done.
 pub(crate) fn has_met_another(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }

@@ -16,13 +16,13 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0007.sql"),
 ];
 
-/// How long a step waits for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables
-/// in every order (who joins a cluster `cluster` before `nodes`, whose beat is due the other way round), so whoever holds one table for itself
+/// The wait of a step for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables in
+/// every order (who joins a cluster `cluster` before `nodes`, whose beat is due the other way round), so whoever holds one table for itself
 /// alone and waits for another may be waited for. Shorter than a server's `deadlock_timeout` (1 s), so that nobody's transaction is ended.
 const WAIT: &str = "SET LOCAL lock_timeout TO '300ms'";
-/// Between two attempts engines go on.
+/// The pause between two attempts, in which engines go on.
 const PAUSE: Duration = Duration::from_millis(300);
-/// For a minute at most, of which engines go on for half.
+/// The most attempts: a minute, of which engines go on for half.
 const TRIES: u32 = 100;
 
 /// Brings the schema to this program's version.
@@ -105,10 +105,10 @@ async fn apply(client: &mut Client, schema: &str) -> Result<i32, tokio_postgres:
     Ok(found)
 }
 
-/// For those who only look: the tables must be there.
+/// Checks that the tables are there, for a caller that only looks.
 ///
 /// # Errors
-/// There are none, or they are of another version.
+/// [`Error::Backend`]: there are no tables, or older ones. [`Error::OtherVersion`]: the tables are newer than this program.
 pub(crate) async fn require(client: &Client, options: &PostgresOptions) -> Result<(), Error> {
     let expected = STEPS.len() as i32;
     match version(client, options).await? {

@@ -1,10 +1,10 @@
-//! How a database is reached and used: what a URL says.
+//! The options of a database and its connections, as a URL gives them.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 use throng_journal::{Durability, Error, Position};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// How far the server's certificate is looked at; the words of libpq.
+/// The check of the server's certificate; the words of libpq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
     /// No TLS. The default on the loopback and on Unix sockets.
@@ -31,17 +31,16 @@ pub enum OnLoss {
 /// [crate's page](crate#the-url) for the options. Shown without its password.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// What the driver needs.
+    /// The options of the driver.
     pub(crate) config: tokio_postgres::Config,
     /// The schema with the tables; one engine a schema. Default `throng`.
     pub schema: String,
-    /// Whether the table `events` is filled. Default yes.
+    /// Fills the table `events`. Default yes.
     pub events: bool,
-    /// What an acknowledged commit survives. Default [`Durability::Fsync`]; [`Durability::Memory`] is kept as
+    /// The failures that an acknowledged commit survives. Default [`Durability::Fsync`]; [`Durability::Memory`] is kept as
     /// [`Durability::Os`].
     pub durability: Durability,
-    /// How long this engine may answer reads after the server last said that it is not taken over; zero: for ever.
-    /// Default 5 s.
+    /// The time for which this engine may answer reads after the server last said that it is not taken over; zero: for ever. Default 5 s.
     pub lease: Duration,
     /// Appends in flight at once; `None`: one, or four where a round trip takes over a millisecond.
     pub depth: Option<usize>,
@@ -191,7 +190,7 @@ impl FromStr for PostgresOptions {
     }
 }
 
-/// Whether a text is meant to be the URL of a PostgreSQL database.
+/// True if a text is meant to be the URL of a PostgreSQL database.
 #[must_use]
 pub fn is_url(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")

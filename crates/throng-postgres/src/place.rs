@@ -16,7 +16,7 @@ impl PostgresJournal {
     /// Tells why the journal counts as a copy, if it does. One that was served last by an earlier release counts as none.
     ///
     /// # Errors
-    /// The server's.
+    /// [`Error::Backend`] of the server.
     pub fn copied(&self) -> Result<Option<String>, Error> {
         let doing = "comparing where the journal was served last with where it stands";
         self.ask(doing, |client| async move {
@@ -29,7 +29,7 @@ impl PostgresJournal {
     /// Notes that the journal is served here.
     ///
     /// # Errors
-    /// The server's.
+    /// [`Error::Backend`] of the server.
     pub fn record_place(&self) -> Result<(), Error> {
         self.ask("recording where the journal is served", |client| async move {
             let now = now(&client).await?;

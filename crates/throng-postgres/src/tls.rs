@@ -71,7 +71,7 @@ where
     }
 }
 
-/// One handshake to be made.
+/// A handshake to be made.
 pub(crate) struct Connect {
     connector: TlsConnector,
     host: String,

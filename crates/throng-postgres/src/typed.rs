@@ -13,7 +13,7 @@ pub(crate) fn numbers<T: ToSql + Sync>(values: &T) -> Typed<'_> {
     (values, Type::INT8_ARRAY)
 }
 
-/// As they are given by [`numbers`](crate::columns::numbers).
+/// Types shards as [`numbers`](crate::columns::numbers) gives them.
 pub(crate) fn shards<T: ToSql + Sync>(values: &T) -> Typed<'_> {
     (values, Type::INT4_ARRAY)
 }

@@ -38,7 +38,7 @@ impl PostgresViews {
         Self { database }
     }
 
-    /// How they are reached.
+    /// Returns the options of their connections.
     #[must_use]
     pub fn options(&self) -> &crate::PostgresOptions {
         &self.database.options

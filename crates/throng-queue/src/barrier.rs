@@ -8,7 +8,7 @@
 use crate::sync::{Ordering, fence};
 use std::sync::atomic::compiler_fence;
 
-/// Which of the two ways this process has.
+/// The barrier of this process, one of two.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Barrier {
     receivers_pay: bool,
@@ -22,7 +22,7 @@ impl Barrier {
         }
     }
 
-    /// Whether [`compiler`](Self::compiler) is all that a sender needs.
+    /// True if a sender needs no more than [`compiler`](Self::compiler).
     pub(crate) fn receivers_pay(self) -> bool {
         self.receivers_pay
     }
@@ -33,7 +33,7 @@ impl Barrier {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Between a sender's store and its load.
+    /// Orders a sender's store before its load.
     pub(crate) fn sender(self) {
         match self.receivers_pay {
             true => self.compiler(),
@@ -41,7 +41,7 @@ impl Barrier {
         }
     }
 
-    /// Between a receiver's store and its load.
+    /// Orders a receiver's store before its load.
     pub(crate) fn receiver(self) {
         fence(Ordering::SeqCst);
         if self.receivers_pay {
@@ -64,7 +64,7 @@ mod everywhere {
 
     // SAFETY: the signature is the C library's own, see syscall(2).
     unsafe extern "C" {
-        /// Of the C library that the standard library is linked with.
+        /// Comes from the C library that the standard library is linked with.
         fn syscall(number: c_long, ...) -> c_long;
     }
 
@@ -78,7 +78,7 @@ mod everywhere {
         unsafe { syscall(MEMBARRIER, command, flags, cpu) }
     }
 
-    /// Whether the kernel has it and lets this process use it.
+    /// True if the kernel has the call and lets this process use it.
     pub(super) fn is_available() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) == 0)

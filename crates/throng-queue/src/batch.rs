@@ -1,4 +1,4 @@
-//! What a receiver gets.
+//! The batches that a receiver gets.
 
 use crate::shared::Shared;
 use std::{
@@ -98,7 +98,7 @@ impl<T> IntoIterator for Batch<T> {
 /// The items of a batch, one by one; the buffer goes back to the queue at the end.
 #[derive(Debug)]
 pub struct Items<T> {
-    /// Of the batch, whose buffer it holds.
+    /// The items of `batch`, whose buffer this holds.
     items: VecDeque<T>,
     batch: Batch<T>,
 }

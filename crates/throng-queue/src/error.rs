@@ -1,10 +1,10 @@
-//! What can go wrong: the other side is gone, or there is no room or no item in time.
+//! The errors of a queue: the other side is gone, or there is no room or no item in time.
 
 use std::{error::Error, fmt};
 
 /// Every receiver is gone; here is what did not reach one.
 pub struct SendError<T> {
-    /// In the order they were sent: what the sender had gathered, and the item of the call.
+    /// The items in the order they were sent: the gathered ones, and the item of the call.
     pub unsent: Vec<T>,
 }
 
@@ -31,7 +31,7 @@ pub struct Closed;
 /// Why there is no batch now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryReceiveError {
-    /// Nothing has been sent.
+    /// The queue is empty.
     Empty,
     /// Every sender is gone and everything they sent has been received.
     Closed,
@@ -40,7 +40,7 @@ pub enum TryReceiveError {
 /// Why there was no batch in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveTimeoutError {
-    /// Nothing was sent in that time.
+    /// No item came in that time.
     TimedOut,
     /// Every sender is gone and everything they sent has been received.
     Closed,

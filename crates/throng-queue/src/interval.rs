@@ -57,34 +57,34 @@ impl<T: Send + 'static> IntervalSender<T> {
 }
 
 impl<T> IntervalSender<T> {
-    /// As [`Sender::send`]; others who share this sender wait with it.
+    /// Sends like [`Sender::send`]; others who share this sender wait with it.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub fn send(&self, item: T) -> Result<(), SendError<T>> {
         self.with(|sender| sender.send(item))
     }
 
-    /// As [`Sender::try_send`].
+    /// Sends like [`Sender::try_send`].
     ///
     /// # Errors
-    /// There is no room, or every receiver is gone.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: every receiver is gone.
     pub fn try_send(&self, item: T) -> Result<(), TrySendError<T>> {
         self.with(|sender| sender.try_send(item))
     }
 
-    /// As [`Sender::send_all`]; others who share this sender wait until all is sent.
+    /// Sends like [`Sender::send_all`]; others who share this sender wait until all is sent.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub fn send_all(&self, items: impl IntoIterator<Item = T>) -> Result<(), SendError<T>> {
         self.with(|sender| sender.send_all(items))
     }
 
-    /// As [`Sender::flush`], without waiting for the interval.
+    /// Hands over like [`Sender::flush`], without waiting for the interval.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub fn flush(&self) -> Result<(), SendError<T>> {
         self.with(Sender::flush)
     }

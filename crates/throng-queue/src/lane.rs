@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, atomic::AtomicPtr},
 };
 
-/// What sender and receivers share.
+/// The open batch that a sender shares with the receivers.
 pub(crate) struct Lane<T> {
     /// Places filled so far, also those moved out since. Only the sender stores: `Release`, after the item; at the latest when
     /// it [holds](Filling::hold) the lane.
@@ -78,7 +78,7 @@ pub(crate) struct Filling<T> {
     lane: Arc<Lane<T>>,
     /// The first place of the lane's buffer. Atomic only to be shared and sent as its items can be.
     first: AtomicPtr<T>,
-    /// What `published` says.
+    /// The value that the sender last stored, or is about to store, in `published`.
     used: usize,
     /// The last place that may be filled before the next [`allow`](Self::allow). The buffer has it.
     last: usize,
@@ -86,14 +86,14 @@ pub(crate) struct Filling<T> {
     quiet: usize,
     /// The batch before was full: this one will be.
     is_in_flow: bool,
-    /// Whether receivers look into the lane.
+    /// True if receivers look into the lane.
     is_seen: bool,
     items_max: usize,
     stop_items: usize,
 }
 
 impl<T> Filling<T> {
-    /// Of at least one item; the filling stops each time after so many, and at the end.
+    /// Returns a filling for at least one item. It stops after each `stop_items`, and at the end.
     pub(crate) fn new(mut buffer: Vec<T>, items_max: usize, stop_items: usize, is_seen: bool) -> Self {
         assert!(
             buffer.is_empty() && buffer.capacity() >= items_max && items_max > 0 && stop_items > 0,
@@ -125,7 +125,7 @@ impl<T> Filling<T> {
         self.used
     }
 
-    /// Whether the sender has to stop at the next place: to have it [allowed](Self::allow), and to look after it is filled.
+    /// True if the sender has to stop at the next place: to have it [allowed](Self::allow), and to look after it is filled.
     #[inline(always)]
     pub(crate) fn is_stop(&self) -> bool {
         self.used >= self.last
@@ -149,7 +149,7 @@ impl<T> Filling<T> {
         unsafe { first.write_bytes(0, self.items_max) };
     }
 
-    /// Whether there is nothing to do before and after the next place is filled: no receiver looks into the lane.
+    /// True if nothing has to be done before and after the next place is filled: no receiver looks into the lane.
     #[inline(always)]
     pub(crate) fn is_quiet(&self) -> bool {
         self.used < self.quiet

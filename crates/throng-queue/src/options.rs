@@ -1,15 +1,15 @@
-//! How large a queue is, and when its senders hand over.
+//! The size of a queue, and the moment at which senders hand over.
 
 /// When a sender hands its items over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HandOver {
-    /// By the load: every item is where the receiver finds it as soon as it is sent. A receiver that waits is woken for the
+    /// Hands over by the load: every item is where the receiver finds it as soon as it is sent. A receiver that waits is woken for the
     /// first one; one that is busy finds, when it comes back, all that has been sent meanwhile. So a batch is one
     /// item at a quiet moment and a full buffer in a surge, and nothing waits for a flush.
     #[default]
     Adaptive,
-    /// After so many items, whatever the receiver does; 1 is a queue without batching on the senders' side. What is
-    /// less than that waits in its sender for more, for [`flush`](crate::Sender::flush), for the end of its sender, or for an
+    /// Hands over after this many items, whatever the receiver does; 1 is a queue without batching on the senders' side. What is less than
+    /// that waits in its sender for more, for [`flush`](crate::Sender::flush), for the end of its sender, or for an
     /// [`IntervalSender`](crate::IntervalSender)'s next round.
     Every(usize),
 }
@@ -61,7 +61,7 @@ impl Options {
         self
     }
 
-    /// How many items a sender gathers before it hands over.
+    /// Returns the number of items that a sender gathers before it hands over.
     pub(crate) fn gather_items(&self) -> usize {
         match self.hand_over {
             HandOver::Adaptive => self.batch_items,

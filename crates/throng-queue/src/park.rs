@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-/// So often a thread gives its core to the others before it sleeps.
+/// The times a thread gives its core to the others before it sleeps.
 const YIELDS: usize = 16;
 
 /// Lets the other threads work for a moment, in the hope that one of them brings what this one would sleep for: to be put to

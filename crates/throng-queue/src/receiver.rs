@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After so many items at once a receiver gives senders a moment for the next before it looks into their open batches and
+/// The items received at once after which a receiver gives senders a moment for the next before it looks into their open batches and
 /// sleeps.
 const FLOW_ITEMS: usize = 64;
 
@@ -52,7 +52,7 @@ impl<T> Receiver<T> {
     /// The next batch, never empty; while there is none, the thread waits.
     ///
     /// # Errors
-    /// Every sender is gone and everything they sent has been received.
+    /// [`Closed`]: every sender is gone and everything they sent has been received.
     pub fn receive(&mut self) -> Result<Batch<T>, Closed> {
         if self.stash.is_empty() && self.taken_items >= FLOW_ITEMS {
             linger(|| self.shared.is_filled());
@@ -66,7 +66,7 @@ impl<T> Receiver<T> {
     /// The next batch, if there is one.
     ///
     /// # Errors
-    /// There is none now, or there will never be one again.
+    /// [`TryReceiveError::Empty`]: there is none now. [`TryReceiveError::Closed`]: there will never be one again.
     pub fn try_receive(&mut self) -> Result<Batch<T>, TryReceiveError> {
         match self.next(None) {
             Ok(Some(batch)) => Ok(batch),
@@ -78,7 +78,7 @@ impl<T> Receiver<T> {
     /// The next batch; while there is none, the thread waits, but no longer than this.
     ///
     /// # Errors
-    /// Nothing was sent in that time, or there will never be anything again.
+    /// [`ReceiveTimeoutError::TimedOut`]: no item came in that time. [`ReceiveTimeoutError::Closed`]: there will never be one again.
     pub fn receive_timeout(&mut self, limit: Duration) -> Result<Batch<T>, ReceiveTimeoutError> {
         let Some(until) = Instant::now().checked_add(limit) else {
             return self.receive().map_err(|Closed| ReceiveTimeoutError::Closed);
@@ -95,7 +95,7 @@ impl<T> Receiver<T> {
     /// The next batch; while there is none, the task waits. Loses nothing when dropped.
     ///
     /// # Errors
-    /// Every sender is gone and everything they sent has been received.
+    /// [`Closed`]: every sender is gone and everything they sent has been received.
     pub async fn receive_async(&mut self) -> Result<Batch<T>, Closed> {
         later(self, Self::poll_receive, Self::stop_waiting).await
     }
@@ -103,7 +103,7 @@ impl<T> Receiver<T> {
     /// The next batch; if there is none, the task is woken when it is time to ask again.
     ///
     /// # Errors
-    /// Every sender is gone and everything they sent has been received.
+    /// [`Closed`]: every sender is gone and everything they sent has been received.
     pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<Batch<T>, Closed>> {
         match self.next(Some(context.waker())) {
             Ok(Some(batch)) => Poll::Ready(Ok(batch)),
@@ -140,7 +140,7 @@ impl<T> Receiver<T> {
     }
 }
 
-/// What waits in a queue.
+/// The batches and items that wait in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backlog {
     /// Batches, full or not.

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Of many items given at once, receivers see so many together.
+/// The number of items that receivers see together, of many given at once.
 const SEEN_ITEMS: usize = 64;
 
 /// Sends into a queue. Belongs to one thread or task at a time; a clone is another sender with a batch of its own.
@@ -48,7 +48,7 @@ impl<T> Sender<T> {
     /// Sends an item; while the queue is full, the thread waits for room.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     // Not inlined, it costs an item's way through memory: several times as much as the rest of it.
     #[inline(always)]
     pub fn send(&mut self, item: T) -> Result<(), SendError<T>> {
@@ -98,7 +98,7 @@ impl<T> Sender<T> {
     /// Sends an item if there is room.
     ///
     /// # Errors
-    /// There is no room, or every receiver is gone.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: every receiver is gone.
     pub fn try_send(&mut self, item: T) -> Result<(), TrySendError<T>> {
         let signal = self.shared.signal();
         if signal & CLOSED != 0 {
@@ -120,7 +120,7 @@ impl<T> Sender<T> {
     /// it gives makes those wait that it gave just before, which a [`send`](Self::send) for each would not.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back, what was not yet drawn from the iterator goes with it.
+    /// [`SendError`]: every receiver is gone. Unreceived items come back; items not yet drawn from the iterator go with it.
     pub fn send_all(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), SendError<T>> {
         let seen_items = match self.shared.options().hand_over {
             HandOver::Adaptive => SEEN_ITEMS,
@@ -140,7 +140,7 @@ impl<T> Sender<T> {
     /// Hands over what the sender has gathered; while the queue is full, the thread waits for room.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub fn flush(&mut self) -> Result<(), SendError<T>> {
         wait(|context| self.poll_flush(context))
     }
@@ -148,7 +148,7 @@ impl<T> Sender<T> {
     /// Hands over what the sender has gathered, if there is room.
     ///
     /// # Errors
-    /// There is no room, or every receiver is gone.
+    /// [`TryFlushError::Full`]: there is no room. [`TryFlushError::Closed`]: every receiver is gone.
     pub fn try_flush(&mut self) -> Result<(), TryFlushError<T>> {
         match self.hand_over() {
             Handed::Over => Ok(()),
@@ -163,7 +163,7 @@ impl<T> Sender<T> {
     /// keep it, await [`ready`](Self::ready) and then use [`try_send`](Self::try_send).
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub async fn send_async(&mut self, item: T) -> Result<(), SendError<T>> {
         match self.ready().await {
             Ok(()) => self.accept(item).map_err(|unsent| SendError { unsent }),
@@ -178,7 +178,7 @@ impl<T> Sender<T> {
     /// [`try_send`](Self::try_send) finds room. Loses nothing when dropped.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub async fn ready(&mut self) -> Result<(), SendError<T>> {
         later(self, Self::poll_ready, Self::stop_waiting).await
     }
@@ -187,15 +187,15 @@ impl<T> Sender<T> {
     /// dropped.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub async fn flush_async(&mut self) -> Result<(), SendError<T>> {
         later(self, Self::poll_flush, Self::stop_waiting).await
     }
 
-    /// Whether an item can be sent without waiting; if not, the task is woken when it is time to ask again.
+    /// Waits for room to send an item. While there is none, the task is woken when it is time to ask again.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
         let handed = match self.open.used() {
             0 => self.shared.room(self.handle, context.waker()),
@@ -210,7 +210,7 @@ impl<T> Sender<T> {
     /// Hands over what the sender has gathered; if the queue is full, the task is woken when it is time to ask again.
     ///
     /// # Errors
-    /// Every receiver is gone; what was not received comes back.
+    /// [`SendError`]: every receiver is gone; unreceived items come back.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
         let handed = self
             .shared
@@ -231,7 +231,7 @@ impl<T> Sender<T> {
         self.open.len()
     }
 
-    /// Whether every receiver is gone.
+    /// True if every receiver is gone.
     pub fn is_closed(&self) -> bool {
         self.shared.signal() & CLOSED != 0
     }

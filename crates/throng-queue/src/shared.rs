@@ -1,4 +1,4 @@
-//! What both sides share: the batches that wait, who waits for them, and a word that senders read without a lock.
+//! The state of both sides: the batches that wait, the waiting threads, and a word that senders read without a lock.
 
 use crate::{
     Options,
@@ -15,26 +15,27 @@ pub(crate) const CLOSED: u8 = 1;
 /// No further batch may be begun.
 pub(crate) const FULL: u8 = 2;
 
-/// So often a receiver that finds batches looks into the senders' open ones too, so that a slow sender's items do not wait
-/// for ever behind a fast one's.
+/// The number of batches after which a receiver also collects the senders' open ones, so that a slow sender's items do not wait for ever
+/// behind a fast one's.
 const VISITS_PER_COLLECTION: u32 = 16;
 
 /// Up to so many items are copied into the batch before rather than handed over with their buffer.
 const COPIED_ITEMS_MIN: usize = 16;
 
-/// So many empty buffers go back together.
+/// The number of empty buffers that go back together.
 const RETURNED_MAX: usize = 8;
 
 /// Places for batches that are allocated at the start.
 pub(crate) const RESERVED_BATCHES_MAX: usize = 1_024;
 
 pub(crate) struct Shared<T> {
-    /// An item that adaptive senders add is to be handed over at once: a receiver waits, or none is there any more. Written
-    /// under the lock of `state`, as the others.
+    /// An item that adaptive senders add is to be handed over at once: a receiver waits, or none is there any more. Only `tell` writes it,
+    /// under the lock of `state`; senders read it without the lock.
     demand: Padded<AtomicBool>,
-    /// What senders look at before they begin: the bits [`CLOSED`] and [`FULL`].
+    /// The bits [`CLOSED`] and [`FULL`], which senders read before they begin. Only `tell` writes them, under the lock of `state`.
     signal: Padded<AtomicU8>,
-    /// There are batches in the ring, or there will never be any again; a hint for receivers, apart from what senders read.
+    /// There are batches in the ring, or there will never be any again: a hint for receivers, in a cache line that senders do not read.
+    /// Only `tell` writes it, under the lock of `state`.
     filled: Padded<AtomicBool>,
     barrier: Barrier,
     state: Padded<Mutex<State<T>>>,
@@ -49,7 +50,7 @@ struct State<T> {
     spare: Spare<T>,
     /// The open batches of adaptive senders.
     lanes: Vec<(u64, Arc<Lane<T>>)>,
-    /// Where the next collection begins.
+    /// The lane at which the next collection begins.
     lane_next: usize,
     visits: u32,
     receiving: Waiters,
@@ -59,7 +60,7 @@ struct State<T> {
     handle_next: u64,
 }
 
-/// What a sender's attempt came to.
+/// The outcome of a sender's attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handed {
     Over,
@@ -67,7 +68,7 @@ pub(crate) enum Handed {
     Closed,
 }
 
-/// What a receiver's attempt came to.
+/// The outcome of a receiver's attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// There are batches in the stash.
@@ -110,7 +111,7 @@ impl<T> Shared<T> {
         self.signal.load(Ordering::Relaxed)
     }
 
-    /// Whether an adaptive sender has to hand over at once, as far as it can be seen without a fence.
+    /// True if an adaptive sender has to hand over at once, as far as it can be seen without a fence.
     #[inline(always)]
     pub(crate) fn demands(&self) -> bool {
         self.barrier.compiler();
@@ -123,7 +124,7 @@ impl<T> Shared<T> {
         self.demand.load(Ordering::Relaxed)
     }
 
-    /// Whether it is worth a receiver's while to look.
+    /// True if a receiver should take the lock: there may be batches. A hint only.
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Relaxed)
     }
@@ -241,7 +242,7 @@ impl<T> Shared<T> {
         Handed::Over
     }
 
-    /// Whether a further batch may be begun.
+    /// Returns `Over` if a further batch may be begun; otherwise `wait` is woken when there may be room.
     pub(crate) fn room(&self, handle: u64, wait: &Waker) -> Handed {
         let mut state = lock(&self.state);
         if state.receivers == 0 {
@@ -369,7 +370,7 @@ impl<T> State<T> {
         self.handle_next
     }
 
-    /// Whether a sender may begin a batch. What senders leave at their end can pass the bound; then it must go first.
+    /// True if a sender may begin a batch. The batches that senders leave at their end can pass the bound; then they must go first.
     fn has_room(&self, shared: &Shared<T>) -> bool {
         let last_has_room = || {
             let items = self.ring.back().map_or(0, Vec::len);
@@ -382,7 +383,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether so many items can go into the last batch.
+    /// True if this many items fit into the last batch.
     fn fits_last(&self, shared: &Shared<T>, items: usize) -> bool {
         let items_max = shared.options.batch_items;
         let copied_max = (items_max / 4).max(COPIED_ITEMS_MIN);
@@ -437,7 +438,7 @@ impl<T> State<T> {
 struct Spare<T>(Vec<Vec<T>>);
 
 impl<T> Spare<T> {
-    /// One of them, or a new one.
+    /// Takes a spare buffer, or allocates one.
     fn buffer(&mut self, shared: &Shared<T>) -> Vec<T> {
         if self.0.is_empty() {
             self.regain(shared);

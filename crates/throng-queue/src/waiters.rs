@@ -1,4 +1,4 @@
-//! Who waits for the other side: threads and tasks alike, as wakers.
+//! The waiters for the other side: threads and tasks alike, as wakers.
 
 use std::task::Waker;
 

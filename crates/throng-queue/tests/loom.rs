@@ -14,7 +14,7 @@ fn tiny(hand_over: HandOver) -> Options {
     Options::default().batch_items(2).batches(1).hand_over(hand_over)
 }
 
-/// So many items, however many batches they come in.
+/// Receives `count` items, however many batches they come in.
 fn receive(receiver: &mut Receiver<u8>, count: usize) -> Vec<u8> {
     let mut items = Vec::new();
     while items.len() < count {

@@ -1,4 +1,4 @@
-//! What a batch is for: a service that writes lines to a file, syncs once for all that came together, and only then answers.
+//! A use of batches: a service that writes lines to a file, syncs once for all that came together, and only then answers.
 //!
 //! `cargo run -p throng-services --example group_commit`
 
@@ -13,7 +13,7 @@ use throng_services::{Context, Reply, Service, service};
 struct Lines {
     file: File,
     written: Vec<u8>,
-    /// Who waits for the sync.
+    /// The replies that wait for the sync.
     waiting: Vec<Reply<()>>,
     syncs: u64,
 }
@@ -24,7 +24,7 @@ enum Message {
 }
 
 impl Lines {
-    /// One write, one sync, then all answers. On an error the replies are dropped, and who asked is told so.
+    /// Writes and syncs once, then answers all. On an error the replies are dropped, and each asker is told so.
     fn commit(&mut self) -> io::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -53,12 +53,12 @@ impl Service for Lines {
         }
     }
 
-    /// In a surge there is always more: so many lines are enough for one sync.
+    /// Commits in a surge, when there is always more: this many lines are enough for one sync.
     fn limit(&mut self, context: &mut Context<Message>) {
         self.empty(context);
     }
 
-    /// At a quiet moment one line is a batch, and waits for nobody.
+    /// Commits at a quiet moment: a line is a batch, and waits for nobody.
     fn empty(&mut self, context: &mut Context<Message>) {
         if let Err(error) = self.commit() {
             eprintln!("the lines cannot be written: {error}");

@@ -1,4 +1,4 @@
-//! What a hand-off costs: the same small work as a plain call, in place, and on a thread of its own; each sent, and asked.
+//! The cost of a hand-off: the same small work as a plain call, in place, and on a thread of its own; each sent, and asked.
 //!
 //! `cargo run --release -p throng-services --example hand_off`
 

@@ -1,4 +1,4 @@
-//! Where a service is reached.
+//! Addresses, through which a service is reached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use throng_queue::{HandOver, SendError, Sender, TrySendError};
@@ -37,7 +37,7 @@ impl<M: Send + 'static> Address<M> {
     /// returns, unless it is at work.
     ///
     /// # Errors
-    /// The service is over; what it did not receive comes back.
+    /// [`SendError`]: the service is over; unreceived messages come back.
     #[inline]
     pub fn send(&mut self, message: M) -> Result<(), SendError<M>> {
         match &mut self.to {
@@ -49,7 +49,7 @@ impl<M: Send + 'static> Address<M> {
     /// Sends a message if there is room.
     ///
     /// # Errors
-    /// There is no room, or the service is over.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the service is over.
     #[inline]
     pub fn try_send(&mut self, message: M) -> Result<(), TrySendError<M>> {
         match &mut self.to {
@@ -61,7 +61,7 @@ impl<M: Send + 'static> Address<M> {
     /// Sends a message; while the queue is full, the task waits for room.
     ///
     /// # Errors
-    /// The service is over; what it did not receive comes back.
+    /// [`SendError`]: the service is over; unreceived messages come back.
     pub async fn send_async(&mut self, message: M) -> Result<(), SendError<M>> {
         match &mut self.to {
             To::Queue(sender, _) => sender.send_async(message).await,
@@ -72,7 +72,7 @@ impl<M: Send + 'static> Address<M> {
     /// Sends messages, waiting for room where needed.
     ///
     /// # Errors
-    /// The service is over; what it did not receive comes back.
+    /// [`SendError`]: the service is over; unreceived messages come back.
     pub fn send_all(&mut self, messages: impl IntoIterator<Item = M>) -> Result<(), SendError<M>> {
         match &mut self.to {
             To::Queue(sender, _) => sender.send_all(messages),
@@ -84,7 +84,7 @@ impl<M: Send + 'static> Address<M> {
     /// ([`HandOver::Every`]).
     ///
     /// # Errors
-    /// The service is over; what it did not receive comes back.
+    /// [`SendError`]: the service is over; unreceived messages come back.
     pub fn flush(&mut self) -> Result<(), SendError<M>> {
         match &mut self.to {
             To::Queue(sender, _) => sender.flush(),
@@ -127,7 +127,7 @@ impl<M: Send + 'static> Address<M> {
         Ok(())
     }
 
-    /// One that many can use at once.
+    /// Makes an address that many can use at once.
     #[must_use]
     pub fn share(self) -> SharedAddress<M> {
         SharedAddress(Arc::new(Mutex::new(self)))
@@ -154,7 +154,7 @@ impl<M: Send + 'static> SharedAddress<M> {
     /// Sends a message if there is room.
     ///
     /// # Errors
-    /// There is no room, or the service is over.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the service is over.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(message)
     }
@@ -167,7 +167,7 @@ impl<M: Send + 'static> SharedAddress<M> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).try_ask(make)
     }
 
-    /// One of your own, with a batch of its own.
+    /// Returns an address for the caller alone, with a batch of its own.
     #[must_use]
     pub fn address(&self) -> Address<M> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

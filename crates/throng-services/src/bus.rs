@@ -43,12 +43,12 @@ use crate::Address;
 /// Events a subscriber or a group may be behind, unless told.
 pub const BACKLOG_DEFAULT: usize = 1_024;
 
-/// What a subscriber hears.
+/// An event or a gap, as a subscriber hears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard<T> {
-    /// What was published.
+    /// An event that was published.
     Event(T),
-    /// So many events were lost here, because too many waited.
+    /// This many events were lost here, because too many waited.
     Lost(u64),
 }
 
@@ -76,15 +76,15 @@ impl Bus {
     /// The topic of this name, made at first use.
     ///
     /// # Errors
-    /// It is there with another type.
+    /// [`AnotherType`]: the topic exists with another type.
     pub fn topic<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Result<Topic<T>, AnotherType> {
         self.topic_with(name, BACKLOG_DEFAULT)
     }
 
-    /// As [`topic`](Self::topic), with so many events that each subscriber and group may be behind, if it is made here.
+    /// Returns a topic like [`topic`](Self::topic). If it is made here, each subscriber and group may be this many events behind.
     ///
     /// # Errors
-    /// It is there with another type.
+    /// [`AnotherType`]: the topic exists with another type.
     pub fn topic_with<T: Clone + Send + Sync + 'static>(
         &self,
         name: &str,
@@ -111,7 +111,7 @@ impl fmt::Debug for Bus {
     }
 }
 
-/// Where an event was published first.
+/// The place where an event was published first; `None`: here.
 type Origin = Option<Arc<str>>;
 
 /// Events of one type; a clone is the same topic.
@@ -122,13 +122,14 @@ pub struct Topic<T> {
     origin: Origin,
 }
 
-/// By their names; a vector, because they are few and looked through at every event.
+/// The groups by their names; a vector, because they are few and looked through at every event.
 type Groups<T> = Vec<(String, Group<T>)>;
 
 struct Group<T> {
     sender: Sender<T>,
     receiver: Receiver<T>,
     members: Arc<()>,
+    /// Events lost since the last telling. `publish` raises it, under the lock of `groups`; the next member that looks sets it to 0.
     lost: Arc<AtomicU64>,
 }
 
@@ -349,7 +350,7 @@ impl<T> Member<T> {
         }
     }
 
-    /// What the group has lost since it was told last: one of its members is.
+    /// Takes the events that the group has lost since it was told last: one of its members is told.
     fn lost(&self) -> Option<Heard<T>> {
         match self.lost.load(Ordering::Relaxed) {
             0 => None,

@@ -1,4 +1,4 @@
-//! Who is well: checks with a time to live, that check in, or fail with a reason.
+//! Health checks with a time to live, that check in, or fail with a reason.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,16 +22,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How something is; later ones are worse.
+/// The state of a check; later ones are worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// It works as it should.
+    /// Works as it should.
     Pass,
-    /// It works, but somebody should look.
+    /// Works, but somebody should look.
     Warn,
-    /// It has not said anything yet.
+    /// Has not said anything yet.
     Unknown,
-    /// It does not work.
+    /// Does not work.
     Fail,
 }
 
@@ -57,12 +57,12 @@ impl fmt::Display for Status {
 /// Why it is so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reason {
-    /// There is nothing to say.
+    /// No reason.
     #[default]
     None,
-    /// It has not checked in within its time to live.
+    /// No check-in came within the time to live.
     TtlElapsed,
-    /// What it asked has not answered in time.
+    /// No answer came in time.
     TimedOut,
     /// An error, in its own words.
     Error(String),
@@ -92,7 +92,7 @@ impl From<&str> for Reason {
 pub struct Check {
     /// The name the part was registered under, unlike any other's.
     pub name: String,
-    /// How it is.
+    /// Its state.
     pub status: Status,
     /// Why it is so, for operators.
     pub reason: Reason,
@@ -114,7 +114,7 @@ struct State {
     reason: Reason,
     ttl: Option<Duration>,
     said: Instant,
-    /// Of registrations under one name, the newest counts.
+    /// Identifies the registration: of several under one name, the newest counts.
     generation: Arc<()>,
 }
 
@@ -149,7 +149,7 @@ impl Health {
         Self::with_clock(Instant::now)
     }
 
-    /// With another clock.
+    /// Returns health with another clock.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self {
@@ -187,7 +187,7 @@ impl Health {
         self.lock().iter().map(|(name, state)| state.now(name, now)).collect()
     }
 
-    /// Those that pass or warn.
+    /// Returns the checks that pass or warn.
     #[must_use]
     pub fn healthy(&self) -> Vec<Check> {
         let mut checks = self.checks();
@@ -195,7 +195,7 @@ impl Health {
         checks
     }
 
-    /// Those that fail, or have not said anything.
+    /// Returns the checks that fail, or have not said anything.
     #[must_use]
     pub fn not_healthy(&self) -> Vec<Check> {
         let mut checks = self.checks();
@@ -238,22 +238,22 @@ impl Registered {
         self.check_in(Status::Pass, Reason::None);
     }
 
-    /// It works, but somebody should look.
+    /// Reports that it works, but somebody should look.
     pub fn warn(&self, reason: impl Into<Reason>) {
         self.check_in(Status::Warn, reason.into());
     }
 
-    /// It does not work.
+    /// Reports that it does not work.
     pub fn fail(&self, reason: impl Into<Reason>) {
         self.check_in(Status::Fail, reason.into());
     }
 
-    /// It does not work, because of this.
+    /// Reports that it does not work, because of this error.
     pub fn fail_with(&self, error: &dyn std::error::Error) {
         self.check_in(Status::Fail, Reason::Error(error.to_string()));
     }
 
-    /// By what came of a look.
+    /// Reports the outcome of a look.
     pub fn check_in_with<E: std::error::Error>(&self, looked: Result<(), E>) {
         match looked {
             Ok(()) => self.pass(),
@@ -261,7 +261,7 @@ impl Registered {
         }
     }
 
-    /// How it is. After another was registered under the same name, this says nothing any more.
+    /// Reports a state. After another was registered under the same name, the report has no effect any more.
     pub fn check_in(&self, status: Status, reason: Reason) {
         let said = (self.health.inner.clock)();
         self.mine(|state| (state.status, state.reason, state.said) = (status, reason, said));

@@ -11,7 +11,7 @@ use throng_queue::{SendError, TrySendError};
 
 use crate::service::{Runner, Service};
 
-/// What an address needs of such a service.
+/// An in-place service, as an address uses it.
 pub(crate) trait Local<M>: Send + Sync {
     fn send(&self, message: M) -> Result<(), SendError<M>>;
     fn try_send(&self, message: M) -> Result<(), TrySendError<M>>;

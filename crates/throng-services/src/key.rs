@@ -1,4 +1,4 @@
-//! From a key to a worker.
+//! The choice of a worker by a key.
 
 use std::hash::Hash;
 use xxhash_rust::xxh3::Xxh3;
@@ -12,7 +12,7 @@ pub fn key_of<K: Hash + ?Sized>(key: &K) -> u64 {
     hasher.digest()
 }
 
-/// Which of so many a hash belongs to.
+/// Returns the place that a hash belongs to, of `count`.
 pub(crate) fn place_of(hash: u64, count: usize) -> usize {
     // The high half of a product divides the range evenly, and faster than a remainder.
     let place = (u128::from(hash) * count as u128) >> 64;

@@ -48,7 +48,7 @@ fn cores() -> usize {
 }
 
 impl<S: Service> PoolSetup<S> {
-    /// How many workers; at least one.
+    /// Sets the number of workers; at least one.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
@@ -123,7 +123,8 @@ impl<S: Service> fmt::Debug for PoolSetup<S> {
 pub struct Pool<M: Send + 'static> {
     workers: Vec<Running<M>>,
     key_of: Option<KeyOf<M>>,
-    /// Where the next address begins, so that many senders of few messages do not all choose the first worker.
+    /// The worker at which the next address begins, so that many senders of few messages do not all choose the first one. Each new address
+    /// adds one.
     turn: Arc<AtomicUsize>,
 }
 
@@ -183,7 +184,7 @@ impl<M: Send + 'static> PoolAddress<M> {
     /// Sends a message to its worker; while that one's queue is full, the thread waits.
     ///
     /// # Errors
-    /// The worker is over; what it did not receive comes back.
+    /// [`SendError`]: the worker is over; unreceived messages come back.
     pub fn send(&mut self, message: M) -> Result<(), SendError<M>> {
         self.worker(&message).send(message)
     }
@@ -191,7 +192,7 @@ impl<M: Send + 'static> PoolAddress<M> {
     /// Sends a message to its worker if that one has room.
     ///
     /// # Errors
-    /// There is no room, or the worker is over.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the worker is over.
     pub fn try_send(&mut self, message: M) -> Result<(), TrySendError<M>> {
         self.worker(&message).try_send(message)
     }
@@ -199,7 +200,7 @@ impl<M: Send + 'static> PoolAddress<M> {
     /// Sends a message to its worker; while that one's queue is full, the task waits.
     ///
     /// # Errors
-    /// The worker is over; what it did not receive comes back.
+    /// [`SendError`]: the worker is over; unreceived messages come back.
     pub async fn send_async(&mut self, message: M) -> Result<(), SendError<M>> {
         self.worker(&message).send_async(message).await
     }
@@ -234,7 +235,7 @@ impl<M: Send + 'static> PoolAddress<M> {
     /// Hands over what was gathered for each worker; only needed with [`HandOver::Every`](crate::HandOver::Every).
     ///
     /// # Errors
-    /// A worker is over; what it did not receive comes back.
+    /// [`SendError`]: a worker is over; unreceived messages come back.
     pub fn flush(&mut self) -> Result<(), SendError<M>> {
         self.workers.iter_mut().try_for_each(Address::flush)
     }

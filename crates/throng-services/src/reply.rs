@@ -93,7 +93,7 @@ impl<T> Pending<T> {
     /// Waits on this thread, no longer than this.
     ///
     /// # Errors
-    /// There is none, or none in time.
+    /// [`AskError::Gone`]: there is no answer. [`AskError::TimedOut`]: there is none in time.
     pub fn wait(self, limit: Duration) -> Result<T, AskError> {
         let until = Instant::now().checked_add(limit);
         let waker = park::waker();
@@ -112,7 +112,7 @@ impl<T> Pending<T> {
     /// Waits in a task of tokio's, no longer than this.
     ///
     /// # Errors
-    /// There is none, or none in time.
+    /// [`AskError::Gone`]: there is no answer. [`AskError::TimedOut`]: there is none in time.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its timer enabled. Other runtimes have a time-out of their own.

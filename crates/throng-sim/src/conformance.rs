@@ -1,4 +1,4 @@
-//! Without faults, the simulated journal and store are a journal and a store like any other.
+//! The conformance suites on the simulated journal and store, without faults.
 
 use crate::{
     faults::Faults,

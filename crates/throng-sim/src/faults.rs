@@ -1,21 +1,21 @@
-//! What goes wrong, and how often.
+//! The faults of a simulation, and their shares.
 
 use fastrand::Rng;
 use std::{ops::Range, time::Duration};
 use throng_journal::{Address, Error, Loaded};
 
-/// What goes wrong, and how often. Shares are between 0 (never) and 1 (always).
+/// The faults of a simulation. Shares are between 0 (never) and 1 (always).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
     /// Share of answers of the journal and the store that come later, instead of at once.
     pub later: f64,
-    /// How much later, in virtual microseconds.
+    /// The delay, in virtual microseconds.
     pub delay_micros: Range<u64>,
     /// Share of the later answers that stall.
     pub stall: f64,
-    /// How long a stall is, in virtual microseconds.
+    /// The length of a stall, in virtual microseconds.
     pub stall_micros: Range<u64>,
-    /// How long an append that is answered at once takes, in virtual microseconds: its thread does nothing else meanwhile.
+    /// The time of an append that is answered at once, in virtual microseconds: its thread does nothing else meanwhile.
     pub sync_micros: Range<u64>,
     /// Share of appends that fail and may have landed all the same.
     pub in_doubt: f64,
@@ -42,7 +42,7 @@ pub enum Lie {
     StaleState,
     /// A sealed writer's commits are acknowledged.
     IgnoresSeals,
-    /// One event of a commit with several is lost.
+    /// An event of a commit with several is lost.
     TearsCommit,
     /// No record of what an entity is lands: nothing stands in for its events when they are removed.
     DropsStates,
@@ -87,7 +87,7 @@ impl Lie {
 }
 
 impl Faults {
-    /// Nothing goes wrong, and everything is answered at once.
+    /// Returns no faults: everything is answered at once.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Faults {
         faults
     }
 
-    /// How long an answer takes; `None`: none at all.
+    /// Returns the time that an answer takes; `None`: there is no answer.
     pub(crate) fn wait(&self, rng: &mut Rng) -> Option<Duration> {
         if rng.f64() >= self.later {
             return None;

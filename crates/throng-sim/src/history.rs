@@ -1,4 +1,4 @@
-//! What a journal holds in the end, and what must hold of it.
+//! The contents of a journal in the end, and the rules that they must obey.
 
 use std::collections::BTreeMap;
 use throng_core::{
@@ -19,7 +19,7 @@ pub struct History {
 /// A message as the journal holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentMessage {
-    /// Who sent it.
+    /// The sender.
     pub from: Address,
     /// Its number from the sender's shard to the receiver's.
     pub number: u64,
@@ -29,9 +29,9 @@ pub struct SentMessage {
     pub name: String,
     /// The note of the request it belongs to.
     pub note: Option<String>,
-    /// What came of it in the end: done, refused, dead, dropped; `None` while it is on its way.
+    /// The outcome in the end: done, refused, dead, dropped; `None` while it is on its way.
     pub outcome: Option<String>,
-    /// How often it was tried again after it was dead.
+    /// The retries after it was dead.
     pub retries: u32,
     /// Why it was refused or is dead.
     pub reason: String,

@@ -17,13 +17,13 @@ use throng::{
 pub(crate) struct SimHost {
     pub(crate) world: Arc<World>,
     pub(crate) group: Group,
-    /// Where its tasks run.
+    /// The threads of its tasks.
     pub(crate) runs_on: RunsOn,
-    /// What its time of day is ahead of the world's.
+    /// The lead of its time of day over the world's. The test changes it while the process runs.
     pub(crate) day_micros: Arc<AtomicI64>,
 }
 
-/// How long a loop's look at its sockets takes.
+/// The time that a loop's look at its sockets takes.
 const LOOK: Duration = Duration::from_micros(5);
 
 impl Host for SimHost {

@@ -18,30 +18,31 @@ use throng_journal::{
     Place, Position, Prune, Pruned, ShardId, Taken, WriterEntry, WriterId, commit::Buffer,
 };
 
-/// What one process holds of the medium.
+/// The journal of a process on the medium.
 #[derive(Clone)]
 pub(crate) struct SimJournal {
     pub(crate) world: Arc<World>,
     pub(crate) medium: Medium,
     pub(crate) faults: Arc<Mutex<Faults>>,
     pub(crate) state: Arc<State>,
-    /// Whose it is.
+    /// The number of the process.
     pub(crate) process: u32,
 }
 
-/// What this process knows of it.
+/// The process's knowledge of its journal.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The process is dead: what still runs of it reaches nothing.
+    /// The process is dead: what still runs of it reaches nothing. Set once, by the kill or the power loss.
     pub(crate) dead: AtomicBool,
+    /// The most appends in flight. An append changes it by chance; 0 counts as 1.
     depth: AtomicUsize,
-    /// The newest writer this process has opened; 0: none.
+    /// The newest writer this process has opened; 0: none. Stored by each opening.
     own: AtomicU64,
     /// A checkpoint covers everything up to here: single records are read after it only.
     forgotten: Mutex<Option<Position>>,
 }
 
-/// What will come of an append.
+/// The fate of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Lands,

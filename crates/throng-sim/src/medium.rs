@@ -23,14 +23,14 @@ pub(crate) struct Inner {
     pub(crate) rows: Rows,
     /// Events that landed, by entity.
     pub(crate) landed: BTreeMap<Address, u64>,
-    /// What the engine did that no journal or store allows.
+    /// The engine's acts that no journal or store allows.
     pub(crate) violations: Vec<String>,
     /// Commits lost with the power, at less than `fsync`.
     pub(crate) lost: Vec<Commit>,
     pub(crate) lie: Option<Lie>,
     /// The process that opened a writer last: only its checkpoints count.
     pub(crate) owner: u32,
-    /// This commit cannot be read.
+    /// The commit that cannot be read.
     pub(crate) damaged: Option<Position>,
     /// Something was removed from the history.
     pub(crate) is_pruned: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Stream {
     pub(crate) sealed: bool,
     /// Under way, in order: landed or not is settled by a seal at the latest.
     pub(crate) pending: VecDeque<Pending>,
-    /// One append failed: nothing after it may be appended.
+    /// An append failed: nothing after it may be appended.
     pub(crate) failed: bool,
 }
 

@@ -7,7 +7,7 @@ use throng::{
     model::{Entity, Error, Query},
 };
 
-/// Between two tries.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Sim {

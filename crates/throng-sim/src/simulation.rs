@@ -53,12 +53,12 @@ pub struct Simulation {
     keep_trace: bool,
 }
 
-/// What a run was.
+/// The record of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// One number for everything that happened: the same seed gives the same.
+    /// A hash of everything that happened: the same seed gives the same.
     pub trace_hash: u64,
-    /// How often what happened.
+    /// The number of times that each thing happened.
     pub counts: BTreeMap<&'static str, u64>,
     /// Polls of tasks.
     pub steps: u64,
@@ -71,9 +71,9 @@ pub struct Run {
 /// A run that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What went wrong, each in a sentence.
+    /// The faults found, each in a sentence.
     pub wrong: Vec<String>,
-    /// What it was.
+    /// The record of the run.
     pub run: Run,
 }
 
@@ -159,7 +159,7 @@ impl Simulation {
         self
     }
 
-    /// What goes wrong, and how often.
+    /// Sets the faults.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
@@ -177,7 +177,7 @@ impl Simulation {
         self
     }
 
-    /// What an acknowledged commit survives.
+    /// Sets the failures that an acknowledged commit survives.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -210,7 +210,7 @@ impl Simulation {
         }
     }
 
-    /// As [`run`](Self::run), but leaves starting the service to the test, and says what went wrong instead of panicking.
+    /// Runs like [`run`](Self::run), but the test starts the service, and faults are returned instead of a panic.
     ///
     /// # Errors
     /// It hung, the engine did what no journal allows, or the journal is not as it must be.
@@ -309,6 +309,7 @@ struct Shared {
     open: Option<Open>,
     configure: Mutex<Vec<Configure>>,
     options: Options,
+    /// The shards of the next process. The test sets it between two.
     shards: AtomicU16,
     loops: usize,
     state: Mutex<State>,
@@ -326,7 +327,7 @@ struct Process {
     group: Group,
     journal: SimJournal,
     engine: Option<Engine>,
-    /// Of each loop.
+    /// The committers, one for each loop.
     committers: Vec<TaskId>,
 }
 
@@ -477,7 +478,7 @@ impl Sim {
         self.state().processes.last()?.engine.clone()
     }
 
-    /// There is no process, not even one that starts.
+    /// True if there is no process, not even one that starts.
     pub(crate) fn is_down(&self) -> bool {
         self.state().processes.is_empty()
     }
@@ -501,7 +502,7 @@ impl Sim {
         self.call_at(0, call).await
     }
 
-    /// As [`call`](Self::call), in a process that was taken over from: 1 is the one before the newest.
+    /// Calls like [`call`](Self::call), in a process that was taken over from: 1 is the one before the newest.
     ///
     /// # Errors
     /// There is no such process, or it died first.
@@ -520,7 +521,7 @@ impl Sim {
         self.call_in(back, runs_on, call).await
     }
 
-    /// As [`call`](Self::call), on the thread of this loop, counted from 0.
+    /// Calls like [`call`](Self::call), on the thread of this loop, counted from 0.
     ///
     /// # Errors
     /// There is no process, or it died first.
@@ -577,7 +578,7 @@ impl Sim {
         Box::pin(async move { told.await.map_err(|_| Gone) })
     }
 
-    /// Where something of a process runs: on the world's thread, if loops have none.
+    /// Returns the thread on which something of a process runs: the world's thread, if loops have none.
     fn runs_on(&self, runs_on: RunsOn) -> RunsOn {
         if self.shared.loops == 0 {
             return RunsOn::World;
@@ -604,7 +605,7 @@ impl Sim {
         self.die(false);
     }
 
-    /// As [`kill`](Self::kill), and what was not synced may be lost.
+    /// Kills like [`kill`](Self::kill), and unsynced bytes may be lost.
     pub fn power_loss(&self) {
         self.die(true);
     }
@@ -699,7 +700,7 @@ impl Sim {
         self.shared.world.count(what);
     }
 
-    /// How often it happened.
+    /// Returns the number of times it happened.
     #[must_use]
     pub fn counted(&self, what: &str) -> u64 {
         self.shared.world.counts().get(what).copied().unwrap_or_default()
@@ -717,7 +718,7 @@ impl Sim {
             .count()
     }
 
-    /// What goes wrong from now on. A [`Lie`] is the medium's from the beginning.
+    /// Sets the faults from now on. A [`Lie`] is the medium's from the beginning.
     pub fn set_faults(&self, faults: Faults) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
@@ -735,12 +736,12 @@ impl Sim {
         self.shared.world.count("store lost");
     }
 
-    /// From now on this commit cannot be read: its checksum is wrong.
+    /// Damages a commit: from now on its checksum is wrong, and it cannot be read.
     pub fn damage(&self, position: Position) {
         self.shared.medium.lock().damaged = Some(position);
     }
 
-    /// From now on the store cannot read the row of this entity.
+    /// Damages an entity's row: from now on the store cannot read it.
     pub fn damage_row(&self, kind: &str, id: &str) {
         self.shared.medium.lock().unreadable.insert(Address::new(kind, id));
         self.note(format_args!("the row of {kind}/{id} is damaged"));
@@ -753,7 +754,7 @@ impl Sim {
         self.note(format_args!("the row of {kind}/{id} is mended"));
     }
 
-    /// What is durable now.
+    /// Returns the durable history.
     #[must_use]
     pub fn history(&self) -> History {
         let medium = self.shared.medium.lock();
@@ -763,7 +764,7 @@ impl Sim {
         }
     }
 
-    /// What was durable for a process, and lost with the power.
+    /// Returns the commits that were durable for a process, and lost with the power.
     #[must_use]
     pub fn lost(&self) -> History {
         History {

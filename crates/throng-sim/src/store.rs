@@ -18,7 +18,7 @@ pub(crate) struct SimStore {
 }
 
 impl SimStore {
-    /// What the next call has to wait, and whether it fails.
+    /// Returns the wait of the next call, and true if it fails.
     fn weather(&self) -> (Option<std::time::Duration>, bool) {
         let (faults, world) = (self.journal.faults(), &self.journal.world);
         (world.dice(|rng| faults.wait(rng)), world.chance(faults.store_error))

@@ -33,22 +33,22 @@ enum Order {
     Drop(Box<dyn Any + Send>),
 }
 
-/// What a thread does after an order.
+/// A thread's report after an order.
 pub(crate) enum Report {
     Pending(Task),
     /// The task is done, or what was to be dropped is.
     Done,
     Panicked(Box<dyn Any + Send>),
-    /// In the middle of a poll.
+    /// The thread stopped in the middle of a poll.
     Stopped(Stop),
 }
 
 /// Why a thread stops in the middle of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It is at work until then, in virtual microseconds.
+    /// The thread is at work until then, in virtual microseconds.
     Busy { until_micros: u64 },
-    /// It waits for a lock.
+    /// The thread waits for a lock.
     Blocked,
 }
 
@@ -165,8 +165,8 @@ pub(crate) fn on_the_worlds_own<R>(world: &Arc<World>, run: impl FnOnce() -> R) 
     result
 }
 
-/// What runs here is at work for so much virtual time. Other threads of the simulated process run meanwhile, where the
-/// simulation has them ([`Simulation::loops`](crate::Simulation::loops)); this one does nothing else.
+/// Keeps the present thread at work for this virtual time. Other threads of the simulated process run meanwhile, where the simulation has
+/// them ([`Simulation::loops`](crate::Simulation::loops)); this one does nothing else.
 ///
 /// For an entity whose `decide` takes long. Outside a simulation nothing happens.
 pub fn busy_for(duration: Duration) {

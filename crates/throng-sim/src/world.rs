@@ -14,7 +14,7 @@ use std::{
 };
 use throng::host::Task;
 
-/// Which tasks die together: a process.
+/// The group of tasks that die together: a process.
 pub(crate) type Group = u32;
 
 /// The group of the test itself and its clients: nothing kills it.
@@ -32,7 +32,7 @@ pub enum Hang {
     /// No task can run and no timer is set.
     #[error("deadlock after {elapsed_micros} µs: no task can run and no timer is set; {tasks} tasks wait")]
     Deadlock {
-        /// When, in virtual microseconds.
+        /// The time in virtual microseconds.
         elapsed_micros: u64,
         /// Tasks that wait.
         tasks: usize,
@@ -43,24 +43,24 @@ pub enum Hang {
         /// The limit, in virtual microseconds.
         elapsed_micros: u64,
     },
-    /// So many polls: something runs in circles.
+    /// The limit of polls was reached: something runs in circles.
     #[error("still not done after {steps} polls, at {elapsed_micros} µs: something runs in circles")]
     Steps {
         /// The polls after which it was taken to run in circles.
         steps: u64,
-        /// When, in virtual microseconds.
+        /// The time in virtual microseconds.
         elapsed_micros: u64,
     },
 }
 
-/// Where a task of a process runs.
+/// The thread of a process on which a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunsOn {
     /// The world's own thread.
     World,
-    /// One of the engine's threads.
+    /// A thread of the engine.
     Engine,
-    /// One of the threads of callers outside loops.
+    /// A thread of callers outside loops.
     Caller,
     /// The thread of this loop.
     Loop(usize),
@@ -85,7 +85,7 @@ struct Inner {
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: VecDeque<Step>,
-    /// By time, then by chance.
+    /// The alarms by time, then by chance.
     timers: BTreeMap<(u64, u64, u64), Alarm>,
     timer_count: u64,
     threads: BTreeMap<usize, ThreadSlot>,
@@ -96,7 +96,7 @@ struct Inner {
     blocked: Vec<usize>,
     look_at_locks: bool,
     elapsed_micros: u64,
-    /// What the time of day is ahead of the virtual time.
+    /// The lead of the time of day over the virtual time.
     day_micros: i64,
     steps: u64,
     /// Share of picks from anywhere in the run queue, of 256; the others come from its front.
@@ -110,7 +110,7 @@ struct Inner {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// What can happen next.
+/// A possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Main,
@@ -129,7 +129,7 @@ enum Alarm {
 struct Slot {
     group: Group,
     runs_on: RunsOn,
-    /// Which of the tasks that had this slot.
+    /// The number of the task, among those that had this slot.
     life: u64,
     future: Option<Task>,
     waker: Option<Waker>,
@@ -145,12 +145,12 @@ struct ThreadSlot {
     ends: bool,
 }
 
-/// What a thread is at.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Idle,
     Runs,
-    /// In the middle of polling this task.
+    /// Stopped in the middle of polling this task.
     Stopped(Polled),
 }
 
@@ -163,10 +163,10 @@ struct Polled {
     runs_on: RunsOn,
 }
 
-/// One task of those that run, to end it alone.
+/// The handle of a running task, to end it alone.
 pub(crate) type TaskId = (usize, u64);
 
-/// What is left of a task that ended or was killed, to be dropped where it ran.
+/// The remains of a task that ended or was killed, to be dropped where it ran.
 struct Remains {
     group: Group,
     runs_on: RunsOn,
@@ -386,7 +386,7 @@ impl World {
         self.inner().steps
     }
 
-    /// One line of the trace.
+    /// Writes a line of the trace.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
         let mut inner = self.inner();
         let mut scratch = std::mem::take(&mut inner.scratch);
@@ -406,7 +406,7 @@ impl World {
         inner.scratch = scratch;
     }
 
-    /// One number for everything that happened.
+    /// Returns a hash of everything that happened.
     pub(crate) fn trace_hash(&self) -> u64 {
         self.inner().hash
     }
@@ -443,7 +443,7 @@ impl World {
         task
     }
 
-    /// Nothing of a process runs for so long; its timers go by meanwhile.
+    /// Pauses a process for this long; its timers go by meanwhile.
     pub(crate) fn pause(&self, group: Group, duration: Duration) {
         let mut inner = self.inner();
         let until = inner.elapsed_micros.saturating_add(micros(duration));
@@ -654,7 +654,7 @@ impl World {
         self.hear(index, polled, report);
     }
 
-    /// What came of a poll on a thread.
+    /// Takes a thread's report on a poll.
     fn hear(&self, index: usize, polled: Polled, report: Report) {
         let task = match report {
             Report::Stopped(why) => return self.has_stopped(index, polled, why),
@@ -708,7 +708,7 @@ impl World {
         self.drop_remains(remains);
     }
 
-    /// What happens next; moves the time when nothing is ready.
+    /// Returns the next step; moves the time when nothing is ready.
     fn next(&self, elapsed_micros_max: u64, steps_max: u64) -> Result<Step, Hang> {
         loop {
             let mut inner = self.inner();

@@ -31,7 +31,7 @@ pub enum Command {
     Begin {},
     /// Ends it.
     Close {},
-    /// Is refused.
+    /// The entity refuses it.
     Refuse {},
     /// Panics.
     Crash {},

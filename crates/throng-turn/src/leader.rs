@@ -1,4 +1,4 @@
-//! At most one leads, one unit of work at a time.
+//! Leadership: at most one candidate leads, one unit of work at a time.
 
 use crate::sync::{Mutex, lock};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 /// Leadership of one piece of work, handed over after every unit of it.
 ///
-/// Nobody blocks. Who [asks](Self::ask) while somebody leads leaves its waker and goes on with other work; at the end of
+/// Nobody blocks. A candidate that [asks](Self::ask) while another leads leaves its waker and goes on with other work; at the end of
 /// each [`Term`] all who wait are woken, in the order they asked. The first in line leads next. Somebody else who comes
 /// before it steps back once, behind its own ready tasks; if the first has not come by then (its thread is busy with
 /// something long), the other one leads, and the first keeps its place. So:
@@ -24,27 +24,28 @@ pub struct Leader {
     state: Mutex<State>,
 }
 
-/// Nobody leads and somebody waits: then everybody in line has been woken since it last asked.
+/// The state between two calls. Hazard: while nobody leads and a candidate waits, every candidate in line must have been woken since it
+/// last asked, or the work would stop.
 #[derive(Default)]
 struct State {
     is_led: bool,
-    /// Who asked and has not led since, in order, each once.
+    /// The candidates that asked and have not led since, in order, each once.
     line: VecDeque<Waiting>,
 }
 
 struct Waiting {
     candidate: Candidate,
     waker: Waker,
-    /// It came while somebody before it in line had not, and gave way.
+    /// The candidate came before its turn while an earlier one had not come, and gave way.
     stepped_back: bool,
 }
 
-/// Somebody who may lead: an event loop, for example.
+/// A possible leader: an event loop, for example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Candidate(u64);
 
 impl Candidate {
-    /// One that is nobody else.
+    /// Returns a candidate that equals no other.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each is another one")]
     pub fn new() -> Self {
@@ -73,7 +74,7 @@ impl State {
         waiting
     }
 
-    /// May this one lead, now that nobody does? If so it leaves the line.
+    /// Lets the candidate lead if it is its turn; it then leaves the line. Called while nobody leads.
     fn admits(&mut self, candidate: Candidate) -> bool {
         let Some(at) = self.place_of(candidate) else {
             return self.line.is_empty();
@@ -87,13 +88,13 @@ impl State {
 }
 
 impl Leader {
-    /// A leader's place, free.
+    /// Returns a leader whose place is free.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks to lead one unit of work. `None`: the waker is kept, and woken when it is time to ask again.
+    /// Asks to lead one unit of work. On `None` the waker is kept, and woken when it is time to ask again.
     pub fn ask(&self, candidate: Candidate, waker: &Waker) -> Option<Term<'_>> {
         let mut state = lock(&self.state);
         if state.is_led {
@@ -114,8 +115,8 @@ impl Leader {
         None
     }
 
-    /// This candidate asks no more. `true`: it was in line and nobody else is, so the caller has to find somebody who
-    /// asks in its stead.
+    /// Takes the candidate out of the line: it asks no more. Returns `true` if it was in line and nobody else is: the caller then has to
+    /// find another candidate.
     pub fn leave(&self, candidate: Candidate) -> bool {
         let mut state = lock(&self.state);
         let Some(at) = state.place_of(candidate) else {
@@ -126,7 +127,7 @@ impl Leader {
         state.line.is_empty()
     }
 
-    /// Those in line are woken while nobody leads: whoever comes finds the place free, or led by one of them.
+    /// Ends a term and wakes the line. It wakes while nobody leads: a candidate that comes finds the place free, or led by one of them.
     fn hand_over(&self, again: Option<(Candidate, Waker)>) {
         let wakers: Vec<Waker> = {
             let mut state = lock(&self.state);
@@ -149,7 +150,7 @@ pub struct Term<'a> {
 }
 
 impl Term<'_> {
-    /// There is more to do: this candidate is the last in line, and woken with the others.
+    /// Puts this candidate at the end of the line, to be woken with the others: there is more to do.
     pub fn again(&mut self, waker: &Waker) {
         self.again = Some(waker.clone());
     }

@@ -1,4 +1,4 @@
-//! The open commit, and who waits for it to be durable.
+//! The open commit, and the tasks that wait for it to be durable.
 
 use crate::{
     relay::{Parked, Relay},
@@ -12,27 +12,28 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Where records went.
+/// The place of records that were put into the open commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InCommit<R> {
     /// The number of the open commit.
     pub number: u64,
-    /// They are the first in it: somebody has to lead it.
+    /// The records are the first in it: somebody has to lead it.
     pub first: bool,
-    /// What putting them returned.
+    /// The return value of `put`.
     pub put: R,
 }
 
-/// The writer is over, and the commit waited for is not in the journal and never will be.
+/// The writer has ended, and the commit waited for is not in the journal and never will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
-/// The commit that is open, those in flight, and who waits.
+/// The open commit, the commits in flight, and the tasks that wait for them.
 pub struct OpenCommit<B> {
     inner: Mutex<Inner<B>>,
-    /// Everything up to this commit is durable; after the end, everything up to this one ever will be.
+    /// Everything up to this commit is durable. [`landed`](Self::landed) raises it under the lock of `inner`, so it never goes back;
+    /// [`end`](Self::end) raises it for the last time. Both take the lock of `waiters` afterwards, so that no waiter misses the change.
     durable: AtomicU64,
-    /// [`RUNNING`], or the writer's last commit.
+    /// [`RUNNING`], or the writer's last commit. Only [`end`](Self::end) writes it, once, after it has raised `durable`.
     end: AtomicU64,
     waiters: Mutex<Vec<Waiter>>,
     relay: Arc<Relay>,
@@ -40,7 +41,7 @@ pub struct OpenCommit<B> {
 
 struct Inner<B> {
     batch: B,
-    /// Nothing was put into the batch yet.
+    /// True while nothing was put into the batch.
     empty: bool,
     /// The number the open commit will have.
     number: u64,
@@ -57,7 +58,7 @@ struct Waiter {
 const RUNNING: u64 = u64::MAX;
 
 impl<B: Default> OpenCommit<B> {
-    /// One that nothing was put into, and whose waiters are woken through this relay.
+    /// Returns an empty open commit, whose waiters are woken through this relay.
     #[must_use]
     pub fn new(relay: Arc<Relay>) -> Self {
         Self {
@@ -109,7 +110,7 @@ impl<B: Default> OpenCommit<B> {
         Some((number, std::mem::take(&mut inner.batch)))
     }
 
-    /// Would [`take`](Self::take) take a commit now?
+    /// True if [`take`](Self::take) would take a commit now.
     pub fn is_due(&self, depth: usize) -> bool {
         self.may_take(&lock(&self.inner), depth)
     }
@@ -118,7 +119,7 @@ impl<B: Default> OpenCommit<B> {
         !inner.empty && inner.in_flight.len() < depth && self.end.load(Ordering::Acquire) == RUNNING
     }
 
-    /// A commit is in the journal: what is durable advances over all that have landed without a gap.
+    /// Records that a commit is in the journal. `durable` advances over all commits that have landed without a gap.
     pub fn landed(&self, number: u64) {
         let mut durable = None;
         {
@@ -140,47 +141,47 @@ impl<B: Default> OpenCommit<B> {
         }
     }
 
-    /// The writer is over: commits up to `last` are in the journal, all others are lost.
+    /// Ends the writer: commits up to `last` are in the journal, all others are lost.
     pub fn end(&self, last: u64) {
         self.durable.fetch_max(last, Ordering::AcqRel);
         self.end.store(last, Ordering::Release);
         self.wake(|_| true);
     }
 
-    /// Everything up to this commit is durable.
+    /// Returns the newest commit up to which everything is durable.
     pub fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// The number of the open commit.
+    /// Returns the number of the open commit.
     pub fn number(&self) -> u64 {
         lock(&self.inner).number
     }
 
-    /// The number of the open commit if something is in it, and it is as full as that: it will be taken, so it can be waited for.
+    /// Returns the number of the open commit if it holds records and `is_full`: it will be taken, so it can be waited for.
     pub fn full(&self, is_full: impl FnOnce(&B) -> bool) -> Option<u64> {
         let inner = lock(&self.inner);
         (!inner.empty && is_full(&inner.batch)).then_some(inner.number)
     }
 
-    /// The newest commit anything was put into.
+    /// Returns the newest commit that holds records.
     pub fn last(&self) -> u64 {
         let inner = lock(&self.inner);
         if inner.empty { inner.number - 1 } else { inner.number }
     }
 
-    /// Nothing is open and nothing in flight.
+    /// True if nothing is open and nothing in flight.
     pub fn is_idle(&self) -> bool {
         let inner = lock(&self.inner);
         inner.empty && inner.in_flight.is_empty()
     }
 
-    /// Commits in flight.
+    /// Returns the number of commits in flight.
     pub fn in_flight(&self) -> usize {
         lock(&self.inner).in_flight.len()
     }
 
-    /// How many wait for a commit to be durable.
+    /// Returns the number of tasks that wait for a commit to be durable.
     pub fn waiting(&self) -> usize {
         lock(&self.waiters).len()
     }
@@ -195,8 +196,8 @@ impl<B: Default> OpenCommit<B> {
         }
     }
 
-    /// Wakes this one once [`state`](Self::state) says more than now, and when its deadline is [swept](Self::sweep). `false`: it
-    /// says it already, and nobody is woken.
+    /// Wakes this waker once [`state`](Self::state) says more than now, and when its deadline is [swept](Self::sweep). Returns `false`, and
+    /// wakes nobody, if the state is known already.
     pub fn wake_at(&self, number: u64, deadline: u64, waker: &Waker) -> bool {
         let mut waiters = lock(&self.waiters);
         // Under the lock: who advances takes it after advancing, so that nobody is missed.
@@ -211,12 +212,12 @@ impl<B: Default> OpenCommit<B> {
         is_open
     }
 
-    /// Wakes those whose deadline has passed, to look at the clock.
+    /// Wakes the tasks whose deadline has passed, to look at the clock.
     pub fn sweep(&self, now: u64) {
         self.wake(|waiter| waiter.deadline <= now);
     }
 
-    /// Is it durable, lost, or still open?
+    /// Returns whether the commit is durable or lost; `Pending` while it is open.
     pub fn state(&self, number: u64) -> Poll<Result<(), Lost>> {
         if number <= self.durable() {
             return Poll::Ready(Ok(()));
@@ -251,7 +252,7 @@ pub struct Durable<'a, B> {
 }
 
 impl<B: Default> Durable<'_, B> {
-    /// Whether it is durable already.
+    /// True if the commit is durable already.
     pub fn is_durable(&self) -> bool {
         self.number <= self.open.durable()
     }

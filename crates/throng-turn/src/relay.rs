@@ -1,4 +1,4 @@
-//! One wake-up across threads for many tasks.
+//! A relay that wakes many tasks of a thread with one wake-up.
 
 use crate::sync::{Mutex, lock, thread_number};
 use std::{
@@ -21,7 +21,7 @@ pub struct Relay {
 
 struct State {
     number: u64,
-    /// Where it was last polled; nobody waits there before.
+    /// The thread that last polled the end; `None` before the first poll, when no task waits there.
     thread: Option<u64>,
     /// Wakes the end itself, if tasks wait for it.
     waker: Option<Waker>,
@@ -44,7 +44,7 @@ impl Parked {
 }
 
 impl Relay {
-    /// An end for the thread that [delivers](End::deliver) it.
+    /// Returns an end for the thread that [delivers](End::deliver) it.
     #[must_use]
     pub fn end(self: &Arc<Self>) -> End {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -61,7 +61,7 @@ impl Relay {
         }
     }
 
-    /// Wakes these, here or through the ends of their threads.
+    /// Wakes these tasks, here or through the ends of their threads.
     pub(crate) fn wake(&self, parked: impl Iterator<Item = Parked>) {
         let here = thread_number();
         let mut away: Vec<Parked> = Vec::new();
@@ -93,15 +93,15 @@ impl Relay {
     }
 }
 
-/// Where the tasks of a thread are woken for the others. Dropped, they are woken without it.
+/// The end of a relay on one thread, which wakes the thread's tasks for the others. Dropped, its tasks are woken without it.
 pub struct End {
     relay: Arc<Relay>,
     number: u64,
 }
 
 impl End {
-    /// Wakes the tasks of this thread that others wanted to wake, and is woken by this waker when there are more. `true`: there were
-    /// some, and what should run behind them has to wait for its next turn.
+    /// Wakes the tasks of this thread that others wanted to wake; `waker` is woken when there are more. Returns `true` if there were some:
+    /// work that should run behind them has to wait for its next turn.
     pub fn deliver(&self, waker: &Waker) -> bool {
         let woken = {
             let mut ends = lock(&self.relay.ends);

@@ -30,7 +30,7 @@ thread_local! {
     static THREAD: u64 = next_thread();
 }
 
-/// What this thread is told apart by, cheaper than its `ThreadId`.
+/// Returns a number of this thread, cheaper than its `ThreadId`.
 pub(crate) fn thread_number() -> u64 {
     THREAD.with(|number| *number)
 }
@@ -49,16 +49,17 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 thread_local! {
+    // Each thread sets its own, with `instead_of_blocking`.
     static INSTEAD_OF_BLOCKING: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// What this thread does instead of blocking on a [`Turnstile`](crate::Turnstile), again and again until it is free. For a
-/// simulation that runs threads one at a time; `None`: it blocks.
+/// Sets the function that this thread runs instead of blocking on a [`Turnstile`](crate::Turnstile), again and again until it is free. For
+/// a simulation that runs threads one at a time; `None`: it blocks.
 pub fn instead_of_blocking(run: Option<fn()>) {
     INSTEAD_OF_BLOCKING.set(run);
 }
 
-/// As [`lock`], for locks that are held over the work of others.
+/// Locks like [`lock`], for locks that are held while others work.
 pub(crate) fn lock_patiently<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     while let Some(run) = INSTEAD_OF_BLOCKING.get() {
         if let Some(guard) = try_lock(mutex) {

@@ -6,28 +6,29 @@ use std::collections::VecDeque;
 /// Work that waits for the lock.
 pub type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// What became of work brought to a [`Turnstile`].
+/// The outcome of work brought to a [`Turnstile`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entered<R, S> {
-    /// It ran here and now.
+    /// The work ran here and now.
     Ran(R),
-    /// Somebody else held the lock; the job it was made into will run.
+    /// Another thread holds the lock; the holder will run the job.
     Queued,
-    /// The inbox is full; here it is back.
+    /// The inbox is full; the work comes back.
     Full(S),
 }
 
-/// A value that work comes to. Never blocks.
+/// A value that runs work under a lock, with an inbox for work that finds the lock taken. Never blocks.
 pub struct Turnstile<T> {
     value: Mutex<T>,
     inbox: Mutex<VecDeque<Job<T>>>,
-    /// How many jobs are in the inbox; read without its lock.
+    /// The number of jobs in the inbox; read without its lock. `enter` raises it under the lock of `inbox`, after it has pushed a job;
+    /// `drain` lowers it after it has taken one, before the job runs.
     waiting: AtomicUsize,
     inbox_max: usize,
 }
 
 impl<T> Turnstile<T> {
-    /// A turnstile around a value, with an inbox of at most `inbox_max` jobs.
+    /// Returns a turnstile around a value, with an inbox of at most `inbox_max` jobs.
     pub fn new(value: T, inbox_max: usize) -> Self {
         Self {
             value: Mutex::new(value),
@@ -37,7 +38,7 @@ impl<T> Turnstile<T> {
         }
     }
 
-    /// Runs work on the value, after all that waits in the inbox; or makes a job of it for whoever holds the lock.
+    /// Runs work on the value, after all jobs in the inbox. While another thread holds the lock, the work becomes a job for it.
     //= promise 1: one command at a time
     pub fn enter<S, R>(
         &self,
@@ -63,7 +64,7 @@ impl<T> Turnstile<T> {
         Entered::Queued
     }
 
-    /// Runs work on the value, after all that waits in the inbox; `None`, and nothing was done, while somebody holds the lock.
+    /// Runs work on the value, after all jobs in the inbox. Returns `None`, and does nothing, while another thread holds the lock.
     pub fn try_enter<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut value = try_lock(&self.value)?;
         self.drain(&mut value);
@@ -83,7 +84,7 @@ impl<T> Turnstile<T> {
         result
     }
 
-    /// Jobs in the inbox now.
+    /// Returns the number of jobs in the inbox.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -98,8 +99,8 @@ impl<T> Turnstile<T> {
         }
     }
 
-    /// Either this sees what was queued while the lock was held, or who queued it sees the lock free: with both fences
-    /// one of the two must happen.
+    /// Runs jobs that came while the lock was held. Hazard: without the fences a job could stay in the inbox for ever. With both, either
+    /// this thread sees the job, or the thread that queued it sees the lock free.
     fn look_again(&self) {
         fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::SeqCst) > 0 {

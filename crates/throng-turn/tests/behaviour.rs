@@ -1,4 +1,4 @@
-//! What the model checker does not need to see.
+//! Behaviour that the model checker does not need to see.
 #![cfg(not(feature = "loom"))]
 
 use std::{

@@ -21,7 +21,7 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// One thread's work at a turnstile: runs in place or in the holder's hands, exactly once.
+/// Does a thread's work at a turnstile: it runs in place or in the holder's hands, exactly once.
 fn add(turnstile: &Turnstile<Vec<usize>>, number: usize) {
     let entered = turnstile.enter(
         number,
@@ -96,17 +96,17 @@ fn every_request_to_lead_is_followed_by_a_look() {
     });
 }
 
-/// What one of two candidates did.
+/// The action of one of two candidates.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
-    /// It was told to wait.
+    /// The candidate was told to wait.
     Waits(usize),
     Leads(usize),
     /// Written before it hands over.
     Ends(usize),
 }
 
-/// Nobody leads twice in a row while somebody else waits, unless it gave way in between.
+/// Checks that nobody leads twice in a row while another waits, unless it gave way in between.
 fn check_that_leadership_was_handed_over(seen: &[Seen]) {
     let (mut waits, mut has_to_give_way) = ([false; 2], [false; 2]);
     for what in seen {

@@ -34,18 +34,18 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// How long connecting may take, the handshakes included.
+/// The longest time for connecting, the handshakes included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Bounds one attempt to reach one address. The next attempt finds a broker that came back meanwhile sooner than this one would.
 const DIAL_MAX: Duration = Duration::from_secs(2);
-/// Between two attempts to connect, at most, and half of it more at random: a broker that is back is used within three seconds.
+/// The most time between two attempts to connect, and half of it more at random: a broker that is back is used within three seconds.
 pub(crate) const RECONNECT: Duration = Duration::from_millis(1_500);
 /// The longest frame, where nobody has said.
 pub(crate) const FRAME_BYTES: usize = 128 << 10;
 /// The heartbeat where the address does not say, in seconds: a broker that is silent for twice as long is taken for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
 
-/// Where a broker is and who asks: `amqp://user:password@host:port/virtual-host`, `amqps://` under TLS. Shown without user and password.
+/// The address and login of a broker: `amqp://user:password@host:port/virtual-host`, `amqps://` under TLS. Shown without user and password.
 #[derive(Clone)]
 pub struct Broker {
     uri: AMQPUri,

@@ -3,7 +3,7 @@
 /// Why a broker does not do what it is asked, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// What was given as its address is none.
+    /// The address is malformed.
     #[error("{0:?} is no broker's address: write amqp://user:password@host:port/virtual-host, or amqps:// for TLS")]
     Address(String),
     /// The broker cannot be reached.
@@ -11,7 +11,7 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         place: String,
-        /// What was found.
+        /// The finding.
         why: String,
     },
     /// The broker does not let this program in.
@@ -61,7 +61,7 @@ pub enum Error {
     /// Everything else it says.
     #[error("{doing}: {why}")]
     Broker {
-        /// What was tried.
+        /// The attempt.
         doing: &'static str,
         /// The broker's words.
         why: String,

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// The content type of a frame.
 pub const CONTENT_TYPE: &str = "application/vnd.throng.batch+json";
 
-/// One message of several, each a JSON text.
+/// Encodes several messages, each a JSON text, as one.
 #[must_use]
 pub fn encode<T: AsRef<[u8]>>(messages: &[T]) -> Vec<u8> {
     let bytes: usize = messages.iter().map(|message| message.as_ref().len() + 1).sum();

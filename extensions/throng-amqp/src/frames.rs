@@ -4,7 +4,7 @@ use crate::{Message, PublishError, Publisher, frame};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
 
-/// How frames are made.
+/// The options for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOptions {
     /// Messages in a frame at most. 1: each message is a frame.
@@ -52,7 +52,7 @@ impl Frames {
     /// Publishes a message, a JSON text, with others that come at the same time, and waits for the broker's confirm.
     ///
     /// # Errors
-    /// It was not confirmed; which of them mean that it was not sent, they say.
+    /// [`PublishError`]: the message was not confirmed. The variant tells whether it was sent.
     pub async fn publish(&self, body: Vec<u8>) -> Result<(), PublishError> {
         let (confirmed, told) = oneshot::channel();
         self.queue

@@ -1,4 +1,4 @@
-//! What goes in and out, by queue and by publisher.
+//! The messages in and out, by queue and by publisher.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},

@@ -1,4 +1,4 @@
-//! How long a thread that talks to a broker leaves its sockets alone.
+//! The pause in which a thread that talks to a broker leaves its sockets alone.
 //!
 //! A broker sends each message as soon as it has it, and so wakes whoever reads it for each: a system call, a commit, an acknowledgement and a packet for
 //! one or two messages. While many come, the thread looks at its sockets only after a pause: what has come meanwhile is one read, one turn, one commit, one
@@ -14,19 +14,20 @@ use std::{
 
 /// Pauses are made where one gathers at least so many messages.
 const GATHERED_MIN: u64 = 4;
-/// For so long messages are counted before it is said anew how many come.
+/// The time for which messages are counted before the rate is computed anew.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Counts messages, and says when to pause. Anybody counts, one thread pauses.
 #[derive(Debug)]
 pub(crate) struct Pace {
     pause: Duration,
+    /// All messages so far. [`add`](Self::add) raises it; the thread that pauses reads it.
     messages: AtomicU64,
     rate: Mutex<Rate>,
 }
 
 impl Pace {
-    /// With pauses of this length, while there are any.
+    /// Returns a pace with pauses of this length, while there are any.
     pub(crate) fn new(pause: Duration) -> Self {
         Self {
             pause,
@@ -35,7 +36,7 @@ impl Pace {
         }
     }
 
-    /// So many messages came, or leave.
+    /// Counts messages that came, or leave.
     pub(crate) fn add(&self, messages: usize) {
         self.messages.fetch_add(messages as u64, Ordering::Relaxed);
     }
@@ -54,12 +55,12 @@ impl Pace {
     }
 }
 
-/// How many messages come, by what was counted at two times.
+/// The rate of messages, from two counts.
 #[derive(Debug)]
 struct Rate {
     since: Instant,
     messages: u64,
-    /// So many came in so long, when that was looked at last.
+    /// The messages of the last interval, and its length.
     came: (u64, Duration),
 }
 
@@ -81,7 +82,7 @@ impl Rate {
         (self.since, self.messages) = (now, messages);
     }
 
-    /// How many come in so long, about.
+    /// Returns the approximate number of messages in this time.
     fn within(&self, duration: Duration) -> u64 {
         let (came, elapsed) = self.came;
         let within = u128::from(came) * duration.as_nanos() / elapsed.as_nanos();

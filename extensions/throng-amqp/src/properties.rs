@@ -63,7 +63,7 @@ fn table_bytes(table: &FieldTable) -> usize {
     4 + table.inner().iter().map(entry).sum::<usize>()
 }
 
-/// With its type.
+/// Returns the bytes of a value with its type.
 fn value_bytes(value: &AMQPValue) -> usize {
     1 + match value {
         AMQPValue::Void => 0,

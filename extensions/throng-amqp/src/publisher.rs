@@ -32,22 +32,22 @@ use tokio::time::timeout;
 
 /// A message that survives a restart of the broker in a durable queue.
 const PERSISTENT: u8 = 2;
-/// How often it is looked whether the channel is there, though nothing was said of it.
+/// The time between two looks at the channel, though nothing was said of it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Between two looks at the broker while much leaves: clients wait for the confirms.
+/// The time between two looks at the broker while many messages leave: clients wait for the confirms.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// How to publish.
+/// The options for publishing.
 #[derive(Clone, Debug)]
 pub struct PublisherOptions {
-    /// Where the exchange is, and as whom to publish.
+    /// The broker of the exchange, and the login of the publisher.
     pub broker: Broker,
     /// Its name, for the broker's operators and in metrics.
     pub name: String,
     /// The exchange. Empty: the routing key names a queue.
     pub exchange: String,
-    /// What is declared or checked at each connection.
+    /// The exchanges and queues that are declared or checked at each connection.
     pub topology: Topology,
     /// A message is written to disk where its queue is durable.
     pub persistent: bool,
@@ -55,16 +55,16 @@ pub struct PublisherOptions {
     pub mandatory: bool,
     /// Messages without a confirm at a time; beyond them [`PublishError::Full`].
     pub unconfirmed_max: usize,
-    /// How long a confirm may take.
+    /// The longest wait for a confirm.
     pub confirm_max: Duration,
     /// Refuses at once while the broker is down.
     pub breaker: Breaker,
-    /// Where it is counted.
+    /// The metrics that count it.
     pub metrics: Metrics,
 }
 
 impl PublisherOptions {
-    /// To this exchange, with the usual limits: 10,000 messages unconfirmed, 5 s for a confirm.
+    /// Returns the options for this exchange, with the usual limits: 10,000 messages unconfirmed, 5 s for a confirm.
     #[must_use]
     pub fn new(broker: Broker, exchange: impl Into<String>) -> Self {
         let exchange = exchange.into();
@@ -86,13 +86,13 @@ impl PublisherOptions {
 /// A message to be published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What it holds.
+    /// The contents.
     pub body: Vec<u8>,
     /// The type of the body, for example `application/json`.
     pub content_type: &'static str,
-    /// What tells a second copy of it, at most 255 bytes; without one it is given a number of its own.
+    /// The id by which a second copy is recognised, at most 255 bytes; without one it is given a number of its own.
     pub id: Option<String>,
-    /// Where the exchange sends it; of no account where it is a fanout.
+    /// The key by which the exchange routes it; of no account where it is a fanout.
     pub routing_key: String,
     /// More about it, as texts.
     pub headers: Vec<(&'static str, String)>,
@@ -143,14 +143,16 @@ struct Shared {
     options: PublisherOptions,
     exchange: ShortString,
     channel: Mutex<Option<Channel>>,
-    /// The broker takes no messages for now.
+    /// The broker takes no messages for now. The task that connects sets and clears it as the broker says.
     is_blocked: AtomicBool,
-    /// The generation of the last connection.
+    /// The largest frame of the last connection. The task that connects stores it with each connection.
     frame_bytes_max: AtomicUsize,
     standing: Mutex<Standing>,
+    /// The messages that wait for a confirm. Each publishing task takes a place before it sends, and gives it back at the end.
     unconfirmed: AtomicUsize,
     /// The beginning of all ids it gives, unlike any other publisher's.
     prefix: String,
+    /// The number of the next id. Each message without an id of its own takes one.
     ids: AtomicU64,
     metrics: OfPublisher,
     pace: Arc<Pace>,
@@ -210,7 +212,7 @@ impl Publisher {
     /// Publishes a message and waits for the broker's confirm. On a tokio runtime with time.
     ///
     /// # Errors
-    /// It was not confirmed; which of them mean that it was not sent, they say.
+    /// [`PublishError`]: the message was not confirmed. The variant tells whether it was sent.
     pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
         let named = || {
             let routing_key = ShortString::try_new(message.routing_key.as_str())?;
@@ -282,13 +284,13 @@ impl Publisher {
         standing.check = Some(check);
     }
 
-    /// Whether there is a connection now.
+    /// True while there is a connection.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.shared.channel().is_some()
     }
 
-    /// How many messages may be unconfirmed at a time.
+    /// Returns the most unconfirmed messages at a time.
     #[must_use]
     pub fn unconfirmed_max(&self) -> usize {
         self.shared.options.unconfirmed_max

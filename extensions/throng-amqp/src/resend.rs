@@ -27,7 +27,7 @@ const OF_DEATH_PREFIXES: [&str; 2] = ["x-first-death-", "x-last-death-"];
 const BATCH: usize = 100;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Which dead letters are sent again.
+/// The dead letters that are sent again.
 #[derive(Clone, Debug)]
 pub struct ResendOptions {
     /// The broker, and the user to send them as. The user reads the queue of the dead letters, and writes to the default exchange.

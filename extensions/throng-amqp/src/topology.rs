@@ -16,18 +16,18 @@ pub struct Topology {
     pub exchanges: Vec<Exchange>,
     /// The queues, each with what it is bound to.
     pub queues: Vec<Queue>,
-    /// They have to be there: nothing is declared.
+    /// Declares nothing: exchanges and queues have to be there.
     pub must_exist: bool,
 }
 
-/// How an exchange routes.
+/// The routing of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// To every queue bound to it.
+    /// Routes to every queue bound to it.
     Fanout,
-    /// To the queues bound with the message's routing key.
+    /// Routes to the queues bound with the message's routing key.
     Direct,
-    /// To the queues bound with a pattern of the message's routing key.
+    /// Routes to the queues bound with a pattern of the message's routing key.
     Topic,
 }
 
@@ -36,19 +36,19 @@ pub enum Routing {
 pub struct Exchange {
     /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
-    /// How it routes.
+    /// Its routing.
     pub routing: Routing,
-    /// It is there after a restart of the broker.
+    /// Survives a restart of the broker.
     pub durable: bool,
 }
 
-/// How the broker keeps a queue (`x-queue-type`).
+/// The broker's way of keeping a queue (`x-queue-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueType {
-    /// As the broker does by default.
+    /// The broker's default.
     #[default]
     Classic,
-    /// In a replicated log that is synced before a message is confirmed; durable only.
+    /// A replicated log that is synced before a message is confirmed; durable only.
     Quorum,
 }
 
@@ -57,15 +57,15 @@ pub enum QueueType {
 pub struct Queue {
     /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
-    /// It is there after a restart of the broker, with its persistent messages.
+    /// Survives a restart of the broker, with its persistent messages.
     pub durable: bool,
-    /// How the broker keeps it. One that is there as another is refused by the broker.
+    /// Its type. The broker refuses a queue that exists with another type.
     pub queue_type: QueueType,
     /// Exchange and routing key of each binding.
     pub bindings: Vec<(String, String)>,
-    /// How long a message may wait in it (`x-message-ttl`).
+    /// The longest wait of a message in it (`x-message-ttl`).
     pub message_ttl: Option<Duration>,
-    /// Where messages go that expire or are rejected (`x-dead-letter-exchange`).
+    /// The exchange for messages that expire or are rejected (`x-dead-letter-exchange`).
     pub dead_letters: Option<String>,
     /// The messages that may wait in it (`x-max-length`).
     pub max_length: Option<u64>,

@@ -50,7 +50,7 @@ impl Breaker {
         Breakers::default().breaker(name, settings)
     }
 
-    /// What it does with calls now.
+    /// Returns the present treatment of calls.
     #[must_use]
     pub fn state(&self) -> State {
         self.with(|circuit, _| circuit.state())
@@ -59,7 +59,7 @@ impl Breaker {
     /// Asks for a call to be let through. Dropped without a word, it was abandoned: nobody knows how it ended.
     ///
     /// # Errors
-    /// It must not be made.
+    /// [`Refused`]: the call must not be made.
     pub fn enter(&self) -> Result<Call, Refused> {
         match self.with(Circuit::ask) {
             Ok(pass) => Ok(Call {

@@ -9,11 +9,11 @@ pub struct Settings {
     pub window: Duration,
     /// Calls a stretch has at least before it is judged.
     pub calls_min: u32,
-    /// It opens when at least so many of a hundred calls have failed.
+    /// The share of failed calls, in percent, from which it opens.
     pub failures_percent: u32,
-    /// How long it stays open the first time; twice as long each time after that, until it closes.
+    /// The time it stays open at first; twice as long each time after that, until it closes.
     pub pause_first: Duration,
-    /// How long it stays open at most.
+    /// The longest time it stays open.
     pub pause_max: Duration,
     /// Calls that pass while it is half-open; all of them have to succeed.
     pub probes: u32,
@@ -32,7 +32,7 @@ impl Default for Settings {
     }
 }
 
-/// What a circuit does with calls.
+/// The treatment of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Every call passes; failures are counted.
@@ -43,14 +43,14 @@ pub enum State {
     Open,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The other side did its work, whatever it answered.
     Succeeded,
     /// The other side cannot be reached, or is in trouble.
     Failed,
-    /// Nobody knows: the caller went away.
+    /// The caller went away before the end was known.
     Abandoned,
 }
 
@@ -84,9 +84,9 @@ enum Phase {
 pub struct Circuit {
     settings: Settings,
     phase: Phase,
-    /// Of the phase: how a call ended that began in an earlier one counts no more.
+    /// The number of the phase: the end of a call that began in an earlier phase counts no more.
     number: u64,
-    /// How often it has opened since it was closed last.
+    /// The openings since it was closed last.
     openings: u32,
 }
 
@@ -106,7 +106,7 @@ impl Circuit {
         }
     }
 
-    /// What it does with calls.
+    /// Returns the treatment of calls.
     #[must_use]
     pub fn state(&self) -> State {
         match self.phase {
@@ -119,7 +119,7 @@ impl Circuit {
     /// Asks for a call to be let through.
     ///
     /// # Errors
-    /// It must not be made; another may be worth it after this time.
+    /// The call must not be made. The `Err` is the time after which another may be worth it.
     pub fn ask(&mut self, now: Duration) -> Result<Pass, Duration> {
         if let Phase::Open { until } = self.phase {
             if now < until {

@@ -46,9 +46,9 @@ pub struct BreakerService<S, F> {
 /// Why a call behind a breaker has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error<E> {
-    /// It was not made.
+    /// The call was not made.
     Refused(Refused),
-    /// It was made, and failed.
+    /// The call was made, and failed.
     Inner(E),
 }
 

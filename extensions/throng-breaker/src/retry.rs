@@ -17,7 +17,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// From the first to the last pause; a last one below the first counts as that.
+    /// Returns pauses from the first to the last; a last one below the first counts as that.
     ///
     /// # Panics
     /// When both are zero.
@@ -36,13 +36,13 @@ impl Pauses {
         self.next.next_backoff()
     }
 
-    /// It went well: the next pause is the first one again.
+    /// Makes the next pause the first one again: a call went well.
     pub fn reset(&mut self) {
         self.next = self.maker.make_backoff();
     }
 }
 
-/// How many retries there may be, for all callers together; a clone is the same.
+/// The retries that all callers together may make; a clone is the same.
 #[derive(Clone)]
 pub struct RetryBudget(Arc<TpsBudget>);
 
@@ -63,7 +63,7 @@ impl RetryBudget {
         self.0.deposit();
     }
 
-    /// Whether there is enough for a retry, which is spent then.
+    /// Spends a retry, if there is enough for one.
     #[must_use]
     pub fn withdraw(&self) -> bool {
         self.0.withdraw()
@@ -94,7 +94,8 @@ pub struct Retry<F> {
 }
 
 impl<F> Retry<F> {
-    /// At most so many attempts in all. `is_worth_it` says of an answer whether another attempt may go better, and does no harm.
+    /// Returns a layer of at most `attempts` attempts in all. `is_worth_it` says of an answer whether another attempt may go better, and
+    /// does no harm.
     pub fn new(attempts: u32, pauses: Pauses, budget: RetryBudget, is_worth_it: F) -> Self {
         Self {
             budget,

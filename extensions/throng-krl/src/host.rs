@@ -1,4 +1,4 @@
-//! What a running program reaches outside itself, and how.
+//! The interface through which a running program reaches outside itself.
 
 use crate::{Program, Value};
 use std::error::Error as StdError;
@@ -16,7 +16,7 @@ pub struct Event {
     pub name: Arc<str>,
     /// Its attributes, a map.
     pub attributes: Value,
-    /// What it is called: the transaction's id.
+    /// The transaction's id.
     pub eid: Arc<str>,
     /// When it happened, in milliseconds since 1970. `within` counts in it.
     pub time_ms: i64,
@@ -27,20 +27,20 @@ pub struct Event {
 pub struct Query {
     /// The channel it came over.
     pub eci: Arc<str>,
-    /// Which shared function or value is asked for.
+    /// The shared function or value that is asked for.
     pub name: Arc<str>,
     /// The arguments by name, a map.
     pub arguments: Value,
-    /// What it is called: the transaction's id.
+    /// The transaction's id.
     pub qid: Arc<str>,
 }
 
 /// Time and chance of one transaction. Equal ones make equal results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// What `time:now()` says, in milliseconds since 1970.
+    /// The value of `time:now()`, in milliseconds since 1970.
     pub time_ms: i64,
-    /// Where `random:…` and `sample` begin.
+    /// The start of `random:…` and `sample`.
     pub seed: u64,
 }
 
@@ -54,18 +54,18 @@ pub enum Interrupt {
     Wait(Request),
 }
 
-/// What the host has to ask for before the transaction can be run again.
+/// A request that the host has to answer before the transaction can be run again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The module asked, `http` say.
     pub domain: Arc<str>,
-    /// Which of its functions or actions.
+    /// The function or action of it.
     pub name: Arc<str>,
-    /// As the program gave them.
+    /// The arguments as the program gave them.
     pub arguments: Arguments,
 }
 
-/// What kind of failure ended a program.
+/// The kind of failure that ended a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A value of a type that cannot be used so.
@@ -79,15 +79,15 @@ pub enum ErrorKind {
 /// A failure of a running program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// What was tried and found, in a sentence.
+    /// The attempt and the finding, in a sentence.
     pub message: String,
     /// The ruleset it happened in; known once the program has ended.
     pub rid: Option<Arc<str>>,
     /// The rule it happened in, if in one.
     pub rule: Option<Arc<str>>,
-    /// Where in the ruleset's source.
+    /// The place in the ruleset's source.
     pub location: Option<crate::Location>,
 }
 
@@ -175,7 +175,7 @@ impl From<Error> for Interrupt {
 /// The arguments of a call: those by place, then those by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// In the order they were written.
+    /// The values in the order they were written.
     pub positional: Vec<Value>,
     /// `name = value`.
     pub named: Vec<(Arc<str>, Value)>,
@@ -216,7 +216,7 @@ impl Arguments {
     }
 }
 
-/// How a module is used.
+/// The use of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// `ctx:children`: a value, without parentheses.
@@ -238,9 +238,9 @@ pub struct Call<'a> {
     pub domain: &'a str,
     /// The function, action or property of the module.
     pub name: &'a str,
-    /// Whether its value is wanted or what it does.
+    /// The use: for its value, or for its effect.
     pub kind: CallKind,
-    /// As the program gave them.
+    /// The arguments as the program gave them.
     pub arguments: &'a Arguments,
     /// The configuration that the ruleset gave to the module (`use module … with`), a map.
     pub configuration: &'a Value,
@@ -283,20 +283,20 @@ pub struct Schedule {
     pub name: Arc<str>,
     /// Its attributes: a map, or null for none.
     pub attributes: Value,
-    /// Once or again and again.
+    /// The times: one, or repeated ones.
     pub when: When,
 }
 
 /// When a scheduled event happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Once, in milliseconds since 1970.
+    /// A single time, in milliseconds since 1970.
     At(i64),
-    /// Again and again, as cron says.
+    /// Repeated times, in the form of cron.
     Repeat(Arc<str>),
 }
 
-/// What a rule tells whoever sent the event.
+/// A rule's message to the sender of the event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directive {
     /// A text, as a rule; any value can stand there.
@@ -309,25 +309,25 @@ pub struct Directive {
     pub rule: Option<Arc<str>>,
 }
 
-/// How much a log entry matters.
+/// The weight of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What happens inside.
+    /// Inner workings.
     Debug,
-    /// From the operator `klog`, with the value it passes on.
+    /// The operator `klog`, with the value it passes on.
     Klog,
-    /// Of `log info`: what somebody may want to know later.
+    /// `log info`: worth knowing later.
     Info,
-    /// Of `log warn`: something to look at.
+    /// `log warn`: something to look at.
     Warn,
-    /// Of `log error`: what should not have happened.
+    /// `log error`: something that should not have happened.
     Error,
 }
 
 /// An entry for the pico's log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
-    /// How much it matters.
+    /// Its weight.
     pub level: Level,
     /// The ruleset that logged it.
     pub rid: Arc<str>,
@@ -339,7 +339,7 @@ pub struct LogEntry {
     pub value: Value,
 }
 
-/// How a running program reaches everything outside: the pico it runs in.
+/// A running program's access to everything outside: the pico it runs in.
 ///
 /// A transaction may be run again from its start after [`Interrupt::Wait`], so nothing that a host is told may take effect before the
 /// transaction has ended well.
@@ -406,6 +406,6 @@ pub trait Host {
     /// Takes a log entry. Asked with `is_logged` first, so that nothing is made for nobody.
     fn log(&mut self, entry: LogEntry);
 
-    /// Whether entries of this level are wanted.
+    /// True if entries of this level are wanted.
     fn is_logged(&self, level: Level) -> bool;
 }

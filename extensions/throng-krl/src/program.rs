@@ -24,7 +24,7 @@ pub struct Program {
     pub(crate) uses: Vec<ModuleUse>,
     pub(crate) references: Vec<ModuleReference>,
     pub(crate) rules: Vec<RuleProgram>,
-    /// Which rules an event concerns, by its domain and name, in the order of the ruleset.
+    /// The rules that an event concerns, by its domain and name, in the order of the ruleset.
     pub(crate) dispatch: HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>,
     /// Rules that any event concerns (`select where`), in order.
     pub(crate) any_event: Vec<u16>,
@@ -34,7 +34,7 @@ pub struct Program {
     pub(crate) provides: Vec<(Arc<str>, u16)>,
 }
 
-/// What a ruleset says about itself.
+/// The ruleset's description of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// `meta { name … }`, a title; the id is [`Program::rid`].
@@ -52,7 +52,7 @@ pub struct Meta {
 pub struct Diagnostic {
     /// The first character concerned.
     pub location: Location,
-    /// What is wrong, in a sentence.
+    /// The fault, in a sentence.
     pub message: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Diagnostic {
 pub struct Dependency {
     /// The ruleset that `use module` names.
     pub rid: Arc<str>,
-    /// What the ruleset calls it.
+    /// The ruleset's name for it.
     pub alias: Arc<str>,
 }
 
@@ -79,19 +79,19 @@ impl Program {
         &self.rid
     }
 
-    /// What the ruleset says about itself.
+    /// Returns the ruleset's description of itself.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// What the compiler found doubtful.
+    /// Returns the compiler's doubts.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// What its `use module` lines name, in their order.
+    /// Returns the modules of its `use module` lines, in their order.
     pub fn dependencies(&self) -> impl Iterator<Item = Dependency> {
         self.uses.iter().map(|used| Dependency {
             rid: Arc::clone(&used.rid),
@@ -116,7 +116,7 @@ impl Program {
         &self.testing
     }
 
-    /// Whether an event can select a rule or bring one further.
+    /// True if an event can select a rule or bring one further.
     #[must_use]
     pub fn handles(&self, domain: &str, name: &str) -> bool {
         !self.any_event.is_empty() || !self.rules_for(domain, name).is_empty()
@@ -132,13 +132,13 @@ impl Program {
 /// Closures that are made together and may call each other.
 #[derive(Debug, Default)]
 pub(crate) struct ClosureGroup {
-    /// What they take from around them.
+    /// The values that they take from around them.
     pub(crate) captures: Vec<Source>,
     /// Their codes, and the locals they are put into.
     pub(crate) members: Vec<(u32, u16)>,
 }
 
-/// Where a captured value is found in the function around.
+/// The place of a captured value in the function around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Local(u16),
@@ -163,7 +163,7 @@ pub(crate) enum GlobalKind {
     Lazy(u32),
     /// Given by the ruleset that uses this one as a module, or else computed.
     Configured(u32),
-    /// What `__testing` is without a global of that name.
+    /// The value of `__testing` without a global of that name.
     Testing,
 }
 
@@ -202,7 +202,7 @@ pub(crate) struct RuleProgram {
     pub(crate) patterns: Vec<Pattern>,
     /// The limit of `within`, in milliseconds.
     pub(crate) within: Option<u32>,
-    /// How many variables the event expression sets. They are the first locals of the rule's codes.
+    /// The number of variables that the event expression sets. They are the first locals of the rule's codes.
     pub(crate) settings: u16,
     pub(crate) body: u32,
 }
@@ -212,7 +212,7 @@ pub(crate) struct RuleProgram {
 pub(crate) struct Pattern {
     pub(crate) domain: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// Whether any event will do (`select where`).
+    /// True if any event will do (`select where`).
     pub(crate) is_any: bool,
     pub(crate) attributes: Vec<(Arc<str>, Arc<Regex>)>,
     /// The locals that what the attributes matched is put into.

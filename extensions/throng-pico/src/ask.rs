@@ -1,4 +1,4 @@
-//! What a running event or query asks elsewhere. It is asked between two runs, never in one.
+//! The requests of a running event or query to something elsewhere. They are made between two runs, never in one.
 
 use crate::id::{Eci, PicoId};
 use serde::{Deserialize, Serialize};
@@ -14,22 +14,22 @@ pub(crate) const ASKS_MAX: usize = 64;
 pub enum Ask {
     /// Has a ruleset ready to run.
     Load {
-        /// Where it comes from.
+        /// The URL of the ruleset.
         url: Arc<str>,
     },
     /// Fetches a ruleset again.
     Flush {
-        /// Where it comes from.
+        /// The URL of the ruleset.
         url: Arc<str>,
     },
     /// The children of a pico that stand in pages.
     Children {
         /// The pico that has them all, in pages or not.
         parent: PicoId,
-        /// How many pages there are.
+        /// The number of pages.
         pages: u32,
     },
-    /// What picos call themselves, for the console.
+    /// The names that picos give themselves, for the console.
     Names {
         /// The picos to be named, in the order of the answer.
         picos: Vec<PicoId>,
@@ -45,7 +45,7 @@ pub enum Ask {
         rid: Arc<str>,
         /// A function or value that the ruleset shares.
         name: Arc<str>,
-        /// By name, a map.
+        /// The arguments by name, a map.
         arguments: Value,
     },
     /// An event to another pico, whose end is waited for, and a query after it if there is one.
@@ -60,31 +60,31 @@ pub enum Ask {
         name: Arc<str>,
         /// Its attributes, a map.
         attributes: Value,
-        /// What is asked then: ruleset, name, arguments.
+        /// The query that follows: ruleset, name, arguments.
         then: Option<(Arc<str>, Arc<str>, Value)>,
-        /// It is the one of this number under this transaction: sent again it is not handled again.
+        /// The number of the event under this transaction: sent again it is not handled again.
         once: Arc<str>,
     },
     /// A request to a web server.
     Http {
         /// `get`, `post` and so on, as the action is called.
         method: Arc<str>,
-        /// What `http:get` and its like take, a map.
+        /// The arguments of `http:get` and its like, a map.
         arguments: Value,
     },
-    /// Whether a pico may become the parent of another one: nothing above it is that one, or is itself on its way.
+    /// The question whether a pico may become the parent of another one: nothing above it is that one, or is itself on its way.
     Ancestors {
         /// The pico that is to become the parent; its ancestors are looked at.
         of: PicoId,
         /// The pico that wants to move.
         child: PicoId,
     },
-    /// What has happened to a pico lately, as its log.
+    /// The latest events of a pico, as its log.
     Logs {
         /// The pico itself: it reads no other one's.
         pico: PicoId,
     },
 }
 
-/// What came of it: a value, or why there is none.
+/// The answer: a value, or the reason why there is none.
 pub type Answered = Result<Value, Box<str>>;

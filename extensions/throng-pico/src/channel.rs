@@ -16,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 1_024;
 /// A way into a pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Channel {
-    /// What makes it unguessable.
+    /// The part that makes it unguessable.
     pub secret: Secret,
     /// The pico that may use it, and nobody else; everybody who has the ECI where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,24 +26,24 @@ pub struct Channel {
     pub shape: Arc<Shape>,
 }
 
-/// What channels have alike.
+/// The attributes that many channels share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shape {
     /// Cleaned, in the order given.
     pub tags: Vec<Box<str>>,
-    /// Which events may come.
+    /// The events that may come.
     pub event_policy: Policy<EventRule>,
-    /// Which queries may come.
+    /// The queries that may come.
     pub query_policy: Policy<QueryRule>,
 }
 
-/// What is allowed: what no rule denies and some rule allows.
+/// A policy: it allows what no rule denies and some rule allows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Policy<R> {
-    /// One of these must match.
+    /// The rules of which one must match.
     pub allow: Vec<R>,
-    /// None of these may; looked at first.
+    /// The rules of which none may match; looked at first.
     pub deny: Vec<R>,
 }
 
@@ -75,7 +75,7 @@ pub enum Refused {
 #[error("{0}")]
 pub struct InvalidShape(pub String);
 
-/// What rules for events and rules for queries have in common: two parts, each a name or `*`.
+/// A rule for events or for queries: two parts, each a name or `*`.
 pub trait Rule: Sized {
     /// The names of its two parts.
     const PARTS: [&'static str; 2];
@@ -122,7 +122,7 @@ impl<R: Rule> Policy<R> {
         Self::only(&[("*", "*")])
     }
 
-    /// These are allowed.
+    /// Returns a policy that allows these alone.
     #[must_use]
     pub fn only(rules: &[(&str, &str)]) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl<R: Rule> Policy<R> {
         }
     }
 
-    /// Whether this may come.
+    /// Checks that this may come.
     ///
     /// # Errors
     /// It may not.
@@ -257,7 +257,7 @@ impl Shape {
         })
     }
 
-    /// Of these tags, and everything may come.
+    /// Returns a shape with these tags through which everything may come.
     #[must_use]
     pub fn open(tags: &[&str]) -> Self {
         Self {
@@ -267,7 +267,7 @@ impl Shape {
         }
     }
 
-    /// Whether it has exactly these tags, in any order.
+    /// True if it has exactly these tags, in any order.
     #[must_use]
     pub fn is_tagged(&self, tags: &[&str]) -> bool {
         self.tags.len() == tags.len() && tags.iter().all(|tag| self.tags.iter().any(|own| &**own == *tag))
@@ -289,7 +289,7 @@ impl Channel {
         self.shape.tags.first().is_some_and(|tag| &**tag == "system")
     }
 
-    /// As clients see it.
+    /// Returns the channel as clients see it.
     #[must_use]
     pub fn shown(&self, pico: PicoId) -> Value {
         let eci = crate::id::Eci::new(pico, self.secret);

@@ -1,4 +1,4 @@
-//! What a running event has done so far. Nothing of it is there until the event has ended well.
+//! The draft of a running event: its effects so far. Nothing of it is there until the event has ended well.
 
 mod host;
 mod made;
@@ -35,7 +35,7 @@ const SCHEDULED_MAX: usize = 10_000;
 pub(crate) enum Stop {
     /// A rule, or what a native ruleset was asked, failed.
     Failed(Error),
-    /// This has to be asked first.
+    /// A request has to be answered first.
     Ask(Box<Ask>),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Draft<'a> {
     variables: HashMap<(Arc<str>, Arc<str>), Touched>,
     answers: &'a Answers,
     next_answer: usize,
-    /// What has to be asked, for the machine in between cannot say it.
+    /// The request that has to be answered; the machine in between cannot carry it.
     ask: Option<Box<Ask>>,
     pub(crate) fresh: Fresh,
     /// The channel the event or query came over.
@@ -73,12 +73,12 @@ pub(crate) struct Draft<'a> {
     pub(crate) trial: Option<Arc<Loaded>>,
 }
 
-/// Who takes an event.
+/// The receiver of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taker {
-    /// One of the rulesets every pico has, by its place among them.
+    /// A ruleset that every pico has, by its place among them.
     Native(usize),
-    /// One that is installed in the pico.
+    /// A ruleset that is installed in the pico.
     Installed(Arc<str>),
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Taker {
 enum Touched {
     /// Since it was last read.
     Stale,
-    /// What it holds now.
+    /// The present value.
     Known(Value),
 }
 
@@ -132,7 +132,7 @@ impl<'a> Draft<'a> {
         Family::of(self.id(), self.pico.body.key)
     }
 
-    /// One more change.
+    /// Records another change.
     pub(crate) fn record(&mut self, change: Change) -> Result<(), Stop> {
         if self.is_query {
             return Err(Error::value_error("a query changes nothing: this can only be done in a rule").into());
@@ -192,7 +192,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// What a variable holds, with all that this transaction did to it.
+    /// Returns the value of a variable, with all changes of this transaction.
     pub(crate) fn value(&mut self, rid: &str, variable: &str) -> Value {
         if self.variables.is_empty() {
             return self.pico.variables.get(rid, variable).cloned().unwrap_or_default();
@@ -263,7 +263,7 @@ impl<'a> Draft<'a> {
         Ok(channel)
     }
 
-    /// One of the pico's own channels that may be changed.
+    /// Returns a channel of the pico that may be changed.
     pub(crate) fn editable(&self, eci: &str) -> Result<&Channel, Stop> {
         let found = eci.parse::<Eci>().ok().filter(|eci| eci.pico == self.id());
         match found.and_then(|eci| self.channel(eci.secret)) {
@@ -304,7 +304,7 @@ impl<'a> Draft<'a> {
 
     // --- events ---
 
-    /// One more event of this transaction, for one ruleset or for all.
+    /// Adds another event to this transaction, for one ruleset or for all.
     pub(crate) fn raise(&mut self, event: Event, for_rid: Option<&str>) -> Result<(), Stop> {
         self.raised += 1;
         if self.raised > RAISED_MAX {
@@ -324,7 +324,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// One more event of this transaction, for all rulesets.
+    /// Adds another event to this transaction, for all rulesets.
     pub(crate) fn raise_as(&mut self, domain: &str, name: &str, attributes: Value) -> Result<(), Stop> {
         let event = Event {
             eci: self.via.to_string().into(),
@@ -386,7 +386,7 @@ pub(crate) fn limit(message: String) -> Stop {
 }
 
 impl Draft<'_> {
-    /// For the machine, which knows only that there is something to wait for.
+    /// Returns the interrupt for the machine, which knows only that there is something to wait for.
     fn interrupt(&mut self, stop: Stop) -> Interrupt {
         match stop {
             Stop::Failed(error) => Interrupt::Error(error),
@@ -402,7 +402,7 @@ impl Draft<'_> {
         }
     }
 
-    /// What the machine was interrupted by.
+    /// Returns the stop that interrupted the machine.
     pub(crate) fn stop(&mut self, interrupt: Interrupt) -> Stop {
         match (interrupt, self.ask.take()) {
             (Interrupt::Error(error), _) => Stop::Failed(error),

@@ -6,7 +6,7 @@
 use crate::id::{Eci, PicoId, Secret};
 use ring::{digest, hmac};
 
-/// What a parent makes the channels to and from its children with. Nobody else knows it.
+/// The secrets from which a parent makes the channels to and from its children. Nobody else knows them.
 #[derive(Clone, Copy)]
 pub(crate) struct Family {
     pico: PicoId,
@@ -70,7 +70,7 @@ pub(crate) fn first(key: Secret, text: &[u8]) -> u128 {
     number(hmac::sign(&key, text).as_ref())
 }
 
-/// Of the first 16 bytes.
+/// Returns the number in the first 16 bytes.
 fn number(bytes: &[u8]) -> u128 {
     bytes.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes))
 }

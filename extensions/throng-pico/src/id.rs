@@ -1,4 +1,4 @@
-//! Who a pico is, and how it is reached.
+//! The identity of a pico, and its channels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -8,8 +8,8 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PicoId(pub(crate) u64);
 
-/// What makes a channel unguessable: 32 hexadecimal digits. A million picos have several each: it is aligned as what stands beside it is, so that
-/// no room is left between them.
+/// The part of a channel that makes it unguessable: 32 hexadecimal digits. A million picos have several each: it is aligned as what stands
+/// beside it is, so that no room is left between them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(Rust, packed(8))]
 pub struct Secret(pub(crate) u128);
@@ -18,9 +18,9 @@ pub struct Secret(pub(crate) u128);
 /// allow. The id in it is where the pico lives, so that nothing has to be looked up.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Eci {
-    /// Where it leads, and on which shard that lives.
+    /// The pico it leads to, which also gives the shard.
     pub pico: PicoId,
-    /// What tells the channel from others of the pico; nobody can guess it.
+    /// The part that tells the channel from others of the pico; nobody can guess it.
     pub secret: Secret,
 }
 

@@ -1,4 +1,4 @@
-//! One copy of what a million picos have alike.
+//! Interned values: one copy of each value that a million picos share.
 
 use std::{
     borrow::Borrow,

@@ -1,4 +1,4 @@
-//! What stands around the picos of an engine: sends them events and queries, and answers what they ask elsewhere.
+//! The world around the picos of an engine: sends them events and queries, and answers their requests to something elsewhere.
 
 mod editing;
 mod fetch;
@@ -33,9 +33,9 @@ use throng::{
 };
 use throng_krl::Value;
 
-/// What the URL of a ruleset begins with that was given as it stands.
+/// The prefix of a URL that holds a ruleset itself.
 const OWN_SCHEME: &str = "krl:";
-/// How many picos ask one for the other in a row.
+/// The longest row of picos that ask one for the other.
 const DEPTH_MAX: usize = 8;
 
 /// A pico that another one asks may be on its way still: it is made by a message, after the event that wanted it. It is asked again after so
@@ -48,7 +48,7 @@ pub(crate) const LEVELS_MAX: usize = 1_000;
 /// Why an event or a query was not handled.
 pub type Failure = Error<PicoRejection>;
 
-/// What the routes and the worker need of an engine with picos; clones are the same.
+/// The access of the routes and the worker to an engine with picos; clones are the same.
 #[derive(Clone)]
 pub struct Picos(Arc<Inner>);
 
@@ -77,7 +77,7 @@ impl Picos {
         }))
     }
 
-    /// What they were told.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0.settings
@@ -183,7 +183,7 @@ impl Picos {
         self.query_at(eci, None, asked, 0).await
     }
 
-    /// Whether a channel may be used for this, and the number of the pico's last event then.
+    /// Checks that a channel may be used for this, and returns the number of the pico's last event then.
     ///
     /// # Errors
     /// It may not, or the engine's.
@@ -313,7 +313,7 @@ impl Picos {
         }
     }
 
-    /// Whether a pico may become the parent of another one.
+    /// Answers whether a pico may become the parent of another one.
     async fn ancestors(&self, of: PicoId, child: PicoId) -> Answered {
         let mut above = Some(of);
         for _ in 0..LEVELS_MAX {
@@ -395,7 +395,7 @@ impl Picos {
         }
     }
 
-    /// What is recorded of a ruleset that picos have.
+    /// Returns the recorded version of a ruleset that picos have.
     pub(crate) async fn recorded(&self, url: &str) -> Result<Version, Box<str>> {
         let recorded = self.0.engine.entity::<Ruleset>(sha256(url)).read(GetVersion {}).await;
         recorded.map_err(said)
@@ -528,7 +528,7 @@ mod tests {
     use super::*;
     use throng::journal::{MemoryJournal, MemoryStore};
 
-    /// What a pico asks another one, whose maker gave it this secret.
+    /// Returns the requests of a pico to another one, whose maker gave it this secret.
     fn asks(eci: Eci) -> [Ask; 2] {
         let from = PicoId::ROOT;
         let query = Ask::Query {

@@ -102,7 +102,7 @@ fn every<T: 'static>(handler: impl Handler<T, Picos>) -> MethodRouter<Picos> {
     any(handler).options(async || [(header::ALLOW, "GET, POST, OPTIONS")])
 }
 
-/// What the routes take and give, for the service's documentation.
+/// Describes the routes' parameters and replies for the API documentation.
 #[must_use]
 pub fn describe() -> Described {
     let eci = |route: Route| route.part("eci", "A channel's id");
@@ -350,7 +350,7 @@ async fn ui_context(
     Ok(axum::Json(json!({ "version": env!("CARGO_PKG_VERSION"), "eci": root.ui })).into_response())
 }
 
-/// Where students begin: the root's channel that is tagged `owner`.
+/// Returns the channel where students begin: the root's channel that is tagged `owner`.
 async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
     let owner = picos.owner().await.map_err(refused)?;
     match owner {

@@ -15,9 +15,9 @@ use throng_krl::Program;
 /// A ruleset, ready to run.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Where it comes from.
+    /// The URL it comes from.
     pub url: Arc<str>,
-    /// As it was written.
+    /// The text as it was written.
     pub source: Arc<str>,
     /// SHA-256 of the source, in hexadecimal digits.
     pub hash: Arc<str>,
@@ -50,13 +50,13 @@ impl Loaded {
         self.program.rid()
     }
 
-    /// Whether it uses this one as a module.
+    /// True if it uses this one as a module.
     #[must_use]
     pub fn uses(&self, rid: &str) -> bool {
         self.program.dependencies().any(|used| &*used.rid == rid)
     }
 
-    /// As `ctx:rulesets` shows it.
+    /// Returns the ruleset as `ctx:rulesets` shows it.
     #[must_use]
     pub fn shown(&self) -> serde_json::Value {
         let meta = self.program.meta();
@@ -79,14 +79,14 @@ impl Loaded {
 /// Most programs at hand: with one more all are dropped, and read again as they are needed.
 const PROGRAMS_MAX: usize = 10_000;
 
-/// What the picos of one engine share in this process.
+/// The parts that the picos of one engine share in this process.
 #[derive(Default)]
 struct Realm {
     loaded: HashMap<Arc<str>, Arc<Loaded>>,
     host: Arc<str>,
 }
 
-/// By realm: a process may run several engines, in tests for example.
+/// The realms: a process may run several engines, in tests for example.
 static REALMS: RwLock<Option<HashMap<Secret, Realm>>> = RwLock::new(None);
 
 /// The program of a ruleset, if it is at hand.
@@ -104,7 +104,7 @@ pub(crate) fn all(realm: Secret) -> Vec<Arc<Loaded>> {
         .unwrap_or_default()
 }
 
-/// Where this engine is asked, as its picos say it.
+/// Returns the address of this engine, as its picos give it.
 pub(crate) fn host(realm: Secret) -> Arc<str> {
     let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
     let realm = realms.as_ref().and_then(|realms| realms.get(&realm));
@@ -147,14 +147,14 @@ pub fn sha256(text: &str) -> String {
     })
 }
 
-/// What a URL held when it was fetched.
+/// The contents of a URL when it was fetched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Version {
-    /// Where it comes from.
+    /// The URL it comes from.
     pub url: Arc<str>,
     /// The id that the source begins with.
     pub rid: Arc<str>,
-    /// As it was written.
+    /// The text as it was written.
     pub source: Arc<str>,
     /// SHA-256 of the source, in hexadecimal digits.
     pub hash: Arc<str>,
@@ -162,24 +162,24 @@ pub struct Version {
     pub flushed_ms: i64,
 }
 
-/// What is recorded of a ruleset, by the SHA-256 of its URL: all its versions are its events, the newest is its state.
+/// The history of a ruleset, by the SHA-256 of its URL: all its versions are its events, the newest is its state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ruleset {
     version: Version,
 }
 
-/// What a ruleset can be asked to do.
+/// A command of a ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RulesetCommand {
-    /// This was found at its URL.
+    /// Records the contents of its URL.
     Record(Version),
 }
 
-/// What can happen to a ruleset.
+/// An event of a ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum RulesetEvent {
-    /// This was found at its URL.
+    /// The contents of its URL were recorded.
     Recorded(Version),
 }
 

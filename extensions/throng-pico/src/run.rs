@@ -18,7 +18,7 @@ const LIMITS: Limits = Limits {
 };
 
 thread_local! {
-    /// It keeps its memory between transactions.
+    /// The machine of this thread. It keeps its memory between transactions.
     static VM: RefCell<Vm> = RefCell::new(Vm::new(LIMITS));
 }
 

@@ -1,8 +1,8 @@
-//! What an engine of picos can be told.
+//! The settings of an engine of picos.
 
 use std::path::PathBuf;
 
-/// Where rulesets come from, what they may reach, and how clients are answered.
+/// The sources of rulesets, the hosts that they may reach, and the way clients are answered.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// `file:` URLs below this directory may be loaded.
@@ -12,12 +12,12 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// Events and queries of clients are given the request's header fields as `_headers`, as pico-engine 1.x does.
     pub headers: bool,
-    /// Where this engine is asked, as others see it: `meta:host`.
+    /// The address of this engine, as others see it: `meta:host`.
     pub host: String,
 }
 
 impl Settings {
-    /// As the environment says.
+    /// Reads the settings from the environment.
     #[must_use]
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
         let list = |text: String| {

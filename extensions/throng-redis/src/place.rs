@@ -1,4 +1,4 @@
-//! How far a read model in Redis has come.
+//! The position of a read model in Redis.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use throng::{
@@ -49,7 +49,7 @@ impl SinkPosition {
         other.streams.values().all(|taken| self.has_come_to(taken.offset))
     }
 
-    /// Whether an event was taken already. An error: it is of another history.
+    /// Returns true if an event was taken already. The `Err` says that it is of another history.
     pub(crate) fn has(&self, event: EventOffset, at_micros: i64) -> Result<bool, ()> {
         let is_of_another = match (self.streams.get(&event.position.writer), self.floor) {
             (Some(taken), _) if event > taken.offset => return Ok(false),

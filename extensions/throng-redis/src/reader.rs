@@ -11,7 +11,7 @@ use throng::services::health::Health;
 use throng_breaker::{Breaker, RetryBudget};
 use tokio::sync::Mutex;
 
-/// How long Redis may take to answer a query.
+/// The longest wait for Redis to answer a query.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Asks a Redis, for example a server that has no journal of its own and answers from the read models a [`RedisSink`](crate::RedisSink) keeps there. A
@@ -37,7 +37,7 @@ pub enum ReadError {
     /// Redis is down, or does not answer in time.
     #[error("Redis is not available: {why}; try again in {retry_after:?}")]
     Unavailable {
-        /// What was found.
+        /// The finding.
         why: String,
         /// When asking again may make sense.
         retry_after: Duration,
@@ -160,9 +160,9 @@ impl Inner {
     }
 }
 
-/// How an attempt failed.
+/// The failure of an attempt.
 enum Failed {
-    /// It was not made.
+    /// The attempt was not made.
     Open(throng_breaker::Refused),
     Lost(RedisError),
     /// Redis is there, and cannot answer just now.

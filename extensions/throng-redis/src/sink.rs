@@ -14,7 +14,7 @@ use throng::{
 use throng_breaker::{Breaker, Settings};
 use tokio::{runtime::Runtime, sync::Mutex};
 
-/// How long Redis may take to let us in, and to answer a batch.
+/// The longest wait for Redis to let us in, and to answer a batch.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
@@ -38,7 +38,7 @@ pub trait Mapping: Send + Sync + 'static {
 /// A sink cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was given as the address is none.
+    /// The address is malformed.
     #[error("this is no address of a Redis, write redis://user:password@host:port/number, or rediss:// for TLS: {0}")]
     Address(String),
     /// The system gives no thread.
@@ -53,7 +53,7 @@ pub struct RedisSink<M> {
     runtime: Option<Runtime>,
 }
 
-/// What is known of Redis.
+/// The knowledge of Redis.
 #[derive(Default)]
 struct Session {
     connection: Option<MultiplexedConnection>,
@@ -78,7 +78,7 @@ impl<M: Mapping> RedisSink<M> {
         Self::with_breaker(mapping, url, Breaker::new("redis", Settings::default()))
     }
 
-    /// As [`new`](Self::new), with a breaker whose state metrics show.
+    /// Returns a sink like [`new`](Self::new), with a breaker whose state metrics show.
     ///
     /// # Errors
     /// That is no address.
@@ -408,7 +408,7 @@ pub(crate) fn place_key<M: Mapping>() -> String {
     format!("throng:{}:{}", M::NAME, M::VERSION)
 }
 
-/// There while the read model is not complete: what it had is delivered again.
+/// Returns the key that is there while the read model is not complete: then its events are delivered again.
 pub(crate) fn filling_key<M: Mapping>() -> String {
     format!("throng:{}:{}:filling", M::NAME, M::VERSION)
 }

@@ -1,4 +1,4 @@
-//! On a real Redis, also one that is killed: each event takes effect once.
+//! The sink on a real Redis, also one that is killed: each event takes effect once.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use redis::{AsyncCommands as _, Pipeline, aio::MultiplexedConnection};

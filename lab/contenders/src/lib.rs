@@ -1,4 +1,4 @@
-//! What the Rust contenders share: where they listen, and what a path asks for.
+//! The common part of the Rust contenders: the address they listen on, and the parsing of a path.
 
 use anyhow::Context as _;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 /// Connections that may wait to be accepted: a thousand come at once.
 const BACKLOG: i32 = 4096;
 
-/// How many threads serve: `THREADS`, or one a core.
+/// Returns the number of threads that serve: `THREADS`, or one a core.
 #[must_use]
 pub fn threads() -> usize {
     let given = std::env::var("THREADS").ok().and_then(|text| text.parse().ok());

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Value(Value),
-    /// In the original's words.
+    /// An error, in the original's words.
     Error(String),
 }
 

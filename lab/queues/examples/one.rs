@@ -1,4 +1,4 @@
-//! One way alone, for a profiler: `cargo run --release -p queues --example one -- "throng adaptive" [once | TRADES A SECOND]`.
+//! Runs a single way, for a profiler: `cargo run --release -p queues --example one -- "throng adaptive" [once | TRADES A SECOND]`.
 
 use queues::{Candidate, Level, Surge, Task};
 use std::{env, process::ExitCode, time::Duration};

@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The candidates.
 
 use crate::{
     channels::{Arrays, Channel, Crossbeam, Flume, Kanal, Single, Tokio},

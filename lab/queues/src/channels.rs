@@ -109,7 +109,7 @@ impl<C: Channel> Receiving for SingleReceiver<C> {
 /// Arrays of so many trades, whose memory goes back to the senders.
 pub(crate) struct Arrays<C>(pub(crate) usize, pub(crate) PhantomData<C>);
 
-/// On cache lines of its own, as the batching queue's: it is written with every trade.
+/// A sender on cache lines of its own, like that of the batching queue: it is written with every trade.
 #[repr(align(128))]
 pub(crate) struct ArraySender<C: Channel> {
     sender: C::Sender<Vec<Trade>>,

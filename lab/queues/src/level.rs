@@ -1,4 +1,4 @@
-//! With a timetable.
+//! A level: threads send by a timetable.
 
 use crate::{
     Trade,
@@ -17,22 +17,22 @@ use std::{
 pub struct Level {
     /// Trades a second, of all senders together.
     pub rate: f64,
-    /// How many threads send.
+    /// The number of threads that send.
     pub threads: u32,
-    /// How long they send.
+    /// The time for which they send.
     pub lasts: Duration,
 }
 
-/// What was reached.
+/// The figures reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Trades received, all that were sent.
     pub items: u64,
     /// Trades a second, over the time until the last was received.
     pub rate: f64,
-    /// From being sent to being looked at, in nanoseconds: of half of the trades no more than this.
+    /// The time from sending to the look, in nanoseconds, that half of the trades keep.
     pub p50_nanos: u64,
-    /// Of 99 in 100 trades no more than this.
+    /// The time that 99 in 100 trades keep.
     pub p99_nanos: u64,
     /// Trades in a batch, in the mean.
     pub batch_items: f64,
@@ -43,7 +43,7 @@ pub struct Figures {
 /// A sender that has nothing due sleeps at least so long: what became due meanwhile it sends in one go.
 const NAP_MIN: Duration = Duration::from_micros(50);
 
-/// Of a long batch so many trades are timed, in even steps.
+/// The trades of a long batch that are timed, in even steps.
 const TIMED_A_BATCH: usize = 16;
 
 /// Longer than any wait in here.

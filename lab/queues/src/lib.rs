@@ -23,12 +23,12 @@ pub use surge::Surge;
 
 use serde::{Deserialize, Serialize};
 
-/// What is sent: a name and an amount, 16 bytes.
+/// A trade: a name and an amount, 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trade {
     /// The company's symbol, with zeros behind it.
     pub name: [u8; 8],
-    /// How many; in a [`Level`] the time it was sent, in nanoseconds since the beginning.
+    /// The amount; in a [`Level`] the time it was sent, in nanoseconds since the beginning.
     pub amount: u64,
 }
 
@@ -44,7 +44,7 @@ impl Trade {
     }
 }
 
-/// What one queue did in one arrangement.
+/// A queue in one arrangement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
     /// The work without a hand-off.
@@ -55,12 +55,12 @@ pub enum Task {
     Level(Candidate, Level),
 }
 
-/// What came of it.
+/// The outcome of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Of the ceiling and of a surge.
+    /// The figures of the ceiling and of a surge.
     Surge(surge::Figures),
-    /// Of a level.
+    /// The figures of a level.
     Level(level::Figures),
 }
 

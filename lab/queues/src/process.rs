@@ -1,4 +1,4 @@
-//! What this process has used.
+//! The time that this process has used.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{fs, time::Duration};

@@ -1,4 +1,4 @@
-//! As fast as they can.
+//! A surge: threads send as fast as they can.
 
 use crate::{
     Trade,
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much is sent by how many. The default is the classic test: 76 rounds of 6 threads with 220,000 trades each.
+/// The size of a surge. The default is the classic test: 76 rounds of 6 threads with 220,000 trades each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Surge {
     /// Rounds that are timed; each starts its threads anew and joins them.
@@ -23,7 +23,7 @@ pub struct Surge {
     pub threads: u32,
     /// Trades a sender.
     pub trades: u32,
-    /// Whether a sender gives its trades in one call, as an iterator, rather than with a call each.
+    /// True if a sender gives its trades in one call, as an iterator, rather than with a call each.
     pub at_once: bool,
     /// No round begins after so long.
     pub limit: Duration,
@@ -41,12 +41,12 @@ impl Default for Surge {
     }
 }
 
-/// What was reached.
+/// The figures reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Trades received, all that were sent.
     pub items: u64,
-    /// From the first thread's start to the end of the last, the receiver's.
+    /// The time from the first thread's start to the end of the last, the receiver's.
     pub elapsed: Duration,
     /// CPU time of the process meanwhile.
     pub cpu: Duration,

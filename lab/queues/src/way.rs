@@ -1,4 +1,4 @@
-//! What every way to hand trades over has in common.
+//! The trait of every way to hand trades over.
 
 use crate::Trade;
 

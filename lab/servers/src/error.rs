@@ -12,15 +12,15 @@ pub enum Error {
         program: &'static str,
         /// The places that were looked at.
         looked: String,
-        /// How to get it.
+        /// The command that installs it.
         install: &'static str,
     },
     /// A file or a process.
     #[error("{doing} failed: {source}")]
     Io {
-        /// What was tried.
+        /// The attempt.
         doing: String,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
     /// A program of the server ended with an error.
@@ -36,7 +36,7 @@ pub enum Error {
     Silent {
         /// The program's name.
         program: &'static str,
-        /// How long was waited.
+        /// The length of the wait.
         seconds: u64,
         /// The end of its log.
         said: String,

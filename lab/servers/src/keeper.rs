@@ -1,4 +1,4 @@
-//! One server process with its directory, watched over by a shell that outlives whoever started it.
+//! A server process with its directory, watched over by a shell that outlives its starter.
 
 use crate::{Error, programs::User};
 use std::{

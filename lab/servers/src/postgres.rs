@@ -18,7 +18,7 @@ use std::{
 
 const INSTALL: &str = "the package postgresql of the distribution (./test does so)";
 
-/// How a private PostgreSQL is set up.
+/// The options of a private PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
     /// Commits survive power loss. Default on, as in production.
@@ -27,11 +27,11 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
     /// Serve TLS with this certificate and key, both PEM.
     pub tls: Option<(String, String)>,
-    /// Where its own directory is made, for example a file system that can be filled. Without it, where temporary files go.
+    /// The place of its own directory, for example a file system that can be filled. By default the place of temporary files.
     pub directory: Option<PathBuf>,
-    /// Where the directory of its write-ahead log is made, if not within its own.
+    /// The place of the directory of its write-ahead log, if not within its own.
     pub wal_directory: Option<PathBuf>,
-    /// One more address of this machine that it listens at, and of how many leading bits the network is from which it takes connections,
+    /// Another address of this machine that it listens at, and the number of leading bits of the network from which it takes connections,
     /// with the password as everywhere.
     pub network: Option<(IpAddr, u8)>,
 }
@@ -49,12 +49,12 @@ impl Default for PostgresOptions {
     }
 }
 
-/// How to end it.
+/// The way to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Connections are cut, what is committed is written out.
     Fast,
-    /// As in a crash: it recovers at the next start.
+    /// A crash: it recovers at the next start.
     Immediate,
 }
 
@@ -99,7 +99,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// On a directory with data, not started.
+    /// Returns a server on a directory with data, not started.
     pub(crate) fn at_rest(directory: Directory, programs: PathBuf, port: u16) -> Self {
         Self {
             keeper: None,

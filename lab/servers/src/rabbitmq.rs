@@ -15,7 +15,7 @@ use std::{
 
 const INSTALL: &str = "the package rabbitmq-server of the distribution (./test does so)";
 
-/// How a private RabbitMQ is set up.
+/// The options of a private RabbitMQ.
 #[derive(Clone, Debug, Default)]
 pub struct RabbitMqOptions {
     /// Serve the management API, whose figures are renewed every second; the start takes about two seconds longer.

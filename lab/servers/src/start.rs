@@ -19,7 +19,7 @@ pub(crate) fn takes_connections(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Whether a Redis answers commands: one that still loads what it holds takes connections and refuses everything else.
+/// True if a Redis answers commands: one that still loads its data takes connections and refuses everything else.
 pub(crate) fn answers_ping(port: u16) -> bool {
     let pong = || -> io::Result<bool> {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;

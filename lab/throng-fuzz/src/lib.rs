@@ -1,4 +1,4 @@
-//! What holds for all bytes that may come from outside: each function takes any bytes, and panics where something does not hold.
+//! Properties of all bytes that may come from outside: each function takes any bytes, and panics where a property does not hold.
 //!
 //! The same functions are driven twice: by property tests, in `./test extensions`, and by libFuzzer, for as long as one likes:
 //!

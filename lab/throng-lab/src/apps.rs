@@ -54,7 +54,7 @@ pub(crate) fn find(name: &str) -> Result<Served, String> {
     found.ok_or_else(|| format!("there is no such app; there are: {}", names()))
 }
 
-/// What there is.
+/// Returns the names of all apps.
 pub(crate) fn names() -> String {
     let mut names = String::new();
     for Served { name, .. } in APPS {
@@ -64,7 +64,7 @@ pub(crate) fn names() -> String {
     names
 }
 
-/// Which app, and what its program is asked.
+/// The app, and the arguments of its program.
 #[derive(Debug, Args)]
 pub(crate) struct AppArguments {
     #[arg(value_name = "NAME", value_parser = find)]

@@ -28,11 +28,11 @@ use std::{
 
 /// Entities that are asked.
 const SECTIONS: u32 = 256;
-/// After a node was killed, or a hand-off begun, the load goes on for so long.
+/// The time for which the load goes on after a node was killed, or a hand-off begun.
 const AFTER: Duration = Duration::from_millis(2_500);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How several nodes are measured beside one.
+/// The measurement of several nodes beside one.
 #[derive(Debug, Args)]
 pub(super) struct ClusterArguments {
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(super) struct ClusterArguments {
     /// Connections to each node, each with one request at a time.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     connections: u32,
-    /// How long each is loaded.
+    /// The time for which each is loaded.
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = crate::units::duration)]
     time: Duration,
     /// Rounds, of which the median counts: in each, all arrangements follow each other.
@@ -70,7 +70,7 @@ struct Rate {
     failures: u64,
 }
 
-/// What requests wait while something happens.
+/// The waits of requests while something happens.
 #[derive(Debug, Serialize)]
 struct Held {
     what: &'static str,
@@ -195,7 +195,7 @@ fn measure(arguments: &ClusterArguments, name: &'static str, nodes: &[(Launch, S
     })
 }
 
-/// How long requests are held up by a hand-off, and by the death of a node.
+/// Measures the waits of requests at a hand-off, and at the death of a node.
 fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyhow::Result<Vec<Held>> {
     let mut nodes = start(server, "bench_moves", (arguments.nodes, true), scratch)?;
     let last = nodes.len() - 1;
@@ -249,7 +249,7 @@ fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyh
     Ok(held.collect())
 }
 
-/// For each entity, the longest that somebody waited since a moment who asks again when a request fails.
+/// Returns, for each entity, the longest wait since a moment of a client that asks again when a request fails.
 fn longest(waits: &[Wait], since: Instant) -> Vec<f64> {
     let mut of_entity: HashMap<u32, Vec<&Wait>> = HashMap::new();
     for wait in waits.iter().filter(|wait| wait.at >= since) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What the process has used so far, all its threads.
+/// Returns the CPU time that the process has used so far, in all its threads.
 pub(crate) fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)

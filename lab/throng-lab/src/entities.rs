@@ -16,7 +16,7 @@ use crate::units::count;
 /// Entities that are brought back and timed.
 const ACTIVATED: usize = 20_000;
 
-/// How to measure.
+/// The measurement of entities.
 #[derive(Debug, Args)]
 pub(super) struct EntitiesArguments {
     #[command(flatten)]

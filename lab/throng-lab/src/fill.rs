@@ -91,7 +91,7 @@ pub(super) async fn ask(
     Ok(())
 }
 
-/// What to fill a journal with.
+/// The contents with which to fill a journal.
 #[derive(Debug, Args)]
 pub(crate) struct FillArguments {
     #[arg(long)]

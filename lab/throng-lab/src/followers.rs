@@ -1,4 +1,4 @@
-//! What live followers cost the service: CPU an event delivered, to a few and to many.
+//! The cost of live followers: CPU an event delivered, to a few and to many.
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -28,10 +28,10 @@ use crate::units;
 
 /// Credit a follower grants at a time, of events.
 const CREDIT: u64 = 10_000;
-/// How long deliveries may take after the last event.
+/// The longest wait for deliveries after the last event.
 const DELIVERY_WAIT: Duration = Duration::from_secs(20);
 
-/// How to measure.
+/// The measurement of followers.
 #[derive(Debug, Args)]
 pub(super) struct FollowersArguments {
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(super) struct FollowersArguments {
     /// Commands a second, each one event.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rate: u64,
-    /// How long each line is measured a round.
+    /// The time for which each line is measured in a round.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
     time: Duration,
     /// Measure the service of another build of this program, to compare two versions.
@@ -53,7 +53,7 @@ pub(super) struct FollowersArguments {
     program: Option<PathBuf>,
 }
 
-/// What is followed.
+/// The subject that is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Followed {
@@ -70,14 +70,14 @@ struct Line {
     followers: usize,
     events_per_s: f64,
     deliveries_per_s: f64,
-    /// Of the service, of one core.
+    /// The CPU of the service, of one core.
     cpu_percent: f64,
     /// Beyond what the same commands cost without a follower.
     cpu_us_per_event: f64,
     cpu_us_per_delivery: f64,
 }
 
-/// One round of a line.
+/// The figures of a round of a line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     events: u64,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::units;
 
-/// How to measure.
+/// The measurement over HTTP.
 #[derive(Debug, Args)]
 pub(super) struct HttpArguments {
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(super) struct HttpArguments {
     sync_delay: Duration,
 }
 
-/// One round on one server.
+/// A round on one server.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     requests_per_s: f64,

@@ -1,4 +1,4 @@
-//! One keep-alive connection that waits for each answer.
+//! A keep-alive connection that waits for each answer.
 
 use anyhow::Context as _;
 use std::time::Duration;

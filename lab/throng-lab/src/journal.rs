@@ -14,7 +14,7 @@ use yardsticks::disk::{self, Mode};
 use super::{Common, median, table::Table};
 use crate::cpu::cpu_time;
 
-/// How to measure.
+/// The measurement of the journal.
 #[derive(Debug, Args)]
 pub(super) struct JournalArguments {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(super) struct JournalArguments {
     /// Bytes of an event's content.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     event_bytes: u32,
-    /// As a recorder of events: so many MB (10⁶ bytes) a round, for events of 100 B, 1 KiB and 10 KiB.
+    /// The MB (10⁶ bytes) of a round as a recorder of events, for events of 100 B, 1 KiB and 10 KiB.
     #[arg(long, value_name = "MB", num_args = 0..=1, default_missing_value = "400",
           conflicts_with_all = ["commits", "event_bytes"], value_parser = clap::value_parser!(u32).range(1..=4_000))]
     mb: Option<u32>,
@@ -160,10 +160,10 @@ fn measure(dir: &Path, event_bytes: u32, arguments: &JournalArguments) -> anyhow
     Ok(figures)
 }
 
-/// One round of the log.
+/// A round of the log.
 struct Run {
     bytes: usize,
-    /// Of each commit, sorted.
+    /// The time of each commit, sorted.
     times: Vec<Duration>,
     cpu: Duration,
 }

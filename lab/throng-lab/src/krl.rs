@@ -23,7 +23,7 @@ const ELEMENTS: u32 = 1_000;
 /// The interpreter is not chosen: the first that is installed.
 #[derive(Debug, Args)]
 pub(super) struct KrlArguments {
-    /// How long each is repeated.
+    /// The time for which each is repeated.
     #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     lasts: Duration,
     /// Print one JSON object instead of the table.
@@ -34,9 +34,9 @@ pub(super) struct KrlArguments {
 /// The same work in both languages.
 struct Work {
     name: &'static str,
-    /// Of one run of it: how many are counted.
+    /// The operations of a run that are counted.
     operations: u32,
-    /// What `work(list)` returns.
+    /// The result of `work(list)`, in KRL.
     krl: &'static str,
     /// The body of a function of `list` that returns the same.
     javascript: &'static str,

@@ -152,10 +152,10 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What every measurement can be told.
+/// The arguments of every measurement.
 #[derive(Debug, Args)]
 struct Common {
-    /// Where files are written; on the disk to be measured. What a measurement leaves there is removed.
+    /// The directory for files, on the disk to be measured. A measurement removes what it leaves there.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
     /// Print one JSON object instead of the table.
@@ -201,7 +201,7 @@ impl Drop for Scratch {
     }
 }
 
-/// This program anew, as one of its hidden yardsticks.
+/// Returns the command that runs this program as one of its hidden yardsticks.
 fn yardstick(name: &str) -> anyhow::Result<Command> {
     use anyhow::Context as _;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);

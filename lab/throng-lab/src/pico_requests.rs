@@ -7,7 +7,7 @@ use throng_load::{Report, Request};
 
 use throng_cli::{client::Client, demo::answers, progress::Progress};
 
-/// What a console asks of a pico.
+/// The domain of a console's requests to a pico.
 pub(crate) const UI: &str = "io.picolabs.pico-engine-ui";
 
 /// Writes a request to a host.

@@ -61,7 +61,7 @@ const RULESETS: [(&str, &str); 2] = [
     ),
 ];
 
-/// How to measure.
+/// The measurement of picos.
 #[derive(Debug, Args)]
 pub(super) struct PicosArguments {
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct PicosArguments {
     /// Picos that are made, each with four channels and two rulesets.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     picos: u64,
-    /// What an acknowledged event survives: fsync (power loss) or os (the end of the process).
+    /// The failures that an acknowledged event survives: fsync (power loss) or os (the end of the process).
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
 }
@@ -225,7 +225,7 @@ fn at_random(client: &Client, consoles: &[String]) -> anyhow::Result<Report> {
     all(client, "asking", requests, 0.0, |_, _| Ok(()))
 }
 
-/// By how much the process and the engine's own count have grown, once nothing waits for a checkpoint.
+/// Returns the growth of the process and of the engine's own count, once nothing waits for a checkpoint.
 fn idle_bytes(service: &Service, before: (u64, u64)) -> anyhow::Result<(u64, u64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(service.engine.checkpoint())?;
@@ -236,7 +236,7 @@ fn idle_bytes(service: &Service, before: (u64, u64)) -> anyhow::Result<(u64, u64
     ))
 }
 
-/// What the engine says its entities take.
+/// Returns the bytes that the engine counts for its entities.
 fn counted_bytes(service: &Service) -> anyhow::Result<u64> {
     let mut text = String::new();
     service.engine.metrics().encode(&mut text)?;

@@ -2,21 +2,21 @@
 
 use std::fmt::Write as _;
 
-/// What is drawn.
+/// The picture that is drawn.
 pub(super) struct Picture<'a> {
     pub(super) title: &'a str,
-    /// What grows to the right, and how a value of it is written.
+    /// The name of the axis to the right, and the writing of its values.
     pub(super) across: &'a str,
     pub(super) across_text: fn(f64) -> String,
-    /// What lies between two lines of the grid across; `None` is a logarithmic axis with a line at each value.
+    /// The step between two lines of the grid across; `None` is a logarithmic axis with a line at each value.
     pub(super) across_step: Option<f64>,
-    /// How a value is written that grows upwards, and the values between two lines of the grid.
+    /// The writing of a value on the axis upwards, and the step between two lines of the grid.
     pub(super) up_text: fn(f64) -> String,
     pub(super) up_step: f64,
     pub(super) series: &'a [Series],
 }
 
-/// One line of the picture.
+/// A line of the picture.
 pub(super) struct Series {
     pub(super) name: String,
     /// Across and up, in the order of the first.
@@ -164,7 +164,7 @@ fn grid(out: &mut String, axes: &Axes, picture: &Picture<'_>) {
     );
 }
 
-/// Where lines of the grid go up.
+/// Returns the values at which lines of the grid go up.
 fn across(axes: &Axes, picture: &Picture<'_>) -> Vec<f64> {
     if let Some(step) = picture.across_step {
         return (0..=(axes.to / step) as u32).map(|at| f64::from(at) * step).collect();

@@ -25,7 +25,7 @@ const ENTITIES: u64 = 5_000;
 /// Events one by one take long: so many are enough to tell their rate.
 const SINGLES: u32 = 5_000;
 
-/// How to measure.
+/// The measurement of PostgreSQL.
 #[derive(Debug, Args)]
 pub(super) struct PostgresArguments {
     /// The database; without it, a private server is started for the measurement. Its schema throng_bench is used, unless
@@ -58,7 +58,7 @@ pub(super) struct PostgresArguments {
 #[derive(Debug, Serialize)]
 struct Figures {
     server: String,
-    /// One connection, so many events a commit.
+    /// The events a second over one connection, several to a commit.
     journal_events_per_s: f64,
     /// The same events, a row and a commit each.
     single_events_per_s: f64,
@@ -144,7 +144,7 @@ async fn advance(store: &Arc<PostgresStore>, upto: Position) -> anyhow::Result<(
     store.advance(checkpoint).await.context("a checkpoint failed")
 }
 
-/// How far the table was behind the journal.
+/// The lag of the table behind the journal.
 struct Behind {
     rate: f64,
     max: u64,
@@ -231,7 +231,7 @@ impl Writing {
         Position::new(self.writer, CommitNo(self.number))
     }
 
-    /// So many commits, one after the other; how long finishing and appending them took. Gathering the records is the
+    /// Writes commits one after the other, and returns the time that finishing and appending them took. Gathering the records is the
     /// engine's work, not the journal's.
     async fn commits(&mut self, count: u32) -> anyhow::Result<Duration> {
         let mut took = Duration::ZERO;

@@ -27,7 +27,7 @@ use yardsticks::echo::EchoProcess;
 
 use super::{Common, median, requests, table::Table, yardstick};
 
-/// How to measure.
+/// The measurement of recommendations.
 #[derive(Debug, Args)]
 pub(super) struct PreferencesArguments {
     #[command(flatten)]
@@ -49,12 +49,12 @@ pub(super) struct PreferencesArguments {
 const LIMIT: usize = 10;
 const ACTIONS: u32 = 40;
 
-/// One round: recommendations or requests a second, and CPU a request where it is another process's.
+/// A round: recommendations or requests a second, and CPU a request where it is another process's.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// On one thread.
+    /// The rate of one thread.
     alone: f64,
-    /// On a thread a core, all together.
+    /// The rate of a thread a core, all together.
     together: f64,
     /// Over the Rust API, a thread a core.
     rust: f64,
@@ -72,7 +72,7 @@ struct Http {
 }
 
 impl Round {
-    /// What one core would do that computes and echoes.
+    /// Returns the rate of one core that computes and echoes.
     fn ceiling(&self) -> f64 {
         1.0 / (1.0 / self.alone + 1.0 / self.echo.per_s)
     }
@@ -168,7 +168,7 @@ pub(super) fn run(arguments: &PreferencesArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a user did: the same in every run.
+/// Returns the actions of a user: the same in every run.
 fn actions(user: u32) -> Vec<Act> {
     let kinds = [ActionKind::View, ActionKind::View, ActionKind::Like, ActionKind::Buy];
     // Multiples of primes, so that users differ and their items are spread over the catalogue.
@@ -222,7 +222,7 @@ fn service(users: &[Vec<Act>], connections: usize) -> anyhow::Result<EchoProcess
     Ok(process)
 }
 
-/// So many recommendations by so many threads that do nothing else, a second.
+/// Computes recommendations on threads that do nothing else, and returns their rate.
 fn plain_loop(summaries: &[Summary], threads: usize, count: usize) -> f64 {
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -237,7 +237,7 @@ fn plain_loop(summaries: &[Summary], threads: usize, count: usize) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// So many by so many threads that ask the engine, a second.
+/// Asks the engine for recommendations on threads, and returns their rate.
 fn rust_api(engine: &Engine, users: u32, threads: usize, count: usize) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let ask = |first: usize| -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use throng_load::report::html;
 
 use super::{median, table::Table};
 
-/// How to measure.
+/// The measurement of queues.
 #[derive(Debug, Args)]
 pub(super) struct QueueArguments {
     /// Print one JSON object instead of the tables.
@@ -29,7 +29,7 @@ pub(super) struct QueueArguments {
     /// Alternating repetitions; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     repeats: u16,
-    /// One measurement, in this process; as JSON in and out.
+    /// A single measurement, in this process; as JSON in and out.
     #[arg(long, hide = true, value_name = "JSON")]
     task: Option<String>,
 }
@@ -46,7 +46,7 @@ struct SurgeRow {
     way: String,
     items: u64,
     millions_per_s: f64,
-    /// Of the same work without a hand-off, in the same repetition.
+    /// The share of the same work without a hand-off, in the same repetition.
     of_ceiling: f64,
     /// The same with trades given in one call.
     at_once_millions_per_s: f64,

@@ -14,7 +14,7 @@ use throng::Options;
 use super::{Common, fill, table::Table, yardstick};
 use crate::units::count;
 
-/// How to measure.
+/// The measurement of recovery.
 #[derive(Debug, Args)]
 pub(super) struct RecoveryArguments {
     #[command(flatten)]

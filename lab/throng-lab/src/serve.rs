@@ -16,7 +16,7 @@ use crate::{
     units,
 };
 
-/// How to run a service; the same options as the bare echo's, and where its journal stands.
+/// The options of a service: those of the bare echo, and the place of its journal.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
     #[arg(long, default_value_t = 0)]
@@ -28,7 +28,7 @@ pub(crate) struct ServerArguments {
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
     app: Served,
-    /// Which part of the app this is, where it has several.
+    /// The part of the app that this is, where it has several.
     #[arg(long)]
     role: Option<String>,
     #[command(flatten)]

@@ -16,10 +16,10 @@ use std::{
 /// A process that does not start or end within this time hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(1);
-/// How much of a log's end is told.
+/// The bytes of a log's end that are told.
 const TOLD_BYTES: usize = 2_000;
 
-/// How to start it.
+/// The launch of a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     /// The app whose program serves.
@@ -28,9 +28,9 @@ pub(crate) struct Launch {
     pub(crate) place: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
-    /// What it says goes here.
+    /// The file that takes its output.
     pub(crate) log: PathBuf,
-    /// Where it is started, if not where this program is.
+    /// The namespace it is started in, if not that of this program.
     pub(crate) within: Option<Within>,
 }
 
@@ -139,7 +139,7 @@ impl Service {
         self.child.id()
     }
 
-    /// Nothing for a process that has gone.
+    /// Sends a signal; does nothing for a process that has gone.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }

@@ -27,10 +27,10 @@ use crate::units::count;
 
 /// Longer than keys are kept.
 const PAST_MICROS: i64 = 3_700_000_000;
-/// How long each look at the pauses lasts.
+/// The length of each look at the pauses.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// How to measure.
+/// The measurement of a start.
 #[derive(Debug, Args)]
 pub(super) struct StartArguments {
     #[command(flatten)]
@@ -55,7 +55,7 @@ struct Figures {
     at_expiry: Pauses,
 }
 
-/// What one client sees that asks again as soon as it is answered.
+/// The pauses of a client that asks again as soon as it is answered.
 #[derive(Debug, Serialize)]
 struct Pauses {
     asked: u64,

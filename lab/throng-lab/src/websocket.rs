@@ -30,7 +30,7 @@ use super::{
 };
 use crate::units;
 
-/// How to measure.
+/// The measurement of WebSockets.
 #[derive(Debug, Args)]
 pub(super) struct WebsocketArguments {
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(super) struct WebsocketArguments {
     /// Commands of one frame, or pipelined over HTTP; each connection waits for their answers before it sends more.
     #[arg(long, value_delimiter = ',', default_value = "1,32")]
     batches: Vec<usize>,
-    /// How long each is measured a round.
+    /// The time for which each is measured in a round.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     time: Duration,
 }
@@ -64,12 +64,12 @@ struct Line {
     batch: usize,
     commands_per_s: f64,
     cpu_us: f64,
-    /// By HTTP with one command at a time over as many connections, in the same round.
+    /// The commands, as a share of those by HTTP with one command at a time over as many connections, in the same round.
     commands_ratio: f64,
     cpu_ratio: f64,
 }
 
-/// One connection's client.
+/// A connection's client.
 enum Client {
     Http(TcpStream),
     WebSocket(Box<tokio_tungstenite::WebSocketStream<TcpStream>>),
@@ -170,7 +170,7 @@ impl Answers {
     }
 }
 
-/// How many commands are done in a time.
+/// Returns the number of commands that are done in a time.
 async fn drive(
     address: SocketAddr,
     (transport, connections, batch): (Transport, usize, usize),

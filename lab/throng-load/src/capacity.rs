@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::Report;
 use crate::report::{Summary, units};
 
-/// What a rate must keep.
+/// The promise that a rate must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
     /// Response time at p99, in nanoseconds.
@@ -14,7 +14,7 @@ pub struct Promise {
     pub failure_share: f64,
 }
 
-/// One rate that was tried.
+/// A rate that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The rate (or other variable) tried.
@@ -62,7 +62,7 @@ impl Trial {
     }
 }
 
-/// How rates are chosen.
+/// The choice of rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Search {
     /// Doubles from `from` until a trial fails (or `to`), then halves the gap until it is within
@@ -75,7 +75,7 @@ pub enum Search {
         /// Relative gap at which it ends.
         precision: f64,
     },
-    /// From `from` by `step` until a trial fails (or `to`).
+    /// Rates from `from` by `step` until a trial fails (or `to`).
     Steps {
         /// The first rate that is tried, in requests a second.
         from: f64,

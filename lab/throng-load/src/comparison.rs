@@ -8,7 +8,7 @@ use crate::report::Summary;
 /// Repetitions needed before anything is said about a difference.
 pub const REPETITIONS_MIN: usize = 3;
 
-/// What can be compared of a repetition (a round, or a second of a run).
+/// The comparable figures of a repetition (a round, or a second of a run).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
     /// Successes a second.
@@ -39,9 +39,9 @@ pub struct Difference {
     pub high: f64,
     /// Repetitions it rests on, of the side that has fewer.
     pub repetitions: usize,
-    /// Whether it stands out of the noise: enough repetitions and an interval without 1.
+    /// True if it stands out of the noise: enough repetitions and an interval without 1.
     pub clear: bool,
-    /// Whether less is better.
+    /// True if less is better.
     pub less_is_better: bool,
 }
 
@@ -156,7 +156,7 @@ fn student_95(freedom: f64) -> f64 {
 }
 
 impl Difference {
-    /// One sentence; never a winner inside the noise.
+    /// Returns a sentence that never names a winner inside the noise.
     pub fn sentence(&self, a: &str, b: &str) -> String {
         let interval = format!(
             "95 %: {:.2} to {:.2}, {} repetitions",

@@ -1,4 +1,4 @@
-//! What can go wrong: kinds that are counted during a run, and errors that prevent one.
+//! The errors: kinds that are counted during a run, and errors that prevent one.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorKind {
     /// The target's name has no address.
     Dns,
-    /// Nothing listens at the address.
+    /// No process listens at the address.
     Refused,
     /// The address cannot be reached, or no socket could be opened.
     Unreachable,
@@ -126,7 +126,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether no connection could be had at all.
+    /// True if no connection could be had at all.
     pub(crate) fn is_connect(self) -> bool {
         matches!(
             self,
@@ -135,7 +135,7 @@ impl ErrorKind {
     }
 }
 
-/// What prevents a run.
+/// An error that prevents a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL cannot be used.
@@ -143,7 +143,7 @@ pub enum Error {
     Url {
         /// The URL, as it was given.
         url: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The host's name has no address.
@@ -151,7 +151,7 @@ pub enum Error {
     Dns {
         /// The name looked up.
         host: String,
-        /// What the resolver said.
+        /// The error of the resolver.
         cause: std::io::Error,
     },
     /// The target is not on this machine or a private network.
@@ -184,15 +184,15 @@ pub enum Error {
     Plan {
         /// The file's path, as it was given.
         file: String,
-        /// What was found, where, and what was expected.
+        /// The finding, its place, and the expectation.
         reason: String,
     },
     /// A file or socket operation failed.
     #[error("cannot {action}: {cause}")]
     Io {
-        /// What was tried.
+        /// The attempt.
         action: String,
-        /// What the system said.
+        /// The error of the system.
         cause: std::io::Error,
     },
 }

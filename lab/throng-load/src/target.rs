@@ -1,4 +1,4 @@
-//! Where requests go: URL, addresses, and whether it is ours to load.
+//! The target of requests: URL, addresses, and the right to load it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// A target, with the addresses its name has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Whether it speaks TLS.
+    /// True if it speaks TLS.
     pub tls: bool,
     /// Host as given, for TLS and for people.
     pub host: String,
@@ -20,7 +20,7 @@ pub struct Target {
     /// [`ErrorKind::Dns`](crate::ErrorKind::Dns) until the name has one.
     pub addresses: Vec<SocketAddr>,
     pub(crate) port: u16,
-    /// Whether public addresses may be loaded.
+    /// True if public addresses may be loaded.
     pub(crate) owned: bool,
 }
 
@@ -90,7 +90,7 @@ impl Target {
         Ok(())
     }
 
-    /// Whether the host is a name, whose addresses may change.
+    /// True if the host is a name, whose addresses may change.
     pub(crate) fn is_named(&self) -> bool {
         self.host.parse::<IpAddr>().is_err()
     }

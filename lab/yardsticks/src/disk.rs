@@ -15,10 +15,10 @@ pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 pub const BLOCKS_MAX: usize = 1_000_000;
 /// The largest file, in bytes. A growing file that would pass it is refused; a pre-zeroed one is written anew from its start.
 pub const FILE_BYTES_MAX: u64 = 4 << 30;
-/// How much of a file is zeroed before the first block of [`Mode::PreZeroed`], in bytes, unless a single block is larger.
+/// The bytes of a file that are zeroed before the first block of [`Mode::PreZeroed`], unless a single block is larger.
 const SEGMENT_BYTES: u64 = 256 << 20;
 
-/// How the file that takes the blocks is laid out.
+/// The layout of the file that takes the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Zeros were written and synced first; blocks then change bytes only, never the file's length or its extents.
@@ -27,7 +27,7 @@ pub enum Mode {
     Growing,
 }
 
-/// What a run of the loop took.
+/// The figures of a run of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiskFigures {
     /// Bytes a block.
@@ -77,9 +77,9 @@ pub enum DiskError {
     File {
         /// The directory that is measured.
         directory: PathBuf,
-        /// What was tried.
+        /// The attempt.
         step: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -132,7 +132,7 @@ pub fn measure(directory: &Path, block_bytes: usize, blocks: usize, mode: Mode) 
     })
 }
 
-/// Where each block goes.
+/// The place of each block.
 #[derive(Debug, PartialEq, Eq)]
 struct Layout {
     block_bytes: u64,
@@ -214,7 +214,7 @@ fn microseconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// What to measure, from the command line.
+/// The arguments of the measurement.
 #[derive(Args, Debug)]
 pub struct DiskArguments {
     /// The directory on the disk to measure.
@@ -226,7 +226,7 @@ pub struct DiskArguments {
     /// Blocks to write and sync.
     #[arg(long, default_value_t = 2000)]
     pub blocks: usize,
-    /// How the file is laid out.
+    /// The layout of the file.
     #[arg(long, value_enum, default_value = "pre-zeroed")]
     pub mode: Mode,
 }

@@ -68,7 +68,7 @@ pub enum EchoError {
     Listen {
         /// The address asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A new connection could not be taken.
@@ -77,9 +77,9 @@ pub enum EchoError {
     /// The loop could not wait for its sockets.
     #[error("could not {step}: {source}")]
     Loop {
-        /// What was tried.
+        /// The attempt.
         step: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The echo could not be started as a process of its own.
@@ -87,7 +87,7 @@ pub enum EchoError {
     Process {
         /// The program that was to run it.
         program: String,
-        /// What happened instead.
+        /// The reason of the failure.
         reason: String,
     },
 }

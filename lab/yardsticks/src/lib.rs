@@ -1,4 +1,4 @@
-//! What the machine can do **without** an engine: the two rulers every speed claim of Throng is held against.
+//! The limits of the machine **without** an engine: the two rulers every speed claim of Throng is held against.
 //!
 //! - [`echo`]: a bare epoll + `httparse` HTTP/1.1 server. It reads, parses and answers the same requests as the
 //!   engine, but has no shard and no journal. *Requests a second of the engine ÷ requests a second of the echo* says what

@@ -1,11 +1,11 @@
-//! What an account is asked, what happens to it, and what it answers.
+//! The account's messages: commands, events, replies and rejections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use throng_app::model::{Event, Rejection, TextId};
 
-/// What an account can be asked to do: each variant in `PUBLIC` is a route, `POST /api/account/{id}/{command}`.
+/// A command of an account. Each variant in `PUBLIC` is a route, `POST /api/account/{id}/{command}`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -13,121 +13,121 @@ pub enum Command {
     Open {},
     /// Adds money that comes from outside.
     Deposit {
-        /// What is added to the balance.
+        /// The amount.
         cents: u64,
     },
-    /// Takes money out, if there is enough of it.
+    /// Takes money out; rejected if the balance is too low.
     Withdraw {
-        /// What is taken from the balance.
+        /// The amount.
         cents: u64,
     },
-    /// Sends money to another account, and takes it back if that account does not take it.
+    /// Sends money to another account. If that account refuses it, the money comes back.
     Transfer {
-        /// The other account.
+        /// The receiving account.
         to: TextId,
-        /// What leaves the balance at once.
+        /// Leaves the balance at once.
         cents: u64,
     },
     /// Closes the account, which must be empty.
     Close {},
-    /// From an account that transfers: takes the money.
+    /// Takes the money of a transfer. Only accounts send this.
     Receive {
-        /// What the sender has given up already.
+        /// The amount, which has left the sender's balance already.
         cents: u64,
     },
-    /// From the engine: what came of a transfer.
+    /// Records the outcome of a transfer. Only the engine sends this.
     FinishTransfer {
-        /// The number the transfer was begun with.
+        /// The number of the transfer, from `TransferStarted`.
         number: u64,
-        /// Why it was not taken; nothing if it was.
+        /// The reason of a refusal; `None` if the money was taken.
         refused: Option<String>,
     },
-    /// From the timer: pays the interest of a day, and of those that were missed.
+    /// Pays the interest of a day and of each missed day. Only the timer sends this.
     PayInterest {},
 }
 
-/// What can happen to an account. Events are kept for good: their names and fields are a format.
+/// An event of an account. Events are kept for good: their names and fields are a format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountEvent {
-    /// It was opened.
+    /// The account was opened.
     Opened {},
     /// Money was paid in.
     Deposited {
-        /// Added to the balance.
+        /// The amount.
         cents: u64,
     },
     /// Money was paid out.
     Withdrawn {
-        /// Taken from the balance.
+        /// The amount.
         cents: u64,
     },
-    /// Money left for another account, and is on its way.
+    /// Money left for another account and is on its way.
     TransferStarted {
         /// The transfer's number, from 1.
         number: u64,
-        /// The other account.
+        /// The receiving account.
         to: String,
-        /// Taken from the balance, on its way.
+        /// Leaves the balance and is on its way.
         cents: u64,
     },
-    /// The other account has taken it.
+    /// The receiving account has taken the money.
     TransferFinished {
         /// The transfer's number.
         number: u64,
     },
-    /// The other account has not taken it: the money is back.
+    /// The receiving account refused the money: it is back.
     TransferRefunded {
         /// The transfer's number.
         number: u64,
-        /// What the other account said, or why it could not be asked.
+        /// The answer of the receiving account, or the reason it could not be asked.
         reason: String,
     },
     /// Money came from another account.
     Received {
-        /// Added to the balance.
+        /// The amount.
         cents: u64,
     },
     /// Interest was paid.
     InterestPaid {
-        /// Added to the balance.
+        /// The amount.
         cents: u64,
     },
-    /// It was closed.
+    /// The account was closed.
     Closed {},
 }
 
 impl Event for AccountEvent {}
 
-/// What an account answers.
+/// The reply of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
-    /// What can be spent.
+    /// Can be spent.
     pub cents: u64,
-    /// What is on its way to other accounts, by the number of the transfer.
+    /// Cents on their way to other accounts, by the number of the transfer.
     pub on_the_way: BTreeMap<u64, u64>,
 }
 
-/// How an account says no. The asker is told, and nothing has happened.
+/// A refusal of an account. The caller is told, and nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountRejection {
-    /// There is not enough money.
+    /// The balance is lower than the amount.
     #[error("there are only {cents} cents")]
     BalanceTooLow {
-        /// What there is.
+        /// The present balance.
         cents: u64,
     },
-    /// More than an account can hold.
+    /// The sum is more than an account can hold.
     #[error("an account holds no more than that")]
     TooMuch,
-    /// It was closed.
+    /// The account was closed.
     #[error("the account is closed")]
     IsClosed,
-    /// It is not empty.
+    /// The account still has money, or money on its way.
     #[error("the account is not empty")]
     IsNotEmpty,
-    /// A transfer to the account it comes from.
+    /// A transfer names the account itself as receiver.
     #[error("money is not transferred to where it comes from")]
     ToItself,
 }

@@ -1,4 +1,4 @@
-//! An account: it pays in and out, transfers to others, and gets interest every day.
+//! An account: it takes deposits, pays withdrawals, transfers to other accounts, and gets interest every day.
 //!
 //! A transfer is a request to the other account. The money leaves at once and is **on its way**, in the state and in the events, until the
 //! outcome is there: taken, it is gone; refused, by a closed account or because there is none, it is back. Nothing has to be asked
@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use throng_app::model::{Answer, Entity, Moment, OnOutcome, Query, RequestError, Turn, View};
 
-/// Between two payments of interest.
+/// The time between two payments of interest.
 pub const INTEREST_EVERY: Duration = Duration::from_hours(24);
-/// Of so many cents, one is paid as interest each day.
+/// A balance of this many cents earns one cent of interest a day.
 pub const INTEREST_ONE_IN: u64 = 10_000;
-/// What an account holds at most.
+/// The most cents an account holds.
 pub const CENTS_MAX: u64 = 1 << 53;
 
 const INTEREST: &str = "interest";
@@ -28,7 +28,7 @@ const INTEREST: &str = "interest";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     cents: u64,
-    /// By the number of the transfer.
+    /// Cents on their way, by the number of the transfer.
     on_the_way: BTreeMap<u64, u64>,
     transfers: u64,
     is_closed: bool,
@@ -42,7 +42,7 @@ impl Account {
         }
     }
 
-    /// What may be spent, if it is there.
+    /// Returns `cents` if the balance covers them.
     fn spend(&self, cents: u64) -> Result<u64, AccountRejection> {
         match self.cents {
             there if there < cents => Err(AccountRejection::BalanceTooLow { cents: there }),
@@ -50,7 +50,7 @@ impl Account {
         }
     }
 
-    /// What may come in, if there is room beside what may come back.
+    /// Returns `cents` if there is room for them beside the transfers that may come back.
     fn take(&self, cents: u64) -> Result<u64, AccountRejection> {
         let held = self.cents + self.on_the_way.values().sum::<u64>();
         match held.checked_add(cents) {

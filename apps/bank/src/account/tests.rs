@@ -1,4 +1,4 @@
-//! The account alone.
+//! Tests of the account without an engine.
 
 use super::*;
 use throng_app::{

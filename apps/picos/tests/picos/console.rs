@@ -7,7 +7,7 @@ use crate::service::{PATIENCE, Service, is_without_browser, open};
 use axum::{Router, response::Html, routing};
 use std::{env, fs, path::Path, sync::mpsc};
 
-/// What a person does in each tab, and what is seen.
+/// Acts as a person in each tab, and checks the page.
 const SCRIPT: &str = r#"
 const tell = text => fetch('/report', { method: 'POST', body: text })
 onunhandledrejection = event => tell('ERROR ' + (event.reason?.stack ?? event.reason))

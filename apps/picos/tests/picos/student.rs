@@ -82,7 +82,7 @@ fn the_page_runs_no_script_but_its_own() {
     }
 }
 
-/// What a person does on the page, and what is seen; told to the test.
+/// Acts as a person on the page, and tells the test what it shows.
 const SCRIPT: &str = r#"
 const frame = document.createElement('iframe')
 const tell = text => fetch('/report', { method: 'POST', body: text })

@@ -1,4 +1,4 @@
-//! What a user does, what has happened then, and what cannot be.
+//! A user's commands, events and rejections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use throng::model::{Event, Rejection};
 use super::ACTIONS_MAX;
 use crate::catalogue::ITEMS;
 
-/// What a user did with an item.
+/// The kind of an action on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionKind {
@@ -20,7 +20,7 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    /// What it counts.
+    /// Returns the weight of the action.
     #[must_use]
     pub fn weight(self) -> f32 {
         match self {
@@ -31,17 +31,17 @@ impl ActionKind {
     }
 }
 
-/// What a user did with one item, once.
+/// A user's action on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Act {
-    /// What was done.
+    /// The kind of the action.
     pub action: ActionKind,
-    /// With which item: its number in the catalogue.
+    /// The item's number in the catalogue.
     pub item: u32,
 }
 
-/// What a user can be told.
+/// A command of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UserCommand {
@@ -52,19 +52,19 @@ pub enum UserCommand {
     },
 }
 
-/// What can happen to a user.
+/// An event of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UserEvent {
     /// The user acted.
     Acted {
-        /// What was done.
+        /// The kind of the action.
         action: ActionKind,
-        /// With which item.
+        /// The item's number in the catalogue.
         item: u32,
         /// The item's category at that time.
         category: u8,
-        /// When, in seconds since 1970.
+        /// The time in seconds since 1970.
         at_s: i64,
     },
 }
@@ -88,7 +88,7 @@ pub enum UserRejection {
     /// A list that is too long.
     #[error("{count} actions are too many; send at most {ACTIONS_MAX} at once")]
     TooManyActions {
-        /// How many were sent.
+        /// The number that was sent.
         count: usize,
     },
     /// An item that is not in the catalogue.

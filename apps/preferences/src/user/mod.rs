@@ -24,7 +24,7 @@ pub struct User {
 }
 
 impl User {
-    /// What is known of the user.
+    /// Returns the summary of the user's actions.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary

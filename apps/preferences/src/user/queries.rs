@@ -7,25 +7,25 @@ use throng::model::{Moment, Query, View};
 use super::{User, UserRejection};
 use crate::rules::{self, Recommended};
 
-/// What a list has when nobody says.
+/// The items on a list unless the request sets a limit.
 const LIMIT_DEFAULT: usize = 10;
 
-/// What is known of the user: the query `view`.
+/// The query `view`: the summary of the user.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetSummary {}
 
-/// What [`GetSummary`] answers.
+/// The answer to [`GetSummary`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryView {
     /// The user's id, as in the address.
     pub user: String,
     /// Actions so far.
     pub actions: u64,
-    /// What the categories are worth, those that were acted in, by their numbers.
+    /// The interest in each category the user acted in, by its number.
     pub interests: Vec<Interest>,
 }
 
-/// What a category is worth to a user.
+/// The interest of a user in a category.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interest {
     /// The category's number in the catalogue.
@@ -50,7 +50,7 @@ impl Query<User> for GetSummary {
     }
 }
 
-/// What the user might like: computed anew for every request.
+/// The query for items the user might like: computed anew for every request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Recommend {
     /// Items in the list, at most 50; 10 without it.
@@ -68,7 +68,7 @@ impl Default for Recommend {
     }
 }
 
-/// What [`Recommend`] answers.
+/// The answer to [`Recommend`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendations {
     /// The user's id, as in the address.

@@ -1,4 +1,4 @@
-//! What is kept of a user's actions: little, however many they were.
+//! The summary of a user's actions: its size is bounded, however many they were.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use super::ActionKind;
 pub const RECENT_MAX: usize = 64;
 /// Purchases that are remembered, so that they are not recommended.
 pub const BOUGHT_MAX: usize = 256;
-/// After this time an action counts half, in seconds: 30 days.
+/// The time after which an action counts half, in seconds: 30 days.
 pub const HALF_LIFE_S: i64 = 30 * 24 * 3600;
 
 /// The summary of a user's actions: at most some 3 KiB.
@@ -19,9 +19,9 @@ pub const HALF_LIFE_S: i64 = 30 * 24 * 3600;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     actions: u64,
-    /// As of when the weights are.
+    /// The time to which the weights have decayed.
     at_s: i64,
-    /// By category, ascending.
+    /// Weights by category, ascending.
     interests: Vec<(u8, f32)>,
     /// The newest one comes last.
     recent: VecDeque<(ActionKind, u16)>,

@@ -1,4 +1,4 @@
-//! Who sits where, as lines and by comparison.
+//! Rosters of sections, as lines and by comparison.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use super::Outcome;
 use crate::trace::Request;
 
-/// Who sits where: for each section the students in it.
+/// The students of each section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rosters {
     pub(super) sections: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -20,9 +20,9 @@ pub struct Rosters {
 pub struct Difference {
     /// The id of the section.
     pub section: Arc<str>,
-    /// Who must sit in it and does not.
+    /// Students who must sit in it and do not.
     pub missing: Vec<Arc<str>>,
-    /// Who sits in it and must not.
+    /// Students who sit in it and must not.
     pub unexpected: Vec<Arc<str>>,
 }
 
@@ -97,7 +97,7 @@ impl Rosters {
         lines
     }
 
-    /// Where `found` is not what these rosters say, by section; a section left out counts as an empty one.
+    /// Returns the sections in which `found` differs from these rosters; a section left out counts as an empty one.
     pub fn differences(&self, found: &Self) -> Vec<Difference> {
         let empty = BTreeSet::new();
         let ids: BTreeSet<&Arc<str>> = self.sections.keys().chain(found.sections.keys()).collect();

@@ -1,4 +1,4 @@
-//! What a section is asked, what happens to it, and what it says.
+//! A section's commands, events, replies and rejections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use throng::model::{Event, Recorded, Rejection, UpcastError};
 
 use crate::trace::NAME_BYTES_MAX;
 
-/// What a section can be asked to do.
+/// A command of a section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SectionCommand {
@@ -23,17 +23,17 @@ pub enum SectionCommand {
     },
     /// Takes the student's seat back. Of a student who has none, nothing changes.
     Drop {
-        /// Whose seat is given back.
+        /// The student who gives the seat back.
         student: String,
     },
 }
 
-/// What can happen to a section.
+/// An event of a section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SectionEvent {
-    /// It was opened.
+    /// The section was opened.
     Opened {
-        /// How many seats it was opened with.
+        /// The seats it was opened with.
         capacity: u32,
     },
     /// A student took a seat.
@@ -75,7 +75,7 @@ impl Event for SectionEvent {
     }
 }
 
-/// What a command did.
+/// The effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -94,13 +94,13 @@ pub enum Change {
 /// The answer to a command: what it did, and how full the section is now. The roster is a query of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SectionReply {
-    /// What the command did.
+    /// The effect of the command.
     pub change: Change,
-    /// How many seats it was opened with.
+    /// The seats it was opened with.
     pub capacity: u32,
-    /// How many students have a seat.
+    /// The seats that are taken.
     pub taken: u32,
-    /// How many seats nobody has.
+    /// The seats that are free.
     pub remaining: u32,
 }
 
@@ -111,13 +111,13 @@ pub enum SectionRejection {
     /// No seat is left.
     #[error("the section is full: all of its {capacity} seats are taken")]
     Full {
-        /// How many seats it was opened with.
+        /// The seats it was opened with.
         capacity: u32,
     },
-    /// It was opened before.
+    /// The section was opened before.
     #[error("the section is open already, with {capacity} seats")]
     AlreadyOpen {
-        /// How many seats it was opened with.
+        /// The seats it was opened with.
         capacity: u32,
     },
     /// The collection has no such section.
@@ -126,7 +126,7 @@ pub enum SectionRejection {
         /// The id asked for.
         section: String,
     },
-    /// Nobody can be called so.
+    /// The name is not valid.
     #[error("a student's name has 1 to {NAME_BYTES_MAX} bytes without comma or control character; found {bytes} bytes")]
     InvalidStudent {
         /// Bytes of the name found.

@@ -11,20 +11,20 @@ pub const ROSTER_PAGE_DEFAULT: u32 = 1_000;
 /// Most students on one page of a roster.
 pub const ROSTER_PAGE_MAX: u32 = 10_000;
 
-/// How full the section is: the query `view`.
+/// The query `view`: the section's capacity and free seats.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Look {}
 
-/// What [`Look`] answers.
+/// The answer to [`Look`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SectionView {
     /// The section's id.
     pub section: String,
-    /// How many seats it was opened with.
+    /// The seats it was opened with.
     pub capacity: u32,
-    /// How many students have a seat.
+    /// The seats that are taken.
     pub taken: u32,
-    /// How many seats nobody has.
+    /// The seats that are free.
     pub remaining: u32,
 }
 
@@ -42,7 +42,7 @@ impl Query<Section> for Look {
     }
 }
 
-/// Who sits in the section, page by page in the order of their names: the query `roster`.
+/// The query `roster`: the section's students, page by page in the order of their names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetRoster {
     /// Begin after this name; without it, at the first.
@@ -58,7 +58,7 @@ pub struct GetRoster {
 pub struct RosterPage {
     /// The students' names, in their order.
     pub students: Vec<String>,
-    /// Where the next page begins; nothing on the last.
+    /// The start of the next page; `None` on the last.
     pub after: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Query<Section> for GetRoster {
     }
 }
 
-/// Whether a student sits in the section: the query `in-roster`.
+/// The query `in-roster`: true if a student sits in the section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InRoster {
     /// The name that is looked for.

@@ -1,4 +1,4 @@
-//! Who sits in a section, with its size in memory always at hand.
+//! The students of a section. The size in memory is kept up to date with each change.
 
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize, Serializer};
@@ -21,7 +21,7 @@ impl Serialize for Roster {
     }
 }
 
-/// What a name takes beside its place in the tree.
+/// Returns the bytes of a name outside of its node in the tree.
 fn beside(student: &str) -> usize {
     if student.len() > size_of::<CompactString>() {
         student.len() + 16
@@ -59,7 +59,7 @@ impl Roster {
             .map(CompactString::as_str)
     }
 
-    /// What it takes in memory beyond itself, about: a tree two thirds full, and the long names.
+    /// Returns the approximate size in memory beyond itself: a tree two thirds full, and the long names.
     pub(super) fn heap_bytes(&self) -> usize {
         self.name_bytes + self.students.len() * size_of::<CompactString>() * 3 / 2
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace's files, each as a sentence for the person who gave them.
+//! Errors of a trace's files, each a sentence for the person who gave them.
 
 use std::{io, path::PathBuf};
 
@@ -13,7 +13,7 @@ pub enum TraceError {
     Unreadable {
         /// The path that was given.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The operating system did not let the file be written.
@@ -21,7 +21,7 @@ pub enum TraceError {
     Unwritable {
         /// The path that was given.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file is larger than [`FILE_BYTES_MAX`].
@@ -45,7 +45,7 @@ pub enum TraceError {
     Empty {
         /// The file, as it was named.
         file: String,
-        /// What a line looks like.
+        /// The fields of a line.
         layout: &'static str,
     },
     /// A line does not have the fields it must have.
@@ -57,11 +57,11 @@ pub enum TraceError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// What a line looks like.
+        /// The fields of a line.
         layout: &'static str,
-        /// How many fields it has then.
+        /// The number of fields in that layout.
         expected: usize,
-        /// How many were found.
+        /// The number of fields found.
         found: usize,
         /// The beginning of the line.
         text: String,
@@ -77,7 +77,7 @@ pub enum TraceError {
         field: &'static str,
         /// The beginning of what was found.
         found: String,
-        /// What the field may hold.
+        /// The values that the field may have.
         expected: &'static str,
     },
     /// A request stands after a later one.

@@ -1,10 +1,10 @@
-//! One line of a trace file: its fields, and the errors that point into it.
+//! A line of a trace file: its fields, and the errors that point into it.
 
 use super::{NAME_BYTES_MAX, TraceError};
 
 pub(super) const NAME: &str = "a name of 1 to 256 bytes without comma or control character";
 
-/// How much of a wrong line or field an error repeats, in characters.
+/// The most characters of a wrong line or field that an error repeats.
 const QUOTED_CHARACTERS_MAX: usize = 80;
 
 /// A line with something in it, and where it stands.
@@ -52,7 +52,7 @@ impl<'text> Line<'text> {
         })
     }
 
-    /// What was found in the field, when a student or a section may be called so.
+    /// Returns the field if it is a valid name of a student or a section.
     pub(super) fn name(&self, field: &'static str, found: &'text str) -> Result<&'text str, TraceError> {
         if is_name(found) {
             Ok(found)
@@ -84,7 +84,7 @@ pub(super) fn wrong_field(
     }
 }
 
-/// Whether a student or a section may be called so.
+/// True for a valid name of a student or a section.
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len())
         && !text.contains(|character: char| character == ',' || character.is_control())

@@ -86,20 +86,20 @@ pub struct OfferedSection {
     pub capacity: u32,
 }
 
-/// One line of the requests: a student asks a section for something.
+/// A student's request to a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who asks: an opaque token.
+    /// The asking student, an opaque token.
     pub student: Arc<str>,
     /// The id of the section asked.
     pub section: Arc<str>,
-    /// When, in the university's local time, to the second.
+    /// The time in the university's local time, to the second.
     pub at: DateTime,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What a request asks.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// A seat for the student.
@@ -120,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// Whether a seat is given back, by the student or by the registrar.
+    /// True if the operation gives a seat back, by the student or by the registrar.
     pub fn is_drop(self) -> bool {
         !matches!(self, Self::Add)
     }
@@ -142,7 +142,7 @@ impl Trace {
         generate(&Shape::PUBLISHED, seed).expect("a test proves that the published shape is possible")
     }
 
-    /// How long after the first request request number `index` was made, for a replay in time.
+    /// Returns the time from the first request to request number `index`, for a replay in time.
     ///
     /// Zero for the first request, and for an index past the end.
     pub fn offset(&self, index: usize) -> Duration {

@@ -1,4 +1,4 @@
-//! From the two files to a [`Trace`].
+//! Reads a [`Trace`] from its two files.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -32,7 +32,7 @@ pub struct Source<'text> {
 /// A trace that was read, and what its reader should know about the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What the files hold.
+    /// The trace in the files.
     pub trace: Trace,
     /// The lines of the capacities that were passed over, in the order of the file.
     pub duplicates: Vec<DuplicateSection>,

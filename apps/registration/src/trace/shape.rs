@@ -8,7 +8,7 @@ use super::{Operation, PERIOD_DAYS, Trace};
 /// meets exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many sections are offered.
+    /// The number of sections offered.
     pub sections: u32,
     /// Sections among them without a seat.
     pub sections_closed: u32,
@@ -36,13 +36,13 @@ pub struct Shape {
 pub struct ShapeError {
     /// The count, named as the field of [`Shape`].
     pub field: &'static str,
-    /// What the shape asks for.
+    /// The number in the shape.
     pub found: u32,
     /// The least that is possible.
     pub least: u32,
     /// The most that is possible.
     pub most: u32,
-    /// What bounds it.
+    /// The reason for the bound.
     pub because: &'static str,
 }
 
@@ -91,7 +91,7 @@ impl Shape {
             .saturating_add(self.administrative_drops)
     }
 
-    /// Whether a trace of this shape can be generated.
+    /// Checks that a trace of this shape can be generated.
     ///
     /// # Errors
     /// The first count that is out of range, with the range and what bounds it.

@@ -1,4 +1,4 @@
-//! From a [`Trace`] to the two files.
+//! Writes a [`Trace`] to its two files.
 
 use std::{fmt::Write as _, fs, path::Path};
 

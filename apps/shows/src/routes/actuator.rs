@@ -94,7 +94,7 @@ fn declared(text: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
 }
 
-/// What a metric's samples come to, by statistic.
+/// Sums a metric's samples, by statistic.
 fn sums(text: &str, name: &str, kind: &str) -> BTreeMap<&'static str, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -54,7 +54,7 @@ pub fn routes(engine: Engine) -> Router {
     routes.with_state(engine)
 }
 
-/// What the routes take and give, for the service's documentation.
+/// Describes the routes' parameters and replies for the API documentation.
 #[must_use]
 pub fn describe() -> Described {
     let of_show = |route: Route| route.part("show", "The show's id, a UUID");
@@ -96,13 +96,13 @@ type Body = Result<Bytes, BytesRejection>;
 struct Creation {
     /// Its id, a UUID.
     show_id: String,
-    /// What is shown.
+    /// The show's title.
     title: String,
     /// Its seats, at most 100; they are numbered from 0.
     max_seats: u32,
 }
 
-/// What becomes of a seat.
+/// The change of a seat's status.
 #[derive(Deserialize, JsonSchema)]
 struct Change {
     /// Reserve it, or give it back.

@@ -1,4 +1,4 @@
-//! What a request says, or which part of it cannot be read.
+//! Parses requests. An error names the part that cannot be read.
 
 use axum::{
     body::Bytes,

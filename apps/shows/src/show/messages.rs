@@ -1,16 +1,16 @@
-//! What a show is asked, what happens to it, and what it says.
+//! A show's commands, events, replies and rejections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::model::{Event, Rejection};
 
-/// What a show can be asked to do.
+/// A command of a show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum ShowCommand {
     /// Creates it, with all seats available. Refused when it exists.
     CreateShow {
-        /// What is shown.
+        /// The show's title.
         title: String,
         /// Seats, at most 100; they are numbered from 0.
         max_seats: u32,
@@ -27,16 +27,16 @@ pub enum ShowCommand {
     },
 }
 
-/// What can happen to a show. Whose and when is said by the event's record in the journal.
+/// An event of a show. Its record in the journal holds the show's id and the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShowEvent {
-    /// It was created.
+    /// The show was created.
     ShowCreated {
-        /// What is shown.
+        /// The show's title.
         title: String,
         /// Seats, numbered from 0, all available.
         seats: u8,
-        /// What each costs.
+        /// The price of each seat.
         price: u32,
     },
     /// A seat was reserved.
@@ -64,13 +64,13 @@ pub struct ShowReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ShowRejection {
-    /// It was created before.
+    /// The show was created before.
     #[error("SHOW_ALREADY_EXISTS")]
     ShowAlreadyExists,
     /// More than 100 seats.
     #[error("TOO_MANY_SEATS")]
     TooManySeats,
-    /// It has no seat of this number.
+    /// The show has no seat of this number.
     #[error("SEAT_NOT_EXISTS")]
     SeatNotExists,
     /// The seat is reserved.

@@ -15,7 +15,7 @@ use throng::model::{Answer, Entity, Turn};
 
 /// Most seats a show can have.
 pub const SEATS_MAX: u32 = 100;
-/// What a seat costs.
+/// The price of a seat.
 pub const SEAT_PRICE: u32 = 100;
 
 /// A show, by its UUID. It exists once it has been created.
@@ -31,7 +31,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// Whether the seat is reserved; a seat the show does not have is neither.
+    /// Returns the seat's number, with true if it is reserved.
     fn is_reserved(&self, seat: i32) -> Result<(u8, bool), ShowRejection> {
         let number = u8::try_from(seat).map_err(|_| ShowRejection::SeatNotExists)?;
         let seats = self.seats.as_ref().ok_or(ShowRejection::SeatNotExists)?;

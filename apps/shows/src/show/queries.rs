@@ -10,12 +10,12 @@ use super::{Seats, Show, ShowRejection};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetShow {}
 
-/// What [`GetShow`] answers.
+/// The answer to [`GetShow`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShowView {
     /// The show's id.
     pub id: String,
-    /// What is shown.
+    /// The show's title.
     pub title: String,
     /// All its seats, in the order of their numbers.
     pub seats: Vec<SeatView>,
@@ -26,19 +26,19 @@ pub struct ShowView {
 pub struct SeatView {
     /// Its number, from 0.
     pub number: u8,
-    /// Whether it can be reserved.
+    /// The status of the seat.
     pub status: SeatStatus,
-    /// What it costs.
+    /// The price of the seat.
     pub price: u32,
 }
 
-/// Whether a seat can be reserved.
+/// The status of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SeatStatus {
-    /// It can be reserved.
+    /// The seat can be reserved.
     Available,
-    /// It is reserved.
+    /// The seat is reserved.
     Reserved,
 }
 

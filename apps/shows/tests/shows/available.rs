@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-/// What the shows say themselves.
+/// Reads the free seats from the shows.
 async fn of_shows(engine: &Engine) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for number in 0..=u8::MAX {
@@ -71,7 +71,7 @@ async fn of_shows(engine: &Engine) -> BTreeMap<String, u32> {
     found
 }
 
-/// What the read model says, page by page.
+/// Reads the free seats from the read model, page by page.
 async fn of_view(engine: &Engine, limit: usize) -> BTreeMap<String, u32> {
     assert!(
         engine.read_model::<AvailableShows>().caught_up().await,

@@ -51,7 +51,7 @@ pub fn start(engine: &Engine, environment: &Environment, metrics: Metrics) -> Re
     Ingress::start(engine, options, read)
 }
 
-/// What a message asks of skiers: that they take its ride, or each ride of its frame.
+/// Returns the commands of a message: one that takes its ride, or one for each ride of its frame.
 fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
     frame::commands(message, |body| {
         let message: RideMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;

@@ -17,11 +17,11 @@ use throng_breaker::{BreakerLayer, Breakers, Pauses, Retry, RetryBudget, Setting
 use throng_http::{Limits, Problem};
 use tower::{ServiceBuilder, ServiceExt as _, retry::RetryLayer, service_fn, util::BoxCloneSyncService};
 
-/// How long the consumer may take.
+/// The longest wait for the consumer's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How often a query is asked whose connection is lost.
+/// The attempts for a query whose connection is lost.
 const ATTEMPTS: u32 = 3;
-/// What of a request and of an answer is passed on.
+/// The headers of a request and of an answer that are passed on.
 const PASSED: [HeaderName; 6] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
@@ -34,12 +34,12 @@ const PASSED: [HeaderName; 6] = [
 type Asked = http::Request<Full<Bytes>>;
 type Service = BoxCloneSyncService<Asked, Response, throng_breaker::Error<Failed>>;
 
-/// How a call failed.
+/// The reason why a call failed.
 #[derive(Clone, Copy, Debug)]
 enum Failed {
     /// The connection was lost, or none could be made.
     Lost,
-    /// There was no answer in time.
+    /// No answer came in time.
     Late,
 }
 
@@ -47,7 +47,7 @@ enum Failed {
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     at: Uri,
-    /// For what changes something: never sent twice.
+    /// The service for requests that change something: never sent twice.
     once: Service,
     /// Asks again where the connection is lost; for what changes nothing.
     again: Service,

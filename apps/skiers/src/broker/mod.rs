@@ -17,24 +17,24 @@ use throng_amqp::{Broker, Exchange, Queue, QueueType, Routing, Topology};
 pub const EXCHANGE: &str = "liftride";
 /// The queue that is consumed, as the original's `SkierService` does.
 pub const QUEUE: &str = "skiers";
-/// Where messages go that nobody can take.
+/// The queue for messages that nobody can take.
 pub const DEAD: &str = "skiers-dead";
-/// How much longer than a ride may wait its message's id is known.
+/// The time for which a message's id is known beyond the longest wait of a ride.
 const MARGIN: Duration = Duration::from_secs(3_600);
 
-/// How exchange and queue are declared.
+/// The declaration of exchange and queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// They survive a restart of the broker, with the rides in them.
+    /// Exchange and queue survive a restart of the broker, with the rides in them.
     Durable,
     /// The same, and the queue is a quorum queue: replicated where the broker has several nodes.
     Quorum,
-    /// They do not, as in the original.
+    /// Exchange and queue do not survive a restart, as in the original.
     Original,
 }
 
 impl Layout {
-    /// It survives a restart of the broker.
+    /// True if they survive a restart of the broker.
     pub(crate) fn is_durable(self) -> bool {
         self != Self::Original
     }
@@ -53,18 +53,18 @@ impl FromStr for Layout {
     }
 }
 
-/// What the variables said.
+/// The settings from the environment variables.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Where the broker is.
+    /// The address of the broker.
     pub broker: Broker,
-    /// How exchange and queue are declared.
+    /// The declaration of exchange and queue.
     pub layout: Layout,
     /// Rides in one message at most.
     pub frame: usize,
-    /// How long a ride may wait in the queue.
+    /// The longest wait of a ride in the queue.
     pub ttl: Duration,
-    /// Where the consumer answers queries.
+    /// The address at which the consumer answers queries.
     pub consumer: Option<String>,
     /// The Redis of the read models: the consumer writes them, a server answers from them.
     pub redis: Option<String>,
@@ -76,7 +76,7 @@ pub struct Environment {
 pub struct Unreadable {
     /// The environment variable, as `SKIERS_BROKER`.
     pub name: &'static str,
-    /// What it can say.
+    /// The values that it may have.
     pub why: String,
 }
 
@@ -154,7 +154,7 @@ impl Environment {
         }
     }
 
-    /// How long message ids are kept.
+    /// Returns the time for which message ids are kept.
     #[must_use]
     pub fn keys(&self) -> KeyLife {
         KeyLife::at_least(self.ttl + MARGIN)

@@ -89,7 +89,7 @@ impl Mapping for ResortSeasons {
     }
 }
 
-/// What the two have written, for a server that has no journal.
+/// The read models of both, for a server that has no journal.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadModels {
     reader: Reader,

@@ -15,11 +15,11 @@ use throng_http::Problem;
 /// When a client should come back whose ride finds no room.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where rides are published.
+/// The publisher of rides.
 #[derive(Clone, Debug)]
 pub(crate) struct Rides {
     publisher: Publisher,
-    /// Those that come together leave in one message.
+    /// Gathers rides that come together into one message.
     frames: Option<Frames>,
 }
 

@@ -1,4 +1,4 @@
-//! How answers are written.
+//! Answers in the dialects of the clients.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -14,7 +14,7 @@ use crate::{no_answer::NoAnswer, ride::Refused};
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Whose clients are answered.
+/// The dialect of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// The interface's definition: messages are JSON, `{"message":text}`.
@@ -26,7 +26,7 @@ pub(super) enum Dialect {
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ResponseMsg {
-    /// What was wrong, for a person to read.
+    /// The fault, for a person to read.
     message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a request's body says.
+//! Reads a request's body.
 
 use axum::{body::Bytes, extract::rejection::BytesRejection};
 use schemars::JsonSchema;

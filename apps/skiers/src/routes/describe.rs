@@ -10,7 +10,7 @@ use super::{
 };
 use crate::statistics::ApiStatistics;
 
-/// What the routes take and give, for the service's documentation.
+/// Describes the routes' parameters and replies for the API documentation.
 #[must_use]
 pub fn describe() -> Described {
     let described = Described::new(
@@ -95,7 +95,7 @@ fn of_resorts(described: Described) -> Described {
         .route(of_day("hours", "Rides by hour").replies::<Hours>(200, "Of the seven hours of the ski day"))
 }
 
-/// What `/vertical` is asked.
+/// The parameters of `/vertical`.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[allow(dead_code, reason = "read one by one; this documents them")]
 struct OfResorts {

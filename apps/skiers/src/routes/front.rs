@@ -26,11 +26,11 @@ use crate::{
     statistics::{Endpoint, Statistics},
 };
 
-/// Where a server has its answers from.
+/// The service behind a server, which has the answers.
 pub(crate) struct Behind {
     /// Answers queries, if it is there.
     pub(crate) redis: Option<ReadModels>,
-    /// Is passed all that the server cannot answer itself.
+    /// The consumer, which gets all that the server cannot answer itself.
     pub(crate) consumer: Option<Consumer>,
 }
 

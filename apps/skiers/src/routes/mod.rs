@@ -45,7 +45,7 @@ use crate::{
 use answers::Dialect;
 use site::{Service, Site};
 
-/// Where the original's clients ask.
+/// The prefix of the original's paths.
 const WAR: &str = "/Server_war";
 
 /// The routes, to be mounted on a gateway.

@@ -1,4 +1,4 @@
-//! What a path asks for.
+//! Parses a request's path.
 
 use crate::{
     number::NUMBER_MAX,
@@ -9,7 +9,7 @@ use crate::{
 /// Why a path asks for nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathError {
-    /// Nothing below `/skiers` or `/resorts` is called so.
+    /// The path is not one below `/skiers` or `/resorts`.
     Unknown,
     /// The day is none of a season.
     Day,
@@ -17,7 +17,7 @@ pub(super) enum PathError {
     Number(Refused),
 }
 
-/// What a path below `/skiers/` asks for.
+/// A request below `/skiers/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SkiersPath {
     /// A skier's day: `{resort}/seasons/{season}/days/{day}/skiers/{skier}`
@@ -26,16 +26,16 @@ pub(super) enum SkiersPath {
     Lifts { day: ResortDayId, skier: u32 },
     /// A skier's season: `{resort}/seasons/{season}/skiers/{skier}`
     Season { resort: u32, season: u32, skier: u32 },
-    /// By resort and season: `{skier}/vertical`
+    /// The vertical by resort and season: `{skier}/vertical`
     Vertical { skier: u32 },
 }
 
-/// What a path below `/resorts/` asks for.
+/// A request below `/resorts/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResortsPath {
     /// Seasons of a resort: `{resort}/seasons`
     Seasons { resort: u32 },
-    /// How many were there: `{resort}/seasons/{season}/day/{day}/skiers`
+    /// The number of skiers: `{resort}/seasons/{season}/day/{day}/skiers`
     Skiers(ResortDayId),
     /// Rides of each lift: `{resort}/seasons/{season}/day/{day}/lifts`
     Lifts(ResortDayId),

@@ -25,14 +25,14 @@ pub(super) const COLLECTION: &str = "/resorts/";
 /// The resorts there are.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ResortsList {
-    /// In the order of their numbers.
+    /// The resorts in the order of their numbers.
     resorts: Vec<ResortEntry>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ResortEntry {
-    /// What it is called.
+    /// The resort's name.
     resort_name: String,
     /// The number that paths name it by.
     #[serde(rename = "resortID")]
@@ -46,7 +46,7 @@ pub(super) struct SeasonsList {
     seasons: Vec<String>,
 }
 
-/// How many skiers were at a resort.
+/// The number of skiers at a resort.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResortSkiers {

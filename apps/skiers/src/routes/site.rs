@@ -31,7 +31,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What is left of a path behind the prefix and `/skiers/` or `/resorts/`.
+    /// Returns the rest of a path behind the prefix and `/skiers/` or `/resorts/`.
     pub(super) fn below<'a>(&self, collection: &str, path: &'a str) -> &'a str {
         path.get(self.prefix.len() + collection.len()..).unwrap_or_default()
     }

@@ -20,10 +20,10 @@ use crate::{
 
 pub(super) const COLLECTION: &str = "/skiers/";
 
-/// What a skier's seasons come to.
+/// The vertical of a skier by season.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SkierVertical {
-    /// One for each resort that was asked for and each season, in the order of the resorts asked for.
+    /// An entry for each season of each resort asked for, in the order of the resorts asked for.
     resorts: Vec<SeasonVertical>,
 }
 
@@ -40,7 +40,7 @@ struct SeasonVertical {
 /// The lifts ridden on a day.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Lifts {
-    /// In the order of their numbers.
+    /// The lifts in the order of their numbers.
     lifts: Vec<Lift>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Lift {
     /// The lift's number.
     #[serde(rename = "liftID")]
     lift_id: u32,
-    /// How often it was ridden.
+    /// The number of rides with it.
     rides: u64,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Lift {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Season {
-    /// How many days were skied.
+    /// The number of days skied.
     days_skied: usize,
-    /// How many rides were taken, identical ones too.
+    /// The number of rides, identical ones too.
     rides: u64,
     /// The vertical of all rides.
     total_vert: u64,
@@ -74,7 +74,7 @@ struct Day {
     /// The day of the season.
     #[serde(rename = "dayID")]
     day_id: String,
-    /// How many rides were taken, identical ones too.
+    /// The number of rides, identical ones too.
     rides: u64,
     /// The vertical of all rides.
     vertical: u64,

@@ -28,7 +28,7 @@ pub struct Skier {
     rides: Tally<DayLift>,
 }
 
-/// By resort, season, day and lift.
+/// Collects rides by resort, season, day and lift.
 impl FromIterator<(DayLift, u64)> for Skier {
     fn from_iter<I: IntoIterator<Item = (DayLift, u64)>>(rides: I) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl FromIterator<(DayLift, u64)> for Skier {
     }
 }
 
-/// What a skier can be asked to do.
+/// A command of a skier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkierCommand {
@@ -45,7 +45,7 @@ pub enum SkierCommand {
     Ride(Ride),
 }
 
-/// What can happen to a skier.
+/// An event of a skier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SkierEvent {
     /// A ride on a lift.

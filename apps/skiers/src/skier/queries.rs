@@ -1,4 +1,4 @@
-//! What a skier can be asked.
+//! The queries of a skier.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::ride::{LiftRides, Refused, ResortDayId, vertical};
 pub struct SkiDay {
     /// The day of the season.
     pub day: u32,
-    /// How many rides were taken, identical ones too.
+    /// The number of rides, identical ones too.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -23,7 +23,7 @@ pub struct SkiDay {
 /// A season of a skier at a resort, day by day. The days skied are those there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkiSeason {
-    /// How many rides were taken, identical ones too.
+    /// The number of rides, identical ones too.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -31,29 +31,29 @@ pub struct SkiSeason {
     pub days: Vec<SkiDay>,
 }
 
-/// What a season of a skier at a resort comes to.
+/// The totals of a skier's season at a resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeasonTotals {
     /// The resort's number.
     pub resort: u32,
     /// The season's year.
     pub season: u32,
-    /// How many days were skied.
+    /// The number of days skied.
     pub days: u32,
-    /// How many rides were taken, identical ones too.
+    /// The number of rides, identical ones too.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
 }
 
-/// What all seasons of a skier come to: the query `view`.
+/// The query `view`: the totals of all seasons of a skier.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetSkier {}
 
-/// What [`GetSkier`] answers.
+/// The answer to [`GetSkier`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkierView {
-    /// By resort, then by season.
+    /// The totals, by resort and then by season.
     pub seasons: Vec<SeasonTotals>,
 }
 
@@ -106,7 +106,7 @@ impl Query<Skier> for GetDay {
 }
 
 impl Skier {
-    /// What all seasons come to.
+    /// Returns the totals of all seasons.
     pub(crate) fn view(&self) -> SkierView {
         let seasons = self.rides.all().chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
         let seasons = seasons.map(|rides| {
@@ -151,7 +151,7 @@ fn by_day(rides: &Rides) -> impl Iterator<Item = &Rides> {
     rides.chunk_by(|a, b| a.0.2 == b.0.2)
 }
 
-/// Of one day's rides.
+/// Sums the rides of one day.
 fn ski_day(rides: &Rides) -> SkiDay {
     SkiDay {
         day: rides.first().map_or(0, |((_, _, day, _), _)| *day),

@@ -238,7 +238,7 @@ fn compare(server: SocketAddr, model: &Model) {
     }
 }
 
-/// What has nothing to answer, or is asked wrongly, is answered from Redis as it is by the consumer; and so are lists.
+/// Asks for absent things, malformed things and lists, and compares the answer from Redis with the consumer's.
 fn answers_alike(model: &Model, consumer: SocketAddr, redis: SocketAddr) {
     let skier = model.rides[0].0;
     let paths = [

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use throng::journal::{Directory, Floor, ShardSet, View};
 use throng_postgres::PostgresDirectory;
 
-/// What to do with a cluster.
+/// The arguments of `cluster`.
 #[derive(Debug, Args)]
 pub struct ClusterCommands {
     #[command(subcommand)]
@@ -36,14 +36,14 @@ enum ClusterCommand {
 struct LookArguments {
     #[command(flatten)]
     place: LocationArguments,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct NodeArguments {
-    /// What the node is called.
+    /// The name of the node.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -52,10 +52,10 @@ struct NodeArguments {
 
 #[derive(Debug, Args)]
 struct MoveArguments {
-    /// Which ones, as `cluster shards` shows them: numbers and ranges, 0-9,17.
+    /// The shards as `cluster shards` shows them: numbers and ranges, 0-9,17.
     #[arg(value_name = "SHARDS")]
     shards: ShardSet,
-    /// What the node is called; `any`: they are pinned to none any more, and balanced as all others.
+    /// The name of the node; `any` pins the shards to none any more, and they are balanced as all others.
     #[arg(long, value_name = "NAME")]
     to: String,
     #[command(flatten)]
@@ -210,7 +210,7 @@ impl FinalizeArguments {
     }
 }
 
-/// Where the nodes of a cluster meet, as they have left it: a look must not change the tables under them.
+/// Opens the directory of a cluster's nodes as they have left it: a look must not change the tables under them.
 fn directory(place: &LocationArguments, app: &str) -> anyhow::Result<PostgresDirectory> {
     match place.place(app)? {
         JournalLocation::Postgres(options) => Ok(PostgresDirectory::look(*options)?),

@@ -13,7 +13,7 @@ pub(super) struct Shown<'a> {
     pub(super) unowned: String,
     /// Names of nodes, which need not live, with the shards that are pinned to them.
     pub(super) pinned: BTreeMap<&'a str, String>,
-    /// What a node has to have to be let in.
+    /// The release and features that a node must have to be let in.
     pub(super) floor: ShownFloor,
     pub(super) nodes: Vec<ShownNode<'a>>,
 }
@@ -51,7 +51,7 @@ impl ShownNode<'_> {
     }
 }
 
-/// What a node says of the cluster to who administrates.
+/// Returns a node's view of the cluster for an administrator.
 pub(crate) fn report(status: &Status) -> serde_json::Value {
     let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
     report["node"] = status.node.0.into();

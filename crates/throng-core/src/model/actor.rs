@@ -2,14 +2,13 @@
 
 use super::{EntityId, Message, Rejection, Timestamp};
 
-/// Where the actors of a kind are at work.
+/// The place where the actors of a kind work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// On the thread of whoever asks: nothing is handed over, and nothing may take long.
+    /// On the asker's thread: nothing is handed over, and nothing may take long.
     #[default]
     InTurn,
-    /// On threads of their own, one a core: for what computes longer than a hand-off takes (10 µs or so), or has to wait. Who
-    /// asks is not held up.
+    /// On threads of their own, one a core: for computations longer than a hand-off (10 µs or so), or with waits. The asker is not held up.
     Workers,
 }
 
@@ -27,25 +26,25 @@ pub trait Actor: Send + 'static {
     /// only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
     /// these is no command of the kind.
     const PUBLIC: &'static [&'static str] = &[];
-    /// Where they are at work.
+    /// The place where they work.
     const PLACEMENT: Placement = Placement::InTurn;
-    /// How many are kept in memory, about: of more, those that nobody asked for longest are dropped.
+    /// About the number kept in memory. Beyond it, the actors that were asked longest ago are dropped.
     const KEPT_MAX: usize = 100_000;
     /// The address within the kind.
     type Id: EntityId;
-    /// What it can be asked to do.
+    /// The commands it takes.
     type Command: Message;
-    /// What it answers.
+    /// The reply to a command.
     type Reply: Message;
-    /// How it says no.
+    /// A refusal.
     type Rejection: Rejection;
 
-    /// One that nobody has asked yet, or not for long.
+    /// Returns a fresh actor: for an id that nobody has asked yet, or not for long.
     fn start(id: &Self::Id) -> Self;
 
     /// Does what it is asked to, one command at a time.
     ///
     /// # Errors
-    /// The actor's "no". What it has changed by then stays.
+    /// The actor's [`Rejection`](Actor::Rejection). Its changes so far stay.
     fn receive(&mut self, command: Self::Command, now: Timestamp) -> Result<Self::Reply, Self::Rejection>;
 }

@@ -3,7 +3,7 @@
 use super::{Answer, Entity, Sent};
 
 impl<E: Entity> Answer<E> {
-    /// From the state after the events. `Section::view` and closures without captures allocate nothing.
+    /// Replies from the state after the events. `Section::view` and closures without captures allocate nothing.
     pub fn after(read: impl FnOnce(&E) -> E::Reply + Send + 'static) -> Self {
         Self::After(Box::new(read))
     }
@@ -17,7 +17,7 @@ impl<E: Entity> Answer<E> {
         Self::Forward(Sent::to::<T>(&to.into(), command))
     }
 
-    /// As [`forward`](Self::forward), and the answering entity, if this creates it, becomes the child of this one: the
+    /// Forwards like [`forward`](Self::forward). If the command creates the answering entity, it becomes the child of this one: the
     /// asker hears from the child itself once it exists.
     pub fn create<T: Entity<Reply = E::Reply, Rejection = E::Rejection>>(
         id: impl Into<T::Id>,

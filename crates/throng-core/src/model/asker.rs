@@ -1,6 +1,6 @@
-//! Who asks an entity.
+//! The sender of a command.
 
-/// Who asks an entity for something: what [`Turn::from`](super::Turn::from) says.
+/// The sender of a command or query, as [`Turn::from`](super::Turn::from) returns it.
 ///
 /// It is the same for a command that is executed again, after a crash, from the list of dead messages, or in a simulation: who sent a
 /// message and which timer fired stands in the log, and a client's command that was not executed yet keeps its caller until it is.
@@ -16,13 +16,13 @@ pub enum Asker<'a> {
         /// The sender's id within its kind.
         id: &'a str,
     },
-    /// One of the entity's own timers, by its name.
+    /// A timer of the entity itself, by its name.
     Timer(&'a str),
     /// The engine, with what came of a request of the entity's own.
     Outcome {
         /// The kind of the entity that was asked.
         kind: &'a str,
-        /// Which of its kind.
+        /// The id.
         id: &'a str,
     },
 }

@@ -32,7 +32,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const KIND: &'static str;
     /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
     const STATE_VERSION: u16 = 1;
-    /// For how long its events are kept, unless the service says otherwise.
+    /// The retention of its events, unless the service says otherwise.
     const KEEP: Keep = Keep::Forever;
     /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
     /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
@@ -40,13 +40,13 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
-    /// What it can be asked to do.
+    /// The commands it takes.
     type Command: Message;
-    /// What can happen to it.
+    /// The events it emits.
     type Event: Event;
-    /// What it answers.
+    /// The reply to a command.
     type Reply: Message;
-    /// How it says no.
+    /// A refusal.
     type Rejection: Rejection;
     /// The kinds it [requests](Turn::request) something of, and hears from ([`OnOutcome`]). A request to another kind does not compile, and
     /// an engine that was not given `on_outcome` for one of these does not start.
@@ -59,14 +59,13 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// records cannot read the journal.
     const KEEPS_COMMANDS: bool = false;
 
-    /// May this command bring the entity into being? If not, an id without events is answered `Unknown` (404) before
-    /// `decide`.
+    /// True if this command may bring the entity into being. If not, an id without events is answered `Unknown` (404) before `decide`.
     fn creates(_command: &Self::Command) -> bool {
         true
     }
 
-    /// May this command bring an entity that has [ended](Turn::end) into being again? It begins with [`Default`], and its events are
-    /// numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
+    /// True if this command may bring an entity that has [ended](Turn::end) into being again. It begins with [`Default`], and its events
+    /// are numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
     fn recreates(_command: &Self::Command) -> bool {
         false
     }
@@ -74,7 +73,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
     ///
     /// # Errors
-    /// The entity's "no".
+    /// The entity's [`Rejection`](Entity::Rejection).
     fn decide(&self, command: Self::Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection>;
 
     /// Applies what has happened, also on replay. Total: it must not fail.
@@ -84,7 +83,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// in a field. Not asked for what comes from outside. Where renaming a variant is all, `#[serde(alias = "old_name")]` does it, too.
     ///
     /// # Errors
-    /// There is no step up: the timer's tick or the message is dead, with this reason, and can be retried.
+    /// [`UpcastError`]: there is no step up. The timer's tick or the message is dead, with this reason, and can be retried.
     fn upcast_command(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from the command {}",
@@ -96,7 +95,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// was made from are not kept any more; otherwise the state is rebuilt from them.
     ///
     /// # Errors
-    /// There is no step up: the entity is quarantined, with this reason.
+    /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
     fn upcast_state(version: u16, _state: serde_json::Value) -> Result<serde_json::Value, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from a state of version {version}"
@@ -165,7 +164,7 @@ pub trait OnOutcome<T: Entity>: Entity {
     fn on_outcome(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
 }
 
-/// Why a request was not done. Nothing of it has happened, and nothing of it will.
+/// The reason why a request was not done. Nothing of it has happened, and nothing of it will.
 ///
 /// A request that crashes its receiver, or that the receiver's program cannot read, is a fault of that program and not answered: the
 /// message is dead, with the reason, until somebody has it tried again.
@@ -174,7 +173,7 @@ pub enum RequestError<R> {
     /// The entity said no.
     #[error("{0}")]
     Rejected(R),
-    /// There is no such entity, and the command is none that creates one.
+    /// The entity does not exist, and the command does not create.
     #[error("there is no such entity")]
     Unknown,
     /// The entity has ended, and the command is none that creates it anew.
@@ -183,7 +182,7 @@ pub enum RequestError<R> {
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),
-    /// Nobody could take the request, and a person has decided that nobody ever will, for this reason.
+    /// A person has decided that nobody will ever take the request, for this reason.
     #[error("the request was dropped: {0}")]
     Dropped(String),
 }

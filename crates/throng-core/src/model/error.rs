@@ -1,14 +1,14 @@
-//! What an asker is told when there is no reply.
+//! The errors that a caller gets instead of a reply.
 
 use std::time::Duration;
 
-/// The entity's "no", or the engine's; the engine's says whether trying again is safe.
+/// The entity's refusal, or the engine's. The engine's tells whether trying again is safe.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error<R> {
-    /// The entity's "no". Nothing was done.
+    /// The entity refused. Nothing was done.
     #[error("{0}")]
     Rejected(R),
-    /// The id has no events, and the command is not one that creates.
+    /// The id has no events, and the command does not create.
     #[error("there is no {kind} {id:?}")]
     Unknown {
         /// The kind asked.
@@ -24,15 +24,15 @@ pub enum Error<R> {
         /// The id asked.
         id: String,
     },
-    /// The command, key or id is not one: nothing was done.
+    /// The command, key or id is malformed: nothing was done.
     #[error("{0}")]
     Malformed(String),
-    /// Something is larger than its limit: nothing was done.
+    /// A value is larger than its limit: nothing was done.
     #[error("{what} {}, at most {limit} are allowed; nothing was done", size(what, *found))]
     TooLarge {
-        /// Something that has bytes, or "the number of …".
+        /// The value: a thing that has bytes, or "the number of …".
         what: &'static str,
-        /// Its size, or that of what was seen of it.
+        /// Its size, or the size of the part that was read.
         found: usize,
         /// The most that is allowed.
         limit: usize,
@@ -43,28 +43,28 @@ pub enum Error<R> {
     /// The same command was refused under this idempotency key: nothing was done, though it would be accepted by now.
     #[error("the command was refused under the idempotency key {0:?} before; use a fresh key to ask again")]
     KeyRefused(String),
-    /// Too much is waiting: nothing was done.
+    /// Too many commands wait: nothing was done.
     #[error("overloaded; nothing was done; try again in {retry_after:?}")]
     Overloaded {
-        /// When trying again makes sense.
+        /// The earliest sensible time of the next attempt.
         retry_after: Duration,
     },
-    /// The journal has no room for more: nothing was done. Reads go on.
+    /// The journal is full: nothing was done. Reads go on.
     #[error("the journal's storage is full; nothing was done; try again in {retry_after:?}")]
     StorageFull {
-        /// When trying again makes sense.
+        /// The earliest sensible time of the next attempt.
         retry_after: Duration,
     },
     /// The journal or store cannot be reached, or the engine is starting or stopping: nothing was done.
     #[error("unavailable; nothing was done: {reason}")]
     Unavailable {
-        /// What is wrong.
+        /// The fault, in a sentence.
         reason: String,
     },
-    /// The deadline passed before the command was looked at: nothing was done.
+    /// The deadline passed before the command was executed: nothing was done.
     #[error("the deadline passed before the command was looked at; nothing was done")]
     Expired,
-    /// Nobody knows yet whether it took effect.
+    /// The command was executed or not: neither is known yet.
     #[error("the command may have taken effect; ask again with the same idempotency key")]
     OutcomeUnknown,
     /// The user's code panicked: the command had no effect.
@@ -73,7 +73,7 @@ pub enum Error<R> {
         /// The panic's message.
         reason: String,
     },
-    /// The entity cannot be brought back (this program cannot apply its history, or its rows cannot be read), or an operator has quarantined
+    /// The entity cannot be loaded (this program cannot apply its history, or its rows cannot be read), or an operator has quarantined
     /// it.
     #[error("{address} is quarantined{}: {reason}", since(*seq, *by_operator))]
     Quarantined {
@@ -83,13 +83,13 @@ pub enum Error<R> {
         seq: u64,
         /// The event or row that cannot be applied or read, in a sentence, or the operator's reason.
         reason: String,
-        /// An operator has quarantined it, and can release it.
+        /// True if an operator quarantined it, and can release it.
         by_operator: bool,
     },
 }
 
 impl<R> Error<R> {
-    /// The same for another rejection type; `None` for a rejection.
+    /// Converts an engine's error to another rejection type. A rejection is the `Err`.
     pub fn engine<S>(self) -> Result<Error<S>, R> {
         Ok(match self {
             Self::Rejected(rejection) => return Err(rejection),

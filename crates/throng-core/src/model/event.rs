@@ -3,7 +3,7 @@
 use super::Message;
 use std::borrow::Cow;
 
-/// What can happen to an entity: a serde enum; the variant's serde name is the event's name in the journal.
+/// An entity's event: a serde enum. The variant's serde name is the event's name in the journal.
 pub trait Event: Message {
     /// The names whose shape has changed, with their present version; all others are at version 1.
     const VERSIONS: &'static [(&'static str, u16)] = &[];
@@ -12,7 +12,7 @@ pub trait Event: Message {
     /// one.
     ///
     /// # Errors
-    /// There is no step up: the entity is quarantined with this reason.
+    /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
     fn upcast(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from {} version {}",
@@ -41,7 +41,7 @@ pub struct Recorded {
     pub payload: serde_json::Value,
 }
 
-/// Why an event could not be taken a step up.
+/// The reason why an event could not be taken a step up.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UpcastError(pub String);

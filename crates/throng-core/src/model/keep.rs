@@ -1,23 +1,23 @@
-//! For how long a history is kept.
+//! Retention of a kind's history.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// For how long the events of a kind are kept, and what is left of an entity that has ended. The state remains.
+/// The retention of a kind's events, and of an entity that has ended. The state always remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// All events, for good.
     #[default]
     Forever,
-    /// For this long. Of an entity that has ended for longer nothing is kept.
+    /// The events of this time. Nothing is kept of an entity that ended longer ago.
     Age(Duration),
-    /// The last so many of each entity. Of an entity that has ended nothing is kept.
+    /// The last events of each entity, this many. Nothing is kept of an entity that has ended.
     Events(u64),
 }
 
-/// The words of [`Keep::from_str`].
+/// The forms that [`Keep::from_str`] takes.
 const EXPECTED: &str = "write `forever`, a time as `30d`, `12h`, `90m` or `45s`, or a number of events as `1000`";
 
-/// Written `forever`, `30d` (also `h`, `m`, `s`), or `1000` for the last thousand events of each entity.
+/// Parses `forever`, `30d` (also `h`, `m`, `s`), or `1000` for the last thousand events of each entity.
 impl FromStr for Keep {
     type Err = &'static str;
 

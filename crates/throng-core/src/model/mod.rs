@@ -1,4 +1,4 @@
-//! What a service is written with.
+//! The traits and types in which a service is written.
 
 mod actor;
 mod answer;

@@ -7,13 +7,13 @@ use super::{Entity, Message, Moment};
 pub trait Query<E: Entity>: Message {
     /// `view` answers `GET /api/{kind}/{id}`.
     const NAME: &'static str;
-    /// What it answers.
+    /// The answer to the query.
     type Answer: Message;
 
     /// Answers from the state.
     ///
     /// # Errors
-    /// The entity's "no".
+    /// The entity's [`Rejection`](Entity::Rejection).
     fn answer(self, entity: &E, moment: &Moment<'_, E>) -> Result<Self::Answer, E::Rejection>;
 }
 

@@ -1,4 +1,4 @@
-//! One command's view of the world, and what it wants done.
+//! The view that one command has of the world, and its effects.
 
 use super::{Asker, Effects, Entity, Moment, OnOutcome, Published, Sent, Timer, Timestamp, Topic, Turn};
 use crate::tagged;
@@ -20,7 +20,7 @@ impl<E: Entity> Default for Effects<E> {
 }
 
 impl<E: Entity> Effects<E> {
-    /// Nothing durable was asked for.
+    /// True if the command wants nothing durable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty() && !self.ends
@@ -67,63 +67,63 @@ impl<'a, E: Entity> Turn<'a, E> {
         Self { moment, out }
     }
 
-    /// Where and when.
+    /// Returns the entity, time and asker of this turn.
     #[must_use]
     pub fn moment(&self) -> &Moment<'a, E> {
         &self.moment
     }
 
-    /// The entity's id.
+    /// Returns the entity's id.
     #[must_use]
     pub fn id(&self) -> &'a E::Id {
         self.moment.id
     }
 
-    /// The time; within a shard it never goes back.
+    /// Returns the time; within a shard it never goes back.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.moment.now
     }
 
-    /// Who asks: a client, an entity, a timer, or the engine with the outcome of a request.
+    /// Returns the asker: a client, an entity, a timer, or the engine with the outcome of a request.
     #[must_use]
     pub fn from(&self) -> Asker<'a> {
         self.moment.from
     }
 
-    /// Nothing has happened to this entity yet.
+    /// True if nothing has happened to this entity yet.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.moment.seq == 0
     }
 
-    /// The ticks of a repeating timer that were missed before the one that asks now; 0 for everything else. Interest for
-    /// `1 + turn.missed_ticks()` days is due to who was down for some.
+    /// Returns the number of ticks of a repeating timer that were missed before the present one; 0 for every other command. After a failure
+    /// that lasted some days, interest for `1 + turn.missed_ticks()` days is due.
     #[must_use]
     pub fn missed_ticks(&self) -> u64 {
         self.out.missed_ticks
     }
 
-    /// A number nobody can guess, fresh for each command: capabilities, tokens.
+    /// Returns a number nobody can guess, fresh for each command: for capabilities and tokens.
     #[must_use]
     pub fn unguessable(&self) -> u128 {
         self.out.entropy
     }
 
-    /// The parent, as kind and id.
+    /// Returns the parent, as kind and id.
     #[must_use]
     pub fn parent(&self) -> Option<(&'a str, &'a str)> {
         let (kind, id) = self.moment.family?.parent.as_ref()?;
         Some((kind, id))
     }
 
-    /// The ids of the children of a kind, sorted.
+    /// Returns the ids of the children of a kind, sorted.
     pub fn children<T: Entity>(&self) -> impl Iterator<Item = &'a str> {
         let children = self.moment.family.into_iter().flat_map(|family| &family.children);
         children.filter(|(kind, _)| kind == T::KIND).map(|(_, id)| id.as_str())
     }
 
-    /// This has happened.
+    /// Records an event.
     pub fn emit(&mut self, event: E::Event) {
         self.out.events.push(event);
     }
@@ -138,12 +138,12 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.out.ends = true;
     }
 
-    /// A message to another entity: durable with this command's events, taken exactly once, in order.
+    /// Sends a message to another entity. It is durable with this command's events, and taken exactly once, in order.
     pub fn send<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command) {
         self.out.sent.push(Sent::to::<T>(&to.into(), command));
     }
 
-    /// A message whose command creates a child: the receiver, if it is new, has this entity as its parent from then on.
+    /// Sends a message whose command creates a child. The receiver, if it is new, has this entity as its parent from then on.
     pub fn create<T: Entity>(&mut self, id: impl Into<T::Id>, command: T::Command) {
         self.out.sent.push(Sent {
             child: true,
@@ -151,7 +151,7 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// A message whose outcome comes back as a command of this entity: the reply, a refusal, or that nobody is there
+    /// Sends a message whose outcome comes back as a command of this entity: the reply, a refusal, or that nobody is there
     /// ([`RequestError`](super::RequestError)). The kind must stand in [`Entity::REQUESTS`].
     pub fn request<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command, note: impl Into<String>)
     where
@@ -190,8 +190,8 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// Tells whoever listens to the topic now, once this command is durable. At most once: what must not be lost is an event, and who
-    /// may not miss it follows the events.
+    /// Publishes a value to the present listeners of the topic, once this command is durable. Delivery is at most once: a value that must
+    /// not be lost is an event, and a reader that may not miss it follows the events.
     pub fn publish<T: Clone + Send + Sync + 'static>(&mut self, topic: &Topic<T>, value: T) {
         self.out.published.push(Published {
             topic: topic.name(),
@@ -205,7 +205,7 @@ impl<'a, E: Entity> Turn<'a, E> {
     }
 }
 
-/// Whether a text is one of these; at compile time.
+/// True if `text` is one of `texts`; for use at compile time.
 const fn contains(texts: &[&str], text: &str) -> bool {
     let mut at = 0;
     while at < texts.len() {

@@ -2,9 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Where the bytes of a large buffer begin in memory: at a multiple of this, so that a disk can take them from there.
+/// A large buffer begins in memory at a multiple of this, so that a disk can take its bytes from there.
 const ALIGNMENT: usize = 4096;
-/// From so many bytes on a buffer is aligned: smaller commits go through the page cache anyway.
+/// The size from which a buffer is aligned: smaller commits go through the page cache anyway.
 const ALIGNED_FROM: usize = 32 << 10;
 
 /// Bytes that grow, and that begin at a page of memory once they are many: a backend can then hand them to the disk

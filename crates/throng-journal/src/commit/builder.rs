@@ -6,7 +6,7 @@ use crate::{
     scratch::{self, SCRATCH_BYTES_MAX},
 };
 
-/// What the engine writes into a commit's header.
+/// The part of a commit's header that the engine writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The writer whose stream the commit belongs to.
@@ -15,7 +15,7 @@ pub struct Stamp {
     pub number: CommitNo,
     /// The newest commit of this writer known to be synced: damage at or below it is damage, not an unfinished end.
     pub synced: CommitNo,
-    /// When, in microseconds since 1970-01-01 UTC.
+    /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
 }
 
@@ -49,7 +49,7 @@ impl Stamp {
     }
 }
 
-/// How far a builder had got; see [`CommitBuilder::mark`].
+/// A state of a builder; see [`CommitBuilder::mark`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     bodies: usize,
@@ -84,7 +84,7 @@ impl CommitBuilder {
         }
     }
 
-    /// Nothing was pushed since the last finish.
+    /// True if nothing was pushed since the last finish.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
@@ -124,7 +124,7 @@ impl CommitBuilder {
         self.push_parts(kind, shard, (&address.kind, &address.id), seq, (name, version), body);
     }
 
-    /// As [`push`](Self::push), from borrowed parts: address as (kind, id), shape as (name, version).
+    /// Pushes like [`push`](Self::push), from borrowed parts: address as (kind, id), shape as (name, version).
     ///
     /// # Panics
     /// As [`push`](Self::push).
@@ -209,7 +209,7 @@ impl CommitBuilder {
         self.records = 0;
     }
 
-    /// Where the builder stands, to come back to with [`truncate`](Self::truncate).
+    /// Returns the present state of the builder, to come back to with [`truncate`](Self::truncate).
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark {

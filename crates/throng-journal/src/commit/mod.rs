@@ -57,7 +57,7 @@ pub const ENTRY_BYTES: usize = 24;
 pub(crate) const MAGIC: [u8; 4] = *b"THC1";
 pub(crate) const CRC_AT: usize = 52;
 
-/// What a record says. The engine gives meaning to the bodies; a store only looks at [`Event`](RecordKind::Event).
+/// The kind of a record. The engine gives meaning to the bodies; a store only looks at [`Event`](RecordKind::Event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -85,13 +85,12 @@ pub enum RecordKind {
     Ended = 10,
     /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
     Command = 11,
-    /// What an entity is after its event `seq`: what stands before this is not needed any more to bring it back. `version` is that of
-    /// its state.
+    /// The entity's state after its event `seq`: a load does not need any earlier record. `version` is that of its state.
     State = 12,
-    /// There was a record; retention or an erasure took it. Its body is zeros; it names the commit that
-    /// [replaces](Record::replaced_by) what went.
+    /// A removed record: retention or an erasure took it. Its body is zeros; it names the commit that [replaces](Record::replaced_by) what
+    /// went.
     Removed = 13,
-    /// How many messages a shard has sent and taken: what stands before this is not needed any more to know it.
+    /// The numbers of messages that a shard has sent and taken: no earlier record is needed to know them.
     Numbers = 14,
 }
 

@@ -9,12 +9,12 @@ pub enum Damage {
     /// Fewer bytes than a header, or than the header says.
     #[error("{found} bytes where {expected} were expected")]
     Short {
-        /// What a header needs, or what the header says.
+        /// The length that a header needs, or that the header states.
         expected: usize,
-        /// What there is to read.
+        /// The length that is there.
         found: usize,
     },
-    /// Not the beginning of a commit.
+    /// The bytes are not the beginning of a commit.
     #[error("no commit begins here (found bytes {0:02x?})")]
     Magic([u8; 4]),
     /// The checksum does not fit the bytes.
@@ -61,8 +61,8 @@ impl Commit {
         Self { bytes }
     }
 
-    /// How long the commit is that begins with this header; from the first [`HEADER_BYTES`] alone. Nothing is checked
-    /// but the magic and that the length can be.
+    /// Returns the length of the commit that begins with this header; from the first [`HEADER_BYTES`] alone. Nothing is checked but the
+    /// magic and that the length can be.
     ///
     /// # Errors
     /// [`Damage`] when no commit begins here.
@@ -116,7 +116,7 @@ impl Commit {
         crc32c::crc32c_append(crc, &bytes[HEADER_BYTES..])
     }
 
-    /// For a backend that knows better than its engine what is synced. Before [`seal`](Self::seal).
+    /// Sets the newest synced commit, for a backend that knows better than its engine. To be called before [`seal`](Self::seal).
     pub fn set_synced(&mut self, synced: CommitNo) {
         self.bytes[24..32].copy_from_slice(&synced.0.to_le_bytes());
     }
@@ -154,7 +154,7 @@ impl Commit {
         self.bytes
     }
 
-    /// What the header says.
+    /// Returns the stamp in the header.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         Stamp {
@@ -177,7 +177,7 @@ impl Commit {
         u32_at(&self.bytes, CRC_AT)
     }
 
-    /// How many records it holds.
+    /// Returns the number of records.
     #[must_use]
     pub fn record_count(&self) -> usize {
         u32_at(&self.bytes, 44) as usize
@@ -200,10 +200,10 @@ impl Commit {
     }
 }
 
-/// One record, borrowed from its commit.
+/// A record, borrowed from its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it says.
+    /// The record's kind.
     pub record: RecordKind,
     /// The entity's shard.
     pub shard: ShardId,
@@ -211,15 +211,15 @@ pub struct Record<'a> {
     pub kind: &'a str,
     /// The entity's id.
     pub id: &'a str,
-    /// What this counts depends on the record kind.
+    /// A number whose meaning depends on the record kind.
     pub seq: u64,
     /// The event's, command's or timer's name.
     pub name: &'a str,
     /// The version of the event's shape.
     pub version: u16,
-    /// What the record's writer put in; only an event's has a meaning for a store.
+    /// The body as the writer gave it; only an event's has a meaning for a store.
     pub body: &'a [u8],
-    /// Where the body stands.
+    /// The place of the body.
     pub place: Place,
 }
 

@@ -11,7 +11,7 @@
 use super::{CRC_AT, Commit, CommitBuilder, ENTRY_BYTES, HEADER_BYTES, Record, RecordKind};
 use crate::{CommitNo, Position, ShardId, WriterId};
 
-/// Where a header says for how many commits before it a commit stands.
+/// The place in a header that holds the number of commits before it which a commit stands for.
 const STANDS_FOR_AT: usize = 48;
 /// The places in a header of the commit's length, and of its directory.
 const LENGTH_AT: usize = 4;
@@ -78,20 +78,20 @@ impl Record<'_> {
     }
 }
 
-/// What is left of a commit.
+/// The rest of a commit after a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// All of it.
     Whole,
-    /// This, as long as it was; to be sealed again.
+    /// The commit with the records that are left, as long as it was; to be sealed again.
     Part(Commit),
     /// No record is left.
     Nothing,
 }
 
 impl Commit {
-    /// What is left once the records that are over are taken, of which none is kept for what it says. Those that were taken before
-    /// are not asked about. The history up to the commit `by` replaces what goes.
+    /// Returns the rest once the records that are over are taken. No taken record keeps its content. Records that were taken before are not
+    /// asked about. The history up to the commit `by` replaces the removed records.
     #[must_use]
     pub fn without(&self, by: Position, mut is_over: impl FnMut(&Record<'_>) -> bool) -> Rest {
         let (mut left, mut taken) = (0, 0);
@@ -168,7 +168,7 @@ impl Commit {
         })
     }
 
-    /// For how many commits right before it this one stands, because nothing is left of any of them.
+    /// Returns the number of commits right before it that this one stands for, because nothing is left of any of them.
     #[must_use]
     pub fn stands_for(&self) -> u32 {
         stands_for(&self.bytes)
@@ -181,7 +181,7 @@ impl Commit {
     }
 }
 
-/// As [`Commit::stands_for`], from a commit's first [`HEADER_BYTES`] alone.
+/// Reads [`Commit::stands_for`] from a commit's first [`HEADER_BYTES`] alone.
 ///
 /// # Panics
 /// There are fewer.

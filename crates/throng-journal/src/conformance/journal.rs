@@ -1,4 +1,4 @@
-//! What every journal must do.
+//! The conformance suite for journals.
 
 use super::kit::{self, Event, block_on, commit, outcome};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::future::Future;
 
-/// How the suite gets at a backend.
+/// The suite's access to a backend.
 pub trait Harness {
     /// The journal that is tested.
     type Journal: Journal;
@@ -22,7 +22,7 @@ pub trait Harness {
         block_on(future)
     }
 
-    /// Whether writers of several nodes may be open at once.
+    /// True if writers of several nodes may be open at once.
     fn several_nodes(&self) -> bool {
         false
     }
@@ -129,7 +129,7 @@ pub fn a_new_writer_begins_with_nothing_before_it<H: Harness>(harness: &H) {
     assert!(journal.depth() >= 1, "one append may always be in flight");
 }
 
-/// What is appended is read: the same commits, in order, none missing.
+/// Reading returns the appended commits, in order, none missing.
 pub fn commits_are_read_back_in_order_and_without_a_gap<H: Harness>(harness: &H) {
     let journal = harness.create();
     let writer = open(harness, &journal, "node-a");
@@ -355,7 +355,7 @@ pub fn an_inventory_lists_the_newest_writers_and_what_they_stand_in<H: Harness>(
     assert!(newest.parts.len() <= 1 || newest.parts_total == newest.parts.len() as u64);
 }
 
-/// Who is sealed owns nothing.
+/// A sealed writer owns nothing.
 pub fn take_is_refused_to_a_sealed_writer<H: Harness>(harness: &H) {
     let journal = harness.create();
     let writer = open(harness, &journal, "node-a");

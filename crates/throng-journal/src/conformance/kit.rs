@@ -1,4 +1,4 @@
-//! What the suites share: running futures, building commits.
+//! The kit of the suites: runs futures and builds commits.
 
 use crate::{Address, Append, AppendError, Commit, CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, WriterId};
 use std::{
@@ -30,7 +30,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// One event of a commit under test.
+/// An event of a commit under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub id: String,
@@ -63,7 +63,7 @@ pub(super) fn commit(writer: WriterId, number: u64, events: &[Event]) -> Commit 
     commit_of(writer, number, events.iter().map(|event| (ShardId(1), event)))
 }
 
-/// As [`commit`], of entities of several shards.
+/// Builds a commit like [`commit`], with events of entities of several shards.
 pub(super) fn commit_of<'a>(
     writer: WriterId,
     number: u64,

@@ -1,4 +1,4 @@
-//! What every journal, every store and every place for read models must do: one suite for each trait, run by every backend on itself.
+//! Conformance suites for journals, stores and places for read models: one suite for each trait, run by every backend on itself.
 //!
 //! A suite takes a harness that opens the backend, reopens it on what it holds, and runs its futures;
 //! each check panics with a sentence when a rule is broken. The checks are plain functions, so that a backend's tests

@@ -1,4 +1,4 @@
-//! What every store must do, beside the journal it is built from.
+//! The conformance suite for stores, each beside the journal it is built from.
 
 mod retention;
 
@@ -16,11 +16,11 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 pub struct Pair<J, S> {
     /// The journal the store is rebuilt from.
     pub journal: Arc<J>,
-    /// What is built from it.
+    /// The store that is built from it.
     pub store: Arc<S>,
 }
 
-/// How the suite gets at a backend.
+/// The suite's access to a backend.
 pub trait Harness {
     /// The journal that the store reads.
     type Journal: Journal;
@@ -33,7 +33,7 @@ pub trait Harness {
     /// Both closed and opened again on what they hold, as after a restart.
     fn reopen(&self, pair: Pair<Self::Journal, Self::Store>) -> Pair<Self::Journal, Self::Store>;
 
-    /// As [`reopen`](Self::reopen), with a store that holds nothing.
+    /// Reopens like [`reopen`](Self::reopen), with a store that holds nothing.
     fn without_store(&self, pair: Pair<Self::Journal, Self::Store>) -> Pair<Self::Journal, Self::Store>;
 
     /// Runs a future; a backend that needs a runtime of its own says how.
@@ -271,7 +271,7 @@ fn state(id: &str, seq: u64, version: u16, bytes: &[u8]) -> StoredState {
     }
 }
 
-/// Before the first checkpoint there is nothing.
+/// A store is empty before the first checkpoint.
 pub fn an_empty_store_covers_nothing_and_knows_nobody<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     bench.append(&["a"]);
@@ -402,7 +402,7 @@ pub fn a_checkpoint_that_fails_leaves_nothing<H: Harness>(harness: &H) {
     bench.assert_all_histories();
 }
 
-/// What is loaded begins at the state; older events are history's.
+/// A load begins at the state; older events are history's.
 pub fn a_state_is_loaded_with_the_events_after_it<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     for _ in 0..3 {
@@ -448,7 +448,7 @@ pub fn a_state_of_another_version_is_as_none<H: Harness>(harness: &H) {
     assert_eq!((loaded.state, loaded.events), (None, bench.expected["a"].clone()));
 }
 
-/// One state an entity.
+/// An entity has one state.
 pub fn a_later_state_replaces_an_earlier_one<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     for seq in 1..=3 {
@@ -495,7 +495,7 @@ pub fn a_state_may_be_newer_than_what_its_checkpoint_covers<H: Harness>(harness:
     }
 }
 
-/// At most `limit` events, and after the first at most `bytes_max` bytes.
+/// A page has at most `limit` events, and after the first at most `bytes_max` bytes.
 pub fn history_pages_by_count_and_bytes<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     for _ in 0..10 {
@@ -611,7 +611,7 @@ pub fn system_rows_are_set_read_and_removed<H: Harness>(harness: &H) {
     assert_eq!(bench.system_scan(b"timer/"), [pair("timer/2", "changed")]);
 }
 
-/// In the order of their keys, so many at a time, and nobody else's.
+/// Rows go in the order of their keys, some at a time, and no rows of others.
 pub fn system_rows_of_a_prefix_are_removed_some_at_a_time<H: Harness>(harness: &H) {
     let mut bench = Bench::new(harness);
     bench.append(&["a"]);

@@ -1,15 +1,15 @@
-//! What every place for read models must do.
+//! The conformance suite for places of read models.
 
 use super::kit::block_on;
 use crate::{Applied, CommitNo, Position, ViewBatch, ViewOffset, ViewRange, ViewRow, Views, WriterId};
 use std::{future::Future, ops::Bound};
 
-/// How the suite gets at a backend.
+/// The suite's access to a backend.
 pub trait Harness {
-    /// What is tested.
+    /// The backend under test.
     type Views: Views;
 
-    /// One that holds nothing.
+    /// Creates an empty place.
     fn create(&self) -> Self::Views;
 
     /// Closed in order and opened again on what it holds, as after a restart.
@@ -126,7 +126,7 @@ fn keys(rows: &[ViewRow]) -> Vec<&[u8]> {
     rows.iter().map(|(key, _)| key.as_slice()).collect()
 }
 
-/// Nothing is there before the first batch, and reading it is no error.
+/// A read model is empty before the first batch, and reading it is no error.
 pub fn what_was_never_written_has_no_offset_and_no_rows<H: Harness>(harness: &H) {
     let bench = Bench::new(harness);
     assert_eq!(bench.offset(VIEW), None, "no offset before the first batch");
@@ -348,7 +348,7 @@ pub fn a_range_is_read_in_the_order_of_its_keys_bytes<H: Harness>(harness: &H) {
     assert_eq!((begins(b"a"), begins(b"\xff"), begins(b"")), (4, 2, ordered.len()));
 }
 
-/// At most so many rows, at most so many bytes, but never nothing where there is something.
+/// A page has at most `rows_max` rows and `bytes_max` bytes, but is never empty where there is a row.
 pub fn a_range_is_bounded_by_rows_and_bytes<H: Harness>(harness: &H) {
     let bench = Bench::new(harness);
     let value = [7; 100];
@@ -377,7 +377,7 @@ pub fn a_range_is_bounded_by_rows_and_bytes<H: Harness>(harness: &H) {
     assert_eq!(count(usize::MAX, 0), 1, "the first row comes whatever its size");
 }
 
-/// One view's rows are not another's, even if its name begins with the other's.
+/// A view does not see another's rows, even if its name begins with the other's.
 pub fn views_keep_to_themselves<H: Harness>(harness: &H) {
     let bench = Bench::new(harness);
     for (view, value) in [("a", b"1"), ("a-b", b"2"), ("b", b"3")] {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where the nodes of a cluster meet, in memory: engines of one process on one [`MemoryJournal`], in tests.
+/// The directory of a cluster in memory: for engines of one process on one [`MemoryJournal`], in tests.
 #[derive(Clone, Debug)]
 pub struct MemoryDirectory {
     journal: MemoryJournal,

@@ -99,7 +99,7 @@ impl MemoryJournal {
         Self::default()
     }
 
-    /// Where the nodes of a cluster on this journal meet.
+    /// Returns the directory of the cluster on this journal.
     #[must_use]
     pub fn directory(&self) -> MemoryDirectory {
         MemoryDirectory::new(self.clone())
@@ -146,7 +146,7 @@ impl MemoryJournal {
             .collect()
     }
 
-    /// Whether a stream reaches this far, for a store beside it.
+    /// True if a stream reaches this position, for a store beside it.
     pub(super) fn reaches(&self, position: Position) -> bool {
         let streams = &self.history().streams;
         let stream = streams.get(&position.writer);

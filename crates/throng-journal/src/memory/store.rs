@@ -29,7 +29,7 @@ struct Rows {
 struct Entity {
     /// The number of its last event.
     seq: u64,
-    /// In the order of their numbers, without a gap.
+    /// Events in the order of their numbers, without a gap.
     events: Vec<Indexed>,
 }
 

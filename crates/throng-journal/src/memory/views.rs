@@ -19,7 +19,7 @@ struct View {
 }
 
 impl MemoryViews {
-    /// None at all.
+    /// Returns an empty place.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

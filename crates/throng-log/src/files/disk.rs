@@ -17,7 +17,7 @@ use std::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// How long a log of this very process may take to end before its directory counts as in use.
+/// The time that a log of this very process gets to end before its directory counts as in use.
 const OWN_END: Duration = Duration::from_millis(500);
 
 /// Does this process hold the lock?
@@ -141,7 +141,7 @@ struct DiskFile {
     direct: OnceLock<Option<fs::File>>,
 }
 
-/// What a write past the page cache must be aligned to in memory: a sector.
+/// The alignment in memory of a write past the page cache: a sector.
 const MEMORY_ALIGNMENT: usize = 512;
 
 impl DiskFile {

@@ -9,7 +9,7 @@ pub(crate) use to_read::ToRead;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// What disks and file systems take whole, in bytes: whole blocks need no page of the cache.
+/// The block that disks and file systems take whole, in bytes: whole blocks need no page of the cache.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Writes from this length on are for the disk's bandwidth, in bytes; shorter ones for its latency.
 pub const LARGE_BYTES: u64 = 64 << 10;
@@ -19,19 +19,19 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// Creates a directory and its parents; nothing to do if it is there.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Takes a lock that dies with the process, for as long as the guard lives. `None`: somebody else holds it.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>>;
 
     /// Takes a lock where no file can be written. Without one where none can be had.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
         self.lock(path)
     }
@@ -40,13 +40,13 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// open file description: write-back errors are reported once for each of them.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>>;
 
     /// Opens a file for reading alone.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         self.open(path, false)
     }
@@ -54,31 +54,31 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// The names of the files in a directory, in any order.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// Gives a file another name, replacing what has it.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Bytes that could still be written below a directory, as far as the file system says.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 
     /// Makes the directory's names durable.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 }
 
@@ -87,13 +87,13 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn length(&self) -> io::Result<u64>;
 
     /// Bytes it takes of the disk: fewer than it is long where it has holes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn allocated(&self) -> io::Result<u64> {
         self.length()
     }
@@ -101,19 +101,19 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Reads into `into` from `offset` on; fewer bytes only at the file's end.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all bytes at `offset`.
     ///
     /// # Errors
-    /// The system's; some of the bytes may then stand in the file.
+    /// The system's [`io::Error`]; some of the bytes may then stand in the file.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Makes what was written durable, with what is needed to find it again.
     ///
     /// # Errors
-    /// The system's; what was written since the last success is then in doubt for good.
+    /// The system's [`io::Error`]; bytes written since the last success are then in doubt for good.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Reserves room up to this length; the file is then that long and reads as zeros.
@@ -125,11 +125,11 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Cuts or extends the file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's [`io::Error`].
     fn set_length(&self, length: u64) -> io::Result<()>;
 }
 
-/// What the system says of a full disk.
+/// Returns the system's error for a full disk.
 pub(crate) fn storage_full() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
 }

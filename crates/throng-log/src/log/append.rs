@@ -34,7 +34,7 @@ impl Log {
         done(Ok(()), buffer)
     }
 
-    /// Whether this commit may be appended now; the newest one known to be synced.
+    /// Checks that this commit may be appended now, and returns the newest one known to be synced.
     //= promise 5: numbers have no gaps
     //= promise 7: a sealed writer cannot commit
     fn admit(&self, stamp: Stamp, first: CommitNo) -> Result<CommitNo, AppendError> {

@@ -13,7 +13,7 @@ const BEHIND_MAX: usize = 4;
 /// Rewritten at once when a recovered end is synced.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Whether a commit of so many bytes needs a new segment. One too large for any segment gets one of its own, which grows.
+/// True if a commit of this size needs a new segment. A commit too large for any segment gets one of its own, which grows.
 pub(super) fn segment_full(active: &Active, bytes: u64) -> bool {
     active.offset > DATA_AT && active.left_bytes() < bytes
 }
@@ -362,8 +362,8 @@ impl Log {
         Ok(Some(end))
     }
 
-    /// Where the durability asks for no syncs, more is acknowledged than synced. No end is told before all of it is: after
-    /// a failed sync it is written again first.
+    /// Syncs every acknowledged commit. Where the durability asks for no syncs, more is acknowledged than synced. No end is told before all
+    /// of it is: after a failed sync it is written again first.
     fn sync_acknowledged(&self, writing: &mut Writing) -> Result<(), Error> {
         let segments: Vec<u64> = {
             let state = self.shared.state();
@@ -387,7 +387,7 @@ impl Log {
         Ok(())
     }
 
-    /// What recovery read may stand in the page cache only, even after a sync that failed in an earlier life: it is
+    /// Writes again what recovery has read. It may stand in the page cache only, even after a sync that failed in an earlier life: it is
     /// written again, so that the sync that follows means something.
     fn rewrite_unsynced(&self, writing: &Writing) -> Result<(), Error> {
         for (number, from, to) in &writing.unsynced {

@@ -23,7 +23,7 @@ const FINISHED_MAX: usize = 8;
 
 /// Less room than this is not made ready ahead.
 const AHEAD_BYTES_MIN: u64 = 256 << 10;
-/// Between two attempts to have the reserve again.
+/// The time between two attempts to have the reserve again.
 const RESERVE_RETRY: Duration = Duration::from_millis(250);
 
 /// A segment's file with room in it.
@@ -33,7 +33,7 @@ pub(super) struct Room {
     pub bytes: u64,
 }
 
-/// What room is asked for.
+/// A request for room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub segment: u64,

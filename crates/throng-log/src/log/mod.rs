@@ -47,19 +47,21 @@ pub struct Log {
     dir: PathBuf,
     options: Options,
     shared: Arc<Shared>,
+    /// Held over each write, sync and change of the writer: by appends, openings, seals and passes of pruning.
     writing: Mutex<Writing>,
     readers: Readers,
     reserve: Arc<Reserve>,
     /// Rewrites segments; started by whoever needs it first.
     worker: OnceLock<Worker>,
-    /// Segments rewritten so far: who reads one meanwhile, by what it knew of it, reads again.
+    /// The number of segments rewritten so far. A pass of pruning raises it after each rewrite. A read that fails, and finds
+    /// another number than before, reads again: it used a place that is no longer true.
     rewritten: AtomicU64,
     archive: Mutex<Option<PathBuf>>,
     /// Held for the log's life.
     _lock: Lock,
 }
 
-/// What only the one who writes needs; its lock keeps writes in order.
+/// The state of the writing side; its lock keeps writes in order.
 struct Writing {
     /// The segment being written, once a writer has begun.
     segment: Option<Active>,
@@ -67,9 +69,9 @@ struct Writing {
     next_writer: u64,
     /// Bytes the next segment gets.
     room_bytes: u64,
-    /// What recovery found unsynced at the end of the last stream: synced before it is sealed.
+    /// The parts at the end of the last stream that recovery found unsynced: synced before it is sealed.
     unsynced: Vec<(u64, u64, u64)>,
-    /// Where recovery found the last stream's end: what its file holds beyond is given back once it is sealed.
+    /// The end of the last stream as recovery found it: the room of its file beyond is given back once it is sealed.
     recovered_end: Option<(u64, u64)>,
     /// Segments of the live stream that are finished but not synced, where the durability asks for none.
     behind: Vec<Arc<dyn File>>,
@@ -115,7 +117,7 @@ impl Log {
         Self::open_unfinished(dir, lock, options)
     }
 
-    /// As [`open`](Self::open), also where an import has not ended: for the import itself.
+    /// Opens like [`open`](Self::open), also where an import has not ended: for the import itself.
     pub(crate) fn open_unfinished(dir: PathBuf, lock: Lock, options: Options) -> Result<Self, Error> {
         let files = Arc::clone(&options.files);
         let recovered = recovery::recover(&*files, &dir)?;
@@ -183,7 +185,7 @@ impl Log {
     /// Makes everything acknowledged so far survive power loss, whatever the durability.
     ///
     /// # Errors
-    /// The file system's; the writer is then over.
+    /// [`Error::Io`] of the file system; the writer is then over.
     pub fn sync(&self) -> Result<(), Error> {
         self.sync_beside()
             .and_then(|()| self.sync_all(&mut self.writing()))

@@ -24,7 +24,7 @@ pub(crate) struct Located {
     pub offset: u64,
 }
 
-/// What a copy of the durable history takes.
+/// The pieces of a copy of the durable history.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     /// Segments, and how many bytes of each; `None`: the whole file.
@@ -86,7 +86,7 @@ impl Log {
         Ok(read)
     }
 
-    /// One record's body.
+    /// Reads the body of a record.
     pub(super) fn read_body(&self, place: Place) -> Result<Vec<u8>, Error> {
         let Some((found, offset)) = self.locate(place.position)? else {
             return Err(Error::NoCommit(place.position));
@@ -106,8 +106,8 @@ impl Log {
         Ok(bytes)
     }
 
-    /// What tells the commit at a position (or, for commit 0, the stream's beginning) from any other; `None` if it is not
-    /// in this log.
+    /// Returns the fingerprint that tells the commit at a position (or, for commit 0, the stream's beginning) from any other; `None` if it
+    /// is not in this log.
     pub(crate) fn fingerprint(&self, position: Position) -> Result<Option<u32>, Error> {
         if position.commit == CommitNo(0) {
             let state = self.shared.state();
@@ -123,7 +123,7 @@ impl Log {
         Ok(Some(u32::from_le_bytes(header[52..56].try_into().expect("four bytes"))))
     }
 
-    /// What is lost if the commit at a position, which was durable once, is not in this log or not with this fingerprint.
+    /// Returns the loss if the commit at a position, which was durable once, is not in this log or not with this fingerprint.
     //= promise 10: damage is found
     pub(crate) fn loss(&self, covered: Position, fingerprint: u32) -> Result<Option<Loss>, Error> {
         if self.fingerprint(covered)? == Some(fingerprint) {
@@ -134,7 +134,7 @@ impl Log {
         Ok(Some(Loss { covered, held, witness }))
     }
 
-    /// Where a commit stands. Reads the segment's directory first if it is not in memory.
+    /// Returns the place of a commit. Reads the segment's directory first if it is not in memory.
     fn locate(&self, position: Position) -> Result<Option<(Found, u64)>, Error> {
         let Some(found) = self.shared.state().history.locate(position) else {
             return Ok(None);
@@ -216,7 +216,7 @@ impl Log {
     }
 }
 
-/// One that stands for others is as long as they were: none of that is needed in memory.
+/// Drops the hole of a commit that stands for others. It is as long as they were, and none of that is needed in memory.
 fn without_hole(commit: Commit, (segment, offset): (u64, u64)) -> Commit {
     if commit.record_count() > 0 || commit.bytes().len() == throng_journal::HEADER_BYTES {
         return commit;

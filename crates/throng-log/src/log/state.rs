@@ -1,4 +1,4 @@
-//! What the appender, the sync threads and the readers share.
+//! The state that the appender, the sync threads and the readers share.
 
 use crate::{history::History, pace::Pace};
 use std::{
@@ -64,6 +64,7 @@ pub(super) struct Shared {
     pub wanted: Condvar,
     /// A sync has ended.
     pub changed: Condvar,
+    /// The most appends in flight, as the pace has it. Only `synced` writes it, under the lock of `state`.
     depth: AtomicUsize,
 }
 
@@ -176,7 +177,7 @@ impl State {
         Flight(waiter)
     }
 
-    /// What has become of a written commit, if that is known.
+    /// Returns the outcome of a written commit, if it is known.
     fn decided(&self, number: CommitNo) -> Option<Result<(), AppendError>> {
         let live = self.live.as_ref()?;
         if live.durable >= number {

@@ -24,7 +24,7 @@ const GATHERED_BYTES_MAX: usize = 64 << 20;
 /// Counted for an entity's entry in memory beside its packed places.
 const GATHERED_ENTITY_BYTES: usize = 200;
 
-/// What was gathered of one entity.
+/// The gathered events of an entity.
 #[derive(Default)]
 struct Gathered {
     /// Its number in the store, if it has one.

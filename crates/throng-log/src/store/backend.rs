@@ -9,7 +9,7 @@ use std::{io, sync::Arc};
 #[derive(Debug)]
 pub(super) struct Backend {
     pub file: Arc<dyn File>,
-    /// What is given up before a full disk is an error.
+    /// The reserve, which is given up before a full disk is an error.
     pub reserve: Option<Arc<Reserve>>,
 }
 

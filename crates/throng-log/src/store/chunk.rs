@@ -1,5 +1,4 @@
-//! Where an entity's events stand, packed: one row for an entity and a checkpoint's interval, at most
-//! [`CHUNK_EVENTS_MAX`] events.
+//! The places of an entity's events, packed: one row for an entity and a checkpoint's interval, at most [`CHUNK_EVENTS_MAX`] events.
 //!
 //! ```text
 //! varint  number of events
@@ -40,7 +39,7 @@ pub(super) fn seal(row: &mut Vec<u8>, of: (&[u8], u64)) {
     row.extend_from_slice(&SEAL_END);
 }
 
-/// Where one event stands, and what is told of it.
+/// The place of an event, with its time, name and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub position: Position,
@@ -53,7 +52,7 @@ pub(super) struct Entry {
     pub name: Box<str>,
 }
 
-/// What the next entry is a difference to.
+/// The values to which the next entry is a difference.
 #[derive(Debug, Default)]
 struct Before {
     commit: u64,
@@ -84,7 +83,7 @@ pub(super) struct Packer {
     entries: Vec<u8>,
 }
 
-/// What is told of an event as it is packed.
+/// An event as it is packed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedEvent<'a> {
     pub position: Position,
@@ -92,14 +91,14 @@ pub(super) struct PackedEvent<'a> {
     pub segment: u64,
     pub offset: u64,
     pub length: u32,
-    /// Of the body.
+    /// The checksum of the body.
     pub crc: u32,
     pub version: u16,
     pub name: &'a str,
 }
 
 impl Entry {
-    /// To be packed again.
+    /// Returns the event, to be packed again.
     pub(super) fn told(&self) -> PackedEvent<'_> {
         PackedEvent {
             position: self.position,
@@ -119,7 +118,7 @@ impl Packer {
         self.events == 0
     }
 
-    /// Whether an event of this writer must go to the next row.
+    /// True if an event of this writer must go to the next row.
     pub(super) fn is_full_for(&self, writer: WriterId) -> bool {
         self.events >= CHUNK_EVENTS_MAX || (self.events > 0 && self.writer != writer)
     }

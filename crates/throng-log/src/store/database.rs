@@ -23,13 +23,14 @@ pub(super) const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinitio
 pub(super) const STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("states");
 /// The engine's own rows.
 pub(super) const SYSTEM: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("system");
-/// One number each: `version`, `entities`, `advances`, `bytes` (of all other tables' keys and values), and what the store covers: `writer`, `commit`, `fingerprint`.
+/// Single numbers: `version`, `entities`, `advances`, `bytes` (of all other tables' keys and values), and the position that the store
+/// covers: `writer`, `commit`, `fingerprint`.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// The row of [`META`] with the bytes of all other tables' keys and values.
 pub(super) const BYTES: &str = "bytes";
 
-/// One of the tables that hold more than single numbers.
+/// A table that holds more than single numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
     Heads,
@@ -38,7 +39,7 @@ pub(super) enum Of {
     System,
 }
 
-/// What the store covers, and how that commit is told from any other with its number.
+/// The commit up to which the store covers the journal, and the fingerprint that tells it from any other with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Covers {
     pub position: Position,
@@ -86,7 +87,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Without the words a panic usually leaves on standard error: whoever asked is told in a sentence.
+/// Runs work without the words that a panic usually leaves on standard error: the asker gets a sentence.
 fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -198,7 +199,7 @@ impl Database {
         Ok(transaction)
     }
 
-    /// Whether there are snapshots of it.
+    /// True if there are snapshots of it.
     pub(super) fn is_read(&self) -> bool {
         Arc::strong_count(&self.readers) > 1
     }
@@ -241,7 +242,7 @@ pub(super) struct Snapshot {
     pub entities: u64,
     /// Advances completed so far.
     pub advances: u64,
-    /// Of all rows, keys and values; not yet counted in a store of an older program.
+    /// The bytes of all rows, keys and values; not yet counted in a store of an older program.
     pub bytes: Option<u64>,
     pub heads: ReadOnlyTable<&'static [u8], (u64, u64)>,
     pub chunks: ReadOnlyTable<(u64, u64), &'static [u8]>,

@@ -14,14 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two attempts, so that a disk that is gone costs readers little.
+/// The time between two attempts: a disk that is gone costs readers little.
 const RETRY: Duration = Duration::from_millis(250);
 
 pub(super) struct Inner {
     pub(super) path: PathBuf,
     /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
     pub(super) database: Mutex<Option<Database>>,
-    /// What readers see: the last completed advance.
+    /// The last completed advance, for readers. Only [`show`](Self::show) writes it.
     pub(super) snapshot: RwLock<Arc<Snapshot>>,
     pub(super) reopening: Reopening,
     pub(super) compactions: Compactions,
@@ -43,10 +43,11 @@ impl Inner {
     }
 }
 
-/// Whether the database has to be opened again.
+/// The state of opening a failed database again.
 #[derive(Default)]
 pub(super) struct Reopening {
-    /// What readers see belongs to a database that failed.
+    /// The readers' snapshot belongs to a database that failed. An advance, a removal or a compaction that fails sets it; an advance that
+    /// succeeds, also after opening again, clears it.
     is_due: AtomicBool,
     tried: Mutex<Option<Instant>>,
 }
@@ -60,7 +61,7 @@ impl Reopening {
         self.is_due.load(Ordering::Acquire)
     }
 
-    /// Not tried just now.
+    /// True if it was not tried just now; the attempt is noted.
     pub(super) fn may_try(&self) -> bool {
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let may = tried.is_none_or(|at| at.elapsed() >= RETRY);

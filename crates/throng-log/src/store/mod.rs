@@ -91,7 +91,7 @@ impl EmbeddedStore {
     /// Drops everything the store holds: it covers nothing, and the next checkpoint rebuilds it from the journal.
     ///
     /// # Errors
-    /// The file system's.
+    /// [`Error::Io`] of the file system, or [`Error::Backend`] of the database library.
     pub fn reset(&self) -> Result<(), Error> {
         let mut database = self.inner.database();
         self.inner.break_off_compaction();
@@ -105,7 +105,7 @@ impl EmbeddedStore {
     /// Bytes of the store's file.
     ///
     /// # Errors
-    /// The file system's.
+    /// [`Error::Io`] of the file system.
     pub fn bytes(&self) -> Result<u64, Error> {
         let files = &self.inner.log.options().files;
         files

@@ -34,7 +34,7 @@ fn state_checksum(row: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&row[..12]), &row[STATE_AT..])
 }
 
-/// Whether a state's row is as it was written.
+/// True if a state's row is as it was written.
 pub(super) fn check_state(row: &[u8]) -> bool {
     row.len() >= STATE_AT && row[12..STATE_AT] == state_checksum(row).to_le_bytes()
 }
@@ -186,8 +186,8 @@ impl Inner {
         })
     }
 
-    /// Whose fault it is that an event cannot be read where the index says it stands: the index's, if the commit it names is
-    /// whole or is not there at all.
+    /// Names the culprit when an event cannot be read at its place in the index: the index, if the commit it names is whole or is not there
+    /// at all.
     fn blame(&self, address: &Address, entry: &Entry, error: Error) -> Error {
         let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof);
         if matches!(&error, Error::Io { source, .. } if !is_missing(source.kind())) {
@@ -255,7 +255,7 @@ fn index_damaged(address: &Address) -> Error {
     }
 }
 
-/// How many of the entries, from the first on, stand near enough to be read together.
+/// Returns the number of entries, from the first on, that stand near enough to be read together.
 fn near(entries: &[Entry]) -> usize {
     let first = &entries[0];
     let mut end = first.offset + u64::from(first.length);

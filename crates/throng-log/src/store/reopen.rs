@@ -26,7 +26,7 @@ impl Inner {
         found
     }
 
-    /// What the database holds, for an engine that begins with it.
+    /// Returns a snapshot of the present database, for an engine that begins with it.
     pub(super) fn newest(&self) -> Result<Arc<Snapshot>, Error> {
         if self.reopening.is_due() {
             self.reopen(true)?;

@@ -15,10 +15,10 @@ use throng_journal::Error;
 
 const DOING: &str = "writing the store's rows";
 
-/// What one transaction changes.
+/// The changes of one transaction.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// By how many bytes there are more in keys and values.
+    /// The growth of keys and values, in bytes. `add` and `take_off` write it, on the one thread of the transaction.
     bytes: Cell<i64>,
     /// Told of every key that changes.
     compaction: Option<Arc<Compaction>>,
@@ -40,7 +40,7 @@ impl Changes {
         self.bytes.set(self.bytes.get().saturating_sub_unsigned(bytes as u64));
     }
 
-    /// What there are, of so many before.
+    /// Returns the bytes after the changes, of `before` bytes.
     pub(super) fn applied_to(&self, before: u64) -> u64 {
         before.saturating_add_signed(self.bytes.get())
     }

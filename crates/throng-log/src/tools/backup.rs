@@ -15,7 +15,7 @@ use throng_journal::Error;
 /// Copied at once.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// What was copied.
+/// The result of a backup.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BackedUp {
     /// Segments in the copy.
@@ -48,7 +48,8 @@ impl fmt::Display for BackedUp {
 /// copy of the same log gets what has been written since.
 ///
 /// # Errors
-/// The target holds another history, or is in use; damage of the log; the file system's.
+/// [`Error::InUse`]: the target is in use. [`Error::Backend`]: there is no log to copy, or the target holds another history.
+/// [`Error::Damaged`]: the log is damaged. [`Error::Io`] of the file system.
 pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
     let options = &options.to_read(dir);
     refuse_swap(&*options.files, dir, to)?;
@@ -86,7 +87,7 @@ fn add(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
 /// was durable when it began, and the store in it covers no more than that.
 ///
 /// # Errors
-/// The target holds a log; the file system's.
+/// [`Error::InUse`] or [`Error::Backend`]: the target holds a log. [`Error::Io`] of the file system.
 pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Result<BackedUp, Error> {
     let options = log.options();
     let files = &options.files;

@@ -8,7 +8,7 @@ use throng_journal::{Commit, Error};
 /// Shows every commit, in the order of history.
 ///
 /// # Errors
-/// Damage, the file system's, or the visitor's.
+/// [`Error::Damaged`], [`Error::Io`] of the file system, or the visitor's error.
 pub fn for_each_commit(
     options: &Options,
     dir: &Path,

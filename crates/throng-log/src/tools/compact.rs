@@ -10,7 +10,7 @@ use crate::{
 use std::{fmt, path::Path, sync::Arc};
 use throng_journal::Error;
 
-/// What was given back.
+/// The space that was given back.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Compacted {
     /// The store's file, by its length.

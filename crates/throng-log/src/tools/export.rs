@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::{fmt, io::Write, path::Path};
 use throng_journal::{Commit, Error, Record, RecordKind, WriterId};
 
-/// How to export.
+/// The options of an export.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExportOptions {
     /// Go on behind damage and leave out what cannot be read. What is exported then has gaps and cannot be imported as it
@@ -18,12 +18,12 @@ pub struct ExportOptions {
     pub skip_damage: bool,
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Exported {
-    /// How many streams were written.
+    /// The number of streams written.
     pub writers: u64,
-    /// How many commits were written.
+    /// The number of commits written.
     pub commits: u64,
     /// Records, one a line.
     pub records: u64,
@@ -53,7 +53,7 @@ impl fmt::Display for Exported {
 /// Writes the whole history, one record a line, in the form [`import`](super::import) reads.
 ///
 /// # Errors
-/// Damage (unless it is to be skipped), the file system's, or the output's.
+/// [`Error::Damaged`], unless damage is to be skipped; [`Error::Io`] of the file system or the output.
 pub fn export(options: &Options, dir: &Path, out: &mut dyn Write, how: ExportOptions) -> Result<Exported, Error> {
     let mut lines = ExportLines::begin(out, how)?;
     let mut last_writer = WriterId(0);
@@ -83,7 +83,7 @@ impl<'a> ExportLines<'a> {
     /// Begins an export.
     ///
     /// # Errors
-    /// The output's.
+    /// [`Error::Io`] of the output.
     pub fn begin(out: &'a mut dyn Write, how: ExportOptions) -> Result<Self, Error> {
         let mut lines = Self {
             out,
@@ -102,7 +102,7 @@ impl<'a> ExportLines<'a> {
     /// A writer's stream begins.
     ///
     /// # Errors
-    /// The output's.
+    /// [`Error::Io`] of the output.
     pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
         self.exported.writers += 1;
         self.write(&Line {
@@ -115,7 +115,7 @@ impl<'a> ExportLines<'a> {
     /// The stream's next commit.
     ///
     /// # Errors
-    /// The output's.
+    /// [`Error::Io`] of the output.
     pub fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
         self.exported.commits += 1;
         self.write_commit(commit)
@@ -124,7 +124,7 @@ impl<'a> ExportLines<'a> {
     /// Something cannot be read: left out, or the end of the export, as the options say.
     ///
     /// # Errors
-    /// The damage itself, unless it is to be skipped.
+    /// [`Error::Damaged`], unless damage is to be skipped.
     pub fn damage(&mut self, damage: Error) -> Result<(), Error> {
         if !self.how.skip_damage {
             return Err(damage);
@@ -136,7 +136,7 @@ impl<'a> ExportLines<'a> {
     /// The end is written, and everything handed to the output.
     ///
     /// # Errors
-    /// The output's.
+    /// [`Error::Io`] of the output.
     pub fn finish(mut self) -> Result<Exported, Error> {
         let Exported {
             writers,

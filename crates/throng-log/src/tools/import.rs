@@ -13,14 +13,14 @@ use throng_journal::{
 /// Longest line read, in bytes: a commit's largest record as base64, and its names.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Imported {
-    /// How many streams were taken.
+    /// The number of streams taken.
     pub writers: u64,
-    /// How many commits were taken.
+    /// The number of commits taken.
     pub commits: u64,
-    /// How many records they hold.
+    /// The number of their records.
     pub records: u64,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Imported {
     }
 }
 
-/// How to import.
+/// The options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportOptions {
     /// Take lines without their sums and an end, or with sums that do not fit: of an older program, or changed by intent.
@@ -50,8 +50,8 @@ pub struct ImportOptions {
 /// entities, sequence numbers and bodies. The store is rebuilt from it at the first start.
 ///
 /// # Errors
-/// The line that cannot be taken and why; the file system's. The directory is then refused as a journal, until an import into it
-/// ends.
+/// [`Error::Backend`]: a line cannot be taken, with its number and the reason. [`Error::Io`] of the file system. The directory is then
+/// refused as a journal, until an import into it ends.
 pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead, how: ImportOptions) -> Result<Imported, Error> {
     let (unfinished, lock) = Unfinished::begin(options, dir)?;
     let how_log = Options {
@@ -100,7 +100,7 @@ impl ImportTarget for &Log {
 /// Reads an export into a journal of whatever kind that holds nothing yet.
 ///
 /// # Errors
-/// The line that cannot be taken and why; the journal's.
+/// [`Error::Backend`]: a line cannot be taken, with its number and the reason. Otherwise the journal's error.
 pub fn import_into(
     target: &mut dyn ImportTarget,
     input: &mut dyn BufRead,
@@ -160,7 +160,7 @@ struct Importer<'a> {
     open: CommitBuilder,
     /// The commit whose records are being read.
     pending: Option<Stamp>,
-    /// For how many commits before it that one stands.
+    /// The number of commits before it that one stands for.
     stands_for: u32,
     /// The commit that replaces the records taken from it, where none is left.
     replaced_by: Option<Position>,
@@ -276,7 +276,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// As many as the export says there are.
+    /// Checks the counts against those at the end of the export.
     fn end(&mut self, end: End) -> Result<(), Refusal> {
         self.ended = true;
         let Imported {
@@ -295,7 +295,7 @@ impl Importer<'_> {
         Err(Refusal::Line(format!("it says {end:?}, found were {found:?}")))
     }
 
-    /// Nothing more comes; `lines` is one more than there were.
+    /// Checks the end of the lines; `lines` is one more than there were.
     fn finish(&mut self, lines: u64) -> Result<(), Refusal> {
         self.finish_commit()?;
         if self.ended || self.unchecked {

@@ -8,27 +8,27 @@ use throng_journal::{
     tools::{Contents, InspectOptions},
 };
 
-/// What a segment's header and commits say of it.
+/// A segment, by its header and commits.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SegmentLine {
     /// Its file's name.
     pub file: String,
     /// Its file's length.
     pub bytes: u64,
-    /// Whose commits it holds.
+    /// The writer of its commits.
     pub writer: u64,
     /// The number of the first.
     pub first: u64,
-    /// How many whole ones.
+    /// The number of whole commits.
     pub commits: u64,
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Inspection {
     /// The segments, in order.
     pub segments: Vec<SegmentLine>,
-    /// What stands in them.
+    /// The records in them.
     #[serde(flatten)]
     pub contents: Contents,
 }
@@ -36,7 +36,7 @@ pub struct Inspection {
 /// Looks through a directory's history. Reads all of it, changes nothing.
 ///
 /// # Errors
-/// The file system's, another format version, or no log there.
+/// [`Error::Backend`]: there is no log. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.
 pub fn inspect(options: &Options, dir: &Path, what: &InspectOptions) -> Result<Inspection, Error> {
     let mut found = Inspection::default();
     walk(options, dir, &mut |seen| {

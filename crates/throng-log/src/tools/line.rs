@@ -1,4 +1,4 @@
-//! One line of an export: JSON, one record a line.
+//! A line of an export: JSON, one record a line.
 //!
 //! ```text
 //! {"throng_export":2,"sum":"…"}
@@ -21,10 +21,10 @@ use std::borrow::Cow;
 use throng_journal::RecordKind;
 
 pub(super) const EXPORT_VERSION: u32 = 2;
-/// Without sums and without an end.
+/// The version without sums and without an end.
 pub(super) const EXPORT_VERSION_UNCHECKED: u32 = 1;
 
-/// What stands before a sum, and behind it.
+/// The bytes before a sum and behind it.
 const SUM: (&str, &str) = (",\"sum\":\"", "\"}");
 const SUM_DIGITS: usize = 8;
 
@@ -40,7 +40,7 @@ impl Sum {
         line.extend_from_slice(format!("{}{:0SUM_DIGITS$x}{}", SUM.0, self.0, SUM.1).as_bytes());
     }
 
-    /// Whether a line is the next one of its export.
+    /// Checks that a line is the next one of its export.
     pub(super) fn check(&mut self, line: &str) -> Result<(), &'static str> {
         let found = line.trim_end().strip_suffix(SUM.1).and_then(|line| {
             let (rest, digits) = line.split_at_checked(line.len().checked_sub(SUM_DIGITS)?)?;
@@ -73,7 +73,7 @@ pub(super) struct Line<'a> {
     pub commit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_micros: Option<i64>,
-    /// For how many commits right before it this one stands, because nothing is left of them.
+    /// The number of commits right before it that this one stands for, because nothing is left of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ pub(super) struct Line<'a> {
     pub sum: Option<Cow<'a, str>>,
 }
 
-/// How many there were.
+/// The counts at the end of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct End {

@@ -30,7 +30,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// those that were written during the first.
 const ROUNDS_MAX: u32 = 16;
 
-/// What was added to a copy.
+/// The growth of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Added {
     /// Bytes of commits.
@@ -50,11 +50,11 @@ impl fmt::Display for Added {
     }
 }
 
-/// How far a copy has come.
+/// The end of a copy.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     segment: u64,
-    /// Where its next commit is to stand.
+    /// The offset of its next commit.
     end: u64,
     next: CommitNo,
 }
@@ -89,7 +89,8 @@ impl LiveBackup {
     /// Begins a copy in a directory that holds no log, or goes on with one that holds an earlier copy of the same log.
     ///
     /// # Errors
-    /// There is no log to copy; the target is in use, or holds another history: it is named where they part. The file system's.
+    /// [`Error::InUse`]: the target is in use. [`Error::Backend`]: there is no log to copy, or the target holds another history; the place
+    /// where they part is named. [`Error::Io`] of the file system.
     pub fn begin(options: &Options, from: &Path, to: &Path) -> Result<Self, Error> {
         let options = &options.to_read(from);
         let files = &*options.files;
@@ -122,7 +123,8 @@ impl LiveBackup {
     /// Adds what has been written since.
     ///
     /// # Errors
-    /// Damage of the log, below what is still being written; the file system's. The copy is whole up to some commit all the same.
+    /// [`Error::Damaged`]: the log is damaged below the part that is still being written. [`Error::Io`] of the file system. The copy is
+    /// whole up to some commit all the same.
     pub fn catch_up(&mut self) -> Result<Added, Error> {
         let added = self.add();
         if added.is_err() && !self.staged.is_empty() {
@@ -230,7 +232,7 @@ impl LiveBackup {
         Ok(begun)
     }
 
-    /// Where an earlier copy ends, if it is one of this log.
+    /// Returns the end of an earlier copy, if the target is one of this log.
     fn look_at_copy(&self) -> Result<Option<Reached>, Error> {
         let (source, copy) = (self.begun(&self.from)?, self.begun(&self.to)?);
         let (mut last, mut dropped) = (None, Vec::new());

@@ -17,7 +17,7 @@ pub enum Until {
     /// All of it.
     #[default]
     End,
-    /// This commit, which is the last one then.
+    /// Up to this commit, which is the last one then.
     Commit(Position),
     /// The last commit before the first one that was made after this time, in microseconds since 1970-01-01 UTC.
     Micros(i64),
@@ -28,8 +28,9 @@ pub enum Until {
 /// before history was removed from them.
 ///
 /// # Errors
-/// There is no such commit; damage before it; history was removed that is replaced by a later commit only; the file system's. The target
-/// is refused as a journal then, until a restore into it ends.
+/// [`Error::NoCommit`]: there is no such commit. [`Error::Damaged`]: there is damage before it. [`Error::Backend`]: history was removed
+/// that only a later commit replaces. [`Error::Io`] of the file system. The target is refused as a journal then, until a restore into it
+/// ends.
 pub fn restore(
     options: &Options,
     (from, archive): (&Path, Option<&Path>),

@@ -16,7 +16,8 @@ use throng_journal::{
 /// each entity's events do; the store too, where no engine is using the directory. Holds one entry an entity in memory.
 ///
 /// # Errors
-/// The file system's, another format version, or no log there. Damage is a finding, not an error.
+/// [`Error::Backend`]: there is no log. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system. Damage is a finding, not
+/// an error.
 pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
     let options = &options.to_read(dir);
     let mut found = Verification::default();

@@ -14,7 +14,7 @@ use std::{
 };
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId, tools::Finding};
 
-/// What is met on the way, in the order of history.
+/// A part of the history, in its order.
 pub(super) enum Seen<'a> {
     /// A segment begins.
     Segment {
@@ -45,7 +45,7 @@ struct Piece {
 /// Reads everything.
 ///
 /// # Errors
-/// The file system's, another format version, and whatever the visitor says. Damage is shown, not an error.
+/// [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system, and the visitor's errors. Damage is shown, not an error.
 pub(super) fn walk(
     options: &Options,
     dir: &Path,

@@ -30,7 +30,7 @@ pub(crate) const VIEWS_NAME: &str = "views.redb";
 pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(2);
 /// Or of so many bytes.
 pub(crate) const SYNC_BYTES: usize = 16 << 20;
-/// Between two attempts to open a file that failed.
+/// The time between two attempts to open a file that failed.
 const REOPEN_EVERY: Duration = Duration::from_millis(100);
 /// Memory for pages; a scan reads from the file.
 const CACHE_BYTES: usize = 16 << 20;
@@ -43,13 +43,14 @@ pub struct EmbeddedViews {
 
 struct Inner {
     path: PathBuf,
-    /// Written by whoever opens it again after it failed; `None` only if that failed too.
+    /// Written by the thread that opens it again after it failed; `None` only if that failed too.
     database: RwLock<Option<redb::Database>>,
-    /// It failed, and answers nothing more until it is opened again.
+    /// The database failed, and answers nothing more until it is opened again. A call that meets an I/O error sets it;
+    /// [`reopen`](Self::reopen) clears it, under the write lock of `database`.
     has_failed: AtomicBool,
     /// When it was last tried to open it again.
     tried: Mutex<Option<Instant>>,
-    /// What was applied and is not synced.
+    /// The batches that are applied and not synced.
     unsynced: Mutex<Unsynced>,
     /// The directory stays locked as long as the views are used. The last to go: a database that is closed writes.
     log: Arc<Log>,
@@ -116,7 +117,7 @@ impl Drop for EmbeddedViews {
     }
 }
 
-/// As every call on the database: refused bytes are an error of this call, not the engine's end.
+/// Runs a call on the database: bytes that it refuses are an error of this call, not the engine's end.
 fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     guarded_in("the file of the read models", doing, work)
 }
@@ -173,7 +174,8 @@ impl Inner {
         done
     }
 
-    /// What was not synced is gone with the database that failed: projections find an earlier offset, and go on from there.
+    /// Opens the failed database again. Batches that were not synced are gone with it: projections find an earlier offset, and go on from
+    /// there.
     fn reopen(&self) -> Result<(), Error> {
         let mut slot = self.database.write().unwrap_or_else(PoisonError::into_inner);
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use throng_journal::{CommitNo, Error, Position, ViewOffset, WriterId};
 
 /// View's name → offset (see [`encode_offset`]).
 pub(super) const OFFSETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("offsets");
-/// One row, `version` → [`VERSION`].
+/// The format of the file, in a single row: `version` → [`VERSION`].
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// The version of these tables; a file of another one is begun anew.
 const VERSION: u64 = 1;

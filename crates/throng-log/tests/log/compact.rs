@@ -32,7 +32,7 @@ fn new_file() -> PathBuf {
     Path::new(DIR).join("store.redb.new")
 }
 
-/// What is stored of one entity.
+/// The stored parts of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Section {
     /// Its first event that is left, and its last one.
@@ -229,7 +229,7 @@ fn prepared() -> (Disk, World) {
     (disk, world)
 }
 
-/// What is done while the copy is begun: once the first file is measured, and the second one is being made.
+/// Works while the copy is begun: once the first file is measured, and the second one is being made.
 fn meanwhile(disk: &Disk, work: impl FnOnce() + Send + 'static) {
     let next = disk.clone();
     disk.before_next_open(move || next.before_next_open(work));

@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be there, and what may be.
+/// The commits that must be there, and those that may be.
 #[derive(Debug, Default)]
 struct Model {
     /// Commits appended, acknowledged, and known to survive power loss, by writer.
@@ -221,7 +221,7 @@ fn live(steps: &[Step], durability: Durability, sync_delay: Duration) {
     world.check(false);
 }
 
-/// So many lives, or as many as `PROPTEST_CASES` says.
+/// Returns this many cases, or the number in `PROPTEST_CASES`.
 fn cases(default: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES")
         .ok()

@@ -81,9 +81,9 @@ pub enum Hit {
 
 #[derive(Debug, Default)]
 struct Content {
-    /// What a reader sees.
+    /// The bytes that a reader sees.
     cached: Vec<u8>,
-    /// What a power loss leaves.
+    /// The bytes that a power loss leaves.
     durable: Vec<u8>,
     dirty: BTreeSet<usize>,
     /// Write-backs that failed: each open file reports each of them once.
@@ -104,15 +104,15 @@ struct State {
     /// Writes and the like while nobody had locked anything.
     changes_unlocked: u64,
     faults: Vec<Fault>,
-    /// So many calls of any kind from now on, something befalls the process.
+    /// The blow, and the number of calls until it falls.
     hit: Option<(u64, Hit)>,
     calls: BTreeMap<Call, u64>,
     room: Option<u64>,
     /// A reservation that finds no room keeps what it got, as on ext4, and nobody says how much is free.
     keeps_what_failed: bool,
-    /// What happens while the next sync is under way.
+    /// Runs while the next sync is under way.
     during_sync: Option<Meanwhile>,
-    /// What happens right before the next file is opened.
+    /// Runs right before the next file is opened.
     before_open: Option<Meanwhile>,
 }
 
@@ -148,7 +148,7 @@ impl Disk {
         self.state().hit = Some((calls, hit));
     }
 
-    /// Whether it has befallen it, or nothing was to.
+    /// True if the blow has fallen, or none was set.
     pub fn is_hit(&self) -> bool {
         self.state().hit.is_none()
     }

@@ -18,7 +18,7 @@ const TEXTS: u64 = 12;
 /// Far beyond the calls of one pass.
 const CALLS_MAX: u64 = 3_000;
 
-/// What befalls a pass at one of its calls.
+/// The end of a pass at one of its calls.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Failure,
@@ -82,7 +82,7 @@ fn holds_secret(disk: &Disk) -> bool {
     paths.iter().any(|path| !path.ends_with("store.redb") && holds(path))
 }
 
-/// Once nobody uses the directory any more, it is sound.
+/// Checks that the directory is sound once nobody uses it any more.
 async fn assert_sound(disk: &Disk, context: &str) {
     drop(once_free(|| hold(&options(disk), Path::new(DIR))).await);
     let found = verify(&options(disk), Path::new(DIR)).unwrap();

@@ -14,7 +14,7 @@ const RESERVE_BYTES: u64 = 256 << 10;
 const SEGMENT_BYTES: u64 = 128 << 10;
 const STATE_BYTES: usize = 20_000;
 const COMMIT_BYTES: usize = 1500;
-/// What one takes on the disk, with its record's names and header.
+/// The bytes of a commit on the disk, with its record's names and header.
 const COMMIT_BYTES_WHOLE: u64 = 2048;
 
 /// A disk that is full when so many bytes more are written, of either sort.

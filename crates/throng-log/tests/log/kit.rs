@@ -102,7 +102,7 @@ pub fn segment(number: u64) -> std::path::PathBuf {
     Path::new(DIR).join(format!("{number:08}.log"))
 }
 
-/// Where the commits of a segment begin and end, in bytes, as their lengths say.
+/// Returns the bytes of each commit of a segment, by their lengths.
 pub fn commits_of(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut at, mut found) = (1024, Vec::new());
     while let Ok(length) = Commit::length(&bytes[at.min(bytes.len())..]) {

@@ -71,7 +71,7 @@ impl Entity for Parcel {
     }
 }
 
-/// How large it is.
+/// The query for the size.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Look;
 
@@ -84,10 +84,10 @@ impl Query<Parcel> for Look {
     }
 }
 
-/// How large it is, and who its parent and its children are.
+/// The size, the parent, and the children.
 type Seen = (usize, Option<String>, Vec<String>);
 
-/// What an engine begins on: in memory, or in a directory.
+/// The journal and store of an engine: in memory, or in a directory.
 enum Kept<'a> {
     Memory(MemoryJournal, MemoryStore),
     Disk(&'a Path),
@@ -163,7 +163,7 @@ impl Running {
         matches!(asked, Err(Error::Ended { .. }))
     }
 
-    /// How many notes the store has.
+    /// Returns the number of lineage rows in the store.
     async fn notes(&self) -> usize {
         let mut count = 0;
         let mut visit = |_: &[u8], _: &[u8]| count += 1;

@@ -70,7 +70,7 @@ impl Entity for Note {
     }
 }
 
-/// How many texts, and the last one.
+/// The query for the number of texts, and the last one.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Look;
 

@@ -1,4 +1,4 @@
-//! Who may read what is kept.
+//! The permissions of the journal's files.
 
 use std::{
     fs,

@@ -10,7 +10,7 @@ use throng_log::{Log, Options};
 
 const DIR: &str = "THRONG_LOG_TEST_DIR";
 
-/// This test binary again, running one test alone as a child.
+/// Runs this test binary again, as a child with one test alone.
 fn child(test: &str, dir: &std::path::Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -30,7 +30,7 @@ fn lines<'a>(child: &'a mut Child, word: &'static str) -> impl Iterator<Item = S
     })
 }
 
-/// Not a check by itself: what the second process of the test below does.
+/// Acts as the second process of the test below; it is no check by itself.
 #[test]
 fn as_a_child_try_to_open() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -68,7 +68,7 @@ fn a_second_process_on_the_same_directory_is_refused() {
     assert_eq!(ask(), "it is free");
 }
 
-/// Not a check by itself: what the process does that is killed in the test below.
+/// Acts as the process that is killed in the test below; it is no check by itself.
 #[test]
 fn as_a_child_append_until_killed() {
     let Some(dir) = std::env::var_os(DIR) else { return };

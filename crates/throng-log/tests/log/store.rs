@@ -34,7 +34,7 @@ fn three_of_six() -> ThreeOfSix {
     }
 }
 
-/// What the store holds, if all of it is of one checkpoint.
+/// Returns the checkpoint that the store holds, if all of it is of one.
 fn whole(store: &EmbeddedStore) -> u64 {
     let covers = block_on(store.covers(&ShardSet::first(256))).unwrap()[0]
         .upto

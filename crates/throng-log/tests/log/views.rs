@@ -30,7 +30,7 @@ fn batch(from: u64, to: u64) -> ViewBatch {
     }
 }
 
-/// How far the view is, if all of it is of one batch.
+/// Returns the batch that the view holds, if all of it is of one.
 fn whole(views: &EmbeddedViews) -> u64 {
     let commit = block_on(views.offset(VIEW))
         .unwrap()

@@ -11,12 +11,13 @@ use tokio_postgres::{Client, Row, Transaction};
 
 /// A node that may own shards and open streams.
 pub(super) const LIVING: &str = "state IN ('serving', 'draining')";
-/// Of a schema's name in that of its channel: the server takes names of 63 bytes. Whoever hears of another schema looks in vain.
+/// The characters of a schema's name that its channel keeps: the server takes names of 63 bytes. A listener that hears of another schema
+/// looks in vain.
 pub(super) const CHANNEL_CHARS: usize = 56;
 
 pub(super) type Sql<T> = Result<T, tokio_postgres::Error>;
 
-/// What a change comes to: an answer, or why not, which is no failure of the database.
+/// The outcome of a change: an answer, or a refusal, which is no failure of the database.
 pub(crate) type Change<T> = Result<T, Error>;
 
 /// The name of a node that lives; its row is kept from ending.
@@ -90,7 +91,7 @@ pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), Str
     Ok(Ok(()))
 }
 
-/// None of its connections is there.
+/// True if none of the node's connections is there.
 pub(super) const IS_GONE: &str = "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = n.session)";
 
 /// A node ends, and all its streams with it.

@@ -1,4 +1,4 @@
-//! What a node has to have to be let in.
+//! The release and features that a node must have to be let in.
 
 use super::changes::{Change, LIVING, Sql};
 use throng_journal::{Error, Floor};

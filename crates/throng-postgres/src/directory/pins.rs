@@ -1,4 +1,4 @@
-//! Where an operator wants shards.
+//! The nodes to which an operator pins shards.
 
 use super::{
     changes::{Change, LIVING, Sql},
@@ -8,7 +8,7 @@ use crate::columns::numbers;
 use deadpool_postgres::Transaction;
 use throng_journal::{Error, ShardSet, features::ERASES};
 
-/// One statement, which changes all or nothing: whatever stands against it is looked for afterwards.
+/// Pins in a single statement, which changes all or nothing: the reason for a refusal is looked for afterwards.
 pub(super) async fn pin(transaction: &Transaction<'_>, shards: &ShardSet, to: Option<&str>) -> Sql<Change<()>> {
     let wanted = numbers(shards);
     let Some(name) = to else {

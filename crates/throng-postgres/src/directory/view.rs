@@ -1,4 +1,4 @@
-//! What all nodes see.
+//! The view that all nodes have.
 
 use super::{
     changes::{IS_GONE, LIVING, Sql},
@@ -19,7 +19,7 @@ fn state_of(word: &str) -> NodeState {
     }
 }
 
-/// One statement, so that all of it was true at one time.
+/// Reads the view in a single statement, so that all of it was true at one time.
 pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     // What there is once stands in the first row alone.
     let once = |what: &str| format!("CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN (SELECT {what}) END");

@@ -43,7 +43,7 @@ const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND se
 /// The task that owns the connection.
 pub(super) struct Appender {
     jobs: mpsc::Sender<Job>,
-    /// A commit waits until the server has room for it.
+    /// A commit waits until the server has room for it. An append that finds no room sets it; the end of an append clears it.
     is_full: Arc<AtomicBool>,
 }
 
@@ -190,7 +190,7 @@ impl Connected {
     }
 }
 
-/// What an append needs.
+/// The parts that an append needs.
 struct Appending {
     database: Arc<Database>,
     heard: Arc<AtomicU64>,
@@ -198,10 +198,10 @@ struct Appending {
     is_full: Arc<AtomicBool>,
 }
 
-/// What became of one try.
+/// The outcome of one try.
 enum Tried {
     Done(Result<(), AppendError>),
-    /// Nothing has landed: the server has no room for it, or its predecessor waits for that.
+    /// The commit has not landed: the server has no room for it, or its predecessor waits for that.
     NoRoom(Error),
 }
 

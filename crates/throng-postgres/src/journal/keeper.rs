@@ -18,13 +18,13 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 const DOING: &str = "holding the lease of a writer";
-/// Between two looks where there is no lease to be renewed.
+/// The time between two looks where there is no lease to be renewed.
 const LOOK_WITHOUT_LEASE: Duration = Duration::from_secs(1);
 /// A lease is renewed so many times in its length.
 const RENEWALS: u32 = 5;
 /// A look takes at least so long before the server is taken to be silent.
 const SILENCE_LEAST: Duration = Duration::from_secs(2);
-/// Without a lease, nothing was heard for too long after this.
+/// The silence that is too long where there is no lease.
 const SILENCE_WITHOUT_LEASE: Duration = Duration::from_secs(5);
 /// The same server, as long as it runs. A standby that is promoted goes on running, on another timeline.
 const SERVER: &str = "SELECT pg_postmaster_start_time()::text";

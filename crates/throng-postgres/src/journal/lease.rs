@@ -1,4 +1,4 @@
-//! How long a writer's engine may answer reads: another engine that takes over waits until that time is over.
+//! The lease of a writer's engine, for which it may answer reads: another engine that takes over waits until it is over.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -13,14 +13,16 @@ pub(super) fn boot_micros() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
 }
 
-/// What this process knows of its own lease.
+/// This process's knowledge of its own lease.
 pub(super) struct Lease {
     /// Zero: there are none.
     pub(super) length: Duration,
+    /// The writer that has the lease; 0: none. `begin` stores it after `until`, so that a reader that sees the writer sees its time; `end`
+    /// clears it.
     writer: AtomicU64,
-    /// On the clock of [`boot_micros`].
+    /// The end of the lease, on the clock of [`boot_micros`]. `renew` only raises it: a late answer does not shorten it.
     until: AtomicU64,
-    /// The newest writer that another engine has sealed; 0: none.
+    /// The newest writer that another engine has sealed; 0: none. Written when the server says so.
     taken_over: AtomicU64,
 }
 
@@ -34,7 +36,7 @@ impl Lease {
         }
     }
 
-    /// Whether the writer's engine may answer now.
+    /// True if the writer's engine may answer now.
     pub(super) fn holds(&self, writer: WriterId) -> bool {
         if self.writer.load(Ordering::Acquire) != writer.0 {
             return false;
@@ -42,7 +44,7 @@ impl Lease {
         self.length.is_zero() || boot_micros() < self.until.load(Ordering::Acquire)
     }
 
-    /// Whether another engine is known to have sealed the writer.
+    /// True if another engine is known to have sealed the writer.
     pub(super) fn is_taken_over(&self, writer: WriterId) -> bool {
         self.taken_over.load(Ordering::Acquire) == writer.0
     }

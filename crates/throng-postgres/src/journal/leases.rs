@@ -15,9 +15,9 @@ use std::{
 use throng_journal::{Error, ShardSet, WriterId};
 use tokio_postgres::{Client, Row};
 
-/// Between two looks at somebody else's.
+/// The time between two looks at another engine's lease.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two looks at who has taken over, and how often.
+/// The time between two looks at the engine that has taken over, and their number.
 const SUCCESSOR_LOOK: (Duration, u32) = (Duration::from_millis(500), 60);
 
 /// The leases of sealed engines that are not over, but for those of one engine.
@@ -28,12 +28,12 @@ const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writ
 const RENEW: &str = "UPDATE leases l SET until = clock_timestamp() + $2 * interval '1 microsecond' FROM writers w WHERE l.writer = $1 AND \
     NOT l.over AND w.writer = l.writer AND w.session = $3";
 
-/// Whose engines have to be outlived.
+/// The engines that have to be outlived.
 #[derive(Clone, Copy)]
 pub(super) enum Before<'a> {
-    /// Those of this name, and those of a cluster that has ended.
+    /// The engines of this name, and those of a cluster that has ended.
     Of(&'a str),
-    /// Those that may know something of these shards.
+    /// The engines that may know something of these shards.
     With(&'a ShardSet),
 }
 

@@ -24,7 +24,7 @@ const OTHERS: &str = "SELECT w.node FROM writers w JOIN nodes n ON n.node = w.no
 const UNKNOWN: &str = "WITH RECURSIVE of (writer) AS (SELECT min(writer) FROM commits UNION ALL SELECT (SELECT min(c.writer) FROM \
     commits c WHERE c.writer > of.writer) FROM of WHERE of.writer IS NOT NULL) SELECT min(writer) FROM of WHERE writer IS NOT NULL \
     AND NOT EXISTS (SELECT FROM writers w WHERE w.writer = of.writer)";
-/// What is built from the commits, put away; the table `events` may hold the only trace of what is lost.
+/// Puts the rows away that are built from the commits; the table `events` may hold the only trace of the lost ones.
 const FORGET: &str = "CREATE TABLE IF NOT EXISTS lost_events (LIKE events); INSERT INTO lost_events SELECT * FROM events e WHERE NOT \
     EXISTS (SELECT FROM commits c WHERE c.writer = e.writer AND c.number = e.commit); TRUNCATE entities, states, places, system, \
     events, covers, sizes; UPDATE checkpoint SET writer = NULL, commit = NULL, events_writer = NULL, events_commit = NULL";
@@ -74,7 +74,7 @@ impl Shared {
         Ok(newest)
     }
 
-    /// One transaction: recorded and begun anew, or neither. Whoever writes meanwhile would go on from what was covered.
+    /// Records the loss and begins anew in a single transaction: both or neither. A writer would otherwise go on from what was covered.
     async fn accept_loss(&self, client: &mut Client, loss: Loss) -> Result<Change<()>, tokio_postgres::Error> {
         let transaction = client.transaction().await?;
         transaction.execute(LOCK_CLUSTER, &[]).await?;

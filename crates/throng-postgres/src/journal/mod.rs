@@ -35,7 +35,7 @@ pub(crate) use process::may_answer;
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
 pub(crate) use writers::TABLES;
 
-/// How long a journal that is dropped waits until its writer is sealed.
+/// The longest wait of a dropped journal until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The journal on PostgreSQL.
@@ -81,7 +81,7 @@ impl PostgresJournal {
         Arc::clone(&self.shared.database)
     }
 
-    /// How it is reached and used.
+    /// Returns the options of its connections.
     #[must_use]
     pub fn options(&self) -> &PostgresOptions {
         &self.shared.database.options

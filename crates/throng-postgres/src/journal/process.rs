@@ -1,4 +1,4 @@
-//! Whether the process that holds a lease is gone: only then does nobody have to wait for the lease. That its session is gone proves
+//! A test for the end of the process that holds a lease: only when it is gone does nobody have to wait for the lease. A lost session proves
 //! nothing, because a server that restarts, and an operator, end the sessions of processes that live on.
 
 use rustix::{
@@ -15,14 +15,14 @@ pub(super) struct Process {
     began: u64,
     /// The process namespace its id is of.
     namespace: String,
-    /// This running of the machine.
+    /// The id of the present running of the machine.
     boot: String,
     /// The machine's name, for people.
     host: String,
 }
 
 impl Process {
-    /// This one; `None` where the system does not say all of it.
+    /// Returns the present process; `None` where the system does not say all of it.
     pub(super) fn own() -> Option<Self> {
         let id = i32::try_from(std::process::id()).ok()?;
         let word = |path: &str| Some(fs::read_to_string(path).ok()?.trim().replace(' ', "_"));
@@ -35,7 +35,7 @@ impl Process {
         })
     }
 
-    /// It is known to have ended. One of another machine, or of another container, may always be there.
+    /// True if the process is known to have ended. One of another machine, or of another container, may always be there.
     pub(super) fn has_ended(&self, own: &Self) -> bool {
         if (&self.boot, &self.namespace) != (&own.boot, &own.namespace) {
             return false;
@@ -51,7 +51,7 @@ impl Process {
     }
 }
 
-/// What the system says of a process.
+/// The system's entry for a process.
 struct Stat {
     state: String,
     began: u64,
@@ -68,7 +68,7 @@ impl Stat {
         Some(Self { state, began })
     }
 
-    /// It runs no more, and only waits to be looked at.
+    /// True if it runs no more, and only waits to be looked at.
     fn is_over(&self, id: i32) -> bool {
         let threads = fs::read_dir(format!("/proc/{id}/task")).map_or(0, Iterator::count);
         (self.state == "Z" || self.state == "X") && threads <= 1

@@ -18,8 +18,8 @@ const PAGE_BYTES: usize = 4 << 20;
 const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
 const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
 
-/// What went leaves room for what comes: otherwise the tables would grow by all that is removed until the server's own vacuum comes by.
-/// The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
+/// Makes the room of removed rows free for new ones: otherwise the tables would grow by all that is removed until the server's own vacuum
+/// comes by. The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
 const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on) commits, events, places";
 
 /// Commits right behind one another of which nothing is left.
@@ -29,7 +29,7 @@ struct Run {
     replaced_by: Option<Position>,
 }
 
-/// What becomes of a page's rows.
+/// The changes of a page's rows.
 #[derive(Default)]
 struct Page {
     /// Rows that go: the first, and the one after the last.
@@ -107,7 +107,7 @@ impl Page {
         page
     }
 
-    /// One row stands for all of a run.
+    /// Writes a single row for a whole run.
     fn end(&mut self, run: Option<Run>) {
         let Some(Run {
             first,

@@ -10,20 +10,22 @@ use std::sync::{
 /// The parts that a journal and its tasks use together.
 pub(super) struct Shared {
     pub(super) database: Arc<Database>,
-    /// Where appends and the lease live.
+    /// The threads on which appends and the lease run.
     pub(super) threads: Threads,
     pub(super) appender: Appender,
     pub(super) lease: Lease,
-    /// The newest writer this journal has opened; 0: none.
+    /// The newest writer this journal has opened; 0: none. Each opening stores its writer.
     pub(super) own: AtomicU64,
+    /// The most appends in flight. Unless an option fixes it, the first writer that opens raises it if the server is far.
     pub(super) depth: AtomicUsize,
-    /// What the commits of all streams take, by the last look, and what this engine has committed since.
+    /// The bytes of the commits of all streams at the last look, and of those this engine has committed since. The first writer stores the
+    /// table's size; an append adds its commit; a look adds the difference between its count and the value before.
     pub(super) bytes: AtomicU64,
-    /// The server is [looked at](super::keeper) again and again.
+    /// The server is [looked at](super::keeper) again and again. Set once, by the first writer that opens.
     pub(super) is_kept: AtomicBool,
-    /// When it last answered a write of that, on the clock of a lease.
+    /// The time of the last answer to a write of the keeper or the lease, on the clock of a lease. The tasks that renew store it.
     pub(super) heard: Arc<AtomicU64>,
-    /// Whether it is looked now and then.
+    /// The size is looked at now and then. Set once, by the first writer that opens, which then stores `bytes`.
     pub(super) is_looking: AtomicBool,
     pub(super) looking: tokio::sync::Mutex<()>,
 }

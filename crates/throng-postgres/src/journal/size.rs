@@ -1,4 +1,4 @@
-//! What the commits take, of all streams, whoever writes them: the table `sizes`.
+//! The bytes of the commits of all streams, of all writers: the table `sizes`.
 //!
 //! A row says what is left of a stream's commits up to one of them. Whoever looks goes on counting there, so each commit is counted once, soon
 //! after it was made, whichever node looks first; whoever removes history takes it off in the same transaction. Rows that are gone do not count,
@@ -17,11 +17,11 @@ use std::{
 use throng_journal::{CommitNo, Error, Position};
 
 const DOING: &str = "counting what the commits take";
-/// Between two looks.
+/// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Commits of a stream in one transaction.
 const PAGE_COMMITS: i64 = 10_000;
-/// What a commit takes beside its body: its row's header and numbers, its shards, its place in the index.
+/// The bytes of a commit beside its body: its row's header and numbers, its shards, its place in the index.
 pub(super) const ROW_BYTES: u64 = 100;
 
 /// Takes note of what a part of a stream takes: $4 is 1, or -1 before that part is changed.

@@ -26,7 +26,7 @@ use throng_journal::{
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
-/// With something to be written, also where the writer was sealed before: so it waits until a standby has all before it.
+/// Seals, and writes something also where the writer was sealed before: so it waits until a standby has all before it.
 const SEAL: &str = "SET LOCAL lock_timeout TO '3s'; SELECT pg_logical_emit_message(true, 'throng', '')";
 /// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
 pub(crate) const TABLES: &str = "SELECT relname::text, pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE relkind = 'r' AND \
@@ -61,7 +61,7 @@ impl Shared {
             .await
     }
 
-    /// As [`open`](Self::open), for a node of a cluster and what it owns.
+    /// Opens like [`open`](Self::open), for a node of a cluster and the shards it owns.
     pub(super) async fn open_shards(self: &Arc<Self>, node: NodeId, shards: &ShardSet) -> Result<Opened, Error> {
         let doing = "opening a writer";
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
@@ -202,8 +202,8 @@ impl Shared {
         })
     }
 
-    /// Whether another engine of this node lives that has begun since this one did. Its lease may be over for as long again: one that has just
-    /// begun renews it late on a busy machine, and would find itself sealed in the middle of its start.
+    /// Returns true if another engine of this node lives that has begun since this one did. Its lease may be over for as long again: one
+    /// that has just begun renews it late on a busy machine, and would find itself sealed in the middle of its start.
     async fn is_taken_over(
         &self,
         transaction: &Transaction<'_>,
@@ -427,7 +427,7 @@ impl Shared {
         last.ok_or(Error::NoCommit(Position::new(writer, CommitNo(0))))
     }
 
-    /// This engine has let its own leases of these go before: nobody has to wait for them.
+    /// Ends the engine's own leases of these writers: nobody has to wait for them.
     async fn give_back(&self, transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
         transaction
             .execute_typed(

@@ -22,7 +22,8 @@ use tokio_postgres::Row;
 const DOING: &str = "making a checkpoint";
 /// The part of reading commits in what it takes to fill the table `events` from them.
 const READING: f64 = 0.2;
-/// Of a writer that is sealed nothing more is taken: its engine's states may be behind what the next owner of its shards has stored.
+/// Selects the shards of an open writer. Nothing more is taken of a sealed one: its engine's states may be behind those that the next owner
+/// of its shards has stored.
 const OPEN: &str = "SELECT shards FROM writers WHERE writer = $1 AND sealed_at IS NULL";
 /// The streams before one that have ended, from one on.
 const ENDED: &str =

@@ -1,4 +1,4 @@
-//! How far each shard is covered, and how far its events stand in the table for people.
+//! The position up to which each shard is covered, and the one up to which its events stand in the table for people.
 
 use crate::{
     columns::{numbers, position_of},
@@ -9,12 +9,12 @@ use deadpool_postgres::Transaction;
 use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet, WriterId};
 use tokio_postgres::GenericClient;
 
-/// What is covered of a shard: by its own row, else by that of all.
+/// Reads a shard's coverage: from its own row, else from that of all.
 const COVERS: &str = "SELECT s.shard, CASE WHEN v.shard IS NULL THEN c.writer ELSE v.writer END, CASE WHEN v.shard IS NULL THEN c.commit \
     ELSE v.commit END, CASE WHEN v.shard IS NULL THEN c.events_writer ELSE v.events_writer END, CASE WHEN v.shard IS NULL THEN \
     c.events_commit ELSE v.events_commit END FROM checkpoint c CROSS JOIN unnest($1::int[]) s(shard) LEFT JOIN LATERAL (SELECT * FROM \
     covers WHERE covers.shard = s.shard) v ON true";
-/// So that two checkpoints of one shard cannot be made at a time; those of other shards are.
+/// Locks the shards' rows, so that two checkpoints of one shard cannot be made at a time; those of other shards can.
 const LOCK: &str = "SELECT FROM covers WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
 const LOCK_ALL: &str = "SELECT FROM checkpoint FOR UPDATE";
 const SET: &str = "INSERT INTO covers (shard, writer, commit, events_writer, events_commit) SELECT s, $2, $3, e.writer, e.commit FROM \
@@ -24,10 +24,10 @@ const SET_ALL: &str =
     "UPDATE checkpoint SET writer = $1, commit = $2, events_writer = $3, events_commit = $4, made_at = now()";
 const CLEAR: &str = "DELETE FROM covers";
 
-/// What is covered of the shards of one stream.
+/// The coverage of the shards of one stream.
 pub(super) struct Coverage {
     shards: ShardSet,
-    /// By the shard's number.
+    /// The reach of each shard, by its number.
     of: Vec<Reach>,
 }
 
@@ -37,7 +37,7 @@ struct Reach {
     events: Option<Position>,
 }
 
-/// Whose checkpoint it is.
+/// The maker of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
     /// An engine that is alone: what it covers is said of all shards in one row.
@@ -108,7 +108,7 @@ impl Coverage {
         self.of.get(usize::from(shard.0)).copied().unwrap_or_default()
     }
 
-    /// Whether a record is to be indexed, and whether it is to stand in the table for people.
+    /// Returns a pair: true if the record is to be indexed, and true if it is to stand in the table for people.
     pub(super) fn wants(&self, record: &Record<'_>, at: Position) -> (bool, bool) {
         let reach = self.of(record.shard);
         let is_after = |upto: Option<Position>| upto.is_none_or(|upto| upto < at);

@@ -25,10 +25,10 @@ const GATHERED_BYTES: usize = 2 << 20;
 /// Counted for an event beside its names and its body, about as in a commit.
 const ENTRY_BYTES: usize = 16;
 
-/// Which payloads are taken for JSON that PostgreSQL takes too.
+/// The payloads that are taken for JSON that PostgreSQL takes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
-    /// What is JSON.
+    /// Any valid JSON.
     Syntax,
     /// JSON without the character 0, half a surrogate pair, or a number beyond all measure.
     Values,
@@ -99,11 +99,11 @@ fn events<'a>(commits: &'a [Commit], wanted: Option<&Coverage>) -> Result<Vec<Ev
     Ok(entities.into_iter().flat_map(|(_, events)| events).collect())
 }
 
-/// Whether the server took the rows of a statement.
+/// The server's verdict on the rows of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copied {
     All,
-    /// There is a payload that `jsonb` does not take.
+    /// The server refused a payload that `jsonb` does not take.
     Nothing,
 }
 
@@ -114,7 +114,7 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// What `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
+    /// Sends the events. A body that `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
     async fn send(&self, events: &[Event<'_>]) -> Result<(), Error> {
         // One for all batches: with more than 64 a transaction makes the snapshots of all other sessions dear.
         self.run("SAVEPOINT events").await?;
@@ -150,7 +150,7 @@ impl Sending<'_> {
         self.run("RELEASE events").await
     }
 
-    /// How many events are sent with one statement.
+    /// Returns the number of events that are sent with one statement.
     fn batch(&self, events: &[Event<'_>]) -> usize {
         let (bytes_max, mut bytes) = (self.pacer.batch_bytes(), 0);
         let fit = events.iter().take_while(|event| {

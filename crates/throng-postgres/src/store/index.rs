@@ -30,14 +30,14 @@ const STATES: &str = "INSERT INTO states (entity, seq, version, shard, state) SE
     $2::bigint[], $3::int[], $4::int[], $5::bytea[]) ON CONFLICT (entity) DO UPDATE SET seq = excluded.seq, version = \
     excluded.version, shard = excluded.shard, state = excluded.state";
 
-/// What was gathered of one entity.
+/// The gathered events of an entity.
 struct Gathered {
     /// The sequence numbers of the first event gathered and of the last.
     first: u64,
     seq: u64,
-    /// Where the first one stands.
+    /// The position of the first one.
     at: Position,
-    /// One row for each writer: its last event's number, and its places.
+    /// A row for each writer: its last event's number, and its places.
     rows: Vec<(u64, WriterId, Vec<u8>)>,
     /// The newest state that the commits themselves hold.
     state: Option<StoredState>,

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 use throng_journal::Pace;
 
-/// It may become urgent meanwhile.
+/// The time between two looks during a pause: the checkpoint may become urgent meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
-/// Of commits, read and sent at once: few while there is time, so that nobody beside it waits long for a processor.
+/// The bytes of commits read and sent at once: few while there is time, so that nobody beside it waits long for a processor.
 const BATCH_BYTES: usize = 8 << 20;
 const BATCH_BYTES_PACED: usize = 64 << 10;
 
@@ -13,7 +13,7 @@ const BATCH_BYTES_PACED: usize = 64 << 10;
 pub(super) struct Pacer<'a> {
     pace: &'a Pace,
     begun: Instant,
-    /// Where this part begins and ends in the whole, which goes from 0 to 1.
+    /// The begin and end of this part in the whole, which goes from 0 to 1.
     from: f64,
     to: f64,
 }
@@ -38,7 +38,7 @@ impl<'a> Pacer<'a> {
         }
     }
 
-    /// So much of this part is done: waits if that is early.
+    /// Waits if the part is further (`done`, 0 to 1) than its time.
     pub(super) async fn keep(&self, done: f64) {
         let done = self.part(0.0, done).to;
         loop {

@@ -1,4 +1,4 @@
-//! Where an entity's events stand in the commits, packed into one row for an entity, a writer and a checkpoint.
+//! The places of an entity's events in the commits, packed into one row for an entity, a writer and a checkpoint.
 //!
 //! ```text
 //! for each event, all numbers little-endian:
@@ -16,7 +16,7 @@ use throng_journal::{CommitNo, Record};
 
 const FIXED_BYTES: usize = 31;
 
-/// Where one event stands, and what is told of it.
+/// The place of an event, with its time, name and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub commit: CommitNo,

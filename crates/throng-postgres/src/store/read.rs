@@ -38,7 +38,8 @@ pub(super) async fn load(database: &Database, address: &Address, state_version: 
     }
 }
 
-/// What was found in the index may have been removed before it was read: it is not in the index any more then.
+/// True for an error that a removal explains: the event may have gone between the look at the index and the read, and the index does not
+/// hold it any more.
 fn may_be_gone(error: &Error) -> bool {
     matches!(error, Error::Row { .. } | Error::Damaged { .. } | Error::NoCommit(_))
 }

@@ -1,4 +1,4 @@
-//! What the store says that it covers.
+//! The store's own account of its coverage.
 
 use super::walk::PATIENCE;
 use crate::{
@@ -12,10 +12,10 @@ use tokio_postgres::IsolationLevel;
 
 const DOING: &str = "looking at the store";
 
-/// How far each shard is covered.
+/// The position up to which each shard is covered.
 #[derive(Default)]
 pub(super) struct Covers {
-    /// Of whatever is not among the others.
+    /// The position of all shards that are not among the others.
     all: Option<Position>,
     nodes: Vec<(Position, ShardSet)>,
     /// Events that were indexed, of all entities.
@@ -46,7 +46,7 @@ impl Covers {
     }
 }
 
-/// As it was at one time.
+/// Reads the coverage as it was at one time.
 async fn read(client: &mut tokio_postgres::Client) -> Result<Covers, tokio_postgres::Error> {
     let transaction = client
         .build_transaction()
@@ -79,7 +79,7 @@ async fn read(client: &mut tokio_postgres::Client) -> Result<Covers, tokio_postg
     Ok(covers)
 }
 
-/// As `writer.commit`, and what differs from that by shard.
+/// Writes `writer.commit`, and the shards that differ from it.
 impl fmt::Display for Covers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";

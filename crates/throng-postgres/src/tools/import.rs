@@ -55,7 +55,7 @@ impl Import {
     /// Makes the schema ready.
     ///
     /// # Errors
-    /// It holds a journal already; not reachable, not let in.
+    /// [`Error::Backend`]: there is a journal already, or the server cannot be reached, or refuses.
     pub fn begin(options: &PostgresOptions) -> Result<Self, Error> {
         let database = Database::open(options.clone())?;
         let task = Arc::clone(&database);
@@ -89,7 +89,7 @@ impl Import {
     /// A writer's stream begins.
     ///
     /// # Errors
-    /// It does not follow the one before; the server's.
+    /// [`Error::Backend`]: the writer does not follow the one before, or the server refuses.
     pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
         if let Some((before, _)) = self.writer.filter(|(before, _)| *before >= writer) {
             return Err(Error::backend(
@@ -114,7 +114,7 @@ impl Import {
     /// The stream's next commit. Returns its buffer.
     ///
     /// # Errors
-    /// The server refuses it, or cannot be reached.
+    /// [`Error::Backend`]: the server refuses the commit, or cannot be reached.
     pub fn commit(&mut self, mut commit: Commit) -> Result<Buffer, Error> {
         commit.seal(&[]);
         let stamp = commit.stamp();
@@ -134,7 +134,7 @@ impl Import {
     /// Makes it true.
     ///
     /// # Errors
-    /// The server's; nothing of it is there then.
+    /// [`Error::Backend`] of the server; nothing of the import is there then.
     pub fn finish(mut self) -> Result<(), Error> {
         self.end_writer()?;
         self.run(|client| async move { client.batch_execute("COMMIT; ANALYZE commits").await })

@@ -20,16 +20,16 @@ pub struct TableLine {
     pub bytes: u64,
 }
 
-/// What a schema holds.
+/// The contents of a schema.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Inspection {
     /// The place.
     pub place: String,
     /// The tables, the largest first.
     pub tables: Vec<TableLine>,
-    /// What the store covers, written `writer.commit`; what nodes of a cluster cover, with the shards it is said of.
+    /// The position that the store covers, written `writer.commit`; for nodes of a cluster, each with its shards.
     pub covers: Option<String>,
-    /// What stands in its commits.
+    /// The contents of its commits.
     #[serde(flatten)]
     pub contents: Contents,
 }
@@ -37,7 +37,7 @@ pub struct Inspection {
 /// Looks through a schema's history. Reads all of it, changes nothing.
 ///
 /// # Errors
-/// Not reachable, another version, or no journal there.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version.
 pub fn inspect(options: &PostgresOptions, what: &InspectOptions) -> Result<Inspection, Error> {
     let mut found = Inspection {
         place: options.place(),

@@ -43,7 +43,7 @@ pub struct LossLine {
 /// The contents of a commit that is lost.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LostCommitLine {
-    /// Which one, `writer.commit`.
+    /// The position, `writer.commit`.
     pub position: String,
     /// When it was made.
     pub at: String,
@@ -56,7 +56,7 @@ pub struct LostCommitLine {
 /// Lists the losses of acknowledged commits that engines have found in a schema's history, with what was in them.
 ///
 /// # Errors
-/// Not reachable, another version, or no journal there.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version.
 pub fn losses(options: &PostgresOptions) -> Result<Losses, Error> {
     let database = Database::look(options.clone())?;
     let task = Arc::clone(&database);

@@ -15,7 +15,8 @@ use throng_journal::{
 /// store knows as many entities and events as there are up to its checkpoint. Holds one entry an entity in memory.
 ///
 /// # Errors
-/// Not reachable, another version, or no journal there. Damage is a finding, not an error.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version. Damage is a finding,
+/// not an error.
 pub fn verify(options: &PostgresOptions) -> Result<Verification, Error> {
     let mut found = Verification::default();
     let store = Covers::read(options)?;

@@ -14,7 +14,7 @@ const DOING: &str = "reading the journal";
 const PAGE_BYTES: usize = 8 << 20;
 const PAGES_WAITING: usize = 2;
 
-/// What is met on the way, in the order of history.
+/// A part of the history, in its order.
 #[derive(Debug)]
 pub enum Seen<'a> {
     /// A writer's stream begins.
@@ -23,7 +23,7 @@ pub enum Seen<'a> {
         writer: WriterId,
         /// The node it is a life of.
         node: &'a str,
-        /// Where it ends; `None`: it may commit.
+        /// The last commit; `None`: it may commit.
         last: Option<CommitNo>,
     },
     /// A whole commit.
@@ -41,7 +41,7 @@ enum Found {
 /// Reads everything that was committed when each stream was reached.
 ///
 /// # Errors
-/// Not reachable, no journal there, and whatever the visitor says. Damage is shown, not an error.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. Otherwise the visitor's errors. Damage is shown, not an error.
 pub fn walk(options: &PostgresOptions, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let database = Database::look(options.clone())?;
     let (give, mut take) = mpsc::channel(PAGES_WAITING);
@@ -126,5 +126,5 @@ fn look(found: &mut Vec<Found>, due: Position, number: CommitNo, body: Vec<u8>) 
     });
 }
 
-/// How long a tool waits for one answer.
+/// The longest wait of a tool for one answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);

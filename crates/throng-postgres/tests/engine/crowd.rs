@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// What the checker has seen of versions and owners so far.
+/// The versions and owners that the checker has seen so far.
 #[derive(Default)]
 struct Seen {
     is_over: AtomicBool,
@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    /// One commit of these shards; history goes on with a greater writer.
+    /// Appends a commit of these shards; history goes on with a greater writer.
     async fn append(&self, node: &mut Node, of: &ShardSet) {
         let before = self.acknowledged(of);
         let events: Vec<(u16, u64)> = of.iter().map(|shard| (shard.0, 1)).collect();

@@ -87,7 +87,7 @@ impl<'a> Striking<'a> {
         self.psql.batch_execute(&set).await.unwrap();
     }
 
-    /// Whether so many statements have been made since it was set.
+    /// True once this many statements have been made since it was set.
     async fn has_struck(&self, statement: i64) -> bool {
         let count = format!("SELECT last_value, is_called FROM {}.statements", self.schema);
         let row = self.psql.query_one(&count, &[]).await.unwrap();

@@ -21,7 +21,7 @@ pub(crate) fn shards(of: &[u16]) -> ShardSet {
     of.iter().copied().map(ShardId).collect()
 }
 
-/// One process of a cluster, as far as the database sees it.
+/// A process of a cluster, as far as the database sees it.
 pub(crate) struct Node {
     pub(crate) opened: Opened,
     pub(crate) id: NodeId,
@@ -87,7 +87,7 @@ impl Node {
         Ok(())
     }
 
-    /// One event of each of these entities, each of the shard of its number.
+    /// Appends an event of each of these entities, each of the shard of its number.
     pub(crate) async fn append(&mut self, of: &[(u16, u64)]) -> Result<(), AppendError> {
         append(&self.opened, self.writer, self.number + 1, of).await?;
         self.number += 1;
@@ -541,7 +541,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
     .await;
 }
 
-/// As the program before has left the tables.
+/// Returns the statements that leave the tables as the program before had them.
 fn as_before(schema: &str) -> String {
     format!(
         "DROP TABLE {schema}.losses, {schema}.lost_commits, {schema}.sizes, {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \

@@ -258,7 +258,7 @@ pub(crate) async fn give(from: &Node, to: &Node, of: &ShardSet, wires: &Wires) {
     serve(to, wires).await;
 }
 
-/// How many events of all counters are left.
+/// Returns the number of events of all counters that are left.
 async fn left(engine: &Engine) -> usize {
     let mut left = 0;
     for counter in 0..COUNTERS {

@@ -1,4 +1,4 @@
-//! What cannot be used is refused with a sentence that says what was found and what to do, and never shows a password.
+//! A place that cannot be used is refused with a sentence: it says what was found and what to do, and never shows a password.
 
 use crate::{counter::Counter, kit};
 use servers::Postgres;

@@ -1,4 +1,4 @@
-//! What a user of the queue can rely on, with threads.
+//! The behaviour of the queue with threads.
 
 #![cfg(not(feature = "loom"))]
 

@@ -1,4 +1,4 @@
-//! What a user of the queue can rely on, with tasks.
+//! The behaviour of the queue with tasks.
 
 #![cfg(not(feature = "loom"))]
 

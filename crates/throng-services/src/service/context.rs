@@ -1,4 +1,4 @@
-//! What a service can do while it is at work, beside changing itself.
+//! The context of a service at work: its abilities beside changing itself.
 
 use std::{
     mem,
@@ -28,7 +28,9 @@ pub struct Context<M> {
 
 /// Answers that have come meanwhile, to be received as messages. As many as there are asks at most.
 pub(super) struct Outcomes<M> {
+    /// Any thread adds; the runner takes all of them.
     come: Mutex<Vec<Outcome<M>>>,
+    /// Set once, when the service starts. Called without a lock, because waking may run the service.
     wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
@@ -53,7 +55,7 @@ impl<M> Outcomes<M> {
     }
 }
 
-/// What is to be done with an ask's outcome, for whoever comes first.
+/// Takes the handler of an ask's outcome; the first caller gets it.
 fn taken<F>(then: &Mutex<Option<F>>) -> Option<F> {
     then.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -81,7 +83,7 @@ impl<M: Send + 'static> Context<M> {
     /// [`Running::turn`](super::Running::turn).
     ///
     /// # Errors
-    /// There are too many timers.
+    /// [`TooMany`]: there are too many timers.
     pub fn after(&mut self, time: Duration, message: M) -> Result<TimerId, TooMany> {
         self.timers.set(self.now, time, Due::Once(message)).ok_or(TooMany)
     }
@@ -89,7 +91,7 @@ impl<M: Send + 'static> Context<M> {
     /// Receives a message every so often, at least a millisecond apart. One that is late by several intervals comes once.
     ///
     /// # Errors
-    /// There are too many timers.
+    /// [`TooMany`]: there are too many timers.
     pub fn every(&mut self, interval: Duration, make: impl FnMut() -> M + Send + 'static) -> Result<TimerId, TooMany> {
         self.timers.every(self.now, interval, Box::new(make)).ok_or(TooMany)
     }
@@ -108,7 +110,7 @@ impl<M: Send + 'static> Context<M> {
     /// with the answer, or why there is none, at the latest after `limit`.
     ///
     /// # Errors
-    /// There are too many asks; nothing was sent.
+    /// [`TooMany`]: there are too many asks; nothing was sent.
     pub fn ask<N, T>(
         &mut self,
         address: &mut Address<N>,

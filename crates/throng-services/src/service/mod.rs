@@ -1,4 +1,4 @@
-//! What a service is, and how it is run.
+//! Services, and the ways to run them.
 
 mod context;
 mod runner;
@@ -20,13 +20,13 @@ pub use timers::{ASKS_AND_TIMERS_MAX, TimerId};
 ///
 /// A service must not wait for long: what is sent to it waits meanwhile.
 pub trait Service: Send + 'static {
-    /// What it receives.
+    /// The messages it receives.
     type Message: Send + 'static;
 
     /// Receives a message.
     fn receive(&mut self, message: Self::Message, context: &mut Context<Self::Message>);
 
-    /// Before the first message, on the service's own thread: the place to set periodic timers.
+    /// Runs before the first message, on the service's own thread: the place to set periodic timers.
     fn started(&mut self, _context: &mut Context<Self::Message>) {}
 
     /// A batch of so many messages begins.
@@ -41,6 +41,6 @@ pub trait Service: Send + 'static {
     /// Nothing has come for [`Setup::idle_after`]. Once, until something comes again; never in place.
     fn idle(&mut self, _context: &mut Context<Self::Message>) {}
 
-    /// After the last message.
+    /// Runs after the last message.
     fn stopped(&mut self) {}
 }

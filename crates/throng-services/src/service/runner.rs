@@ -27,7 +27,7 @@ pub(crate) struct Runner<S: Service> {
     recorder: Option<Recorder>,
 }
 
-/// What [`Counts`](super::Counts) are read from.
+/// The numbers behind [`Counts`](super::Counts). Only the runner adds to them, on the thread that has the service; any thread reads them.
 #[derive(Default)]
 pub(crate) struct Counted {
     pub(crate) received: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) struct Counted {
     pub(crate) restarts: AtomicU64,
 }
 
-/// What every service records of itself.
+/// The statistics that every service records of itself.
 struct Recorder {
     received: Counter,
     batches: Counter,
@@ -177,13 +177,13 @@ impl<S: Service> Runner<S> {
         did
     }
 
-    /// Nothing is left.
+    /// Runs the service's hook for an empty queue.
     pub(crate) fn empty(&mut self, now: Instant) {
         self.context.now = now;
         self.guarded(Service::empty);
     }
 
-    /// Nothing has come for a while.
+    /// Runs the service's hook for an idle time.
     pub(crate) fn idle(&mut self, now: Instant) {
         self.context.now = now;
         self.guarded(Service::idle);

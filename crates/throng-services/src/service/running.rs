@@ -16,7 +16,7 @@ use throng_queue::Receiver;
 use super::{Runner, Service, runner::Counted};
 use crate::{address::Address, in_place::Local, park};
 
-/// What a service did so far.
+/// The counts of a service so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages received, with those that crashed; not those of timers and answers to its asks.
@@ -43,6 +43,7 @@ enum Body<M> {
 }
 
 struct Signal {
+    /// Set by [`stop`](Self::stop), before it wakes the service's thread.
     is_stopping: AtomicBool,
     waker: Waker,
 }
@@ -76,7 +77,7 @@ impl<M: Send + 'static> Running<M> {
         self.address.clone()
     }
 
-    /// What it did so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {

@@ -6,13 +6,13 @@ use throng_queue::{HandOver, Options};
 use super::{Runner, Running, Service, running};
 use crate::{address::Address, in_place::InPlace, stats::Stats};
 
-/// What becomes of a service that panicked at a message. The message is lost, whoever asked is told, it is counted.
+/// The fate of a service that panicked at a message. The message is lost, the asker is told, the panic is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPanic {
-    /// It goes on as it is: for services whose state a message changes as a whole or not at all.
+    /// Goes on as it is: for services whose state a message changes as a whole or not at all.
     #[default]
     Continue,
-    /// It is dropped with its timers and made anew by its factory. If that panics, too, the service is over.
+    /// Drops it with its timers and makes it anew by its factory. If that panics, too, the service is over.
     Restart,
 }
 
@@ -66,14 +66,14 @@ impl<S: Service> Setup<S> {
         self
     }
 
-    /// How long nothing has to come for [`Service::idle`]; 15 ms unless told.
+    /// Sets the time without messages after which [`Service::idle`] runs; 15 ms by default.
     #[must_use]
     pub fn idle_after(mut self, time: Duration) -> Self {
         self.idle_after = time;
         self
     }
 
-    /// What becomes of it when it panics.
+    /// Sets the fate of the service when it panics.
     #[must_use]
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.on_panic = on_panic;

@@ -1,4 +1,4 @@
-//! What a service has to do later. Pure: the time is told.
+//! The timers of a service. Pure: the time is told.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,7 +10,7 @@ pub const ASKS_AND_TIMERS_MAX: usize = 65_536;
 /// The shortest interval of a periodic timer.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// After this, nobody waits any more: what is later than the clock can tell is put here.
+/// The time after which nobody waits any more: a later one than the clock can tell is put here.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 fn later(now: Instant, after: Duration) -> Instant {

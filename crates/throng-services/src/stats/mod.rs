@@ -35,14 +35,14 @@ use std::{
 /// Most keys; what is recorded under others is dropped and [counted](Stats::keys_refused).
 pub const KEYS_MAX: usize = 10_000;
 
-/// What a key is.
+/// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// How often something happened: the values of a second are added up.
+    /// The number of times something happened: the values of a second are added up.
     Count,
-    /// How much there is of something: the last value counts.
+    /// The amount of something: the last value counts.
     Level,
-    /// How long something took: a second has a mean, a least and a most.
+    /// The time that something took: a second has a mean, a least and a most.
     Timing,
 }
 
@@ -56,6 +56,7 @@ pub struct Stats {
 
 struct Inner {
     keys: RwLock<BTreeMap<String, Arc<Key>>>,
+    /// Keys beyond the bound. A request for one more raises it, under the lock of `keys`.
     refused: std::sync::atomic::AtomicU64,
     clock: Clock,
 }
@@ -88,7 +89,7 @@ impl Stats {
         Self::with_clock(move || begun.elapsed().as_secs())
     }
 
-    /// With another clock: it tells the second it is, and never goes back.
+    /// Returns statistics with another clock: it tells the second it is, and never goes back.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
@@ -243,7 +244,7 @@ impl fmt::Debug for Stats {
 pub struct Counter(Arc<Key>);
 
 impl Counter {
-    /// It happened so many times.
+    /// Counts this many times.
     pub fn add(&self, times: u64) {
         self.0.record(times as f64, times);
     }
@@ -254,18 +255,18 @@ impl Counter {
 pub struct Level(Arc<Key>);
 
 impl Level {
-    /// There is so much now.
+    /// Sets the present level.
     pub fn set(&self, value: f64) {
         self.0.record(value, 1);
     }
 }
 
-/// How long something takes: a distribution of durations.
+/// A distribution of durations.
 #[derive(Clone)]
 pub struct Timing(Arc<Key>);
 
 impl Timing {
-    /// It took so long.
+    /// Records a duration.
     pub fn record(&self, time: Duration) {
         self.0.record(time.as_secs_f64(), 1);
     }

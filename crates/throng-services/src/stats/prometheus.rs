@@ -1,4 +1,4 @@
-//! To Prometheus, as a collector of `prometheus-client`.
+//! The export to Prometheus, as a collector of `prometheus-client`.
 
 use prometheus_client::{
     collector::Collector,
@@ -31,7 +31,7 @@ use super::{Kind, Stats, Total};
 pub struct PrometheusCollector(Stats);
 
 impl PrometheusCollector {
-    /// Of these statistics.
+    /// Returns a collector of these statistics.
     #[must_use]
     pub fn new(stats: &Stats) -> Self {
         Self(stats.clone())

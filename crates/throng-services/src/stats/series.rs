@@ -1,14 +1,14 @@
-//! One key's seconds. Pure: the second is told.
+//! The seconds of a key. Pure: the second is told.
 
 use super::Kind;
 
 /// Seconds that are kept: the minute at hand and the one before.
 pub const SECONDS_KEPT: u64 = 120;
 
-/// One key's buckets, a second each.
+/// The buckets of a key, a second each.
 pub(super) struct Series {
     buckets: Box<[Bucket]>,
-    /// Of all that was ever recorded.
+    /// The sum of everything that was ever recorded.
     pub(super) sum: f64,
     pub(super) times: u64,
     pub(super) last: Option<f64>,
@@ -55,7 +55,7 @@ impl Series {
         (bucket.second == second && bucket.times > 0).then_some(bucket)
     }
 
-    /// How often in these seconds, both included; those that are not kept any more count nothing.
+    /// Returns the count in these seconds, both included; those that are not kept any more count nothing.
     pub(super) fn count(&self, first: u64, last: u64) -> u64 {
         let first = first.max((last + 1).saturating_sub(SECONDS_KEPT));
         (first..=last)
@@ -76,10 +76,10 @@ impl Series {
     }
 }
 
-/// What some seconds' values come to.
+/// The summary of some seconds' values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many they are.
+    /// The number of seconds.
     pub seconds: usize,
     /// The arithmetic mean of their values.
     pub mean: f64,

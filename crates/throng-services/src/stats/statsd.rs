@@ -1,4 +1,4 @@
-//! To a StatsD server: `key:n|c`, `|g`, `|ms` over UDP, several metrics a packet.
+//! The export to a StatsD server: `key:n|c`, `|g`, `|ms` over UDP, several metrics a packet.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -60,21 +60,21 @@ impl Exporter {
         })
     }
 
-    /// What all keys begin with.
+    /// Sets the prefix of all keys.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How often it sends, as a service.
+    /// Sets the time between two sends, as a service.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every;
         self
     }
 
-    /// What [`service`](crate::service()) makes each part's with: clones that send over the same socket.
+    /// Returns a factory for [`service`](crate::service()): it makes clones that send over the same socket.
     pub fn factory(self) -> impl FnMut() -> Self + Send + 'static {
         move || self.clone()
     }
@@ -97,7 +97,7 @@ impl Exporter {
 }
 
 impl Service for Exporter {
-    /// Nobody sends it anything.
+    /// No message ever comes.
     type Message = Option<Infallible>;
 
     fn started(&mut self, context: &mut Context<Self::Message>) {
@@ -114,7 +114,7 @@ impl Service for Exporter {
     }
 }
 
-/// What is said of a key: one line, or lines that belong together.
+/// Returns the text for a key: one line, or lines that belong together.
 fn line(prefix: &str, key: &str, kind: Kind, total: Total, sent: Total) -> Option<String> {
     let letters = prefix.chars().chain(key.chars()).map(|letter| match letter {
         ':' | '|' | '@' | '#' => '_',

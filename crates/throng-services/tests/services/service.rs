@@ -10,7 +10,7 @@ use std::{
 };
 use throng_services::{AskError, Context, HandOver, OnPanic, Reply, Service, TrySendError, service};
 
-/// What takes longer has failed.
+/// The longest wait; a test that takes longer has failed.
 const LONG: Duration = Duration::from_mins(2);
 
 enum Message {

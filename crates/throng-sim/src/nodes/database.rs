@@ -17,7 +17,7 @@ use throng_journal::{
     Commit, Error, Later, MemoryDirectory, MemoryJournal, MemoryStore, NodeId, NodeState, View, WriterId,
 };
 
-/// What all nodes share. It outlives them.
+/// The database that all nodes share. It outlives them.
 #[derive(Clone)]
 pub(super) struct Database {
     pub(super) world: Arc<World>,
@@ -26,18 +26,18 @@ pub(super) struct Database {
     pub(super) directory: MemoryDirectory,
     pub(super) faults: Arc<Mutex<Faults>>,
     pub(super) rows: Arc<Mutex<Rows>>,
-    /// How long a lease for reads is.
+    /// The length of a lease for reads.
     pub(super) lease: Duration,
 }
 
-/// What it knows besides.
+/// The rows beside the commits.
 #[derive(Default)]
 pub(super) struct Rows {
-    /// Whose engine may answer reads from memory, until when.
+    /// The writer whose engine may answer reads from memory, and the end of that lease.
     pub(super) leases: BTreeMap<WriterId, LeaseRow>,
     /// The line of each node that ever joined.
     pub(super) lines: BTreeMap<NodeId, Line>,
-    /// What each node was answered last when it said that it lives.
+    /// The last answer to each node's sign of life.
     pub(super) seen: BTreeMap<NodeId, View>,
     /// Shards that went where they must not.
     pub(super) wrong: Vec<String>,
@@ -61,22 +61,22 @@ pub(super) struct Line {
 
 pub(super) struct Process {
     pub(super) group: Group,
-    /// It was killed: its port refuses, and its sessions are gone.
+    /// The process was killed: its port refuses, and its sessions are gone. Set once, by the kill.
     pub(super) is_dead: AtomicBool,
-    /// Nothing gets through to the database.
+    /// Nothing gets through to the database. The scenario sets and clears it.
     pub(super) is_cut: AtomicBool,
-    /// What it says to the directory does not get through.
+    /// Its messages to the directory do not get through. The scenario sets and clears it.
     pub(super) is_mute: AtomicBool,
-    /// Its sessions were dropped, and it has not come again.
+    /// Its sessions were dropped, and it has not come again. The scenario sets it; the next call that gets through clears it.
     pub(super) is_disconnected: AtomicBool,
-    /// What its time of day is ahead of the world's.
+    /// The lead of its time of day over the world's.
     pub(super) day_micros: Arc<AtomicI64>,
     pub(super) lease: Mutex<Lease>,
-    /// Its newest life as a node; 0: none.
+    /// Its newest life as a node; 0: none. Stored when it joins.
     pub(super) node: AtomicU64,
 }
 
-/// What a process knows of its own lease.
+/// The process's knowledge of its own lease.
 #[derive(Default)]
 pub(super) struct Lease {
     pub(super) writer: WriterId,
@@ -122,11 +122,11 @@ impl Database {
     }
 }
 
-/// What becomes of a call on its way.
+/// The fate of a call on its way.
 struct Way {
     there: Option<Duration>,
     back: Option<Duration>,
-    /// It fails: before it was done, or after.
+    /// Set if the call fails: before it was done (`false`), or after.
     fails: Option<bool>,
 }
 

@@ -19,7 +19,7 @@ const RENEWALS: u32 = 5;
 /// Share of removals of history that come long after they were asked for, and how much later at most.
 const LATE: f64 = 0.2;
 const LATE_MICROS: u64 = 4_000_000;
-/// Between two looks at other engines' leases.
+/// The time between two looks at other engines' leases.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]

@@ -97,7 +97,7 @@ impl Nodes {
         self.apps().insert(node, app);
     }
 
-    /// How many shards nodes of each release own, those included that are dead and whose shards nobody has taken yet.
+    /// Returns the number of shards that nodes of each release own. Dead nodes count whose shards nobody has taken yet.
     pub async fn shards_by_app(&self) -> BTreeMap<u64, usize> {
         use throng_journal::Directory as _;
         let mut shards = BTreeMap::new();
@@ -207,7 +207,7 @@ impl Nodes {
         up.map(|(node, _)| *node).collect()
     }
 
-    /// Whether a node runs or starts.
+    /// True if a node runs or starts.
     #[must_use]
     pub fn is_started(&self, node: usize) -> bool {
         self.running().contains_key(&node)
@@ -257,7 +257,7 @@ impl Nodes {
         }
     }
 
-    /// Nothing gets through between two nodes, until [`mend`](Self::mend).
+    /// Cuts two nodes off from each other, until [`mend`](Self::mend).
     pub fn cut(&self, one: usize, other: usize) {
         if let (Some(of_one), Some(of_other)) = (self.group(one), self.group(other)) {
             self.sim
@@ -267,7 +267,7 @@ impl Nodes {
         }
     }
 
-    /// Nothing gets through between a node and the database, until [`mend`](Self::mend).
+    /// Cuts a node off from the database, until [`mend`](Self::mend).
     pub fn cut_from_database(&self, node: usize) {
         if let Some(running) = self.running().get(&node) {
             self.sim.note(format_args!("node {node} is cut off from the database"));
@@ -276,7 +276,7 @@ impl Nodes {
         }
     }
 
-    /// What a node says to the others by the database does not get through, until [`mend`](Self::mend); what it writes and reads does.
+    /// Cuts a node's signs to the others through the database, until [`mend`](Self::mend); its reads and writes go through.
     pub fn cut_from_directory(&self, node: usize) {
         if let Some(running) = self.running().get(&node) {
             self.sim.note(format_args!("node {node} is cut off from the directory"));
@@ -332,8 +332,8 @@ impl Nodes {
             .note(format_args!("the shards {shards} are pinned to {to:?}: {pinned:?}"));
     }
 
-    /// Whether each shard is served by a node that runs and serves: by that to which it is pinned, if that one does, and the others as evenly
-    /// as this leaves them.
+    /// True if each shard is served by a node that runs and serves: by that to which it is pinned, if that one does, and the others as
+    /// evenly as this leaves them.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let running = self.running();
@@ -401,7 +401,7 @@ impl Nodes {
         true
     }
 
-    /// What is durable now.
+    /// Returns the durable history.
     #[must_use]
     pub fn history(&self) -> History {
         History {
@@ -410,7 +410,7 @@ impl Nodes {
         }
     }
 
-    /// What the journal holds now, of which nodes may have removed something.
+    /// Returns the present contents of the journal, of which nodes may have removed something.
     pub async fn left(&self) -> History {
         let journal = &self.database.journal;
         let mut commits = Vec::new();
@@ -445,7 +445,7 @@ impl Nodes {
         history
     }
 
-    /// From now on nothing goes wrong any more.
+    /// Ends all faults from now on.
     pub fn calm(&self) {
         let lie = self.sim.lie();
         self.sim.set_faults(Faults { lie, ..Faults::none() });

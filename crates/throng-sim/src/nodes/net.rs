@@ -1,4 +1,4 @@
-//! What nodes ask each other, over connections that are slow, break, and are cut.
+//! The requests between nodes, over connections that are slow, break, and are cut.
 
 use super::database::{Database, Line};
 use crate::{
@@ -20,7 +20,7 @@ use throng_cluster::{Host, Status, life::Connections};
 use throng_journal::{Later, NodeId, NodeState, ShardId, View};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Between two looks at whether a connection works.
+/// The time between two looks whether a connection works.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The network between all processes. Cheap to clone.
@@ -36,7 +36,7 @@ struct Inner {
     cut: BTreeSet<(Group, Group)>,
     /// Engines that answer others, by their processes.
     hosts: BTreeMap<Group, Arc<dyn Host>>,
-    /// What is on its way from one to the other, in order.
+    /// The requests on their way from one to the other, in order.
     sent: BTreeMap<(Group, Group), mpsc::UnboundedSender<Asked>>,
 }
 
@@ -136,15 +136,16 @@ async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked:
     }
 }
 
-/// One process's side of it.
+/// The network as one process sees it.
 pub(super) struct Peering {
     net: Net,
     line: Line,
     view: Mutex<View>,
+    /// The number of this node. Stored when it joins.
     me: AtomicU64,
-    /// So often the nodes were looked at.
+    /// The number of looks at the nodes.
     looks: watch::Sender<u64>,
-    /// Somebody wants a look.
+    /// A look is wanted. `looked` sets it; `changed` clears it and returns.
     is_wanted: Arc<AtomicBool>,
 }
 

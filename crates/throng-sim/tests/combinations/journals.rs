@@ -31,7 +31,7 @@ pub(crate) trait Backend: Send + Sync {
     fn hit_after(&self, calls: u64, hit: Hit);
     /// The process has died of what was to befall it.
     fn is_dead(&self) -> bool;
-    /// Nothing befalls the next process.
+    /// Spares the next process.
     fn spare(&self);
     fn lose_store(&self);
     /// The log, with all that is there only for a log.

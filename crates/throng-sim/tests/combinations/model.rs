@@ -195,7 +195,7 @@ pub(crate) struct Moment {
     pub(crate) at: Timestamp,
     pub(crate) upto: Option<throng::journal::Position>,
     pub(crate) models: Models,
-    /// Nothing was on its way.
+    /// True if nothing was on its way.
     pub(crate) is_exact: bool,
 }
 

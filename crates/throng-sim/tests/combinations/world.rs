@@ -57,7 +57,7 @@ impl SharedViews {
     }
 }
 
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Some things are tried again at times of the real clock only.
 const ATTEMPTS_MAX: u32 = 200;
@@ -77,7 +77,7 @@ pub(crate) struct World {
     /// Moments that the copy may be at.
     copied: Option<RangeInclusive<usize>>,
     has_removed: bool,
-    /// Before this moment removed history may be replaced by what came later.
+    /// The moment before which removed history may be replaced by later commits.
     removed_before: usize,
     has_erased: bool,
     places: u64,

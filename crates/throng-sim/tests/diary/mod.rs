@@ -13,7 +13,7 @@ pub(crate) const COUNTED: usize = 2;
 pub(crate) const AGE: Duration = Duration::from_secs(2);
 pub(crate) const EVENTS: u64 = 3;
 
-/// What is kept, as an engine is given it.
+/// Returns the retention, as an engine is given it.
 pub(crate) fn keep() -> [(String, Keep); 2] {
     let keep = [(AGED, Keep::Age(AGE)), (COUNTED, Keep::Events(EVENTS))];
     keep.map(|(kind, keep)| (KINDS[kind].to_owned(), keep))
@@ -47,7 +47,7 @@ pub(crate) enum Happened {
 }
 impl Event for Happened {}
 
-/// What only an entity's own events say.
+/// Returns a text that only an entity's own events contain.
 pub(crate) fn secret(kind: usize, id: u64) -> String {
     format!("secret of {} {id}", KINDS[kind])
 }
@@ -93,7 +93,7 @@ impl<const K: usize> Entity for Diary<K> {
     }
 }
 
-/// How many numbers there are, and their sum.
+/// The query for the number of entries and their sum.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Look;
 

@@ -64,7 +64,7 @@ impl Projection for Takings {
     }
 }
 
-/// What was delivered, in order, again and again.
+/// The delivered events, in order, again and again.
 type Delivered = Arc<Mutex<Vec<(EventOffset, String, u64)>>>;
 
 struct Courier {

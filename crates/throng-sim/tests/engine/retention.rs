@@ -12,7 +12,7 @@ use throng_sim::{Failure, Faults, Lie, Sim, Simulation, for_each_seed_with};
 /// Entities of each kind.
 const ENTITIES: u64 = 4;
 
-/// What an entity is by all that was acknowledged.
+/// The expected entity, by everything that was acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Model {
     count: u64,
@@ -100,7 +100,7 @@ async fn write_and_begin(sim: &Sim, at: (usize, u64), number: u64) -> bool {
     }
 }
 
-/// One thing that happens to a service of diaries.
+/// Makes one thing happen to a service of diaries.
 async fn step(sim: &Sim, models: &mut Models, number: u64) {
     let at = (sim.below(KINDS.len() as u64) as usize, sim.below(ENTITIES));
     let model = models.entry(at).or_default();
@@ -205,7 +205,7 @@ async fn live(sim: Sim) {
     sim.stop().await.unwrap();
 }
 
-/// What the engine shows is what was acknowledged.
+/// Checks that the engine shows everything that was acknowledged.
 async fn check_shown(sim: &Sim, models: &Models) {
     for (at, model) in models {
         match (look(sim, *at).await, model.is_over()) {
@@ -233,7 +233,7 @@ async fn check_index(sim: &Sim, models: &Models) {
     }
 }
 
-/// What is to be left is there, and what is not is not.
+/// Checks that the journal holds what must be left, and nothing else.
 fn check_journal(sim: &Sim, models: &Models) {
     let history = sim.history();
     for ((kind, id), model) in models {
@@ -435,7 +435,7 @@ fn a_state_recorded_long_before_the_end_goes_with_it() {
     });
 }
 
-/// What is said of the first seed in which the lie is noticed.
+/// Checks the report on the first seed in which the lie is noticed.
 fn is_noticed(lie: Lie, words: &str) {
     let noticed = (0..100).find_map(|number| {
         let failure = seed(number, Some(lie), false).err()?;

@@ -1,4 +1,5 @@
-//! What undoes older records goes after them: passes, a store that is lost, and no timer fires twice, no dead message is dead again.
+//! A record that undoes older ones is removed after them, by every pass. So no timer fires twice and no dead message is dead again, also
+//! when the store is lost.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,8 @@ use throng_testing::fixtures::Never;
 
 const KEPT: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// Whose timer is set for long, who has a short one again and again and sends, and who takes nothing until it is mended.
+/// An entity whose timer is set for long; one that has a short timer again and again, and sends; and one that takes nothing until it is
+/// mended.
 const LONG: u64 = 1;
 const BUSY: u64 = 2;
 const BROKEN: u64 = 3;
@@ -116,7 +118,7 @@ async fn seconds(sim: &Sim, count: u64) {
     }
 }
 
-/// How many records of each kind are left of an entity, but those of the last seconds.
+/// Returns the number of records of each kind left of an entity, but those of the last seconds.
 fn left(sim: &Sim, id: u64) -> BTreeMap<RecordKind, u64> {
     let history = sim.history();
     let last = history.commits.last().unwrap().stamp().at_micros;

@@ -16,7 +16,7 @@ enum Happened {
 }
 impl Event for Happened {}
 
-/// One kind, as three programs know it.
+/// Defines a kind as one of three programs knows it.
 macro_rules! bank {
     ($name:ident, $command:ident { $charge:ident, $beat:ident }, $upcast:expr) => {
         #[derive(Default, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use throng::{
     projection::{Interrupt, Projection, Rows, Seen},
 };
 
-/// How many events each counter has. One that is missing, comes twice or too early is refused.
+/// The number of each counter's events. An event that is missing, comes twice or too early is refused.
 pub(crate) struct Counted;
 
 impl Projection for Counted {

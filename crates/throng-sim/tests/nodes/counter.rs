@@ -43,7 +43,7 @@ impl Entity for Counter {
     type Id = u64;
     type Command = Command;
     type Event = Happened;
-    /// How many events there are with this command's.
+    /// The number of events with this command's.
     type Reply = u64;
     type Rejection = Odd;
 
@@ -67,7 +67,7 @@ impl Entity for Counter {
     }
 }
 
-/// How many events there are.
+/// The query for the number of events.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Events {}
 

@@ -8,17 +8,17 @@ use std::{
 };
 use throng::{Cursor, Follow};
 
-/// At one node at most so long without hearing of anything.
+/// The longest stay at one node without hearing of anything.
 const SILENCE: Duration = Duration::from_millis(700);
 
-/// What it was told.
+/// The events that a follower was told.
 #[derive(Default)]
 pub(crate) struct Followed {
     /// The number of each counter's last event.
     pub(crate) told: Mutex<BTreeMap<String, u64>>,
 }
 
-/// What came of following for a while.
+/// The result of following for a while.
 struct Positions {
     events: Vec<(String, u64)>,
     /// The place behind them.

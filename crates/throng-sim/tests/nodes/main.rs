@@ -37,22 +37,22 @@ const NODES: usize = 3;
 const CLIENTS: u64 = 4;
 const COUNTERS: u64 = 6;
 const LEASE: Duration = Duration::from_secs(2);
-/// After the last fault all is served again within this.
+/// The time after the last fault in which all is served again.
 const SETTLES: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 struct Scenario {
-    /// What happens to nodes and lines, so often.
+    /// The number of things that happen to nodes and lines.
     steps: u64,
-    /// Of a hundred requests, so many change something.
+    /// The requests of a hundred that change something.
     changes: u64,
     /// The nodes are replaced by those of the next release, one after the other.
     upgrades: bool,
     lie: Option<Lie>,
 }
 
-/// What a client is to ask for next.
+/// The next request of a client.
 #[derive(Clone, Copy)]
 enum Ask {
     Read,
@@ -62,13 +62,13 @@ enum Ask {
     AddToEven,
 }
 
-/// What a client is told for certain.
+/// An answer that is certain.
 enum Told {
-    /// So many events there are, with the one it asked for.
+    /// The number of events, with the requested one.
     Events(u64),
-    /// So many there are, and it was not added: nor will it be.
+    /// The number of events; the requested one was not added, nor will it be.
     Refused(u64),
-    /// It was refused when it was asked before, under the same key.
+    /// An earlier attempt under the same key was refused.
     RefusedBefore,
 }
 
@@ -79,7 +79,7 @@ struct Clients {
     is_over: AtomicBool,
     /// Counters that were erased.
     erased: Mutex<Vec<u64>>,
-    /// Nobody follows any more.
+    /// True once nobody follows any more.
     is_told: AtomicBool,
     changes: u64,
 }
@@ -270,7 +270,7 @@ async fn in_time<T>(sim: &Sim, at_most: Duration, future: impl Future<Output = T
     .await
 }
 
-/// One thing that happens to nodes, lines or clocks.
+/// Makes one thing happen to nodes, lines or clocks.
 async fn step(sim: &Sim, nodes: &Nodes) {
     let up = nodes.up();
     let one = || up.get(sim.below(up.len() as u64) as usize).copied();
@@ -380,7 +380,7 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
     world.try_run(run).map(|((), run)| run)
 }
 
-/// Once all messages have arrived, each counter has the events it was asked for, and no more.
+/// Checks that each counter has the events it was asked for, and no more, once all messages have arrived.
 async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed: &Followed) {
     let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
     let until = sim.elapsed() + Duration::from_secs(20);

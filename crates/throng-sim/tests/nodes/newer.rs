@@ -18,15 +18,15 @@ use std::{
 use throng::model::Error;
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
 
-/// These are of the release before at first.
+/// The nodes of the release before, at first.
 const OLD: usize = 3;
-/// This one is of the next, from its first start on, and lives on.
+/// The node of the next release, from its first start on; it lives on.
 const NEW: usize = OLD;
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
 const CLIENTS: u64 = 4;
 const PAGES: u64 = 6;
-/// So many steps after one node was replaced the next one is.
+/// The number of steps between two replacements of nodes.
 const EVERY: u64 = 6;
 
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ impl World {
         drop(self.sim.spawn(async move { world.start(node).await }));
     }
 
-    /// One thing that happens, but nothing to the node without which no next release would serve.
+    /// Makes one thing happen, but nothing to the node without which no next release would serve.
     async fn step(self: &Arc<Self>) {
         let (sim, nodes) = (&self.sim, &self.nodes);
         let up: Vec<usize> = nodes.up();
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// What each page and leaf knows of what it has sent and taken, as far as one has anything to tell.
+    /// Returns what each page and leaf has sent and taken, if it has sent or taken anything.
     async fn known(&self) -> BTreeMap<u64, Known> {
         let mut known = BTreeMap::new();
         let leaves = (0..PAGES).map(|leaf| FIRST_LEAF + leaf);

@@ -25,14 +25,14 @@ use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_
 /// Diaries of each kind that clients write to.
 const DIARIES: u64 = 4;
 const CLIENTS: u64 = 3;
-/// From here on, those that were closed.
+/// The first id of diaries that were closed.
 const CLOSED: u64 = 100;
-/// From here on, those that are written to so that all before is covered.
+/// The first id of diaries that are written to so that all before is covered.
 const AFTER: u64 = 1_000;
 /// Time of day of nodes is at most so far off.
 const CLOCKS: Duration = Duration::from_secs(10);
 
-/// How many events each counted diary had, and their sum. One that is missing, or comes twice, is refused.
+/// The number of each counted diary's events, and their sum. An event that is missing, or comes twice, is refused.
 struct Sums;
 
 impl Projection for Sums {
@@ -52,7 +52,7 @@ impl Projection for Sums {
     }
 }
 
-/// What a diary is by all that was acknowledged.
+/// The expected diary, by everything that was acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Model {
     count: u64,
@@ -85,7 +85,7 @@ struct World {
     closed: Mutex<Vec<u64>>,
     numbers: AtomicU64,
     is_over: AtomicBool,
-    /// Nobody follows any more.
+    /// True once nobody follows any more.
     is_told: AtomicBool,
 }
 
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// What is wrong with what all diaries show.
+    /// Returns the faults of what the diaries show.
     async fn wrong_shown(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let models = self.models.lock().unwrap().clone();
@@ -283,7 +283,7 @@ impl World {
         wrong
     }
 
-    /// What is wrong with what is left in the journal.
+    /// Returns the faults of what is left in the journal.
     async fn wrong_left(&self) -> Vec<String> {
         let history = self.nodes.left().await;
         let (mut wrong, models) = (Vec::new(), self.models.lock().unwrap().clone());
@@ -331,7 +331,7 @@ impl World {
     }
 }
 
-/// What a follower was told, page by page.
+/// The events that a follower was told, page by page.
 #[derive(Default)]
 struct Told {
     pages: u64,
@@ -341,7 +341,7 @@ struct Told {
     last: BTreeMap<String, (u64, u64)>,
 }
 
-/// What a follower was told, and its place behind that.
+/// A page that a follower was told, and its place behind that.
 struct Page {
     events: Vec<(String, u64)>,
     place: String,

@@ -1,4 +1,4 @@
-//! What clients have seen, and whether one machine could have answered it so.
+//! The answers that clients have seen, and a check that one machine could have given them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ pub(crate) struct Answer {
     pub(crate) counter: u64,
     pub(crate) asked: Duration,
     pub(crate) given: Duration,
-    /// How many events the counter had, with the one that was asked for.
+    /// The number of the counter's events, with the requested one.
     pub(crate) events: u64,
     pub(crate) is_read: bool,
 }
@@ -28,7 +28,7 @@ impl Seen {
         own.count() as u64 + self.sent.get(&counter).copied().unwrap_or_default()
     }
 
-    /// What is not linearizable: an event that was promised twice, or an answer that does not know what was answered before it was asked for.
+    /// Returns the faults against linearizability: an event that was promised twice, or an answer that does not know an earlier answer.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let mut by_counter: BTreeMap<u64, Vec<Answer>> = BTreeMap::new();
         for answer in &self.answers {

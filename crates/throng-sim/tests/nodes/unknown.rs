@@ -134,7 +134,7 @@ async fn stuck(nodes: &Nodes, node: usize) -> Vec<(String, u64, String)> {
         .collect()
 }
 
-/// How many events a page has, by what the newer program knows.
+/// Returns the number of a page's events, as the newer program knows them.
 async fn events(nodes: &Nodes, page: u64) -> usize {
     let history = nodes.call(NEW, move |engine| async move {
         engine.history(0, &page.to_string(), 0, 99).await
@@ -142,7 +142,7 @@ async fn events(nodes: &Nodes, page: u64) -> usize {
     history.await.unwrap().map_or(0, |history| history.events.len())
 }
 
-/// How many events the pages have that others mark.
+/// Returns the number of the pages' events that others mark.
 async fn marks(nodes: &Nodes) -> u64 {
     let mut marks = 0;
     for page in MARKED..MARKED + PAGES {

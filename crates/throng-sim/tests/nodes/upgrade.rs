@@ -8,7 +8,7 @@ use throng_sim::{Nodes, Sim, for_each_seed_with};
 /// The release that all nodes are of at first, and the one that they are of in the end.
 pub(crate) const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
-/// So many steps after one node was replaced the next one is.
+/// The number of steps between two replacements of nodes.
 const EVERY: u64 = 7;
 
 /// The node that is replaced in this step.

@@ -8,7 +8,7 @@ use throng::model::*;
 
 pub(crate) const KIND: &str = "account";
 
-/// What everybody shows: how many events, and all of them in one number.
+/// The view of an account: the number of events, and all of them in one number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct View {
     pub(crate) id: u64,
@@ -30,7 +30,7 @@ impl Rejection for No {
     }
 }
 
-/// What every event says: which operation, which part of it, how much.
+/// The contents of an event: its operation, the part of it, and the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Fact {
     pub(crate) op: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Fact {
     pub(crate) amount: i64,
 }
 
-/// From the second generation on, every move has one.
+/// The memo that every move has, in the second generation and later.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Memo<const G: u8>(pub(crate) u32);
 
@@ -143,7 +143,7 @@ impl<const G: u8> Event for Happened<G> {
     }
 }
 
-/// How a request ends.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Mode {
     Accept,

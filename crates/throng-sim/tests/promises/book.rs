@@ -1,4 +1,4 @@
-//! What clients asked and what they were told.
+//! The book of the clients' requests and answers.
 
 use crate::account::{Command, View};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// How one attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Done(View),
@@ -15,11 +15,11 @@ pub(crate) enum Told {
     Refused(View),
     /// The engine's, which says that nothing was done.
     Nothing(&'static str),
-    /// Nobody was told what came of it.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// What an operation was.
+/// The request of an operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
     Account(Command),

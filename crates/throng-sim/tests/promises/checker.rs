@@ -14,11 +14,11 @@ use throng_core::tagged;
 use throng_journal::{Position, StoredEvent};
 use throng_sim::{History, SentMessage};
 
-/// One event of an account.
+/// An event of an account.
 struct Entry {
     name: String,
     fact: Fact,
-    /// Of a plan, a tick or a cancellation.
+    /// The timer of a plan, a tick or a cancellation.
     timer: String,
     due: i64,
     times: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Checker<'a> {
     history: &'a History,
     entries: &'a Entries,
     accounts: BTreeMap<u64, Vec<Entry>>,
-    /// What each account showed after so many events.
+    /// The views that each account showed, by its number of events.
     views: BTreeMap<u64, Vec<View>>,
     messages: Vec<SentMessage>,
     /// When the power failed last: what was shown before may be lost.
@@ -50,7 +50,7 @@ fn read(name: &str, payload: &[u8]) -> (Fact, serde_json::Value) {
     (fact, value)
 }
 
-/// What an event does to a view; a second opinion beside `Account::evolve`.
+/// Applies an event to a view: a second opinion beside `Account::evolve`.
 pub(crate) fn apply(view: &mut View, name: &str, payload: &[u8]) {
     let (fact, _) = read(name, payload);
     view.count += 1;
@@ -334,7 +334,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What leaves one account arrives in another, or its message is dead.
+    /// Checks that all money that leaves one account arrives in another, or its message is dead.
     fn check_money(&mut self) {
         for (op, operation) in &self.entries.operations {
             let (Asked::Account(Command::Transfer { amount, .. }) | Asked::Account(Command::Ask { amount, .. })) =
@@ -507,7 +507,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Nobody took it: it is dead, or was until somebody dropped it.
+/// True if nobody took the message: it is dead, or was until somebody dropped it.
 fn is_left(message: &SentMessage) -> bool {
     matches!(message.outcome.as_deref(), Some("dead" | "dropped"))
 }

@@ -14,7 +14,7 @@ use throng::{
 use throng_core::tagged;
 use throng_sim::{Gone, Sim};
 
-/// How many accounts there are, beside those that are spawned.
+/// The number of accounts, without those that are spawned.
 pub(crate) const ACCOUNTS: u64 = 9;
 const RELAYS: u64 = 3;
 /// An answer may be this much later than its deadline: while the end of a writer is not known, whoever waits for it waits

@@ -1,4 +1,4 @@
-//! One seed's history: clients at work, the service falling down and getting up, quiet, the reckoning.
+//! The history of a seed: clients at work, the service falling down and getting up, quiet, the reckoning.
 
 use crate::{
     account::{Account, KIND, Kin, Look, Relatives, View},
@@ -20,7 +20,7 @@ use throng::{Builder, Options};
 use throng_journal::{Durability, RecordKind};
 use throng_sim::{Failure, Faults, History, Lie, Run, Sim, Simulation};
 
-/// What a scenario is made of.
+/// The parts of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) faults: bool,
@@ -166,7 +166,7 @@ impl Driver {
         self.up().await;
     }
 
-    /// Nothing is on its way, and no timer set.
+    /// True if nothing is on its way, and no timer set.
     async fn quiet(&self) -> bool {
         let (mut same, mut last) = (0, 0);
         for _ in 0..600 {

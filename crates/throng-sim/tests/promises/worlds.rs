@@ -28,7 +28,7 @@ fn the_same_seed_gives_the_same_history_twice() {
     }
 }
 
-/// What must have happened at least once in the seeds of this test.
+/// The things that must have happened at least once in the seeds of this test.
 const EXPECTED: [&str; 60] = [
     "append at once",
     "append later",

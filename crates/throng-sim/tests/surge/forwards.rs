@@ -1,4 +1,4 @@
-//! What a command does, it does once, whichever way a gateway asks.
+//! A command has its effects once, whichever way a gateway asks.
 
 use crate::{Command, ask, player::PASSES, quiet_options, service};
 use std::sync::{
@@ -8,7 +8,7 @@ use std::sync::{
 use throng::Engine;
 use throng_core::tagged;
 
-/// As a gateway asks: at once if that can be, or else however long it takes.
+/// Asks like a gateway: at once if that can be, or else however long it takes.
 async fn ask_as_a_gateway_does(engine: Engine, id: &str, command: &Command) -> u64 {
     let mut body = Vec::new();
     let name = tagged::to_parts(command, &mut body).unwrap();

@@ -8,7 +8,7 @@ use throng_sim::{Faults, Sim};
 const CLIENTS: usize = 8;
 const RUN: Duration = Duration::from_millis(60);
 
-/// What the clients of one loop saw.
+/// The answers that the clients of one loop saw.
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
     answered: u64,

@@ -1,4 +1,4 @@
-//! What one loop, one entity, one exchange of messages or one bad row may do to all others: nothing.
+//! Isolation: a loop, an entity, an exchange of messages or a bad row holds up no other.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

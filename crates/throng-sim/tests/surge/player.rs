@@ -112,7 +112,7 @@ impl Entity for Player {
     }
 }
 
-/// How often it was hit.
+/// The query for the number of hits.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Hits {}
 

@@ -1,4 +1,4 @@
-//! One entity that cannot be loaded holds up nobody but itself, says why, and is tried again by hand.
+//! An entity that cannot be loaded holds up nobody but itself, says why, and is tried again on request.
 
 use crate::{
     Command, ask, eventually, hits, level,

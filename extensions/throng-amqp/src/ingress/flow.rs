@@ -66,17 +66,17 @@ struct Message {
     delivery: Delivery,
     came: Instant,
     commands: Vec<(EntityCommand, Step)>,
-    /// It cannot be read.
+    /// The reason why it cannot be read.
     unreadable: Option<String>,
     /// Bytes of the message and of its commands.
     bytes: usize,
 }
 
-/// How far a command has come.
+/// The progress of a command.
 enum Step {
-    /// It has to be tried, or tried again.
+    /// The command has to be tried, or tried again.
     Try,
-    /// It was executed: its answer waits for its commit.
+    /// The command was executed: its answer waits for its commit.
     Executed(Box<Executed>),
     /// A task goes on with it.
     Carried(JoinHandle<Answer>),
@@ -91,7 +91,7 @@ type Answer = Result<(), Error<JsonRejection>>;
 pub(super) enum Settle {
     /// All up to this delivery tag are done.
     UpTo(u64),
-    /// This one is.
+    /// Settles one message.
     One(u64),
     Reject(u64),
 }
@@ -101,7 +101,7 @@ pub(super) enum Settle {
 pub(super) struct Settled {
     pub(super) settles: Vec<Settle>,
     pub(super) count: u32,
-    /// How long they took, all together.
+    /// The sum of their times.
     pub(super) took: std::time::Duration,
 }
 
@@ -367,7 +367,7 @@ fn not_public(command: &EntityCommand, public: &[&str]) -> String {
     )
 }
 
-/// What came of a message.
+/// The end of a message.
 enum End {
     Done,
     Dead,

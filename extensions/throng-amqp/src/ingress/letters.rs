@@ -10,7 +10,7 @@ use throng_breaker::{Breaker, Pauses, Settings};
 pub(crate) const REASON: &str = "x-throng-reason";
 /// The queue it came from.
 pub(crate) const QUEUE: &str = "x-throng-queue";
-/// Of a frame: which of its messages, counted from 0; the others have taken effect.
+/// The messages of a frame that were refused, counted from 0; the others have taken effect.
 pub(crate) const REFUSED: &str = "x-throng-refused";
 /// Longest reason in a header, in bytes; and where the message's own headers leave little room.
 const REASON_BYTES_MAX: usize = 4 << 10;
@@ -118,7 +118,8 @@ impl Letters {
         }
     }
 
-    /// Those of the message, and why it is dead. It keeps its id: sent again, what has taken effect does not do so twice.
+    /// Returns the message's properties with the reason why it is dead. It keeps its id: sent again, the part that has taken effect does
+    /// not do so twice.
     fn properties(&self, delivery: &Delivery, verdict: &Verdict, reason: Option<&str>) -> BasicProperties {
         let properties = republished(&delivery.properties);
         let Some(reason) = reason else { return properties };

@@ -26,28 +26,28 @@ use std::{
 };
 use throng::{Engine, driver::KeyLife};
 
-/// Between two looks at the broker while much comes: nobody waits for what comes of a message.
+/// The time between two looks at the broker while many messages come: nobody waits for their outcome.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// After so many connections that were lost before a message was settled, messages come one by one: then it is known which one is why.
+/// The connections lost in a row before a message was settled, after which messages come one by one: then the guilty one is known.
 const BARREN_MAX: u32 = 3;
 
 /// Messages that are out may take this part of the engine's memory.
 const MEMORY_PART: usize = 16;
 
-/// How a queue is consumed.
+/// The options for consuming a queue.
 #[derive(Clone, Debug)]
 pub struct IngressOptions {
-    /// Where the queue is, and as whom to consume it.
+    /// The broker of the queue, and the login of the consumer.
     pub broker: Broker,
     /// The name of the queue to consume.
     pub queue: String,
-    /// What is declared or checked at each connection.
+    /// The exchanges and queues that are declared or checked at each connection.
     pub topology: Topology,
     /// The exchange for messages nobody can take. Without one they are rejected: what becomes of them is the queue's own `x-dead-letter-exchange` to say,
     /// and without that they are gone.
     pub dead_letters: Option<String>,
-    /// How long message ids are kept as idempotency keys: as long as a message may live in the queue, its TTL.
+    /// The time for which message ids are kept as idempotency keys: as long as a message may live in the queue, its TTL.
     pub keys: KeyLife,
     /// Takes messages only while nobody else does: a second consumer of the queue stands by until it has had none for three seconds. Not wanted only
     /// where every consumer is a node of one cluster; others would each count a part of the messages, in journals of their own.
@@ -57,16 +57,16 @@ pub struct IngressOptions {
     /// Bytes that the messages which are out may hold in memory, about; `None`: a sixteenth of [the engine's](throng::Options::memory_bytes_max). AMQP
     /// bounds messages only, so the prefetch is never more than as many of the largest lately as fit. What is held counts against the engine's memory.
     pub prefetch_bytes: Option<usize>,
-    /// How long a message should take from its arrival to its commit.
+    /// The intended time from a message's arrival to its commit.
     pub latency: Duration,
-    /// How long it may take to settle what is in flight when it is stopped.
+    /// The longest time for settling the messages in flight when it is stopped.
     pub drain: Duration,
-    /// Where it is counted.
+    /// The metrics that count it.
     pub metrics: Metrics,
 }
 
 impl IngressOptions {
-    /// Of this queue, with the usual limits: ids kept for a day, 16 to 8,192 messages out, 100 ms for each.
+    /// Returns the options for this queue, with the usual limits: ids kept for a day, 16 to 8,192 messages out, 100 ms for each.
     #[must_use]
     pub fn new(broker: Broker, queue: impl Into<String>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl IngressOptions {
 /// A message as it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
-    /// What it holds.
+    /// The contents.
     pub body: &'a [u8],
     /// The type of the body, if it says so.
     pub content_type: Option<&'a str>,
@@ -98,11 +98,11 @@ pub struct Incoming<'a> {
     pub exchange: &'a str,
     /// The routing key it was published with at first.
     pub routing_key: &'a str,
-    /// It was delivered before, and not acknowledged.
+    /// True if it was delivered before, and not acknowledged.
     pub redelivered: bool,
 }
 
-/// What a message asks of an entity.
+/// A command for an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCommand {
     /// The kind of entity.
@@ -239,7 +239,7 @@ impl fmt::Debug for Ingress {
     }
 }
 
-/// What consuming needs.
+/// The parts that consuming needs.
 struct Part {
     engine: Engine,
     options: IngressOptions,

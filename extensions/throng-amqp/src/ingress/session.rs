@@ -1,4 +1,4 @@
-//! One connection's worth of consuming a queue.
+//! A session of consuming a queue: one connection's worth.
 
 use super::{
     BARREN_MAX, Part,
@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// Messages taken in one go: what they come to is one commit, and others of the thread have their turn then.
 const TURN: usize = 1_024;
-/// How often the window is looked at.
+/// The time between two looks at the window.
 const OBSERVE: Duration = Duration::from_secs(1);
 /// When what the engine had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ const FREE_LOOKS: u32 = 3;
 /// The name of the consumer at the broker; of a channel of its own.
 const TAG: &str = "throng";
 
-/// How a session ended.
+/// The end of a session.
 pub(super) enum Ended {
     Stopped,
     Lost(Error),
@@ -148,7 +148,7 @@ struct Session<'a> {
     is_misfit: bool,
 }
 
-/// What was seen since the window was looked at last.
+/// The counts since the last look at the window.
 #[derive(Default)]
 struct Seen {
     settled: u32,

@@ -26,7 +26,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Between two sizes, for messages that take about this long, and hold at most so many bytes together.
+    /// Returns a window between two sizes, for messages that take about this long, and hold at most `bytes_max` together.
     pub(super) fn new(sizes: &RangeInclusive<u16>, latency: Duration, bytes_max: usize) -> Self {
         let min = (*sizes.start()).max(1);
         let max = (*sizes.end()).max(min);

@@ -33,7 +33,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Before the broker at this port; what acknowledges messages stays with it.
+    /// Starts before the broker at this port; the broker's acknowledgements stay with it.
     pub(crate) fn start(broker: u16) -> Self {
         let is_ack = |frame: &mut [u8]| match frame[0] == METHOD && frame[HEAD..].starts_with(&ACK) {
             true => Passage::Swallowed,
@@ -42,7 +42,7 @@ impl Proxy {
         Self::filtering(broker, is_ack, |_| Passage::Passed)
     }
 
-    /// Before the broker at this port; the filters see the client's frames, and the broker's.
+    /// Starts before the broker at this port; the filters see the client's frames, and the broker's.
     pub(crate) fn filtering(broker: u16, of_client: Filter, of_broker: Filter) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, swallowed) = (listener.local_addr().unwrap(), Arc::default());

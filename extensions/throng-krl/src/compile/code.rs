@@ -1,4 +1,4 @@
-//! What a machine executes: code for a stack of values.
+//! The code that a machine executes, for a stack of values.
 
 use crate::Location;
 use crate::host::CallKind;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) operations: Vec<Operation>,
-    /// Where each operation comes from.
+    /// The place in the source of each operation.
     pub(crate) locations: Vec<Location>,
     /// The names of the first locals.
     pub(crate) parameters: Vec<Arc<str>>,
@@ -18,7 +18,7 @@ pub(crate) struct Code {
     pub(crate) is_action: bool,
 }
 
-/// One step. What an operation takes it takes from the stack; what it makes it leaves there.
+/// A step. An operation takes its operands from the stack, and leaves its results there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operation {
     Null,

@@ -8,7 +8,7 @@ use crate::syntax::ast::{Argument, Expression, ExpressionKind, UnaryOperator};
 use crate::value::Value;
 use std::sync::Arc;
 
-/// Where the value of a name is found when the code runs.
+/// The place of a name's value when the code runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Resolved {
     Variable(Source),

@@ -160,7 +160,7 @@ impl Compiler {
     }
 }
 
-/// Of these functions those that an expression mentions, with those that they mention, and the others.
+/// Splits functions into those that an expression mentions, with those that they mention, and the others.
 fn needed_by<'a>(
     expression: &Expression,
     functions: Vec<&'a Declaration>,

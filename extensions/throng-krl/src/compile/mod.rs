@@ -1,4 +1,4 @@
-//! From the tree of a ruleset to a program: names become places, expressions code, event expressions machines.
+//! The compiler from a ruleset's tree to a program: names become places, expressions code, event expressions machines.
 
 mod action;
 mod code;
@@ -28,10 +28,10 @@ use std::sync::Arc;
 /// The most that goes by number: constants, codes, globals and their kin. A source of the longest has fewer.
 const PLACES_MAX: usize = u16::MAX as usize;
 
-/// What is wrong with a ruleset, all of it.
+/// All faults of a ruleset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
-    /// In the order of the source.
+    /// The faults in the order of the source.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -68,7 +68,7 @@ pub fn compile(ruleset: &Ruleset) -> Result<Program, CompileError> {
 /// A ruleset while it is compiled.
 #[derive(Debug, Default)]
 struct Compiler {
-    /// From the outermost in; empty between those.
+    /// The functions from the outermost in; empty between those.
     functions: Vec<FunctionState>,
     codes: Vec<Code>,
     constants: Vec<Value>,
@@ -77,7 +77,7 @@ struct Compiler {
     groups: Vec<ClosureGroup>,
     globals: Vec<Global>,
     global_names: HashMap<Arc<str>, u16>,
-    /// What a global is known to be, for those that are no function to be called, and the other way round.
+    /// The type of each global, empty where it is not known: only a function can be called, only an action can act.
     global_types: Vec<&'static str>,
     uses: Vec<ModuleUse>,
     references: Vec<ModuleReference>,
@@ -85,7 +85,7 @@ struct Compiler {
     testing: testing::Testing,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
-    /// Where what is compiled now comes from.
+    /// The place in the source of the part that is being compiled.
     location: Location,
     /// The loops around the statement that is compiled now.
     loops: Vec<u16>,

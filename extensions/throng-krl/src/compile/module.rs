@@ -26,7 +26,7 @@ const META: [&str; 14] = [
     "rulesetURI",
     "txnId",
 ];
-/// What of `event` the machine answers itself.
+/// The properties of `event` that the machine answers itself.
 const EVENT: [&str; 8] = ["eci", "domain", "name", "type", "attrs", "attr", "eid", "time"];
 /// Modules of the original that this engine does not have.
 const LEFT_OUT: [&str; 2] = ["ursa", "dido"];

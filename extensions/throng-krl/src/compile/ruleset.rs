@@ -244,7 +244,7 @@ impl Compiler {
     }
 }
 
-/// Which rules an event concerns: by its domain and name, and those that any event concerns.
+/// Returns the rules that an event concerns: by its domain and name, and those that any event concerns.
 fn dispatch(rules: &[RuleProgram]) -> (Dispatch, Vec<u16>) {
     let mut dispatch = Dispatch::new();
     let mut any_event = Vec::new();

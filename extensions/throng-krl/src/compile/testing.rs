@@ -1,4 +1,4 @@
-//! What a ruleset says about how it can be tried out: its queries with their parameters, its events with the attributes it asks for.
+//! The parts of a ruleset that can be tried out: its queries with their parameters, its events with the attributes it asks for.
 
 use crate::Value;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Testing {
     events: Vec<TestedEvent>,
-    /// Where the events of the rule that is compiled now begin.
+    /// The first event of the rule that is being compiled.
     rule: usize,
 }
 

@@ -12,7 +12,7 @@ fn path(value: &Value) -> std::result::Result<Path, Error> {
     Ok(path)
 }
 
-/// What is at the second argument's path, or the first argument itself without one.
+/// Returns the value at the second argument's path, or the first argument itself without one.
 fn inner(given: &Given) -> Result<Value> {
     let value = given.get(0);
     if !matches!(value, Value::Array(_) | Value::Map(_)) {

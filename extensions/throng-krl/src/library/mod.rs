@@ -32,7 +32,7 @@ struct Given {
 }
 
 impl Given {
-    /// How many there are. Nulls count, what was left out does not.
+    /// Returns the number of arguments. Nulls count, omitted ones do not.
     fn count(&self) -> usize {
         self.values.len()
     }
@@ -56,11 +56,11 @@ struct Definition {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// What it returns may be new.
+    /// The result may be new.
     Makes,
-    /// What it returns is there already, or small.
+    /// The result exists already, or is small.
     Finds,
-    /// It does nothing, as an action or a function.
+    /// Does nothing, as an action or a function.
     Noop,
     /// An action that the compiler knows.
     Action,
@@ -195,7 +195,7 @@ impl Operator {
         self.definition().parameters
     }
 
-    /// Whether what it returns counts as made.
+    /// True if the result counts as made.
     pub(crate) fn makes_values(self) -> bool {
         self.definition().kind == Kind::Makes
     }

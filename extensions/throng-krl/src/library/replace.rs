@@ -98,7 +98,7 @@ fn by_function(run: &mut Run<'_>, text: &Arc<str>, regex: &Regex, function: &Val
     Ok(Value::from(replaced))
 }
 
-/// What a pattern matched in a text: the whole of it, and its groups.
+/// A match of a pattern in a text: the whole of it, and its groups.
 struct Match<'a> {
     text: &'a str,
     groups: Vec<Option<(usize, usize)>>,

@@ -32,7 +32,7 @@ impl Set {
         Ok(set)
     }
 
-    /// Whether the value is new.
+    /// Inserts a value, and returns true if it is new.
     fn insert(&mut self, run: &mut Run<'_>, value: &Value) -> std::result::Result<bool, Error> {
         hashed(run, value)?;
         let equals = self.places.entry(hash_of(value)).or_default();
@@ -144,7 +144,7 @@ fn without(run: &mut Run<'_>, left: Vec<Value>, right: &[Value]) -> Result<Vec<V
     Ok(kept)
 }
 
-/// Whether an array has all items of another.
+/// Tells whether an array has all items of another.
 pub(super) fn has(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let (values, wanted) = (items_of(given.take(0)), items_of(given.take(1)));
     Ok(Value::Boolean(without(run, wanted, &values)?.is_empty()))

@@ -34,7 +34,7 @@ pub(super) fn upper_case(_: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::from(given.get(0).text().to_uppercase()))
 }
 
-/// What JavaScript trims: blanks, and the byte order mark.
+/// True for a character that JavaScript trims: blanks, and the byte order mark.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || character == '\u{feff}'
 }
@@ -122,7 +122,7 @@ pub(super) fn split(run: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::array(parts))
 }
 
-/// As JavaScript splits: what groups match is among the parts, and nothing is split off by a match of nothing at the text's ends.
+/// Splits like JavaScript: the matches of groups are among the parts, and nothing is split off by a match of nothing at the text's ends.
 fn split_by_regex(text: &str, regex: &Arc<Regex>) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut from = 0;

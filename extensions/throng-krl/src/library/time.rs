@@ -145,7 +145,7 @@ fn at_ms(time_ms: i64) -> Timestamp {
     Timestamp::from_millisecond(time_ms).unwrap_or(if time_ms < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
-/// As JavaScript's `toISOString`: with milliseconds, in UTC.
+/// Writes a time like JavaScript's `toISOString`: with milliseconds, in UTC.
 fn written(time: Timestamp) -> Value {
     let time = Offset::UTC.to_datetime(time);
     let (date, clock) = (time.date(), time.time());

@@ -1,6 +1,6 @@
 use crate::Error;
 
-/// What a transaction may take. Reaching a bound ends it with an error that nothing in the language catches.
+/// The bounds of a transaction. Reaching one ends it with an error that nothing in the language catches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Steps of the machine; an operator on a collection takes one an item.
@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of a transaction's bounds.
+/// The rest of a transaction's bounds.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,

@@ -1,4 +1,4 @@
-//! What a rule does to the world: entity variables, events, directives, the log.
+//! The effects of a rule on the world: entity variables, events, directives, the log.
 
 use super::Run;
 use crate::compile::Operation;

@@ -156,7 +156,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether an event brings a rule to the end of its expression.
+    /// Advances a rule by an event, and returns true if that brings it to the end of its expression.
     fn advance(&mut self, rule: &RuleProgram, event: &Event, progress: &mut Progress) -> Result<bool, Interrupt> {
         let mut reached: Vec<u16> = Vec::new();
         for state in progress.states.clone() {

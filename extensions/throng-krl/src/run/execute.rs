@@ -8,7 +8,7 @@ use crate::value::Map;
 use crate::{Error, Value};
 use std::sync::Arc;
 
-/// What an operation does to the flow of code.
+/// The effect of an operation on the flow of code.
 enum Flow {
     On,
     /// Another frame is on top now.
@@ -344,7 +344,7 @@ impl Run<'_> {
         true
     }
 
-    /// Whether a loop is at its last item.
+    /// True if a loop is at its last item.
     fn is_final(&self, at: usize) -> bool {
         let count = self.vm.stack[at].as_array().map_or(0, <[Value]>::len);
         self.loop_place(at) == count

@@ -20,7 +20,7 @@ use crate::{Error, Event, Host, Interrupt, Program, Query, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// How often a function may run an operator that calls a function and so on; each takes the thread's own stack.
+/// The deepest nesting of operators that call functions with operators in them; each takes the thread's own stack.
 const OPERATOR_DEPTH_MAX: u32 = 60;
 
 /// A function or an action as a value.
@@ -52,7 +52,7 @@ impl Function {
         }
     }
 
-    /// Whether two are one: what they do is not compared.
+    /// True if both are the same function: their code is not compared.
     pub(crate) fn is_same(&self, other: &Function) -> bool {
         match (&self.0, &other.0) {
             (Callable::Closure(left), Callable::Closure(right)) => {
@@ -77,7 +77,7 @@ pub(crate) struct Instance {
     program: Arc<Program>,
     globals: Vec<GlobalState>,
     uses: Vec<Option<UsedModule>>,
-    /// What it was configured with as a module; null for a ruleset that is installed.
+    /// The configuration as a module; null for a ruleset that is installed.
     configuration: Value,
     /// The instance that uses it as a module.
     user: Option<u32>,
@@ -101,14 +101,14 @@ struct Frame {
     instance: u32,
     code: u32,
     next: usize,
-    /// Where its locals begin on the stack.
+    /// The place on the stack at which its locals begin.
     base: usize,
-    /// What of the stack stays when it returns.
+    /// The height of the stack that stays when it returns.
     floor: usize,
     captures: Arc<[Value]>,
 }
 
-/// One program at one event or query.
+/// The run of a program at one event or query.
 pub(crate) struct Run<'a> {
     vm: &'a mut Vm,
     host: &'a mut dyn Host,
@@ -118,9 +118,9 @@ pub(crate) struct Run<'a> {
     event: Option<&'a Event>,
     query: Option<&'a Query>,
     rule: Option<Arc<str>>,
-    /// Whether the ruleset's other rules are left out.
+    /// True if the ruleset's other rules are left out.
     is_last: bool,
-    /// How deep operators have called functions that run operators.
+    /// The nesting of operators that call functions with operators in them.
     operator_depth: u32,
 }
 
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
         &self.vm.instances[instance as usize].program.rid
     }
 
-    /// Whether code of a module runs, which knows nothing of the event.
+    /// True while code of a module runs, which knows nothing of the event.
     fn is_module(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.instance != self.root)
     }

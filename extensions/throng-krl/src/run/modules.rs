@@ -111,7 +111,7 @@ impl Run<'_> {
         }
     }
 
-    /// What of `meta` and `ctx` the machine knows without the host.
+    /// Returns a property of `meta` or `ctx` that the machine knows without the host.
     fn own_property(&self, domain: &str, name: &str) -> Option<Value> {
         let (event, query) = if self.is_module() {
             (None, None)

@@ -165,7 +165,7 @@ fn numbers(left: &Value, right: &Value, operate: impl Fn(f64, f64) -> f64) -> Op
     Some(Value::number(operate(left.to_number()?, right.to_number()?)))
 }
 
-/// How two values compare: as numbers if both stand for one, else as texts.
+/// Compares two values: as numbers if both stand for one, else as texts.
 pub(crate) fn order(left: &Value, right: &Value) -> Ordering {
     match (left.to_number(), right.to_number()) {
         (Some(left), Some(right)) => left.partial_cmp(&right).unwrap_or(Ordering::Equal),
@@ -173,7 +173,7 @@ pub(crate) fn order(left: &Value, right: &Value) -> Ordering {
     }
 }
 
-/// How two values compare as texts: by UTF-16 units, as in JavaScript.
+/// Compares two values as texts: by UTF-16 units, as in JavaScript.
 pub(crate) fn text_order(left: &Value, right: &Value) -> Ordering {
     let (left, right) = (left.text(), right.text());
     if left.is_ascii() && right.is_ascii() {

@@ -12,7 +12,7 @@ pub struct Vm {
     pub(super) stack: Vec<Value>,
     /// The programs of this transaction, and those they use as modules.
     pub(super) instances: Vec<Instance>,
-    /// What a closure has that takes nothing from around it.
+    /// The captures of a closure that takes nothing from around it.
     pub(super) no_captures: Arc<[Value]>,
 }
 

@@ -90,7 +90,7 @@ impl Builder {
         Builder::any(operands.len(), operands)
     }
 
-    /// So many of them, in any order, each at most once.
+    /// Accepts `count` of the operands, in any order, each at most once.
     pub(crate) fn any(count: usize, operands: &[Builder]) -> Result<Builder, TooLarge> {
         if operands.len() > UNORDERED_MAX {
             return Err(TooLarge);
@@ -121,12 +121,12 @@ impl Builder {
         Ok(machine)
     }
 
-    /// One after the other, whatever comes between.
+    /// Accepts the operands one after the other, with any events between.
     pub(crate) fn before(operands: Vec<Builder>) -> Result<Builder, TooLarge> {
         Ok(Builder::chain(&operands)?.0)
     }
 
-    /// One after the other, and the states between them.
+    /// Chains the operands one after the other, and returns the states between them.
     fn chain(operands: &[Builder]) -> Result<(Builder, Vec<u32>), TooLarge> {
         let mut machine = Builder::empty();
         let mut between = Vec::new();
@@ -145,7 +145,7 @@ impl Builder {
         Ok((machine, between))
     }
 
-    /// One after the other, with none of the rule's other events between.
+    /// Accepts the operands one after the other, with none of the rule's other events between.
     pub(crate) fn then(operands: Vec<Builder>) -> Result<Builder, TooLarge> {
         let (mut machine, between) = Builder::chain(&operands)?;
         for state in between {
@@ -187,12 +187,12 @@ impl Builder {
         Ok(machine)
     }
 
-    /// So many times.
+    /// Accepts the operand this many times.
     pub(crate) fn count(count: usize, operand: &Builder) -> Result<Builder, TooLarge> {
         Ok(Builder::chain(&vec![operand.clone(); count])?.0)
     }
 
-    /// So many times, and from then on each time.
+    /// Accepts the operand this many times, and from then on each time.
     pub(crate) fn repeat(count: usize, operand: &Builder) -> Result<Builder, TooLarge> {
         let mut machine = Builder::count(count, operand)?;
         machine.insert(operand, machine.end, machine.end)?;

@@ -9,16 +9,16 @@ pub(crate) const END: u16 = 1;
 pub(crate) struct Machine {
     /// The ways out of each state.
     transitions: Vec<Vec<(Trigger, u16)>>,
-    /// Whether the first event decides, so that nothing has to be remembered.
+    /// True if the first event decides, so that nothing has to be remembered.
     is_single: bool,
-    /// What distinguishes this machine's states from those of another.
+    /// The fingerprint that distinguishes this machine's states from those of another.
     fingerprint: u64,
 }
 
-/// What an event has to be for a transition.
+/// The event that a transition needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trigger {
-    /// One that a pattern of the rule matches.
+    /// An event that a pattern of the rule matches.
     Event(u16),
     Not(Box<Trigger>),
     /// The first of these that holds.

@@ -2,8 +2,8 @@ use crate::Value;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How far the rules of one ruleset in one pico have come in their event expressions. Only rules in the middle of one are in it: for rules
-/// that one event selects it stays empty.
+/// The progress of a ruleset's rules in one pico in their event expressions. Only rules in the middle of one are in it: for rules that one
+/// event selects it stays empty.
 ///
 /// After an [`Interrupt`](crate::Interrupt) it is of no use: the caller keeps the one from before the transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -13,17 +13,17 @@ pub struct SelectState {
 }
 
 impl SelectState {
-    /// Whether no rule is in the middle of its event expression.
+    /// True if no rule is in the middle of its event expression.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 }
 
-/// How far one rule has come.
+/// The progress of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RuleState {
-    /// Which event expression this is of: another version of the rule begins anew.
+    /// The fingerprint of the event expression: another version of the rule begins anew.
     pub(crate) expression: u64,
     /// The states of the machine it may be in.
     pub(crate) states: Vec<u16>,

@@ -1,4 +1,4 @@
-//! What the parser makes of a source, and the compiler and the formatter read.
+//! The tree that the parser makes of a source, and the compiler and the formatter read.
 
 use super::Location;
 use crate::value::Regex;
@@ -67,7 +67,7 @@ pub(crate) struct Declaration {
 #[derive(Debug)]
 pub(crate) struct Expression {
     pub(crate) location: Location,
-    /// How deep the expression nests, at least 1.
+    /// The depth of the expression's nesting, at least 1.
     pub(crate) height: u16,
     pub(crate) kind: ExpressionKind,
 }

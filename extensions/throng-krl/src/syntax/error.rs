@@ -6,7 +6,7 @@ use std::fmt;
 pub struct Location {
     /// The line's number, the first is 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// The column from 1, in characters.
     pub column: u32,
 }
 
@@ -19,11 +19,11 @@ impl fmt::Display for Location {
 /// Why a source is no ruleset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Of the first character that does not fit.
+    /// The place of the first character that does not fit.
     pub location: Location,
-    /// What stands there.
+    /// The text that stands there.
     pub found: String,
-    /// What could stand there instead, or what is wrong with what does.
+    /// The text that could stand there instead, or the fault of the present one.
     pub expected: String,
 }
 

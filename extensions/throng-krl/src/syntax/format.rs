@@ -11,7 +11,7 @@ const INDENT: usize = 2;
 ///
 /// # Errors
 ///
-/// If the source does not parse.
+/// [`ParseError`]: the source does not parse.
 pub fn format(source: &str) -> Result<String, ParseError> {
     let tokens = tokenize(source)?;
     let roles = roles(&tokens)?;
@@ -82,10 +82,11 @@ struct Writer<'a> {
 
 #[derive(Clone, Copy, Debug)]
 struct Bracket {
-    /// Whether what follows is a level further in. It is not where another bracket opens on the same line within arguments or a literal.
+    /// True if the contents are a level further in. They are not where another bracket opens on the same line within arguments or a
+    /// literal.
     indents: bool,
     line: usize,
-    /// Whether what it holds stands close to it: in all but blocks.
+    /// True if the contents stand close to it: in all but blocks.
     is_tight: bool,
 }
 
@@ -136,7 +137,7 @@ impl<'a> Writer<'a> {
         self.output
     }
 
-    /// What stands between two pieces.
+    /// Writes the space between two pieces.
     fn separate(&mut self, before: Piece, piece: Piece, closed: Option<Bracket>) {
         if matches!(piece.kind, PieceKind::Chevron | PieceKind::BeestingOpen) {
             return;
@@ -162,7 +163,7 @@ impl<'a> Writer<'a> {
         self.output.extend(std::iter::repeat_n(' ', blanks));
     }
 
-    /// Whether a line goes on with what the line above it began.
+    /// True if a line goes on with a piece that the line above it began.
     fn continues(&self, before: Piece, piece: Piece) -> bool {
         let ends = &self.source[before.start..before.end];
         let begins = &self.source[piece.start..piece.end];
@@ -175,7 +176,7 @@ impl<'a> Writer<'a> {
         is_operator(ends, before) || is_operator(begins, piece) || is_dot
     }
 
-    /// Whether a blank belongs between two pieces on one line.
+    /// True if a blank belongs between two pieces on one line.
     fn is_spaced(&self, before: Piece, piece: Piece, closed: Option<Bracket>) -> bool {
         let left = &self.source[before.start..before.end];
         let right = &self.source[piece.start..piece.end];

@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! The lexer: splits text into tokens.
 
 use super::{Location, ParseError, SOURCE_BYTES_MAX};
 
@@ -34,7 +34,7 @@ pub(super) struct Token {
 pub(super) struct Tokens<'a> {
     pub(super) source: &'a str,
     pub(super) tokens: Vec<Token>,
-    /// Where the comments stand, in order.
+    /// The places of the comments, in order.
     pub(super) comments: Vec<(usize, usize)>,
     line_starts: Vec<usize>,
 }
@@ -110,7 +110,7 @@ struct Lexer<'a> {
     source: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// For each expression within a chevron that is open: how many braces are open in it.
+    /// The number of open braces in each expression within a chevron that is open.
     beestings: Vec<u32>,
     output: Tokens<'a>,
 }
@@ -211,7 +211,7 @@ impl Lexer<'_> {
         );
     }
 
-    /// Where the token that a byte closes ends; a backslash takes the byte's meaning.
+    /// Returns the end of a token that a byte closes; a backslash takes the byte's meaning.
     fn close_of(&self, from: usize, close: u8) -> Option<usize> {
         let mut at = from;
         while let Some(byte) = self.bytes.get(at) {

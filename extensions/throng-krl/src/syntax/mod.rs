@@ -1,4 +1,4 @@
-//! From text to the tree of a ruleset, and back to text in the canonical form.
+//! The syntax: parses text to the tree of a ruleset, and writes it back in the canonical form.
 
 pub(crate) mod ast;
 mod error;
@@ -13,5 +13,5 @@ pub use parser::parse;
 
 /// The longest source that is read, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
-/// How deep expressions, and how deep event expressions, may nest. A chain of operators nests as deep as it is long.
+/// The deepest nesting of expressions, and of event expressions. A chain of operators nests as deep as it is long.
 pub const EXPRESSION_DEPTH_MAX: u16 = 200;

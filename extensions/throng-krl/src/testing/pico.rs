@@ -27,10 +27,10 @@ struct Installed {
     state: SelectState,
 }
 
-/// What the rulesets see of the pico, and what an event did.
+/// The rulesets' view of the pico, and the effects of an event.
 #[derive(Clone, Debug, Default)]
 struct Outside {
-    /// By ruleset and name.
+    /// Variables by ruleset and name.
     variables: BTreeMap<(Arc<str>, Arc<str>), Value>,
     modules: BTreeMap<Arc<str>, Arc<Program>>,
     rids: Vec<Arc<str>>,
@@ -39,7 +39,7 @@ struct Outside {
     sent: VecDeque<Raise>,
     directives: Vec<Directive>,
     log: Vec<LogEntry>,
-    /// Whether `error error` has ended the event for the rulesets that have still to see it.
+    /// True once `error error` has ended the event for the rulesets that have still to see it.
     is_cleared: bool,
     is_query: bool,
     time_ms: i64,
@@ -217,7 +217,7 @@ impl Pico {
         std::mem::take(&mut self.outside.log)
     }
 
-    /// What the clock says, in milliseconds since 1970.
+    /// Returns the time of the clock, in milliseconds since 1970.
     #[must_use]
     pub fn time_ms(&self) -> i64 {
         self.outside.time_ms

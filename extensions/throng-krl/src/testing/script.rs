@@ -38,7 +38,7 @@ pub struct Step {
     expected: Vec<Expected>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Sends an event, and compares the directives.
@@ -80,7 +80,7 @@ enum Expected {
 pub struct ScriptError {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault of the script.
     pub message: String,
 }
 
@@ -95,11 +95,11 @@ impl StdError for ScriptError {}
 /// A step that did something else than what is expected of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Of the script, from 1.
+    /// The line of the script, from 1.
     pub line: usize,
-    /// What was expected.
+    /// The expectation.
     pub expected: String,
-    /// What the ruleset did instead.
+    /// The ruleset's behaviour instead.
     pub found: String,
 }
 
@@ -145,13 +145,13 @@ impl Script {
         Ok(Script { steps })
     }
 
-    /// How many steps it has.
+    /// Returns the number of steps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether it has none.
+    /// True if there is no step.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()

@@ -5,7 +5,7 @@ use std::ops::Deref;
 #[derive(Clone, Debug)]
 pub struct Array {
     items: Vec<Value>,
-    /// What the items cost; kept by every method that changes them.
+    /// The cost of the items; kept by every method that changes them.
     cost: Cost,
 }
 

@@ -1,4 +1,4 @@
-//! What a value is taken for where another type is needed.
+//! The conversion of a value where another type is needed.
 
 use super::number::{parse_digits, parse_number};
 use super::{Value, format_number};
@@ -30,7 +30,7 @@ impl Value {
         matches!(self, Value::Null | Value::Undefined)
     }
 
-    /// Whether a condition takes it for true: all but null, false, 0 and the empty text.
+    /// True for a value that a condition takes for true: all but null, false, 0 and the empty text.
     #[must_use]
     pub fn is_true(&self) -> bool {
         match self {
@@ -51,7 +51,7 @@ impl Value {
         }
     }
 
-    /// As [`to_text`](Value::to_text), without a copy where it is text.
+    /// Converts like [`to_text`](Value::to_text), without a copy where it is text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -82,7 +82,7 @@ impl Value {
     }
 }
 
-/// Whether a text reads `0x` and hexadecimal digits.
+/// True for a text of `0x` and hexadecimal digits.
 fn is_hex(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() > 2 && bytes[0] == b'0' && bytes[1] | 0x20 == b'x' && bytes[2..].iter().all(u8::is_ascii_hexdigit)

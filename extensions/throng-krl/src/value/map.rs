@@ -6,20 +6,20 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Map {
     entries: Storage,
-    /// How many keys are array indices.
+    /// The number of keys that are array indices.
     indices: usize,
-    /// What the entries cost; kept by every method that changes them.
+    /// The cost of the entries; kept by every method that changes them.
     cost: Cost,
 }
 
-/// How many entries are compared one by one rather than hashed: most maps are attributes, directives and paths, built and thrown away.
+/// The most entries that are compared one by one rather than hashed: most maps are attributes, directives and paths, built and thrown away.
 const FEW: usize = 16;
 
 #[derive(Clone, Debug)]
 enum Storage {
-    /// At most [`FEW`], in their order.
+    /// At most [`FEW`] entries, in their order.
     Few(Vec<(Arc<str>, Value)>),
-    /// In the order in which they came.
+    /// Entries in the order in which they came.
     Many(IndexMap<Arc<str>, Value>),
 }
 
@@ -42,7 +42,7 @@ impl Map {
         self.cost
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.entries {
@@ -51,7 +51,7 @@ impl Map {
         }
     }
 
-    /// Whether there is no entry.
+    /// True if there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -246,7 +246,7 @@ impl<'a> IntoIterator for &'a Map {
 mod tests {
     use super::*;
 
-    /// What a JavaScript object does, the slow way.
+    /// A JavaScript object's behaviour, the slow way.
     #[derive(Default)]
     struct Object(Vec<(String, Value)>);
 

@@ -22,10 +22,10 @@ pub(crate) use path::{array_as_map, path_of};
 use crate::run::Function;
 use std::sync::Arc;
 
-/// How deep arrays and maps may nest.
+/// The deepest nesting of arrays and maps.
 pub const NESTING_MAX: u16 = 200;
 
-/// Whatever KRL computes with; cheap to clone.
+/// A value of KRL; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// No value, as in JSON. What is not a number (0/0) is null too.
@@ -40,7 +40,7 @@ pub enum Value {
     Number(f64),
     /// Text. A text that reads `0x` and hexadecimal digits is of type `Hex`.
     String(Arc<str>),
-    /// From index 0 without a gap.
+    /// Items from index 0 without a gap.
     Array(Arc<Array>),
     /// Values by name, in the order of a JavaScript object.
     Map(Arc<Map>),
@@ -50,10 +50,10 @@ pub enum Value {
     Function(Function),
 }
 
-/// What an array or a map costs, kept up to date by them.
+/// The cost of an array or a map, which they keep up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// How deep it nests: 1 if nothing in it nests.
+    /// The depth of its nesting: 1 if nothing in it nests.
     pub(crate) depth: u16,
     /// Bytes, about, if nothing were shared.
     pub(crate) bytes: u64,
@@ -103,7 +103,7 @@ impl Value {
         Value::Map(Arc::new(entries.collect()))
     }
 
-    /// How deep arrays and maps nest in it; 0 for what is neither. An upper bound where values were removed.
+    /// Returns the depth of arrays and maps in it; 0 for neither. An upper bound where values were removed.
     #[must_use]
     pub fn depth(&self) -> u16 {
         match self {
@@ -113,7 +113,7 @@ impl Value {
         }
     }
 
-    /// What it would take in memory, about, in bytes, if nothing in it were shared.
+    /// Returns the approximate bytes that it would take in memory if nothing in it were shared.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Whether it holds nothing but data: no function, no regular expression.
+    /// True if it holds nothing but data: no function, no regular expression.
     #[must_use]
     pub fn is_data(&self) -> bool {
         match self {

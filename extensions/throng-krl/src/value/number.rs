@@ -58,7 +58,7 @@ pub(super) fn parse_number(text: &str) -> Option<f64> {
         .filter(|number: &f64| is_decimal && number.is_finite())
 }
 
-/// What digits of a radix come to; digits are needed.
+/// Returns the number of which a text holds the digits, in this radix; there must be a digit.
 pub(super) fn parse_digits(digits: &str, radix: u32) -> Option<f64> {
     if digits.is_empty() {
         return None;

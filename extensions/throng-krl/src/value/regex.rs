@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
-/// How large a regular expression may become once it is compiled.
+/// The largest size of a compiled regular expression.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// How long a regular expression may be.
+/// The longest regular expression.
 const SOURCE_BYTES_MAX: usize = 10_000;
-/// How deep groups may nest.
+/// The deepest nesting of groups.
 const NESTING_MAX: u32 = 50;
 
 /// A regular expression: `re#source#flags`.
@@ -60,7 +60,7 @@ impl Regex {
         })
     }
 
-    /// Whether it is for all matches in a text, not only the first (`g`).
+    /// True if it is for all matches in a text, not only the first (`g`).
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.is_global
@@ -185,7 +185,7 @@ fn escape(escaped: char, in_class: bool, source: &str, pattern: &mut String) -> 
     Ok(())
 }
 
-/// Whether `{` is followed by what makes it a repetition: `3}`, `3,}`, `3,5}`.
+/// True if the characters after `{` make it a repetition: `3}`, `3,}`, `3,5}`.
 fn is_repetition(characters: impl Iterator<Item = char>) -> bool {
     let inner: String = characters
         .take_while(|character| matches!(character, '0'..='9' | ',' | '}'))

@@ -1,4 +1,4 @@
-//! Nothing runs for ever, and no source breaks the parser.
+//! Bounds: every program ends, and no source breaks the parser.
 
 use proptest::{collection::vec, prelude::*};
 use throng_krl::testing::Pico;

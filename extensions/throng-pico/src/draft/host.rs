@@ -1,4 +1,4 @@
-//! What a running ruleset reaches: the machine's calls, answered from the transaction.
+//! The host of a running ruleset: the machine's calls, answered from the transaction.
 
 use super::{Draft, Stop, attributes_of};
 use crate::{
@@ -118,7 +118,7 @@ fn given(arguments: &Arguments) -> impl Fn(usize, &str) -> Value {
 }
 
 impl Draft<'_> {
-    /// What is at a path in a variable, without a copy of the variable.
+    /// Returns the value at a path in a variable, without a copy of the variable.
     fn at_path(&mut self, rid: &str, name: &str, path: &[Arc<str>]) -> Value {
         if self.variables.is_empty() {
             let variable = self.pico.variables.get(rid, name);

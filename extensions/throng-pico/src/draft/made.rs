@@ -15,7 +15,7 @@ const OUTGOING_MAX: usize = 900;
 /// Most rulesets of a pico: each event looks at all of them.
 const RULESETS_MAX: usize = 1_000;
 
-/// What an event sends to other picos, in order.
+/// A message that an event sends to another pico, in order.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pub(crate) parcels: Vec<Parcel>,
@@ -27,13 +27,13 @@ pub(crate) enum Parcel {
     /// An event for a pico of another engine.
     Abroad(Box<Incoming>),
     Delete(PicoId),
-    /// To a child: the new parent's channel.
+    /// A message to a child: the new parent's channel.
     Move(PicoId, Eci),
-    /// To the pico itself: it looks where it may go.
+    /// A message to the pico itself: it looks where it may go.
     Seek,
-    /// To the new parent, over this channel, on behalf of the old one.
+    /// A message to the new parent, over this channel, on behalf of the old one.
     Adopt(Eci, Option<PicoId>),
-    /// To a parent that was: the number among its children.
+    /// A message to the former parent: the number among its children.
     Left(PicoId, u32),
     Seal(u32, Vec<Child>),
     RemoveFromPage(u32, u32),
@@ -68,7 +68,7 @@ impl Draft<'_> {
         Ok((down, family::ui(realm, pico)))
     }
 
-    /// Where a pico that becomes a child now is among the children.
+    /// Returns the place among the children of a pico that becomes a child now.
     pub(crate) fn next_place(&self, pico: PicoId) -> Adoption {
         let (family, number) = (self.family(), self.body().children.next_number());
         Adoption {
@@ -78,7 +78,7 @@ impl Draft<'_> {
         }
     }
 
-    /// One more child, at the next place; answers with the channel to it.
+    /// Adds another child, at the next place, and returns the channel to it.
     pub(crate) fn add_child(&mut self, pico: PicoId, place: Adoption) -> Result<Eci, Stop> {
         if !self.body().children.has_room() {
             let why = format!("a pico has at most {CHILDREN_MAX} children: delete some, or make it below another pico");

@@ -12,18 +12,18 @@ pub(crate) use subscription::well_known;
 pub(crate) use ui::{channel as ui_channel, children};
 pub(crate) use wrangler::{born, name_of};
 
-/// What the console of pico-engine 1.x asks and sends.
+/// The domain of the requests and events of pico-engine 1.x's console.
 pub(crate) const UI: &str = "io.picolabs.pico-engine-ui";
 /// Children, channels, rulesets.
 pub(crate) const WRANGLER: &str = "io.picolabs.wrangler";
 /// Relations between picos.
 pub(crate) const SUBSCRIPTION: &str = "io.picolabs.subscription";
 
-/// What every pico has without installing it, written in Rust.
+/// A ruleset that every pico has without installing it, written in Rust.
 pub(crate) struct Native {
     /// The id of the ruleset that it stands for.
     pub(crate) rid: &'static str,
-    /// For people, beside the id.
+    /// The title for people, beside the id.
     pub(crate) title: &'static str,
     /// The domains of the events it looks at.
     domains: &'static [&'static str],
@@ -47,16 +47,16 @@ impl Given<'_> {
     }
 }
 
-/// In the order in which they take an event.
+/// The native rulesets, in the order in which they take an event.
 pub(crate) static ALL: &[Native] = &[ui::RULESET, wrangler::RULESET, subscription::RULESET];
 
-/// One of them, by its id.
+/// Returns a native ruleset by its id.
 pub(crate) fn find(rid: &str) -> Option<&'static Native> {
     ALL.iter().find(|native| native.rid == rid)
 }
 
 impl Native {
-    /// As `ctx:rulesets` shows it.
+    /// Returns the ruleset as `ctx:rulesets` shows it.
     pub(crate) fn shown(&self) -> Value {
         let meta = Value::map([("name", Value::from(self.title))]);
         let compiler = Value::map([
@@ -74,13 +74,13 @@ impl Native {
         ])
     }
 
-    /// What a console may try: nothing, these are documented.
+    /// Returns the parts that a console may try: none, these are documented.
     pub(crate) fn testing(&self) -> Value {
         let none = || Value::array(Vec::new());
         Value::map([("queries", none()), ("events", none())])
     }
 
-    /// Whether it looks at events of this domain.
+    /// True if it looks at events of this domain.
     pub(crate) fn takes(&self, domain: &str) -> bool {
         self.domains.contains(&domain)
     }

@@ -10,9 +10,9 @@ use throng_krl::{Event, Value};
 const WELL_KNOWN: [&str; 2] = ["wellknown_rx", "tx_rx"];
 /// The subscriptions both sides agreed to.
 const ESTABLISHED: &str = "established";
-/// Those this pico asked for.
+/// The subscriptions that this pico asked for.
 const OUTBOUND: &str = "outbound";
-/// Those another one asked for.
+/// The subscriptions that another one asked for.
 const INBOUND: &str = "inbound";
 
 pub(super) const RULESET: Native = Native {
@@ -196,7 +196,7 @@ fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     }
 }
 
-/// What both sides keep of a subscription that is asked for.
+/// Returns the entry that both sides keep of a subscription that is asked for.
 fn pending(draft: &mut Draft<'_>, event: &Event) -> Value {
     let mut bus = Value::map::<&str>([]);
     if attribute(event, "Rx_role").is_true() {

@@ -1,4 +1,4 @@
-//! What the original's console asks and sends.
+//! The requests and events of the original's console.
 
 use super::{Given, Native, UI, attribute, channels, text, with};
 use crate::{
@@ -50,7 +50,7 @@ pub(crate) fn channel(secret: Secret) -> Channel {
     Channel::new(secret, None, shape)
 }
 
-/// What a console may say of how a pico looks.
+/// The attributes of a pico's look that a console may set.
 const NUMBERS: [&str; 4] = ["x", "y", "width", "height"];
 
 fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
@@ -220,7 +220,7 @@ fn shown_pico(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     ]))
 }
 
-/// What happened lately, one episode an event.
+/// Returns the latest events, an episode for each.
 fn logs(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     let pico = draft.id();
     let answered = draft.ask(Ask::Logs { pico })?;

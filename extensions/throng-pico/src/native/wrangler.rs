@@ -69,7 +69,7 @@ fn new_child(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     draft.raise_as("wrangler", "new_child_created", made)
 }
 
-/// What a child does first: it knows its name, tells its rulesets that they are installed and its parent that it is there.
+/// Starts a child: it knows its name, tells its rulesets that they are installed and its parent that it is there.
 pub(crate) fn born(draft: &mut Draft<'_>, asked: &Value) -> Result<(), Stop> {
     let rids: Vec<Value> = draft
         .body()

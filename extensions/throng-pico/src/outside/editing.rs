@@ -12,8 +12,8 @@ use throng::model::Error;
 use throng_krl::Value;
 
 impl Picos {
-    /// What would come of an event or a query with this ruleset in a pico; nothing of it is kept. What would leave the engine, or be done
-    /// elsewhere, is not asked: then it is said what that would be.
+    /// Tries an event or a query with this ruleset in a pico; nothing of it is kept. What would leave the engine, or be done elsewhere, is
+    /// not asked: then it is said what that would be.
     ///
     /// # Errors
     /// The ruleset does not compile, the pico's "no", or the engine's.

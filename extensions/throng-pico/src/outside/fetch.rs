@@ -27,7 +27,7 @@ use ureq::{
 const AT_ONCE: usize = 32;
 /// Requests that wait for one of these places; no pico fills more than half of this room.
 const WAITING_MAX: usize = 1_024;
-/// How long a request may take.
+/// The longest time of a request.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Most bytes of a response's body.
 const BODY_BYTES_MAX: u64 = 2 << 20;
@@ -42,12 +42,13 @@ pub(super) struct Web {
     places: Places,
 }
 
-/// Which hosts may be asked.
+/// The hosts that may be asked.
 #[derive(Clone, Debug)]
 struct Allowed(Arc<[String]>);
 
 impl Allowed {
-    /// Whether it is named, so that it may be wherever it is; or else whether any public one may be asked.
+    /// Returns `Some(true)` for a named host, which may be anywhere; `Some(false)` where any public host may be asked; `None` for all
+    /// others.
     fn is_named(&self, host: &str, port: u16) -> Option<bool> {
         let named = |allowed: &String| *allowed == host || *allowed == format!("{host}:{port}");
         if self.0.iter().any(named) {
@@ -57,7 +58,7 @@ impl Allowed {
     }
 }
 
-/// Not of this machine, of a private network, or of the machine's provider (metadata).
+/// True for an address that is not of this machine, of a private network, or of the machine's provider (metadata).
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -206,7 +207,7 @@ impl Web {
         }
     }
 
-    /// What `http:get` and its like answer.
+    /// Makes the request of `http:get` and its like.
     pub(super) async fn request(&self, of: Holder, method: &str, arguments: &Value) -> Answered {
         let request = Request::read(method, arguments)?;
         let agent = if request.follows { &self.following } else { &self.agent }.clone();

@@ -1,4 +1,4 @@
-//! What has happened to a pico: every event it handled, in order.
+//! The log of a pico: every event it handled, in order.
 
 use super::{Failure, Picos};
 use crate::{
@@ -34,7 +34,7 @@ const SCANNED_BYTES_MAX: usize = 64 << 20;
 /// Events the console's log shows.
 const EPISODES: usize = 200;
 
-/// Which part of a pico's log.
+/// The part of a pico's log that is asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogQuery {
     /// Begin after this event.
@@ -53,7 +53,7 @@ pub struct LogQuery {
 /// A page of a pico's log.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogPage {
-    /// In the order in which they happened.
+    /// The events in the order in which they happened.
     pub events: Vec<Entry>,
     /// The begin of the next page; nothing at the end. A page ends with a mebibyte of events, too.
     pub next: Option<u64>,
@@ -77,11 +77,11 @@ pub struct Entry {
     pub domain: String,
     /// The second part of its type.
     pub name: String,
-    /// As they came with the event.
+    /// The attributes as they came with the event.
     pub attrs: Json,
-    /// In the order it was done, as it is recorded.
+    /// The changes in the order of the event, as they are recorded.
     pub changes: Json,
-    /// What its rules had logged.
+    /// The log entries of its rules.
     pub log: Json,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ fn recorded(name: &str, payload: &[u8]) -> Option<PicoEvent> {
     PicoEvent::deserialize(json!({ name: payload })).ok()
 }
 
-/// Whether who follows over this channel may see nothing more: it was changed or is gone, or the pico is.
+/// True if a follower over this channel may see nothing more: it was changed or is gone, or the pico is.
 fn ends_for(via: Secret, event: &PicoEvent) -> bool {
     let PicoEvent::Ran(handled) = event else {
         return matches!(event, PicoEvent::Deleted {});

@@ -93,7 +93,7 @@ async fn resume(picos: &Picos, waits: WaitsFor) {
     }
 }
 
-/// After another engine had the journal, the programs may be old.
+/// Forgets the programs after another engine had the journal: they may be old.
 async fn forget(picos: &Picos, taken_over: impl Future<Output = bool>) {
     if taken_over.await
         && let Ok(root) = picos.root().await

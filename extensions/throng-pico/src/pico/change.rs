@@ -1,4 +1,4 @@
-//! What an event changes in its pico: what is recorded, and all that is needed to bring the pico back.
+//! The changes of an event in its pico: the record, and all that is needed to bring the pico back.
 
 use super::{
     Adoption, Body, Child, Children, Installed, Moving, Pico,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use throng_krl::{SelectState, Value};
 
-/// One change of a pico.
+/// A change of a pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -22,7 +22,7 @@ pub enum Change {
         /// The ruleset whose variable it is.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// What the ruleset calls it, without `ent:`.
+        /// The ruleset's name for it, without `ent:`.
         #[serde(with = "name")]
         name: Arc<str>,
         /// Keys from the variable's value inwards; none for all of it.
@@ -36,18 +36,18 @@ pub enum Change {
         /// The ruleset whose variable it was.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// What the ruleset calls it, without `ent:`.
+        /// The ruleset's name for it, without `ent:`.
         #[serde(with = "name")]
         name: Arc<str>,
         /// Keys from the variable's value inwards; none for all of it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         path: Vec<Arc<str>>,
     },
-    /// There is this channel, in the place of one with the same secret.
+    /// A channel, in the place of one with the same secret.
     Channel(Channel),
     /// The channel with this secret is there no longer.
     NoChannel(Secret),
-    /// There is a new child.
+    /// A new child.
     Child(Child),
     /// The child with this number is there no longer.
     NoChild(u32),
@@ -57,12 +57,12 @@ pub enum Change {
     Ruleset(Installed),
     /// A ruleset is there no longer, nor are its variables.
     NoRuleset(Arc<str>),
-    /// How far the rules of a ruleset have come in waiting for events; nothing where none waits.
+    /// The progress of a ruleset's rules in waiting for events; nothing where none waits.
     Waits {
         /// The ruleset whose rules wait.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// What its program made of it.
+        /// The states that its program made.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         states: Option<Box<SelectState>>,
     },
@@ -72,11 +72,11 @@ pub enum Change {
     NoSchedule(ScheduleId),
     /// The children are these: of a pico that was imported.
     Children(Children),
-    /// It looks for a way to another parent.
+    /// The pico looks for a way to another parent.
     Leaves(Box<Moving>),
     /// The move is given up; the parent does not change.
     Stays,
-    /// It was deleted while it was on its way, and ends when it knows where it is.
+    /// The pico was deleted while it was on its way, and ends when it knows where it is.
     Doomed,
     /// The parent is another one, and the channel for the old one is one for the new one.
     Parent(Adoption),

@@ -1,4 +1,4 @@
-//! Who a pico's children are: the youngest in its state, the others in pages that are entities of their own.
+//! The children of a pico: the youngest in its state, the others in pages that are entities of their own.
 
 use super::{Pico, PicoCommand};
 use crate::id::PicoId;
@@ -25,9 +25,9 @@ pub struct Child {
 /// The youngest here, the others in pages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Children {
-    /// How many there ever were: the next one's number.
+    /// The number of all children there ever were: the next one's number.
     made: u32,
-    /// How many there are.
+    /// The number of children.
     count: u32,
     /// Pages that are entities by now: those of the numbers below `sealed * PAGE_CHILDREN`.
     sealed: u32,
@@ -36,12 +36,12 @@ pub struct Children {
 }
 
 impl Children {
-    /// How many there ever were, and how many pages are entities: who they are is said elsewhere.
+    /// Returns children by their numbers alone: those there ever were, and the pages that are entities.
     pub(crate) fn numbered(made: u32, sealed: u32) -> Self {
         Self::of(made, 0, sealed, Vec::new())
     }
 
-    /// Those in no page, with how many there ever were, are, and how many pages are entities.
+    /// Returns children from those in no page, with the number that there ever were, that there are, and of pages that are entities.
     pub(crate) fn of(made: u32, count: u32, sealed: u32, young: Vec<Child>) -> Self {
         Self {
             made,
@@ -56,24 +56,24 @@ impl Children {
         self.made
     }
 
-    /// There is room for one more child, and a number that none has had.
+    /// True if there is room for another child, and a number that none has had.
     pub(crate) fn has_room(&self) -> bool {
         self.count < CHILDREN_MAX && self.made < u32::MAX - PAGE_CHILDREN
     }
 
-    /// How many there are.
+    /// Returns the number of children.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many pages are entities.
+    /// Returns the number of pages that are entities.
     #[must_use]
     pub fn sealed(&self) -> u32 {
         self.sealed
     }
 
-    /// Those that stand in no page.
+    /// Returns the children that stand in no page.
     #[must_use]
     pub fn young(&self) -> &[Child] {
         &self.young
@@ -90,7 +90,7 @@ impl Children {
         self.young.retain(|child| child.number != number);
     }
 
-    /// Whether a child stands in a page, and in which.
+    /// Returns the page in which a child stands, if it stands in one.
     pub(crate) fn page_of(&self, number: u32) -> Option<u32> {
         let page = number / PAGE_CHILDREN;
         (page < self.sealed).then_some(page)
@@ -150,36 +150,36 @@ pub struct Page {
     children: Vec<Child>,
 }
 
-/// What a page is asked, by its parent alone.
+/// A command of a page, from its parent alone.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageCommand {
     /// Fills the page, once and for all.
     Seal {
-        /// In the order of their numbers.
+        /// The children in the order of their numbers.
         children: Vec<Child>,
     },
-    /// One of them is there no longer.
+    /// A child is gone.
     Remove {
         /// The child's, among all of its parent's.
         number: u32,
     },
     /// The parent has ended: so do these, and those in the pages after this one.
     End {
-        /// How many pages there are.
+        /// The number of pages.
         pages: u32,
     },
 }
 
-/// What happened to a page.
+/// An event of a page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum PageEvent {
     /// The page is full and takes no more children.
     Sealed {
-        /// In the order of their numbers.
+        /// The children in the order of their numbers.
         children: Vec<Child>,
     },
-    /// One of them is there no longer.
+    /// A child is gone.
     Removed {
         /// The child's, among all of its parent's.
         number: u32,
@@ -252,7 +252,7 @@ impl Entity for Page {
     }
 }
 
-/// Who stands in a page.
+/// The query for the children in a page.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GetPage {}
 

@@ -1,4 +1,4 @@
-//! What a pico does when it is asked.
+//! The decisions of a pico.
 
 use super::{
     Answers, Body, Handled, Imported, Incoming, Newborn, Page, PageCommand, PageId, Pico, PicoCommand, PicoEvent,
@@ -18,14 +18,14 @@ use throng_krl::{Event, Value};
 
 /// Most events of a pico that wait for answers.
 const WAITING_MAX: usize = 1_000;
-/// How often an event that waits is looked at, before it has failed.
+/// The most looks at an event that waits, before it has failed.
 const TRIES_MAX: u32 = 10;
-/// After so long an event that waits is looked at again: whoever was to answer may have ended.
+/// The time after which an event that waits is looked at again: the worker that was to answer may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// About the bytes that the variables of a pico take at most: well within what an engine stores of an entity, escapes included.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// What events of picos wait for, for whoever answers.
+/// The topic of what events of picos wait for, for the worker that answers.
 pub(crate) const WAITING: Topic<WaitsFor> = Topic::new("pico-waits");
 
 /// An event that waits.
@@ -121,7 +121,7 @@ fn event(pico: &Pico, mut incoming: Incoming, turn: &mut Turn<'_, Pico>) -> Deci
     task.run(pico, answers, turn)
 }
 
-/// Whether the event may come over the channel it came over.
+/// Checks that the event may come over the channel it came over.
 fn check(pico: &Pico, incoming: &Incoming, from: Asker<'_>) -> Result<(), PicoRejection> {
     let sender = match from {
         Asker::Entity { kind: Pico::KIND, id } => id.parse().ok(),
@@ -136,7 +136,7 @@ fn check(pico: &Pico, incoming: &Incoming, from: Asker<'_>) -> Result<(), PicoRe
 }
 
 impl Body {
-    /// Whether this may come over the channel with this secret, from whom.
+    /// Checks that this may come over the channel with this secret, from this sender.
     pub(crate) fn admit(
         &self,
         via: Secret,
@@ -283,7 +283,7 @@ fn import(imported: Imported, turn: &mut Turn<'_, Pico>) -> Decided {
     import_more(portion, turn)
 }
 
-/// Is what it was elsewhere: its timers begin again.
+/// Imports another portion: the pico's timers begin again.
 fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
     if !turn.from().is_client() {
         return Err(PicoRejection::NotTheParent {});
@@ -308,7 +308,7 @@ fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
     Ok(Answer::Now(Ran::default()))
 }
 
-/// What a transaction is about.
+/// The kind of a transaction.
 pub(super) enum Kind {
     /// The pico's own: its first, or an event to be sent to another engine.
     Own,
@@ -322,9 +322,9 @@ pub(super) enum Kind {
 pub(super) struct Task {
     pub(super) incoming: Incoming,
     pub(super) kind: Kind,
-    /// It has waited under this number.
+    /// The number under which it has waited.
     pub(super) number: Option<u64>,
-    /// How often it was tried before.
+    /// The earlier tries.
     pub(super) tries: u32,
 }
 
@@ -399,7 +399,7 @@ impl Task {
         }
     }
 
-    /// What is recorded of the event.
+    /// Returns the record of the event.
     fn handled(self, draft: &mut Draft<'_>) -> Handled {
         let due = match self.kind {
             Kind::Due(due) => due,
@@ -418,7 +418,7 @@ impl Task {
         }
     }
 
-    /// Nothing of it is left but that it failed.
+    /// Records only that the event failed.
     fn failed(self, draft: &Draft<'_>, error: &str, turn: &mut Turn<'_, Pico>) -> Answer<Pico> {
         let via = draft.via.secret;
         let eid = draft.eid.clone();

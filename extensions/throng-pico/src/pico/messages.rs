@@ -1,4 +1,4 @@
-//! What a pico is asked, what happens to it, and what it says.
+//! A pico's commands, events, replies and rejections.
 
 use super::{Body, Change, schedule::ScheduleId};
 use crate::{
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use throng::model::{Event, Rejection};
 use throng_krl::Value;
 
-/// What a pico can be asked to do. None of it is public: clients come through channels.
+/// A command of a pico. None of it is public: clients come through channels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PicoCommand {
@@ -46,12 +46,12 @@ pub enum PicoCommand {
     Adopt {
         /// The channel over which it asks, whose policy decides.
         via: Secret,
-        /// On whose behalf: the old parent.
+        /// The old parent, on whose behalf it is asked.
         by: Option<PicoId>,
     },
-    /// What the new parent said.
+    /// The answer of the new parent.
     Adopted {
-        /// Where it is among its children, or why it is none of them.
+        /// The place among its children, or the reason why it is none of them.
         outcome: Result<Adoption, Box<str>>,
     },
     /// The child of this number has another parent now; it says so itself.
@@ -65,10 +65,10 @@ pub enum PicoCommand {
     ImportMore(Portion),
 }
 
-/// What a new pico is.
+/// The description of a new pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Newborn {
-    /// Which rulesets it takes: all picos of an engine have the same.
+    /// The realm of rulesets: all picos of an engine have the same.
     pub realm: Secret,
     /// The parent's channel; `None` for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub struct Newborn {
     /// The secret of its channel for its parent.
     #[serde(default)]
     pub down: Secret,
-    /// What its parent installs in it at its birth, in order.
+    /// The rulesets that its parent installs in it at its birth, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rulesets: Vec<Installing>,
     /// The attributes of the event that asked for it, if one did: then it has a name, and tells its parent that it is there.
@@ -101,18 +101,18 @@ pub struct Adoption {
 /// A pico that an export describes, with the first portion of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Imported {
-    /// Who it is, without what stands in `portion` and in those that follow.
+    /// The pico, without the contents of `portion` and of those that follow.
     pub body: Body,
-    /// What an import that broke off has left of it gives way.
+    /// True if the remains of an import that broke off give way.
     pub replaces: bool,
-    /// What fits into one message; the rest follows.
+    /// The part that fits into one message; the rest follows.
     pub portion: Portion,
 }
 
 /// A part of what an imported pico is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Portion {
-    /// In the order in which they are applied.
+    /// The changes in the order in which they are applied.
     pub changes: Vec<Change>,
     /// Events that wait for answers.
     pub waiting: Vec<Waiting>,
@@ -123,9 +123,9 @@ pub struct Portion {
 pub struct Installing {
     /// The ruleset's, by which it is queried and removed.
     pub rid: Arc<str>,
-    /// Where it came from.
+    /// The URL it came from.
     pub url: Arc<str>,
-    /// What `configure using` and `ctx:rid_config` see, a map.
+    /// The value of `configure using` and `ctx:rid_config`, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
 }
@@ -144,10 +144,10 @@ pub struct Incoming {
     /// The pico on whose behalf the service itself sends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<PicoId>,
-    /// What is asked about the pico once it has handled the event.
+    /// The query about the pico once it has handled the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Asked>,
-    /// What was asked elsewhere for it so far.
+    /// The answers from elsewhere so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
 }
@@ -163,45 +163,45 @@ pub struct Asked {
     pub arguments: Value,
 }
 
-/// What was asked elsewhere for an event or a query, and when and with which chance it ran first: with the same it runs again.
+/// The answers from elsewhere for an event or a query, with the time and chance of its first run: with the same it runs again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answers {
     /// Milliseconds since 1970.
     pub time_ms: i64,
-    /// Where its random numbers begin.
+    /// The start of its random numbers.
     pub seed: Secret,
-    /// In the order they were asked for.
+    /// The answers in the order of their requests.
     pub given: Vec<(Ask, Answered)>,
 }
 
-/// What can happen to a pico.
+/// An event of a pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PicoEvent {
-    /// It came into being.
+    /// The pico came into being.
     Born {
         /// The entity's own id.
         id: PicoId,
-        /// What its parent, or the engine, gave it.
+        /// The gifts of its parent, or of the engine.
         newborn: Newborn,
-        /// What it makes the channels of its own children with.
+        /// The secret from which it makes the channels of its own children.
         key: Secret,
         /// The secret of its own channel.
         own: Secret,
     },
-    /// It handled an event, and this is all that came of it.
+    /// The pico handled an event, and these are all its effects.
     Ran(Handled),
     /// An event failed and changed nothing.
     Failed {
         /// The event, as it came: it changed nothing.
         handled: Handled,
-        /// Why, in a sentence.
+        /// The reason, in a sentence.
         error: Box<str>,
     },
     /// An event waits for answers.
     Waiting(Waiting),
-    /// It came into being as it was elsewhere.
+    /// The pico came into being as it was elsewhere.
     Imported(Box<Body>),
-    /// It ended, as its parent asked.
+    /// The pico ended, as its parent asked.
     Deleted {},
 }
 
@@ -216,19 +216,19 @@ pub struct Handled {
     pub domain: Arc<str>,
     /// The second part of its type.
     pub name: Arc<str>,
-    /// As they came with it, a map.
+    /// The attributes as they came with it, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub attributes: Value,
-    /// What it changed, in order.
+    /// The changes, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// What it had logged.
+    /// The log entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<Logged>,
-    /// It had waited under this number.
+    /// The number under which it had waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<u64>,
-    /// It was scheduled once, and is no more.
+    /// The schedule that ends with it: it was scheduled once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<ScheduleId>,
 }
@@ -236,16 +236,16 @@ pub struct Handled {
 /// An entry of a pico's log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Logged {
-    /// How much it matters: `klog`, `info`, `warn`, `error`.
+    /// Its weight: `klog`, `info`, `warn`, `error`.
     pub level: Box<str>,
-    /// Whose rule or function logged it.
+    /// The ruleset whose rule or function logged it.
     pub rid: Arc<str>,
-    /// None where a function did outside of a rule.
+    /// The rule; `None` for a function outside of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<Arc<str>>,
     /// The text that was logged, or what the entry is about.
     pub message: Arc<str>,
-    /// What `klog` or `log` was given; null for a bare text.
+    /// The argument of `klog` or `log`; null for a bare text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }
@@ -255,33 +255,33 @@ pub struct Logged {
 pub struct Waiting {
     /// Its number among those that wait.
     pub number: u64,
-    /// How often it was tried.
+    /// The number of tries.
     pub tries: u32,
-    /// It is the pico's own, and came over no channel.
+    /// True for an event of the pico's own, which came over no channel.
     #[serde(default)]
     pub is_own: bool,
-    /// What is to be handled.
+    /// The event.
     pub incoming: Incoming,
     /// The event was scheduled, under this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<ScheduleId>,
 }
 
-/// What a pico answers.
+/// The reply of a pico.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ran {
     /// The transaction; empty where there was none.
     pub eid: Arc<str>,
-    /// What the rules had to say, as clients see it.
+    /// The directives of the rules, as clients see them.
     #[serde(default)]
     pub directives: Vec<Value>,
     /// Why the event failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<str>>,
-    /// What was asked for after it.
+    /// The answer to the query that came with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Result<Value, PicoRejection>>,
-    /// Where the pico that asked for it is among the children.
+    /// The place among the children of the pico that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<Box<Adoption>>,
 }
@@ -290,13 +290,13 @@ pub struct Ran {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum PicoRejection {
-    /// It has no such channel.
+    /// There is no such channel.
     #[error("ECI not found {eci}")]
     NoChannel {
-        /// What was asked for.
+        /// The channel that was asked for.
         eci: Box<str>,
     },
-    /// It was deleted, and its channels with it.
+    /// The pico was deleted, and its channels with it.
     #[error("ECI not found: the pico was deleted")]
     Deleted {},
     /// The channel is for its family.
@@ -308,7 +308,7 @@ pub enum PicoRejection {
     /// The channel's policy does not allow it.
     #[error("Not allowed by channel policy")]
     NotAllowed {},
-    /// It has no such ruleset.
+    /// The ruleset is not installed.
     #[error("Pico doesn't have {rid} installed.")]
     NotInstalled {
         /// The ruleset that was asked.
@@ -319,33 +319,33 @@ pub enum PicoRejection {
     NoQuery {
         /// The ruleset that was asked.
         rid: Box<str>,
-        /// What was asked for.
+        /// The name that was asked for.
         name: Box<str>,
     },
-    /// What was asked is not what can be asked.
+    /// The request is malformed.
     #[error("{why}")]
     Malformed {
-        /// What is wrong, in a sentence.
+        /// The fault, in a sentence.
         why: Box<str>,
     },
     /// A rule failed, or a native ruleset did: nothing was changed.
     #[error("{error}")]
     Failed {
-        /// As the program says it, with its place.
+        /// The error of the program, with its place.
         error: Box<str>,
     },
-    /// It needs answers from elsewhere first.
+    /// Answers from elsewhere are needed first.
     #[error("the pico waits for an answer from elsewhere")]
     Waits {
-        /// What has to be answered before it is run again.
+        /// The request that has to be answered before it is run again.
         ask: Box<Ask>,
-        /// What was answered so far.
+        /// The answers so far.
         answers: Box<Answers>,
     },
-    /// Who asks is not the pico's parent.
+    /// The asker is not the pico's parent.
     #[error("only a pico's parent may ask this")]
     NotTheParent {},
-    /// There is such a pico already.
+    /// The pico exists already.
     #[error("there is a pico {pico} already")]
     Exists {
         /// The pico that has this id already.
@@ -386,7 +386,7 @@ impl Rejection for PicoRejection {
     }
 }
 
-/// They are no part of any route: what clients say and see is documented with the routes.
+/// Implements an empty schema. These types are no part of any route: the routes have schemas of their own.
 macro_rules! without_schema {
     ($($type:ty),*) => {$(
         impl schemars::JsonSchema for $type {

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use throng::model::{Answer, Entity, Turn};
 use throng_krl::{SelectState, Value};
 
-/// What the events of a pico have made of it.
+/// The state of a pico, made by its events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pico {
     /// All but the variables.
@@ -47,17 +47,17 @@ pub struct Pico {
     pub(crate) variables: Variables,
 }
 
-/// What a pico is beside its variables.
+/// The state of a pico beside its variables.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Body {
     /// Zero before it is born.
     pub(crate) id: PicoId,
-    /// What is left is its id: it refuses everything.
+    /// True if only its id is left: it refuses everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,
-    /// Which rulesets it takes: all picos of an engine have the same.
+    /// The realm of rulesets: all picos of an engine have the same.
     pub(crate) realm: Secret,
-    /// What it makes the channels of its children with.
+    /// The secret from which it makes the channels of its children.
     pub(crate) key: Secret,
     /// The parent's channel; `None` for a root.
     pub(crate) parent: Option<Eci>,
@@ -66,15 +66,15 @@ pub struct Body {
     pub(crate) moving: Option<Box<Moving>>,
     /// Its number among its parent's children.
     pub(crate) number: u32,
-    /// In the order they were made, its own first.
+    /// The channels in the order they were made, its own first.
     pub(crate) channels: Vec<Channel>,
     pub(crate) children: Children,
-    /// In the order they were installed.
+    /// The rulesets in the order they were installed.
     pub(crate) rulesets: Vec<Installed>,
     pub(crate) schedules: Schedules,
     /// Events that wait for answers from elsewhere.
     pub(crate) waiting: Vec<Waiting>,
-    /// How many events it has waited with so far.
+    /// The number of events it has waited with so far.
     pub(crate) waited: u64,
 }
 
@@ -84,13 +84,13 @@ pub struct Installed {
     /// The ruleset's: a pico has one ruleset of an id.
     #[serde(with = "name")]
     pub rid: Arc<str>,
-    /// Where it comes from.
+    /// The URL it comes from.
     #[serde(with = "name")]
     pub url: Arc<str>,
-    /// What `configure using` and `ctx:rid_config` see, a map.
+    /// The value of `configure using` and `ctx:rid_config`, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
-    /// How far its rules have come in waiting for events.
+    /// The progress of its rules in waiting for events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) states: Option<Box<SelectState>>,
 }
@@ -109,7 +109,7 @@ impl Installed {
 }
 
 impl Pico {
-    /// Who a newborn is, with the channels and rulesets it begins with.
+    /// Returns a newborn, with the channels and rulesets it begins with.
     pub(crate) fn born(id: PicoId, newborn: &Newborn, key: Secret, own: Secret) -> Self {
         let of_parent = newborn.parent.map(|parent| {
             let shape = Shape::open(&["system", "child"]);
@@ -171,7 +171,7 @@ impl Entity for Pico {
         )
     }
 
-    /// What was exported and deleted may come back.
+    /// Lets an exported and deleted pico come back.
     fn recreates(command: &PicoCommand) -> bool {
         matches!(command, PicoCommand::Import(_))
     }

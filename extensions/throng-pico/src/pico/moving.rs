@@ -1,4 +1,4 @@
-//! To another parent.
+//! A move to another parent.
 //!
 //! The pico that moves is where it is decided. It notes that it is on its way, and only then looks whether the new parent stands below it, or below
 //! another pico on its way: so of two moves that together would make a circle at least one is refused. Then it asks the new parent to take it,
@@ -24,9 +24,9 @@ use throng_krl::Value;
 pub struct Moving {
     /// A channel of the new parent.
     pub to: Eci,
-    /// On whose behalf: the old parent, if there is one.
+    /// The old parent, on whose behalf it moves, if there is one.
     pub by: Option<PicoId>,
-    /// It was deleted while it was on its way, and ends when it knows where it is.
+    /// True if the pico was deleted while it was on its way, and ends when it knows where it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_doomed: bool,
 }
@@ -51,7 +51,7 @@ pub(super) fn sender(from: Asker<'_>) -> Option<PicoId> {
     }
 }
 
-/// What the pico does of itself.
+/// Returns an event that the pico raises by itself.
 fn own(pico: &Pico, name: &str, attributes: Value) -> Task {
     let via = pico.body.channels.first().map_or(Secret::default(), |own| own.secret);
     Task {

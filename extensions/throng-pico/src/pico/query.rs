@@ -1,4 +1,4 @@
-//! What picos answer without changing: shared functions, and what the console draws.
+//! The queries of picos: shared functions, and the console's drawing.
 
 use super::{Answers, Asked, Children, Pico, PicoRejection};
 use crate::{
@@ -20,12 +20,12 @@ pub struct PicoQuery {
     pub from: Option<PicoId>,
     /// A ruleset's function or value.
     pub asked: Asked,
-    /// What was asked elsewhere for it so far.
+    /// The answers from elsewhere so far.
     #[schemars(with = "serde_json::Value")]
     pub answers: Answers,
 }
 
-/// What a shared function or value came to.
+/// The result of a shared function or value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Seen(#[schemars(with = "serde_json::Value")] pub Value);
@@ -48,14 +48,14 @@ impl Query<Pico> for PicoQuery {
     }
 }
 
-/// Who a pico is, for the engine's own needs: no channel is asked.
+/// The query for the pico itself, for the engine's own needs: no channel is asked.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Look {}
 
-/// What [`Look`] answers.
+/// The answer to [`Look`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PicoView {
-    /// Which rulesets it takes.
+    /// The realm of rulesets.
     pub realm: Secret,
     /// Its channel for the console.
     pub ui: Option<Eci>,
@@ -66,9 +66,9 @@ pub struct PicoView {
     /// The name that `wrangler:name()` tells.
     #[schemars(with = "serde_json::Value")]
     pub name: Value,
-    /// None for a root, and for what is being imported.
+    /// The parent; `None` for a root, and for a pico that is being imported.
     pub parent: Option<PicoId>,
-    /// It looks for a way to another parent.
+    /// True if the pico looks for a way to another parent.
     pub is_moving: bool,
     /// Its children in no page, and how many pages there are.
     #[schemars(with = "serde_json::Value")]
@@ -102,7 +102,7 @@ impl Query<Pico> for Look {
     }
 }
 
-/// Whether a channel may be used for something.
+/// The query whether a channel may be used for something.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct May {
     /// The secret of the channel that asks.
@@ -111,7 +111,7 @@ pub struct May {
     pub what: Use,
 }
 
-/// What a channel may be used for. What is no event or query of a ruleset is named in a policy as one of these would be.
+/// The use of a channel. A use that is no event or query of a ruleset is named in a policy as one of these would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
@@ -133,7 +133,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// Whether a channel may be used for it.
+    /// Checks that a channel may be used for it.
     pub(crate) fn check(&self, channel: &Channel) -> Result<(), Refused> {
         let shape = &channel.shape;
         match self {
@@ -148,7 +148,7 @@ impl Use {
 
 impl Query<Pico> for May {
     const NAME: &'static str = "may";
-    /// How much had happened to the pico when it was asked: its last event's number.
+    /// The number of the pico's last event when it was asked.
     type Answer = u64;
 
     fn answer(self, pico: &Pico, moment: &Moment<'_, Pico>) -> Result<u64, PicoRejection> {

@@ -24,9 +24,9 @@ pub struct Scheduled {
     pub domain: Arc<str>,
     /// The second part of its type.
     pub name: Arc<str>,
-    /// What the event will have, a map.
+    /// The attributes that the event will have, a map.
     pub attributes: Value,
-    /// Once, or again and again as cron says.
+    /// The times: one, or repeated ones in the form of cron.
     pub when: When,
 }
 
@@ -34,9 +34,9 @@ pub struct Scheduled {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// Once, then: milliseconds since 1970.
+    /// A single time: milliseconds since 1970.
     At(i64),
-    /// Again and again, as these five or six fields say.
+    /// Repeated times, as these five or six fields say.
     Repeat(Arc<str>),
 }
 
@@ -50,13 +50,13 @@ impl Scheduled {
         }
     }
 
-    /// What the engine's timer for it is called.
+    /// Returns the name of the engine's timer for it.
     #[must_use]
     pub fn timer(&self) -> String {
         self.id.timer()
     }
 
-    /// As `schedule:list()` shows it.
+    /// Returns the entry as `schedule:list()` shows it.
     #[must_use]
     pub fn shown(&self) -> Value {
         let event = Value::map([
@@ -83,7 +83,7 @@ impl Scheduled {
 }
 
 impl ScheduleId {
-    /// What the engine's timer of this id is called.
+    /// Returns the name of the engine's timer of this id.
     #[must_use]
     pub fn timer(&self) -> String {
         format!("s {}", self.0)
@@ -111,7 +111,7 @@ impl Schedules {
         self.0.iter().find(|scheduled| scheduled.id == *id)
     }
 
-    /// Those to come, in the order they were scheduled.
+    /// Iterates over those to come, in the order they were scheduled.
     pub fn iter(&self) -> impl Iterator<Item = &Scheduled> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! What would come of an event or a query with a ruleset as it is being written: on a copy of the pico, of which nothing is kept.
+//! The trial of an event or a query with a ruleset as it is being written: on a copy of the pico, of which nothing is kept.
 
 use super::{Answers, Asked, Change, Incoming, Installed, Logged, Pico, PicoRejection, Use};
 use crate::{
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use throng::model::{Moment, Query};
 use throng_krl::{Event, Value};
 
-/// Where a ruleset that is tried comes from, as its rules see it.
+/// The URL of a ruleset that is tried, as its rules see it.
 const TRIED_URL: &str = "krl:tried";
 
 /// Tries a ruleset out on a pico: it is taken as installed, in the place of the one of the same id.
@@ -21,36 +21,36 @@ const TRIED_URL: &str = "krl:tried";
 pub struct TryOut {
     /// The channel, which has to be allowed to install rulesets.
     pub via: Secret,
-    /// Of the ruleset, in KRL.
+    /// The ruleset's text, in KRL.
     pub source: Arc<str>,
-    /// What it is tried with, unless it is tried with a query.
+    /// The event it is tried with, unless it is tried with a query.
     #[schemars(with = "serde_json::Value")]
     pub event: Option<Incoming>,
-    /// What it is asked, where there is no event.
+    /// The query, where there is no event.
     #[schemars(with = "serde_json::Value")]
     pub asked: Option<Asked>,
-    /// What was asked elsewhere for it so far.
+    /// The answers from elsewhere so far.
     #[schemars(with = "serde_json::Value")]
     pub answers: Answers,
 }
 
-/// What would come of it.
+/// The result of a trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Tried {
     /// Why it would fail, and change nothing.
     pub error: Option<Box<str>>,
-    /// What the rules and functions that ran have logged, in order.
+    /// The log entries of the rules and functions that ran, in order.
     #[schemars(with = "serde_json::Value")]
     pub log: Vec<Logged>,
-    /// Of an event: its directives.
+    /// The directives of an event.
     #[schemars(with = "serde_json::Value")]
     pub directives: Vec<Value>,
-    /// Of an event: what it would change in the pico.
+    /// The changes that an event would make in the pico.
     #[schemars(with = "serde_json::Value")]
     pub changes: Vec<Change>,
-    /// Of an event: what it would send, each in a few words.
+    /// The messages that an event would send, each in a few words.
     pub sends: Vec<String>,
-    /// Of a query: its result.
+    /// The result of a query.
     #[schemars(with = "serde_json::Value")]
     pub result: Value,
 }
@@ -147,7 +147,7 @@ fn run_event(draft: &mut Draft<'_>, incoming: Incoming) -> Result<(), Stop> {
     run::events(draft)
 }
 
-/// What is sent, in a few words.
+/// Describes a message, in a few words.
 fn said(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Born(pico, _) => format!("makes the child {pico}"),

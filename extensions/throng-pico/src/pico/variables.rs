@@ -10,16 +10,16 @@ use throng_krl::Value;
 #[serde(transparent)]
 pub struct Variables(Vec<Variable>);
 
-/// What `ent:` and a name reach in one ruleset.
+/// A variable: `ent:` and a name reach it in one ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variable {
     /// No other ruleset sees it.
     #[serde(with = "name")]
     pub rid: Arc<str>,
-    /// As rules name it, without `ent:`.
+    /// The name that rules use, without `ent:`.
     #[serde(with = "name")]
     pub name: Arc<str>,
-    /// What it holds: data, no function.
+    /// The value: data, no function.
     pub value: Value,
 }
 
@@ -29,7 +29,7 @@ impl Variables {
             .binary_search_by(|variable| (&*variable.rid, &*variable.name).cmp(&(rid, name)))
     }
 
-    /// What a variable holds.
+    /// Returns the value of a variable.
     #[must_use]
     pub fn get(&self, rid: &str, name: &str) -> Option<&Value> {
         Some(&self.0.get(self.place(rid, name).ok()?)?.value)

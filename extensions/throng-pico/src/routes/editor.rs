@@ -23,7 +23,7 @@ const SOURCE_BYTES_MAX: usize = 256 << 10;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Source {
-    /// In KRL, whole; at most [`SOURCE_BYTES_MAX`] bytes.
+    /// The whole text in KRL; at most [`SOURCE_BYTES_MAX`] bytes.
     source: String,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Source {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trying {
-    /// As in [`Source`]; it need not be installed.
+    /// The ruleset as in [`Source`]; it need not be installed.
     source: String,
     event: Option<TriedEvent>,
     query: Option<TriedQuery>,
@@ -62,10 +62,10 @@ pub(super) struct TriedQuery {
     args: Value,
 }
 
-/// What is wrong with a ruleset, and what it can be tried with.
+/// The faults of a ruleset, and the parts of it that can be tried.
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Checked {
-    /// It was compiled, and can be installed.
+    /// True if it was compiled, and can be installed.
     sound: bool,
     /// Its id, if it can be read.
     rid: Option<String>,
@@ -81,7 +81,7 @@ pub(super) struct Checked {
 pub(super) struct SourceLocation {
     /// The first line is 1.
     line: u32,
-    /// In characters; the first is 1.
+    /// The column in characters; the first is 1.
     column: u32,
     message: String,
 }

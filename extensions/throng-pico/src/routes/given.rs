@@ -12,7 +12,7 @@ use throng::journal::byte_order_mark;
 use throng_http::{Problem, extract::check_encoding};
 use throng_krl::Value;
 
-/// What a request gives an event or a query: a map.
+/// The arguments that a request gives an event or a query: a map.
 pub(super) struct Given {
     pub(super) value: Value,
 }

@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 const AT_ONCE: usize = 64;
 /// Steps that were read ahead.
 const STEPS_AHEAD: usize = 64;
-/// How long the new parent may take to say whether it takes the top pico.
+/// The longest wait for the new parent's answer to the top pico.
 const ADOPTION: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -40,7 +40,7 @@ pub(crate) struct Imported {
 pub(crate) enum Failed {
     /// The export cannot be taken: nothing was done.
     Unusable(String),
-    /// It ended in the middle, for this reason; what was made until then stays.
+    /// The import ended in the middle, for this reason; picos made until then stay.
     Broken(String),
     /// Another import is under way.
     Busy,

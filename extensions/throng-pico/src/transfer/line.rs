@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The form that is written, and the only one that is read.
 pub(super) const FORM: u32 = 1;
 
-/// One line, without its sum.
+/// A line, without its sum.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {
@@ -29,20 +29,20 @@ pub(super) enum Line {
     Change { change: Change },
     /// An event of the pico's that waits for answers.
     Waiting { waiting: Waiting },
-    /// Without it the file was cut.
+    /// The end. Without it the file was cut.
     End { end: End },
 }
 
-/// What the file has to hold, to be compared.
+/// The counts of the file, to be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     /// Picos, the top one among them.
     pub(super) picos: u64,
-    /// How many lines stand before this one.
+    /// The number of lines before this one.
     pub(super) lines: u64,
 }
 
-/// What stands before a sum, and behind it.
+/// The bytes before a sum and behind it.
 const SUM: (&str, &str) = (",\"sum\":\"", "\"}");
 const SUM_DIGITS: usize = 8;
 
@@ -58,7 +58,7 @@ impl Sum {
         lines.extend_from_slice(format!("{}{:0SUM_DIGITS$x}{}\n", SUM.0, self.0, SUM.1).as_bytes());
     }
 
-    /// Whether a line is the next one of its export; the line without its sum.
+    /// Checks that a line is the next one of its export, and returns it without its sum.
     pub(super) fn check(&mut self, line: &str) -> Result<String, &'static str> {
         let found = line.strip_suffix(SUM.1).and_then(|line| {
             let (rest, digits) = line.split_at_checked(line.len().checked_sub(SUM_DIGITS)?)?;

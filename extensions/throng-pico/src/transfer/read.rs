@@ -101,7 +101,7 @@ impl Lines {
         serde_json::from_value(json).map_err(|_| self.refused("it is none of the lines that an export has"))
     }
 
-    /// Nothing stands behind the last line.
+    /// Checks that nothing stands behind the last line.
     fn ends(&mut self) -> Result<(), String> {
         match self.input.fill_buf() {
             Ok([]) => Ok(()),
@@ -111,7 +111,7 @@ impl Lines {
     }
 }
 
-/// What an export holds, all of it being whole.
+/// The contents of a whole export.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) picos: HashMap<PicoId, Kin>,
@@ -165,7 +165,7 @@ pub(super) fn check(source: &Source) -> Result<Seen, String> {
     }
 }
 
-/// What may stand in an export; all else are things that happen to a pico where it is.
+/// True for a change that may stand in an export; all others happen to a pico where it is.
 fn is_portable(change: &Change) -> bool {
     matches!(
         change,
@@ -209,7 +209,7 @@ fn place(above: &mut Vec<Body>, seen: &mut Seen, pico: Body) -> Result<(), Strin
     Ok(())
 }
 
-/// What a line of the export has the importing engine do.
+/// A step of the importing engine that a line of the export asks for.
 pub(super) enum Step {
     /// A pico comes into being.
     Pico(Box<Imported>),
@@ -219,7 +219,7 @@ pub(super) enum Step {
     Page(PageId, Vec<Child>),
 }
 
-/// Whose children are being read.
+/// A pico whose children are being read.
 struct Level {
     old: PicoId,
     new: PicoId,

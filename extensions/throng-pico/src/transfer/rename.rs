@@ -9,7 +9,7 @@ use crate::{
 use serde_json::Value as Json;
 use std::collections::HashMap;
 
-/// What the names of a pico follow from, as they were exported.
+/// The relatives from which the names of a pico follow, as they were exported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kin {
     pub(super) key: Secret,
@@ -25,7 +25,7 @@ pub(super) struct Names {
     /// The realm of the picos in the export; here they get this engine's.
     pub(super) old_realm: Secret,
     pub(super) realm: Secret,
-    /// What new names are made with; none: they keep theirs.
+    /// The seed of new names; `None` keeps the old ones.
     pub(super) seed: Option<Secret>,
 }
 
@@ -54,7 +54,7 @@ impl Names {
         family::ui(self.old_realm, pico).secret == secret
     }
 
-    /// This engine's channel for the console, beside the exporting engine's, which an identical pico keeps.
+    /// Adds this engine's channel for the console beside the exporting engine's, which an identical pico keeps.
     pub(super) fn console(&self, pico: PicoId, change: &Change) -> Option<Change> {
         match change {
             Change::Channel(channel) if self.seed.is_none() && self.is_console(pico, channel.secret) => {
@@ -119,7 +119,7 @@ impl Names {
         }
     }
 
-    /// Who an imported pico is. The top one has no parent until one has taken it.
+    /// Returns an imported pico's body. The top one has no parent until one has taken it.
     pub(super) fn body(&self, old: &Body) -> Body {
         let is_top = old.id == self.top;
         Body {
@@ -132,7 +132,7 @@ impl Names {
         }
     }
 
-    /// What an imported pico is, its texts being renamed already; none where that is made anew.
+    /// Returns a change of an imported pico, its texts being renamed already; `None` where that is made anew.
     pub(super) fn change(&self, pico: PicoId, change: Change) -> Option<Change> {
         let secret = |secret: Secret| self.eci(Eci { pico, secret }).secret;
         Some(match change {

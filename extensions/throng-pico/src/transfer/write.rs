@@ -13,7 +13,7 @@ use throng_krl::Value;
 
 /// A map that takes more than this is written entry by entry.
 const VALUE_BYTES: u64 = 256 << 10;
-/// So much is written at a time, and what one pico is at most on top.
+/// The bytes that are written at a time; one pico comes on top at most.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// An export under way.
@@ -25,7 +25,7 @@ pub(crate) struct Export {
     urls: BTreeSet<Arc<str>>,
     /// The pico that comes first.
     top: Option<PicoId>,
-    /// Whose children are being written, one below the other.
+    /// The picos whose children are being written, one below the other.
     levels: Vec<Level>,
     is_over: bool,
 }
@@ -206,7 +206,7 @@ impl Export {
     }
 }
 
-/// What a pico is, without what has lines of its own.
+/// Returns a pico without the parts that have lines of their own.
 fn head(body: &Body) -> Body {
     Body {
         id: body.id,

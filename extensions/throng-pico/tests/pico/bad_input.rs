@@ -1,4 +1,4 @@
-//! What nobody should send: each is told what is wrong, nothing is lost, and no other pico notices.
+//! Requests that nobody should send: each gets an answer that names the fault, nothing is lost, and no other pico notices.
 
 use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};

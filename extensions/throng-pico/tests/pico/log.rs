@@ -1,4 +1,4 @@
-//! What has happened to a pico, live.
+//! The live log of a pico.
 
 use crate::service::{Service, text};
 use serde_json::{Value, json};

@@ -66,7 +66,7 @@ fn import(service: &Service, to: &str, query: &str, lines: &str) -> throng_testi
     service.send("POST", &format!("/c/{to}/import?{query}"), "", lines)
 }
 
-/// What was imported, by its own channel.
+/// Imports lines and returns the imported pico's own channel.
 fn imported(service: &Service, to: &str, query: &str, lines: &str) -> String {
     let response = import(service, to, query, lines);
     assert_eq!(response.status, 200, "{}", response.body);

@@ -1,4 +1,4 @@
-//! What open consoles cost the engine: a steady closed load of durable commands while none, one and many of them look.
+//! The cost of open consoles: a steady closed load of durable commands while none, one and many of them look.
 
 mod viewer;
 
@@ -17,7 +17,7 @@ use super::{
 use crate::units;
 use viewer::{Screen, Viewers};
 
-/// How to measure.
+/// The measurement of consoles.
 #[derive(Debug, Args)]
 pub(super) struct ConsoleArguments {
     #[command(flatten)]
@@ -25,10 +25,10 @@ pub(super) struct ConsoleArguments {
     /// Rounds; in each, no console is open before and after each number of them.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=99))]
     rounds: u16,
-    /// How many consoles are open.
+    /// The numbers of open consoles.
     #[arg(long, value_delimiter = ',', default_value = "1,50")]
     consoles: Vec<usize>,
-    /// What they show, in turn.
+    /// The screens they show, in turn.
     #[arg(
         long,
         value_enum,
@@ -39,12 +39,12 @@ pub(super) struct ConsoleArguments {
     /// Connections that send the commands, each one at a time.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// How long each part of a round takes, at least.
+    /// The least time of each part of a round.
     #[arg(long = "for", value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     lasts: Duration,
 }
 
-/// One part of a round.
+/// A part of a round.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     per_s: f64,
@@ -56,11 +56,11 @@ struct Part {
 struct Line {
     consoles: usize,
     requests_per_s: f64,
-    /// By what is done while none is open: the median of the rounds, the least and the most.
+    /// The commands done, as a share of those done while none is open: the median of the rounds, the least and the most.
     throughput_ratio: [f64; 3],
     cpu_us: f64,
     cpu_ratio: [f64; 3],
-    /// What the consoles were answered, a second, and its bytes.
+    /// The answers to the consoles, a second, and their bytes.
     answers_per_s: f64,
     answer_bytes_per_s: f64,
 }

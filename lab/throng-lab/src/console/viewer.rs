@@ -27,10 +27,10 @@ use tokio_tungstenite::{
 
 /// All of them together; and a console that is not answered for so long cannot go on.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of the journal's parts (`screens/journal/parts.tsx`).
+/// The period of the journal's parts (`screens/journal/parts.tsx`).
 const PARTS_EVERY: Duration = Duration::from_secs(10);
 
-/// What a console shows.
+/// A screen of a console.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Screen {
     /// All sections, as tiles.
@@ -38,13 +38,13 @@ pub(super) enum Screen {
     /// The figures: what comes by the socket.
     Live,
     Trouble,
-    /// One section, followed.
+    /// A section, followed.
     Entity,
     Journal,
 }
 
 impl Screen {
-    /// What it asks for again and again, and how often; `{}` is a section of its own.
+    /// Returns the requests it repeats, with their periods; `{}` is a section of its own.
     fn asks(self) -> &'static [(&'static str, Duration)] {
         const HALF: Duration = Duration::from_millis(500);
         const SECOND: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ impl Screen {
         }
     }
 
-    /// What it asks for once, besides, as it is opened.
+    /// Returns the requests it makes once, besides, as it is opened.
     fn first(self) -> &'static [&'static str] {
         match self {
             Self::Entity => &["/admin/entity/section/{}/history?limit=50"],
@@ -69,7 +69,7 @@ impl Screen {
     }
 }
 
-/// What consoles were answered.
+/// The answers to consoles.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) answers: u64,
@@ -257,7 +257,7 @@ impl Http {
         })
     }
 
-    /// How many bytes the answer has.
+    /// Returns the number of the answer's bytes.
     async fn get(&mut self, path: &str) -> anyhow::Result<usize> {
         let asking = timeout(PATIENCE, self.ask(path)).await;
         asking
@@ -291,7 +291,7 @@ impl Http {
     }
 }
 
-/// Of the body, by the head of an answer, which must be good.
+/// Returns the length of the body, from the head of an answer, which must be good.
 fn length(head: &[u8]) -> anyhow::Result<usize> {
     let head = std::str::from_utf8(head)?.to_ascii_lowercase();
     let mut lines = head.lines();

@@ -32,11 +32,11 @@ use throng_cli::{
     progress::Progress,
 };
 
-/// How long a request is tried.
+/// The time for which a request is tried.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the clients share.
+/// The state that the clients share.
 struct Day<'a> {
     trace: &'a Trace,
     expected: &'a Expected,
@@ -45,7 +45,7 @@ struct Day<'a> {
     next: AtomicUsize,
     done: AtomicU64,
     again: AtomicU64,
-    /// Where the nodes are that run.
+    /// The addresses of the nodes that run.
     addresses: Mutex<Vec<SocketAddr>>,
     wrong: Mutex<Vec<String>>,
     /// The longest that a request waited, in microseconds, since this was last set to zero.
@@ -177,7 +177,7 @@ pub(super) fn run(
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What befalls the nodes.
+/// A blow to the nodes.
 #[derive(Clone, Copy)]
 enum Step {
     Kill,

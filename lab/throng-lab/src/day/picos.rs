@@ -27,7 +27,7 @@ use throng_cli::{
     demo::{DemoArguments, directory::Directory, steps},
 };
 
-/// What was passed on last may take a moment to arrive.
+/// The longest wait for the last messages to arrive.
 const SETTLES_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -37,7 +37,7 @@ struct Day<'a> {
     expected: &'a Expected,
     settings: Settings,
     rulesets: PathBuf,
-    /// Where the same day goes whose sections are compiled entities.
+    /// The directory of the same day whose sections are compiled entities.
     compiled: PathBuf,
     clients: usize,
     speed: f64,
@@ -134,7 +134,7 @@ impl Day<'_> {
         })
     }
 
-    /// What the same day takes where a section is an entity in Rust.
+    /// Returns the CPU time of the same day where a section is an entity in Rust.
     fn compiled_cpu(&self) -> anyhow::Result<Duration> {
         if self.compiled.exists() {
             fs::remove_dir_all(&self.compiled)?;

@@ -22,7 +22,7 @@ use crate::http_client::{self, ANSWER_WAIT, Connection};
 
 /// Memory that a process takes beside the memory it is given.
 const BESIDE_BYTES: u64 = 64 << 20;
-/// Between two looks at the service.
+/// The time between two looks at the service.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// An attacker waits so long until the service takes more from it.
 const SEND_WAIT: Duration = Duration::from_millis(300);

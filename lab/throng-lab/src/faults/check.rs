@@ -12,7 +12,7 @@ use super::{
 use serde::Deserialize;
 use std::{borrow::Cow, collections::HashMap, fmt::Display};
 
-/// How many differences are told in words.
+/// The most differences that are told in words.
 const TOLD_MAX: usize = 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Findings {
     }
 }
 
-/// What a section says of itself, in a reply or a view.
+/// A section's account of itself, in a reply or a view.
 #[derive(Deserialize)]
 struct Said<'a> {
     #[serde(borrow, default)]
@@ -96,7 +96,7 @@ struct Section<'a> {
     operations: Vec<&'a Operation>,
     /// The place of each change's event, from 1.
     seq: Vec<Option<usize>>,
-    /// How many seats are taken after so many events.
+    /// The seats taken after each number of events.
     taken: Vec<u32>,
     findings: &'a mut Findings,
 }
@@ -197,7 +197,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Of two requests of which one was answered before the other was asked, the first has the earlier event.
+    /// Checks that of two requests of which one was answered before the other was asked, the first has the earlier event.
     fn check_order(&mut self, by_seq: &[(usize, &Operation)]) {
         let mut invoked = 0;
         for (seq, operation) in by_seq {
@@ -266,7 +266,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Between which events an answer may have been made.
+/// The events between which an answer may have been made.
 struct Bounds {
     /// When events were acknowledged, and the greatest event acknowledged up to then.
     acknowledged: Vec<(u64, usize)>,

@@ -202,7 +202,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Where the nodes are that run.
+    /// Tells the clients the addresses of the nodes that run.
     pub(super) fn tell_addresses(&self) {
         self.load.shared.set_addresses(&self.addresses());
     }
@@ -226,7 +226,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether all sections can be looked at by a node, whoever owns them.
+/// True if a node can look at all sections, whoever owns them.
 pub(super) fn answers(address: SocketAddr) -> bool {
     let Ok(mut connection) = Connection::open(address, ANSWER_WAIT) else {
         return false;

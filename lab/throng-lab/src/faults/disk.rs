@@ -14,13 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long others may hold a file system that is to be unmounted.
+/// The longest time for which others may hold a file system that is to be unmounted.
 const UNMOUNT_WAIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct SmallDisk {
     image: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) root: PathBuf,
 }
 
@@ -82,7 +82,7 @@ impl SmallDisk {
         self.root.join("ballast")
     }
 
-    /// From here on every access is an error, and nothing that was not synced is on the disk.
+    /// Cuts the power: from here on every access is an error, and nothing that was not synced is on the disk.
     #[expect(unsafe_code, reason = "there is no other way to say it to the file system")]
     pub(super) fn lose_power(&self) -> anyhow::Result<()> {
         /// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.

@@ -32,7 +32,7 @@ use std::{
 };
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// After this long nothing of a load that pauses is on its way.
+/// The time after which nothing of a load that pauses is on its way.
 const QUIET: Duration = Duration::from_millis(1_500);
 const SCHEMA: &str = "run";
 /// The words of a log and of a trouble that tell a loss.
@@ -142,7 +142,7 @@ struct Known {
 struct Failover {
     plan: Plan,
     random: fastrand::Rng,
-    /// In the order of the URL: the primary, then what takes its place.
+    /// The servers in the order of the URL: the primary, then the one that takes its place.
     servers: Vec<Postgres>,
     launches: Vec<Launch>,
     services: Vec<Service>,

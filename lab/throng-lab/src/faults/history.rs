@@ -1,4 +1,4 @@
-//! What a service says has happened to the sections, and how they are now.
+//! A service's account of the sections: their history, and their present state.
 
 use super::load::SECTIONS;
 use anyhow::{Context as _, ensure};
@@ -34,12 +34,12 @@ impl Event {
     }
 }
 
-/// What is known of a section.
+/// The history of a section.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) section: u32,
     pub(super) events: Vec<Event>,
-    /// By its view.
+    /// The taken seats, by its view.
     pub(super) taken: u32,
     pub(super) roster: BTreeSet<String>,
 }
@@ -124,7 +124,7 @@ fn fetch_section(connection: &mut Connection, section: u32) -> anyhow::Result<Hi
     }
 }
 
-/// Nothing for what is not there.
+/// Asks, and returns `None` for a thing that does not exist.
 fn ask<T: DeserializeOwned>(connection: &mut Connection, path: &str) -> anyhow::Result<Option<T>> {
     let answer = connection
         .ask(&http_client::get(path))

@@ -80,7 +80,7 @@ pub(super) enum Kind {
     ClusterKill,
     /// SIGSTOP of one of three nodes for up to five seconds, of a lease of one.
     ClusterPause,
-    /// One of three nodes gives away its shards, and gets some back.
+    /// A node of three gives away its shards, and gets some back.
     ClusterDrain,
     /// Shards are moved to one of three nodes by hand, and let go.
     ClusterMove,
@@ -92,14 +92,14 @@ pub(super) enum Kind {
     ClusterPgRestart,
     /// Several of these, at random, one after the other.
     ClusterStorm,
-    /// Of three nodes with a network of their own: one cut off from the database and the others, one from the others only, the database from
+    /// Three nodes with a network of their own: one cut off from the database and the others, one from the others only, the database from
     /// all; in any order.
     ClusterCut,
     /// The same through proxies: nothing comes through, in both ways or in one, or connections are reset.
     ClusterCutProxied,
 }
 
-/// Where a run's journal stands.
+/// The ground of a run's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ground {
     Directory,
@@ -121,7 +121,7 @@ pub(super) enum Ground {
 }
 
 impl Ground {
-    /// It is a server that all runs share.
+    /// True for a server that all runs share.
     pub(super) fn is_shared_server(self) -> bool {
         matches!(self, Self::Postgres | Self::Cluster | Self::Proxies)
     }

@@ -16,11 +16,11 @@ pub(super) const SECTIONS: u32 = 24;
 const SMALL_ONE_IN: u32 = 8;
 const SMALL_SEATS: u32 = 40;
 const SEATS: u32 = 10_000_000;
-/// Between two tries of the same request.
+/// The pause between two tries of the same request.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How long a client goes on trying a request before the service counts as gone for good.
+/// The time for which a client goes on trying a request before the service counts as gone for good.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client waits for one answer before it asks again, on another connection.
+/// The time for which a client waits for one answer before it asks again, on another connection.
 const PATIENCE_FOR_ONE: Duration = Duration::from_millis(700);
 /// A client remembers so many of its students at most; more are never dropped.
 const SEATED_MAX: usize = 1_000;
@@ -80,10 +80,10 @@ impl Operation {
     }
 }
 
-/// What all clients share, and the campaign looks at meanwhile.
+/// The state that all clients share, and the campaign looks at meanwhile.
 pub(super) struct Shared {
     begun: Instant,
-    /// Where a service may be. Clients go on to the next one when one does not serve; reads go to any of them.
+    /// The possible addresses of a service. Clients go on to the next one when one does not serve; reads go to any of them.
     addresses: Mutex<Vec<SocketAddr>>,
     is_over: AtomicBool,
     /// Clients ask nothing new.
@@ -170,9 +170,9 @@ struct Client {
     name: u32,
     random: fastrand::Rng,
     shared: Arc<Shared>,
-    /// By the place of their address.
+    /// The connections, by the place of their address.
     connections: Vec<Option<(SocketAddr, Connection)>>,
-    /// Whom it asks for changes.
+    /// The place of the address that it asks for changes.
     at: usize,
     students: u32,
     name_bytes: usize,

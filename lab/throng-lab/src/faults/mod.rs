@@ -44,7 +44,7 @@ use super::{Common, table::Table};
 use crate::units::count;
 use throng_app::Durability;
 
-/// How to run the campaign.
+/// The options of the campaign.
 #[derive(Debug, Args)]
 pub(super) struct FaultsArguments {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(super) struct FaultsArguments {
     /// Clients, each on a connection of its own.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
-    /// What an acknowledged command survives. With less than fsync the checker has to find what is lost.
+    /// The failures that an acknowledged command survives. With less than fsync the checker has to find what is lost.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
 }
@@ -212,7 +212,7 @@ impl Line {
         ]
     }
 
-    /// In one line, as soon as it is known.
+    /// Returns the outcome in one line, as soon as it is known.
     fn shown(&self) -> String {
         match &self.unavailable {
             Some(why) => format!("{}: not run: {why}", self.fault.name()),

@@ -107,7 +107,7 @@ impl Namespaces {
         format!("{}-{node}", self.name)
     }
 
-    /// Where the database listens.
+    /// Returns the address of the database.
     pub(super) fn database(&self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.number, 1)
     }
@@ -117,17 +117,17 @@ impl Namespaces {
         (self.database().into(), DATABASE_BITS)
     }
 
-    /// Of the link between clients and a node: 1 is the clients' end, 2 the node's.
+    /// Returns an address of the link between clients and a node: 1 is the clients' end, 2 the node's.
     fn clients(&self, node: usize, end: u8) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.number, 128 + 4 * node as u8 + end)
     }
 
-    /// Where a node listens for the others.
+    /// Returns the address on which a node listens for the others.
     pub(super) fn peer(&self, node: usize) -> Ipv4Addr {
         Ipv4Addr::new(198, 19, self.number, 10 + node as u8)
     }
 
-    /// Where a node's process is started, and listens for clients.
+    /// Returns the namespace in which a node's process is started, and its address for clients.
     pub(super) fn within(&self, node: usize) -> Within {
         Within {
             namespace: self.namespace(node),
@@ -157,7 +157,7 @@ fn name_of(process: u32) -> String {
     format!("t{:x}", process & 0xff_ffff)
 }
 
-/// Which bench's process a namespace is of.
+/// Returns the process whose bench a namespace belongs to.
 fn process_of(namespace: &str) -> Option<u32> {
     let (process, of) = namespace.strip_prefix('t')?.split_once('-')?;
     let is_ours = of == "hub" || of.parse::<usize>().is_ok_and(|node| node < NODES);
@@ -165,12 +165,12 @@ fn process_of(namespace: &str) -> Option<u32> {
     (is_ours && namespace.starts_with(&format!("{}-", name_of(process)))).then_some(process)
 }
 
-/// Where another process has its number by now, what it left stays until a later bench.
+/// True if the process has ended. If another process has its number by now, the remains stay until a later bench.
 fn has_ended(process: u32) -> bool {
     !fs::exists(format!("/proc/{process}")).unwrap_or(true)
 }
 
-/// What a bench leaves that was killed: its nodes, which run on in their namespaces, these, and their links.
+/// Removes the remains of a bench that was killed: its nodes, which run on in their namespaces, these, and their links.
 fn remove_those_of_the_dead() {
     let listed = said(&["netns", "list"]).unwrap_or_default();
     let namespaces: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();

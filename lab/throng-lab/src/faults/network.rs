@@ -9,25 +9,25 @@ use crate::service::Launch;
 use servers::Postgres;
 use std::{fs, net::SocketAddr, path::Path};
 
-/// What is cut off from what.
+/// The ends that are cut off from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// One node from the database and from the others. Its clients still reach it.
+    /// A node from the database and from the others. Its clients still reach it.
     Node(usize),
-    /// One node from the others, which all reach the database.
+    /// A node from the others, which all reach the database.
     FromOthers(usize),
     /// The database from all nodes.
     Database,
 }
 
-/// How it is.
+/// The way of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Nothing comes through, and nobody is told.
+    /// Everything is dropped, both ways, and nobody is told.
     Silent,
-    /// Nothing of what it says; what is said to it does.
+    /// Everything that it sends is dropped; the others' messages arrive.
     Unheard,
-    /// Nothing of what is said to it; what it says does.
+    /// Everything that is sent to it is dropped; its own messages arrive.
     Deaf,
     /// Connections are reset, and new ones too.
     Reset,
@@ -51,7 +51,7 @@ pub(super) enum Network {
 }
 
 impl Network {
-    /// One way to cut it, of those that it has.
+    /// Returns a random way of a cut, of those that it has.
     pub(super) fn cut(&self, what: What, random: &mut fastrand::Rng) -> Cut {
         let how = match self {
             Self::Namespaces(_) => How::Silent,
@@ -109,7 +109,7 @@ impl Network {
     }
 }
 
-/// Where the database is among the ends of lines; the nodes have their numbers.
+/// The database's place among the ends of lines; the nodes have their numbers.
 pub(super) const DATABASE: usize = NODES;
 
 /// The lines that are cut, from the one that is cut off to the others.
@@ -123,7 +123,7 @@ fn lines(what: What) -> Vec<(usize, usize)> {
 }
 
 impl How {
-    /// Of what is said by the one that is cut off, and of what is said to it.
+    /// Returns the lines from the end that is cut off, and to it.
     fn lines(self) -> [Line; 2] {
         match self {
             Self::Silent => [Line::Held, Line::Held],

@@ -18,11 +18,11 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-/// What becomes of what is said over a line one way.
+/// The fate of bytes over a line, one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Open,
-    /// It is kept, and goes on once the line is open again.
+    /// Bytes are kept, and go on once the line is open again.
     Held,
     Reset,
 }
@@ -30,9 +30,9 @@ pub(super) enum Line {
 /// The ends: the nodes, and the database.
 const ENDS: usize = NODES + 1;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Between two attempts to accept where that fails, or to find out whose a connection is.
+/// The pause between two attempts to accept where that fails, or to find out whose a connection is.
 const AGAIN: Duration = Duration::from_millis(20);
-/// So often it is tried.
+/// The attempts.
 const TRIES: usize = 50;
 
 /// Ways from each end to each other one.
@@ -57,9 +57,9 @@ struct Front {
 
 pub(super) struct Proxies {
     lines: Arc<Lines>,
-    /// By node.
+    /// The ports by node.
     database_ports: Vec<u16>,
-    /// Where each node listens for the others, and where they reach it.
+    /// The port on which each node listens for the others, and the one where they reach it.
     peer_ports: Vec<(u16, u16)>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -79,7 +79,7 @@ fn listen() -> anyhow::Result<(TcpListener, u16)> {
 }
 
 impl Proxies {
-    /// Between nodes, and a database at a port of this machine.
+    /// Starts lines between nodes, and to a database at a port of this machine.
     pub(super) fn start(database: u16) -> anyhow::Result<Self> {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (mut fronts, mut database_ports, mut peer_ports) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,12 +125,12 @@ impl Proxies {
         })
     }
 
-    /// Where a node reaches the database.
+    /// Returns the port where a node reaches the database.
     pub(super) fn database_port(&self, node: usize) -> u16 {
         self.database_ports[node]
     }
 
-    /// What a node is started with, so that the others reach it here.
+    /// Returns the arguments with which a node is started, so that the others reach it here.
     pub(super) fn peer_arguments(&self, node: usize) -> Vec<String> {
         let (own, reached) = self.peer_ports[node];
         let arguments = [
@@ -142,7 +142,7 @@ impl Proxies {
         arguments.map(str::to_owned).to_vec()
     }
 
-    /// From one end to another.
+    /// Sets the line from one end to another.
     pub(super) fn set(&self, (from, to): (usize, usize), line: Line) {
         self.lines.ways[from][to].send_replace(line);
     }
@@ -175,7 +175,7 @@ async fn accept(front: Front, lines: Arc<Lines>) {
     }
 }
 
-/// One connection, to its end.
+/// Passes a connection on, to its end.
 async fn pass_on(stream: TcpStream, port: u16, (from, end, to): (Option<usize>, usize, SocketAddr), lines: Arc<Lines>) {
     let mut from = from;
     for _ in 0..TRIES {
@@ -277,7 +277,7 @@ fn node_with(port: u16) -> Option<usize> {
     None
 }
 
-/// Of the socket at a port of 127.0.0.1 that is connected to one, in what the kernel says of all.
+/// Returns the inode of the socket at a port of 127.0.0.1 that is connected to one, in the kernel's table of all.
 fn inode_of(sockets: &str, port: u16) -> Option<&str> {
     const ESTABLISHED: &str = "01";
     let local = format!("0100007F:{port:04X}");
@@ -287,7 +287,7 @@ fn inode_of(sockets: &str, port: u16) -> Option<&str> {
     })
 }
 
-/// By the name it was started with.
+/// Returns the node by the name it was started with.
 fn node_of(command: &[u8]) -> Option<usize> {
     let mut words = command.split(|byte| *byte == 0).skip_while(|word| word != b"--name");
     let name = std::str::from_utf8(words.nth(1)?).ok()?;

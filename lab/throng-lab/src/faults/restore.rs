@@ -23,7 +23,7 @@ const RESTORES: usize = 3;
 /// A backup that has ended.
 pub(super) struct Backup {
     directory: PathBuf,
-    /// It was told to end at this moment, and took what was there then.
+    /// The moment at which it was told to end; it took everything that was there then.
     told_to_end: u64,
 }
 
@@ -128,7 +128,7 @@ impl Backup {
         Ok(())
     }
 
-    /// What a service says that is started from a restore.
+    /// Returns the account of a service that is started from a restore.
     fn restored(&self, launch: &Launch, at: Option<&str>) -> anyhow::Result<Vec<History>> {
         let target = self.directory.with_file_name("restored");
         let restored = restore(&self.directory, &target, at).and_then(|()| {

@@ -1,4 +1,4 @@
-//! One run: a service on a journal of its own under load, one fault, and then the truth.
+//! A run: a service on a journal of its own under load, one fault, and then the truth.
 
 use super::{
     attacks,
@@ -40,8 +40,8 @@ const LEASES: Duration = Duration::from_secs(15);
 /// The memory a service is given.
 pub(super) const MEMORY_MEGABYTES: u64 = 64;
 const DISK_MEGABYTES: u64 = 192;
-/// What a service finds on a disk that is to be filled up: little, so that it has not reserved much when it is full, and much
-/// comes free when there is room again.
+/// The free bytes of a disk that is to be filled up: few, so that the service has not reserved much when it is full, and much comes free
+/// when there is room again.
 const LEFT_BYTES: u64 = 56 << 20;
 const POSTGRES_DISK_MEGABYTES: u64 = 320;
 /// Used keys that are asked again, and for other commands.
@@ -51,7 +51,7 @@ const ASKED_OTHERWISE: usize = 20;
 /// A section that nobody changes.
 pub(super) const IDLE: &str = "idle";
 
-/// What all runs have in common.
+/// The common setting of all runs.
 pub(super) struct Setting<'a> {
     pub(super) scratch: &'a Path,
     pub(super) clients: u32,
@@ -59,7 +59,7 @@ pub(super) struct Setting<'a> {
     pub(super) seed: u64,
 }
 
-/// From when on the service counts as gone.
+/// The moment from which the service counts as gone.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outage {
     /// Until a change is acknowledged that was asked for after this moment, when what was wrong was over.
@@ -70,7 +70,7 @@ pub(super) enum Outage {
     Each(u64),
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) acknowledged: u64,
@@ -82,7 +82,7 @@ pub(super) struct Outcome {
 pub(super) struct Run<'a> {
     pub(super) random: fastrand::Rng,
     pub(super) launch: Launch,
-    /// Nothing while it is down.
+    /// The service; `None` while it is down.
     pub(super) service: Option<Service>,
     /// The nodes of a cluster, in its stead.
     pub(super) members: Vec<Member>,
@@ -312,7 +312,7 @@ impl Run<'_> {
         })
     }
 
-    /// Where not even the sections are left, the clients go on with new ones, and the checker tells.
+    /// Opens new sections where not even the sections are left: the clients go on with them, and the checker tells.
     fn open_what_is_lost(&self) -> anyhow::Result<()> {
         let Some(service) = &self.service else { return Ok(()) };
         let first = Connection::open(service.address, ANSWER_WAIT)?.ask(&http_client::get("/api/section/S0"));
@@ -380,7 +380,7 @@ impl Run<'_> {
     }
 }
 
-/// How long nothing was acknowledged.
+/// Returns the time in which nothing was acknowledged.
 pub(super) fn recovery(outage: Outage, operations: &[Operation]) -> Option<Duration> {
     let acknowledged = operations.iter().filter(|operation| operation.is_acknowledged_change());
     let nanos = match outage {

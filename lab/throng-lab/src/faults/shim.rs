@@ -10,7 +10,7 @@ use std::{
 
 const SOURCE: &str = include_str!("shim.c");
 
-/// Which errors, as `shim.c` counts them.
+/// The errors, as `shim.c` counts them.
 const EIO: u32 = 1;
 const ENOSPC: u32 = 2;
 const SHORT: u32 = 4;
@@ -26,7 +26,7 @@ pub(super) fn unavailable() -> Option<String> {
 pub(super) struct Rates {
     pub(super) log: u32,
     pub(super) store: u32,
-    /// Not only EIO, but a full disk and short writes, too.
+    /// True for a full disk and short writes besides EIO.
     pub(super) is_mixed: bool,
 }
 
@@ -54,7 +54,7 @@ impl Shim {
         Ok(Self { object, control, file })
     }
 
-    /// What the service is started with.
+    /// Returns the environment in which the service is started.
     pub(super) fn environment(&self) -> anyhow::Result<Vec<(String, String)>> {
         let whole = |path: &Path| anyhow::Ok(fs::canonicalize(path)?.display().to_string());
         Ok(vec![

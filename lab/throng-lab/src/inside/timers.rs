@@ -22,7 +22,7 @@ const DUE: Duration = Duration::from_secs(86_400);
 /// Commands that wait for their answers at a time.
 const AT_A_TIME: usize = 256;
 
-/// How to measure.
+/// The measurement of timers.
 #[derive(Debug, Args)]
 pub(crate) struct TimersArguments {
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct TimersArguments {
     rounds: usize,
 }
 
-/// One process of the measurement.
+/// A process of the measurement.
 #[derive(Debug, Args)]
 pub(crate) struct ServiceArguments {
     #[arg(long)]
@@ -59,7 +59,7 @@ pub(crate) struct ServiceArguments {
     commands: u32,
 }
 
-/// What one process has seen.
+/// The observations of one process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seen {
     start_s: f64,
@@ -135,7 +135,7 @@ fn text(lines: &[Line], ratio: f64) -> String {
     )
 }
 
-/// What such a process has said.
+/// Runs such a process and returns its output.
 fn service(data: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let told = yardstick("timers")?
         .arg("--data")

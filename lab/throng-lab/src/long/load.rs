@@ -5,7 +5,7 @@ use throng_load::{Next, Options, Outcome, Request, Shot, Source, Target, Verdict
 
 /// Notes to a ticket before it is closed.
 const NOTES: u32 = 9;
-/// One command in so many adds to a counter.
+/// The share of commands that add to a counter: one in this many.
 const COUNTER_ONE_IN: u64 = 4;
 const COUNTERS: u64 = 50;
 const NOTE_BYTES: usize = 400;
@@ -19,7 +19,7 @@ pub(super) struct Sample {
     pub(super) response_us: u32,
 }
 
-/// What became of the commands.
+/// The outcomes of the commands.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) samples: Vec<Sample>,

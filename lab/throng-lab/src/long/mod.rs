@@ -27,15 +27,15 @@ use super::{
 };
 use crate::units::{self, count};
 
-/// How to run.
+/// The options of a long run.
 #[derive(Debug, Args)]
 pub(super) struct LongArguments {
     #[command(flatten)]
     common: Common,
-    /// How long, on each journal.
+    /// The time on each journal.
     #[arg(long = "for", value_name = "TIME", default_value = "30m", value_parser = time)]
     lasts: Duration,
-    /// Which journals: embedded, on the disk of --data, and postgres, on a private server.
+    /// The journals: embedded, on the disk of --data, and postgres, on a private server.
     #[arg(long, value_delimiter = ',', default_value = "embedded,postgres", value_parser = ["embedded", "postgres"])]
     journal: Vec<String>,
     /// Commands a second.
@@ -82,7 +82,7 @@ struct Window {
     pruned: u64,
 }
 
-/// What holds of the whole run.
+/// The verdicts on the whole run.
 #[derive(Debug, Serialize)]
 struct Verdicts {
     is_memory_flat: bool,
@@ -187,7 +187,7 @@ fn load_and_watch(arguments: &LongArguments, service: &Service, watch: &Watch) -
     })
 }
 
-/// Where it is administrated, as its log says.
+/// Returns the address of its administration, as its log gives it.
 fn admin(log: &PathBuf) -> anyhow::Result<std::net::SocketAddr> {
     let text = std::fs::read_to_string(log)?;
     let (_, after) = text
@@ -286,7 +286,7 @@ impl Window {
     }
 }
 
-/// Of sorted microseconds; 0 of none.
+/// Returns a quantile of sorted microseconds, in milliseconds; 0 of none.
 fn part_ms(sorted: &[u32], part: f64) -> f64 {
     let last = sorted.len().saturating_sub(1) as f64;
     sorted

@@ -25,7 +25,7 @@ struct Ticket {
 enum TicketCommand {
     /// Opens the ticket, or adds to it.
     Note {
-        /// What is to be remembered.
+        /// The text to be remembered.
         text: String,
     },
     /// Ends the ticket.
@@ -64,7 +64,7 @@ impl Rejection for Refusal {
     }
 }
 
-/// How much there is.
+/// The query for the number of texts.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Count {
     count: u64,

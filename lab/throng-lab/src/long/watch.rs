@@ -28,7 +28,7 @@ pub(super) enum Disk<'a> {
     },
 }
 
-/// What the process and its disk took at one time.
+/// The usage of the process and its disk at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) at: Duration,
@@ -51,7 +51,7 @@ pub(super) struct Watch<'a> {
     pub(super) process: u32,
     pub(super) admin: SocketAddr,
     pub(super) disk: Disk<'a>,
-    /// How often it is looked at, and history is removed.
+    /// The time between two looks, at which history is removed.
     pub(super) every: Duration,
     pub(super) begun: Instant,
 }
@@ -102,7 +102,7 @@ impl Watch<'_> {
 }
 
 impl Disk<'_> {
-    /// What it takes, with what is reserved ahead.
+    /// Returns the bytes it takes, with those reserved ahead.
     fn bytes(&self) -> anyhow::Result<u64> {
         match self {
             Self::Directory(directory) => bytes_in(directory),

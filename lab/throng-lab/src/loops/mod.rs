@@ -14,7 +14,7 @@ use crate::{
     units::{self, count},
 };
 
-/// How to measure.
+/// The measurement of event loops.
 ///
 /// In process each loop is a thread with its committer and its part of the clients, each of which asks for its next command as
 /// soon as it is answered: no client takes a core from a loop. Over HTTP the service is a process of its own, and the load
@@ -33,13 +33,13 @@ pub(crate) struct LoopsArguments {
     /// Numbers of clients, all loops' together; over HTTP each is a connection.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: Vec<u32>,
-    /// How much longer each sync takes.
+    /// The time by which each sync takes longer.
     #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "0s,30us,100us,2ms", value_parser = units::duration)]
     sync_delay: Vec<Duration>,
     /// Alternating rounds; medians over them count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     rounds: u16,
-    /// How long a round in process is, for each number of loops.
+    /// The length of a round in process, for each number of loops.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
     duration: Duration,
     /// Requests of a round over HTTP, for each number of loops.
@@ -50,7 +50,7 @@ pub(crate) struct LoopsArguments {
     only: Option<Way>,
 }
 
-/// How clients reach the engine.
+/// The way in which clients reach the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 enum Way {
@@ -67,11 +67,11 @@ impl Way {
     }
 }
 
-/// What one round saw of so many loops.
+/// The figures of a round with this many loops.
 #[derive(Debug, Default)]
 struct Round {
     answered_per_s: f64,
-    /// Of each loop: commands answered a second in process, CPU over HTTP.
+    /// The figure of each loop: commands answered a second in process, CPU over HTTP.
     by_loop: Vec<f64>,
     p50_us: f64,
     p99_us: f64,
@@ -98,7 +98,7 @@ struct Line {
     clients: u32,
     loops: u16,
     answered_per_s: f64,
-    /// By what the first number of loops answered in the same round.
+    /// The answered commands, as a share of those of the first number of loops in the same round.
     answered_ratio: f64,
     /// The loop with the least by the one with the most: of commands answered in process, of CPU over HTTP.
     split: f64,
@@ -113,7 +113,7 @@ struct Line {
     commit_us: f64,
 }
 
-/// What is measured of several numbers of loops in turn.
+/// A subject that is measured with several numbers of loops in turn.
 trait Subject {
     fn round(&mut self, loops: u16, clients: u32) -> anyhow::Result<Round>;
 }
@@ -241,7 +241,7 @@ impl Commits {
         }
     }
 
-    /// Those since then: how many a second, and microseconds each.
+    /// Returns the growth since then: commits a second, and microseconds each.
     fn since(self, before: Self, elapsed_s: f64) -> (f64, f64) {
         let count = self.count - before.count;
         (count / elapsed_s, (self.seconds - before.seconds) / count * 1e6)

@@ -24,7 +24,7 @@ fn show_id(number: u64) -> String {
     )
 }
 
-/// Which seats are reserved, as far as the answers say.
+/// The reserved seats, as far as the answers say.
 #[derive(Clone)]
 pub(super) struct Board(Arc<Mutex<Vec<bool>>>);
 
@@ -100,7 +100,7 @@ struct ClosedLoop {
     seats: u64,
     slots: u64,
     free: Vec<u64>,
-    /// How far each slot is.
+    /// The progress of each slot.
     rounds: Vec<u64>,
 }
 
@@ -273,7 +273,7 @@ impl Source for Serial {
     }
 }
 
-/// What to send where.
+/// The load: requests and their target.
 pub(super) struct Load {
     pub(super) address: SocketAddr,
     /// Added to the shows' numbers.
@@ -302,7 +302,7 @@ impl Load {
         Ok(report)
     }
 
-    /// How a show is answered for.
+    /// Returns the report of requests for a show.
     pub(super) fn look(&self, show: u64) -> anyhow::Result<Report> {
         let path = format!("/shows/{}", show_id(self.first + show));
         let request = Request::get(&self.address.to_string(), &path);

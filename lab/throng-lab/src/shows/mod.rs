@@ -26,7 +26,7 @@ const P99: Duration = Duration::from_millis(20);
 /// Runs without and with a hot show.
 const HOT_ROUNDS: usize = 5;
 
-/// How to measure.
+/// The measurement of shows.
 #[derive(Debug, Args)]
 pub(super) struct ShowsArguments {
     #[command(flatten)]
@@ -35,10 +35,10 @@ pub(super) struct ShowsArguments {
     /// new directory, unless said otherwise. What is measured leaves shows behind in a journal that is named.
     #[arg(long, value_name = "PLACE", value_delimiter = ' ')]
     journal: Vec<String>,
-    /// What is measured: open, closed, hot, one, cold.
+    /// The parts that are measured: open, closed, hot, one, cold.
     #[arg(long, value_delimiter = ',', default_value = "open,closed,hot,one,cold")]
     parts: Vec<String>,
-    /// How long each rate and each loop is held.
+    /// The time for which each rate and each loop is held.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     hold: Duration,
     /// Shows that are reserved from.
@@ -58,7 +58,7 @@ pub(super) struct ShowsArguments {
     projections: bool,
 }
 
-/// What was measured on one journal.
+/// The figures of one journal.
 #[derive(Debug, Default, Serialize)]
 struct Figures {
     journal: String,
@@ -78,24 +78,24 @@ struct Rate {
     /// CPU of the service a request, microseconds; of PostgreSQL's processes, too, where it is the journal.
     server_cpu_us: f64,
     postgres_cpu_us: f64,
-    /// Of the generator.
+    /// The CPU of the generator.
     generator_cpu_us: f64,
 }
 
 /// p99 at one rate over all, the medians of some rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Hot {
-    /// Of the other shows, without a hot one and with.
+    /// The time of the other shows, without a hot one and with.
     rest_without_ms: f64,
     rest_with_ms: f64,
-    /// Of the hot one.
+    /// The time of the hot one.
     hot_ms: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Cold {
     shows: u64,
-    /// From starting the process to its address, and to the first answer of a show.
+    /// The time from starting the process to its address, and to the first answer of a show.
     start_s: f64,
     first_answer_s: f64,
     /// Bytes the process has read by then.

@@ -10,7 +10,7 @@ use crate::yardstick;
 /// Rides in one message at most, where one may carry many.
 const FRAME: &str = "1000";
 
-/// What stands between a ride and the read models.
+/// The part between a ride and the read models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Arrangement {
     /// Nothing: one process.
@@ -19,7 +19,7 @@ pub(super) enum Arrangement {
     Broker,
     /// The same, and the rides that come together in one message.
     Frames,
-    /// As with a broker, and the consumer keeps what the class project keeps in Redis.
+    /// A broker, with a consumer that keeps the data which the class project keeps in Redis.
     Redis,
 }
 
@@ -36,7 +36,7 @@ impl Arrangement {
 
 /// A service on a new journal, with private servers of its own. Dropped, all of it ends.
 pub(super) struct Processes {
-    /// Where clients send their rides.
+    /// The server to which clients send their rides.
     front: EchoProcess,
     /// Has the journal, where that is another one.
     back: Option<EchoProcess>,
@@ -101,12 +101,12 @@ impl Processes {
         })
     }
 
-    /// Where rides are taken.
+    /// Returns the address that takes rides.
     pub(super) fn front(&self) -> SocketAddr {
         self.front.address()
     }
 
-    /// Where the read models are.
+    /// Returns the address of the read models.
     pub(super) fn back(&self) -> SocketAddr {
         self.back.as_ref().unwrap_or(&self.front).address()
     }

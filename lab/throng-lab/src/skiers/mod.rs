@@ -31,16 +31,15 @@ use read_models::ReadModels;
 
 /// Bytes of a commit that a ride takes: its two events, and the message between them, sent and taken.
 const RIDE_BYTES: usize = 600;
-/// Where "adaptive" stands in the picture.
+/// The place of "adaptive" in the picture.
 const ADAPTIVE_AT: f64 = 10_000.0;
 
-/// How to measure.
+/// The measurement of skiers.
 #[derive(Debug, Args)]
 pub(super) struct SkiersArguments {
     #[command(flatten)]
     common: Common,
-    /// What stands between a ride and the read models. RabbitMQ and Redis are private ones, and have to be
-    /// installed.
+    /// The part between a ride and the read models. RabbitMQ and Redis are private ones, and have to be installed.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "embedded")]
     arrangements: Vec<Arrangement>,
     /// Clients: the threads of the three-phase client.
@@ -61,7 +60,7 @@ pub(super) struct SkiersArguments {
     plot: Option<PathBuf>,
 }
 
-/// How many rides a commit may hold.
+/// The most rides of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
     Rides(usize),
@@ -94,7 +93,7 @@ impl Limit {
     }
 }
 
-/// What one run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     arrangement: &'static str,
@@ -111,7 +110,7 @@ struct Line {
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// From the last 201 until the read models were seen to hold every ride, at most.
+    /// The longest time from the last 201 until the read models were seen to hold every ride.
     behind_ms: f64,
     rides_a_commit: f64,
     /// CPU of the service a ride.

@@ -1,4 +1,4 @@
-//! What waited in the broker's queues, and how fast messages came and went, as pictures over time.
+//! The broker's queues as pictures over time: the messages that wait, and their rates in and out.
 
 use anyhow::Context as _;
 use std::{fs, path::Path};

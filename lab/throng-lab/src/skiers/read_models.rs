@@ -1,4 +1,4 @@
-//! What the read models of a service hold, asked as any client can.
+//! The read models of a service, asked as any client can.
 
 use anyhow::{Context as _, bail};
 use std::{
@@ -74,7 +74,7 @@ impl ReadModels {
         commits.context("the service's metrics do not say how many commits it made")
     }
 
-    /// Whether every sink has looked at all that is durable.
+    /// True if every sink has looked at all that is durable.
     fn sinks_are_done(&self) -> anyhow::Result<bool> {
         let behind = self.metric("throng_projection_lag_commits")?;
         Ok(behind.iter().all(|commits| *commits == 0.0))

@@ -12,7 +12,7 @@ use throng_load::{
 const SECTION_FIRST: u64 = 1_000;
 /// Sections at most.
 pub(super) const SECTIONS_MAX: u64 = 9_000;
-/// In the place of a section's number, and of a student's.
+/// The mark in the place of a section's number; another stands for a student's.
 const SECTION_MARK: &str = "NNNN";
 const STUDENT_MARK: &str = "TTTTTTTTTT";
 /// The surge is looked at in windows of this length.
@@ -36,7 +36,7 @@ pub(super) fn open_sections(address: SocketAddr, sections: u64) -> anyhow::Resul
     crate::requests::drive(address, 16, requests).map(drop)
 }
 
-/// By what the requests are sent; one request of a connection or of a stream is in flight at a time.
+/// The protocol of the requests; one request of a connection or of a stream is in flight at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Transport {
     Http1,
@@ -48,12 +48,12 @@ pub(super) enum Transport {
 /// Clients that share a connection of HTTP/2, as those of one proxy do.
 const HTTP2_STREAMS: usize = 64;
 
-/// How much is asked.
+/// The pace of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
     /// Every connection asks again as soon as it has its answer, be it a refusal.
     Closed,
-    /// So many a second, before and after the surge and in it.
+    /// The requests a second, before and after the surge and in it.
     Open { calm: f64, surge: f64 },
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Load {
     pub(super) connections: usize,
     pub(super) sections: u64,
     pub(super) pace: Pace,
-    /// Before the surge, in it, and after it.
+    /// The times before the surge, in it, and after it.
     pub(super) before: Duration,
     pub(super) lasts: Duration,
     pub(super) after: Duration,
@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// What became of the requests that were sent in the surge.
+/// The outcomes of the requests that were sent in the surge.
 pub(super) struct Seen {
     pub(super) sent: u64,
     pub(super) served: Latencies,
@@ -96,7 +96,7 @@ struct Window {
 }
 
 impl Seen {
-    /// How long after the surge the last window was in which anybody was refused or waited long, and its end.
+    /// Returns the time from the end of the surge to the end of the last window in which anybody was refused or waited long.
     pub(super) fn recovery(&self, load: &Load) -> Duration {
         let over = (load.before + load.lasts).as_nanos() as u64;
         let last = self

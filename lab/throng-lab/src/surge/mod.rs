@@ -26,11 +26,11 @@ use super::{
 use crate::units;
 use load::{Load, Pace, Seen, Transport};
 
-/// Before an open load's surge, and after it.
+/// The time before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
 /// A closed population asks for so long before it is measured: its connections come, and the first answers are under way.
 const WARM_UP: Duration = Duration::from_millis(1_000);
-/// Of its capacity, what is asked of a service then.
+/// The share of its capacity that a service is asked for before and after a surge.
 const CALM_SHARE: f64 = 0.3;
 /// The population whose goodput is the capacity.
 const FEW: usize = 256;
@@ -38,7 +38,7 @@ const FEW: usize = 256;
 /// Names a PostgreSQL of the measurement's own.
 const PRIVATE: &str = "postgres";
 
-/// How to measure.
+/// The measurement of surges.
 #[derive(Debug, Args)]
 pub(super) struct SurgeArguments {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(super) struct SurgeArguments {
     /// place is named, file:DIR or postgres://…; what is measured stays there.
     #[arg(long, value_name = "PLACE")]
     journal: Vec<String>,
-    /// What the embedded journal's commits survive: os, fsync; none with an empty text.
+    /// The failures that the embedded journal's commits survive: os, fsync; none with an empty text.
     #[arg(long, value_delimiter = ',', default_value = "os,fsync")]
     durability: Vec<String>,
     /// Closed populations: connections that ask again as soon as they are answered.
@@ -65,7 +65,7 @@ pub(super) struct SurgeArguments {
     /// Entities the requests are spread over; 1 is a hot one.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=load::SECTIONS_MAX))]
     sections: u64,
-    /// How the requests are sent. Over HTTP/2 clients share connections; each has one request in flight.
+    /// The protocol of the requests. Over HTTP/2 clients share connections; each has one request in flight.
     #[arg(long, value_enum, default_value = "http1")]
     transport: Transport,
     /// Beside the requests, so many messages between entities are always under way: each is recorded, and sends the next.
@@ -74,7 +74,7 @@ pub(super) struct SurgeArguments {
     /// Leave out the bare echo, which shows what the machine itself loses with more connections.
     #[arg(long)]
     no_echo: bool,
-    /// How long each load lasts.
+    /// The length of each load.
     #[arg(long = "for", value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     lasts: Duration,
     /// Write a picture of goodput over offered load, as SVG.
@@ -82,24 +82,24 @@ pub(super) struct SurgeArguments {
     plot: Option<PathBuf>,
 }
 
-/// What one load came to.
+/// The result of one load.
 #[derive(Debug, Serialize)]
 struct Line {
     journal: String,
     neighbours: usize,
     connections: usize,
-    /// Of an open load: by the capacity.
+    /// The rate of an open load, as a multiple of the capacity.
     times: Option<f64>,
     offered_per_s: f64,
     goodput_per_s: f64,
-    /// By what a closed population of 256 gets under the same circumstances, just before and after.
+    /// The rate as a share of that of a closed population of 256 under the same circumstances, just before and after.
     goodput_share: f64,
     refused_share: f64,
     failed: u64,
     p50_ms: f64,
     p99_ms: f64,
     refused_p99_ms: f64,
-    /// From the end of an open load until nobody is refused or waits long.
+    /// The time from the end of an open load until nobody is refused or waits long.
     recovery_ms: Option<f64>,
 }
 
@@ -268,7 +268,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What a few connections get.
+    /// Measures the rate of a few connections.
     fn few(&mut self) -> anyhow::Result<f64> {
         let few = Load {
             lasts: self.arguments.lasts / 2,

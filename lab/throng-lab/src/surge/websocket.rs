@@ -25,13 +25,13 @@ use tokio_tungstenite::{
 const OPENING_MAX: usize = 64;
 /// An answer that takes longer never comes.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// What a client reads at once. It clears so much before each read, in a buffer of its own: with the 128 KiB that are usual, ten thousand
-/// clients are measured instead of the service.
+/// The bytes that a client reads at once. It clears them before each read, in a buffer of its own: with the 128 KiB that are usual, ten
+/// thousand clients are measured instead of the service.
 const READ_BYTES: usize = 1 << 10;
-/// What [`Students::count`] is told of an answer that did not come.
+/// The status that [`Students::count`] gets for an answer that did not come.
 const NO_ANSWER: u16 = 0;
 
-/// What the connections of one run share, all on one thread.
+/// The state that the connections of one run share, all on one thread.
 struct Run {
     begun: Instant,
     students: RefCell<Students>,
@@ -128,7 +128,7 @@ async fn ask(socket: &mut WebSocketStream<TcpStream>, command: String) -> anyhow
     }
 }
 
-/// Of a frame with one answer.
+/// Returns the status of a frame with one answer.
 fn status(frame: &str) -> anyhow::Result<u16> {
     if frame.contains(r#""type":"reply""#) {
         return Ok(200);

@@ -45,7 +45,7 @@ pub(crate) struct CapacityArgs {
     /// End the search when the rate is known this well, in percent.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     precision: f64,
-    /// How long each rate is held, for a URL; a plan has its own time.
+    /// The time for which each rate is held, for a URL; a plan has its own time.
     #[arg(long = "for", short = 'd', value_parser = values::time, default_value = "10s", value_name = "TIME")]
     duration: Duration,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct CapacityArgs {
 /// A rate that was held.
 struct Attempt {
     report: Report,
-    /// What is judged, where that is not all of it.
+    /// The part that is judged, where that is not all of it.
     part: Option<Report>,
     cpu_percent: Option<f64>,
 }
@@ -194,7 +194,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What the target's processes have used by now.
+/// Returns the present usage of the target's processes.
 fn used(pids: &[u32]) -> anyhow::Result<Vec<Usage>> {
     let each = pids.iter().map(|pid| Usage::of(*pid).map_err(anyhow::Error::msg));
     each.collect()

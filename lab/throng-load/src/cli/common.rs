@@ -1,4 +1,4 @@
-//! What is common to all commands that drive load.
+//! The arguments of all commands that drive load.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,10 +28,10 @@ pub(crate) struct Common {
     /// Requests in flight on one connection of HTTP/2 at most, as far as the target allows [default: 1].
     #[arg(long, value_name = "N", requires = "http2")]
     pub(crate) streams: Option<usize>,
-    /// How long a request may take [default: 10s, or as the plan says].
+    /// The longest time of a request [default: 10s, or as the plan says].
     #[arg(long, value_parser = values::time)]
     pub(crate) timeout: Option<Duration>,
-    /// How long a connection may take to be made.
+    /// The longest time for making a connection.
     #[arg(long, default_value = "1s", value_parser = values::time)]
     pub(crate) connect_timeout: Duration,
     /// Write the whole report as JSON to this file (`-`: standard output, instead of the text).

@@ -1,4 +1,4 @@
-//! What the load client of the course on scalable distributed systems prints and writes.
+//! The output of the load client of the course on scalable distributed systems.
 
 use std::fmt::Write as _;
 use std::path::Path;

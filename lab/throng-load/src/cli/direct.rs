@@ -15,7 +15,7 @@ use crate::{Arrivals, Closed, Open, run_watched};
 /// `throng load URL`.
 #[derive(Debug, Args)]
 pub(crate) struct DirectArgs {
-    /// What to load, for example http://127.0.0.1:8080/primes/20
+    /// The URL to load, for example http://127.0.0.1:8080/primes/20
     url: Option<String>,
     /// Open model: requests a second, sent whatever the server does.
     #[arg(long, short = 'r', value_parser = values::rate)]
@@ -26,7 +26,7 @@ pub(crate) struct DirectArgs {
     /// Seed of random arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long (60s, 5m); default 10s.
+    /// The time for which to load (60s, 5m); default 10s.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     /// Closed model: end after so many requests.

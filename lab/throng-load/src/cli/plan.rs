@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     common: Common,
 }
 
-/// How a plan is bound to a target.
+/// A plan, bound to a target.
 #[derive(Debug, Args)]
 pub(crate) struct Planned {
     /// Base URL, instead of the plan's.

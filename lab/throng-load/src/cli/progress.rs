@@ -14,7 +14,7 @@ const PIPE_LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// A terminal of fewer columns has no room for a bar.
 const WIDE: usize = 90;
-/// One of fewer, no room for words.
+/// The width of a terminal below which there is no room for words.
 const NARROW: usize = 70;
 
 fn columns() -> usize {
@@ -34,7 +34,7 @@ fn message(second: Option<&Second>, counters: &Counters, columns: usize) -> Stri
     format!("{rate}/s · p99 {p99} · errors {errors} · p50 {p50} · {done} done")
 }
 
-/// What the end of a run is measured by.
+/// The goal by which the end of a run is measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     Requests(u64),

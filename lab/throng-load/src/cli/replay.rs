@@ -19,10 +19,10 @@ pub(crate) struct ReplayArgs {
     /// The URL that recorded paths are put behind.
     #[arg(long)]
     target: String,
-    /// So many times as fast as recorded; without it as fast as answers come.
+    /// The speed, as a multiple of the recorded one; without it as fast as answers come.
     #[arg(long, value_parser = values::rate)]
     speed: Option<f64>,
-    /// How many requests may wait behind others of the same key.
+    /// The requests that may wait behind others of the same key.
     #[arg(long, default_value_t = 4096)]
     look_ahead: usize,
     #[command(flatten)]

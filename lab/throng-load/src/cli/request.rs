@@ -6,7 +6,7 @@ use clap::Args;
 use super::values;
 use crate::{Request, Target};
 
-/// What the request is, for a URL.
+/// The request, for a URL.
 #[derive(Debug, Args)]
 pub(super) struct RequestArgs {
     /// Method; POST where there is a body.
@@ -21,7 +21,7 @@ pub(super) struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// Whether anything of it was given.
+    /// True if any of these arguments was given.
     pub(super) fn is_given(&self) -> bool {
         self.method.is_some() || !self.header.is_empty() || self.body.is_some()
     }

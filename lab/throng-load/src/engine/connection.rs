@@ -1,4 +1,4 @@
-//! One connection: its socket, what is in flight on it, and the bytes on their way.
+//! A connection: its socket, the requests in flight on it, and the bytes on their way.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use super::parser::Parser;
 use super::tls::{TlsClient, TlsSession};
 use crate::ErrorKind;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Closed,
     Connecting,
     Open,
-    /// After a failed attempt: no other before its deadline.
+    /// A failed attempt came before: there is no other before its deadline.
     Resting,
 }
 
@@ -38,9 +38,10 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<TlsSession>,
-    /// What is made of the bytes, where HTTP/2 is spoken. It holds the requests in flight on its streams.
+    /// The session that interprets the bytes, where HTTP/2 is spoken. It holds the requests in flight on its streams.
     pub(crate) http2: Option<Box<Session>>,
-    /// Without HTTP/2 in the order of their answers; with it, only one that waits for the connection to be made.
+    /// The requests in flight. Without HTTP/2 they are in the order of their answers; with it, there is only one that waits for the
+    /// connection to be made.
     pub(crate) in_flight: VecDeque<InFlight>,
     pub(crate) parser: Parser,
     /// Bytes for the wire that the socket has not taken, from `out_at` on.
@@ -55,13 +56,13 @@ pub(crate) struct Connection {
     pub(crate) bytes_in: u64,
     /// Told from events of earlier sockets in the same slot.
     pub(crate) generation: u32,
-    /// Whether it stands in the queue of the free.
+    /// True while it stands in the queue of the free.
     pub(crate) queued: bool,
     /// Failed connects in a row.
     pub(crate) failed_connects: u32,
 }
 
-/// What sending did.
+/// The result of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     All,
@@ -115,7 +116,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a connect that has become ready succeeded.
+    /// Returns the error of a connect that has become ready, if it failed.
     pub(crate) fn connect_result(&self) -> Result<(), ErrorKind> {
         let Some(socket) = &self.socket else {
             return Err(ErrorKind::Unreachable);
@@ -142,7 +143,7 @@ impl Connection {
         self.bytes_in = 0;
     }
 
-    /// How many requests it takes now, with `pipeline` in flight at most where HTTP/1.1 is spoken.
+    /// Returns the number of requests it takes now, with `pipeline` in flight at most where HTTP/1.1 is spoken.
     pub(crate) fn room(&self, pipeline: usize) -> usize {
         match &self.http2 {
             Some(session) => session.room(),

@@ -18,7 +18,7 @@ use crate::report::{ClassReport, Report};
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// What a run shows while it goes on, ten times a second.
+/// The progress of a run, shown ten times a second.
 #[derive(Debug)]
 pub struct Progress<'a> {
     /// Since the start.
@@ -32,13 +32,13 @@ pub struct Progress<'a> {
 /// A finished run: its report, and the sources with whatever they gathered.
 #[derive(Debug)]
 pub struct Run<S> {
-    /// What all workers measured together.
+    /// The report over all workers.
     pub report: Report,
     /// The sources, as they were given.
     pub sources: Vec<S>,
 }
 
-/// What one worker brings home.
+/// The results of a worker.
 struct Finished<S> {
     source: S,
     recorder: Recorder,
@@ -54,7 +54,7 @@ pub fn run<S: Source>(options: &Options, sources: Vec<S>) -> Result<Run<S>> {
     run_watched(options, sources, |_| {})
 }
 
-/// As [`run`], and tells `watch` ten times a second how it goes.
+/// Runs like [`run`], and tells `watch` the progress ten times a second.
 pub fn run_watched<S: Source>(
     options: &Options,
     sources: Vec<S>,

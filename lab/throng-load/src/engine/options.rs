@@ -21,7 +21,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run should end.
+    /// True if the run should end.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -32,14 +32,14 @@ impl Stop {
     }
 }
 
-/// How a run is driven; what it sends is a [`crate::Source`]'s business.
+/// The options of a run. A [`crate::Source`] decides the requests.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the requests go.
+    /// The target of the requests.
     pub target: Target,
     /// Connections over all workers at most, 1 to 65,535.
     pub connections: usize,
-    /// So many of them are made before the clock starts; each further one when a request is due and none is free.
+    /// The connections that are made before the clock starts; each further one is made when a request is due and none is free.
     pub connections_ahead: usize,
     /// Requests in flight on one connection of HTTP/1.1; above 1 is pipelining.
     pub pipeline: usize,
@@ -48,21 +48,21 @@ pub struct Options {
     pub http2: Option<usize>,
     /// No new request after this time; `None`: until the sources are done.
     pub duration: Option<Duration>,
-    /// How long a request may take, from being given to a connection to its whole answer.
+    /// The longest time of a request, from being given to a connection to its whole answer.
     pub request_timeout: Duration,
-    /// How long a connection may take to be made.
+    /// The longest time for making a connection.
     pub connect_timeout: Duration,
-    /// After the end: how long answers are waited for. At most the request timeout makes sense.
+    /// The time for which answers are waited for after the end. At most the request timeout makes sense.
     pub drain: Duration,
-    /// Whether a connection is used again after an answer.
+    /// Uses a connection again after an answer.
     pub keep_alive: bool,
     /// Names for [`crate::Shot::class`].
     pub classes: Vec<String>,
-    /// One CSV line a request goes here.
+    /// The file that gets a CSV line for each request.
     pub log: Option<PathBuf>,
     /// Ends the run early.
     pub stop: Stop,
-    /// For `https` targets.
+    /// The options of `https` targets.
     pub tls: TlsOptions,
 }
 

@@ -42,7 +42,7 @@ enum Stage {
     },
 }
 
-/// What came of some bytes.
+/// The result of some bytes.
 #[derive(Debug)]
 pub(crate) enum Fed<'a> {
     /// All were taken, more are needed.
@@ -53,7 +53,7 @@ pub(crate) enum Fed<'a> {
         answer: Answer<'a>,
         keep_alive: bool,
     },
-    /// This connection cannot be understood any more.
+    /// The connection cannot be understood any more.
     Broken(ErrorKind),
 }
 
@@ -65,7 +65,7 @@ struct Head {
 }
 
 impl Parser {
-    /// Whether nothing of an answer has come yet.
+    /// True while nothing of an answer has come.
     pub(crate) fn is_fresh(&self) -> bool {
         self.stage == Stage::Head && self.head.is_empty()
     }
@@ -163,7 +163,7 @@ impl Parser {
         self.body.extend_from_slice(&data[..data.len().min(room)]);
     }
 
-    /// How many bytes of `data` end the body, if they do.
+    /// Returns the number of bytes of `data` that end the body, if they do.
     fn take_body(&mut self, data: &[u8]) -> Result<Option<usize>, ErrorKind> {
         let mut at = 0;
         loop {
@@ -294,7 +294,7 @@ fn parse_head(data: &[u8], no_body: bool) -> Result<Option<Head>, ErrorKind> {
     }))
 }
 
-/// What `Content-Length` says: a number, or the same number in a list.
+/// Returns the value of `Content-Length`: a number, or the same number in a list.
 fn length_of(value: &[u8]) -> Result<u64, ErrorKind> {
     let mut length = None;
     for part in value.split(|byte| *byte == b',') {

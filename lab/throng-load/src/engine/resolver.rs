@@ -15,12 +15,12 @@ const EVERY: Duration = Duration::from_secs(1);
 
 type LookUp = dyn Fn() -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// What is known of a name, shared by all workers.
+/// The addresses of a name, shared by all workers.
 pub(crate) struct Resolver {
     look_up: Box<LookUp>,
     every: Duration,
     known: Mutex<Known>,
-    /// How often the addresses have changed.
+    /// The number of changes of the addresses. The resolving thread adds one after each; workers compare it with the one they know.
     version: AtomicU32,
 }
 
@@ -32,7 +32,7 @@ struct Known {
 }
 
 impl Resolver {
-    /// Of a target that was just looked up; `None` where its host is an address already.
+    /// Returns the resolver of a target that was just looked up; `None` where its host is an address already.
     pub(crate) fn of(target: &Target) -> Option<Arc<Self>> {
         let (host, port, owned) = (target.host.clone(), target.port, target.owned);
         let look_up = move || {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::ErrorKind;
 use crate::error::{Error, Result};
 
-/// How an `https` target is trusted.
+/// The trust in an `https` target.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
     /// Accepts any certificate. For targets of one's own with self-signed ones.
@@ -18,7 +18,7 @@ pub struct TlsOptions {
     pub roots: Option<PathBuf>,
 }
 
-/// What every TLS connection of a run shares.
+/// The part that every TLS connection of a run shares.
 #[derive(Clone)]
 pub(crate) struct TlsClient {
     #[cfg(feature = "tls")]
@@ -27,7 +27,7 @@ pub(crate) struct TlsClient {
     name: rustls::pki_types::ServerName<'static>,
 }
 
-/// One TLS connection.
+/// A TLS connection.
 pub(crate) struct TlsSession {
     #[cfg(feature = "tls")]
     session: Box<rustls::ClientConnection>,
@@ -37,7 +37,7 @@ pub(crate) struct TlsSession {
 #[derive(Debug)]
 pub(crate) struct TlsBroken {
     pub(crate) kind: ErrorKind,
-    /// What was wrong, for people.
+    /// The fault, for people.
     pub(crate) reason: String,
 }
 
@@ -183,7 +183,7 @@ impl TlsSession {
         self.session.writer().write_all(plain).map_err(unreadable)
     }
 
-    /// Whether the handshake is done and did not settle on HTTP/2.
+    /// True if the handshake is done and did not settle on HTTP/2.
     pub(crate) fn refuses_http2(&self) -> bool {
         !self.session.is_handshaking() && self.session.alpn_protocol() != Some(HTTP2)
     }

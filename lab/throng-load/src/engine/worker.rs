@@ -33,14 +33,14 @@ const REST_NANOS_MAX: u64 = 100_000_000;
 /// Ctrl-C waits for answers so long at most.
 const STOPPED_DRAIN_NANOS: u64 = 1_000_000_000;
 
-/// What a worker is told.
+/// The orders of a worker.
 #[derive(Clone)]
 pub(crate) struct Orders {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) tls: Option<TlsClient>,
     pub(crate) connections: usize,
-    /// Of them, made before the clock starts.
+    /// The number of them that are made before the clock starts.
     pub(crate) ahead: usize,
     pub(crate) pipeline: usize,
     /// Streams on a connection at most, where HTTP/2 is spoken.
@@ -54,7 +54,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// For worker `index` of `workers`, with its share of the connections.
+    /// Returns the orders of worker `index` of `workers`, with its share of the connections.
     pub(crate) fn new(
         options: &Options,
         resolver: Option<Arc<Resolver>>,
@@ -93,7 +93,7 @@ pub(crate) enum Ended {
     SourceDone,
     TimeUp,
     Stopped,
-    /// Not one connection was ever made, again and again.
+    /// No connection was ever made, again and again.
     NobodyThere,
     /// The same, for want of an address.
     NoAddress,
@@ -123,14 +123,14 @@ pub(crate) struct Worker<S> {
     scan_nanos: u64,
     address: usize,
     addresses_version: u32,
-    /// Whether the clock runs.
+    /// True while the clock runs.
     driving: bool,
     ever_connected: bool,
     failed_connects: usize,
     last_failed_connect: Option<ErrorKind>,
     buffer: Box<[u8]>,
     plain: Vec<u8>,
-    /// What sessions of HTTP/2 want to send, on its way to the socket.
+    /// The frames of HTTP/2 sessions, on their way to the socket.
     frames: Vec<u8>,
     translator: Translator,
 }

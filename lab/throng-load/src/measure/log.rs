@@ -8,7 +8,7 @@ use crate::{ErrorKind, Outcome};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// One line a request, as CSV: `start_ns,latency_ns,service_ns,status,error,class`.
+/// A log with a line for each request, as CSV: `start_ns,latency_ns,service_ns,status,error,class`.
 ///
 /// Each worker fills a buffer of its own; a full one is written whole, so lines of different
 /// workers are interleaved only between buffers.

@@ -1,4 +1,4 @@
-//! What a run is measured by: histograms, counters, per-second series.
+//! The measures of a run: histograms, counters, per-second series.
 
 mod counters;
 mod log;

@@ -19,7 +19,7 @@ pub(crate) struct Recorder {
     /// The part of the lateness during which a connection was free: the generator's own delay.
     pub(crate) own_delay: Latencies,
     pub(crate) opened: u64,
-    /// What was wrong with TLS when it first failed.
+    /// The fault of TLS when it first failed.
     pub(crate) tls_failure: Option<String>,
     pub(crate) sample: Sample,
     second: SecondSlice,
@@ -57,7 +57,7 @@ pub(crate) struct Counts {
     statuses: Box<[u32; 1000]>,
 }
 
-/// What one worker did in one second.
+/// The results of a worker in a second.
 #[derive(Debug, Clone)]
 pub(crate) struct SecondSlice {
     pub(crate) second: u64,
@@ -67,7 +67,7 @@ pub(crate) struct SecondSlice {
     pub(crate) connections: u64,
 }
 
-/// Where a worker leaves its finished seconds; emptied by the coordinator ten times a second.
+/// The box in which a worker leaves its finished seconds. The worker writes; the coordinator empties it ten times a second.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     finished: Mutex<Vec<SecondSlice>>,

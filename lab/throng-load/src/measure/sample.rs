@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// Requests kept one by one.
 const KEPT_MAX: usize = 1024;
 
-/// What is known of one request.
+/// The record of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// When it ended, since the start of the run.
@@ -17,7 +17,7 @@ pub struct Point {
 /// Every n-th request of a run; n, a power of two, grows so that what is kept stays within a bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Those that were kept, in order of time.
+    /// The points that were kept, in order of time.
     pub points: Vec<Point>,
     /// The n: so many requests stand behind each of them.
     pub every: u64,
@@ -48,7 +48,7 @@ impl Sample {
         self.until_next = self.every - 1;
     }
 
-    /// Those of several workers as one: as many requests behind each, and within the bound.
+    /// Merges the samples of several workers: each point stands for as many requests, within the bound.
     pub(crate) fn merged(samples: impl IntoIterator<Item = Sample>) -> Sample {
         let mut samples: Vec<Sample> = samples.into_iter().collect();
         loop {

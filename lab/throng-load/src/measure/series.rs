@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::recorder::SecondSlice;
 use super::{Counters, Latencies, latencies};
 
-/// One second of a run, over all workers.
+/// A second of a run, over all workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds since the start of the run.
     pub second: u64,
-    /// What ended in it.
+    /// The requests that ended in it.
     pub counters: Counters,
     /// Open connections at its end.
     pub connections: u64,
@@ -26,7 +26,7 @@ pub struct Second {
     pub max_nanos: u64,
 }
 
-/// One of the slowest requests of its second.
+/// A request among the slowest of its second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outlier {
     /// When it ended, since the start of the run.

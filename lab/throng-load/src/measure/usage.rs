@@ -1,8 +1,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// What the generator itself cost and how well it was scheduled, so that a reader sees which side
-/// was the limit.
+/// The cost of the generator itself, and its scheduling, so that a reader sees which side was the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorUsage {
     /// CPU time of the workers, in nanoseconds.

@@ -4,7 +4,7 @@ use super::compile::CompiledRequest;
 use super::model::Capture;
 use crate::{Answer, ErrorKind};
 
-/// Whether an answer is what the plan expects; without checks: 2xx or 304.
+/// True for an answer that the plan expects; without checks: 2xx or 304.
 pub(crate) fn passes(request: &CompiledRequest, answer: &Answer<'_>) -> bool {
     let status = if request.statuses.is_empty() {
         ErrorKind::of_status(answer.status).is_none()

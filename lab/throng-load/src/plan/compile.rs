@@ -1,4 +1,4 @@
-//! From the written plan to what the workers follow: every name resolved, every formula a number.
+//! Compiles the written plan into the form that workers follow: every name resolved, every formula a number.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,7 +122,7 @@ impl Compiled {
     }
 }
 
-/// What names may mean within one phase.
+/// The names of a phase and their meanings.
 struct Names<'a> {
     variables: &'a BTreeMap<String, f64>,
     /// Name → index into the data sources; the phase's own come first.
@@ -458,7 +458,7 @@ fn nanos(field: &str, text: &str) -> Result<u64, String> {
         .map_err(|reason| format!("`{field}`: {reason}"))
 }
 
-/// Whether a drawn value is dropped when this much of a user's way is over.
+/// True if a drawn value is dropped when this much of a user's way is over.
 pub(crate) fn ends_with(per: Per, over: Per) -> bool {
     let rank = |per| match per {
         Per::Request => 0,

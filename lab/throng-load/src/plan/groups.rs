@@ -9,7 +9,7 @@ use rand::seq::SliceRandom as _;
 
 use super::model::Order;
 
-/// How places map to members.
+/// The map from places to members.
 #[derive(Debug)]
 pub(super) struct Groups {
     pub(super) aggregates: usize,

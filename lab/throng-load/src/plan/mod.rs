@@ -52,9 +52,9 @@ pub struct HeadToHeadShape {
 /// A series of the target to sample beside a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleShape {
-    /// Where it is read.
+    /// The URL where it is read.
     pub url: String,
-    /// Which of what stands there.
+    /// The series that are read there.
     pub series: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Plan {
         &self.file.name
     }
 
-    /// What it is for.
+    /// Returns the purpose of the plan.
     pub fn description(&self) -> &str {
         &self.file.description
     }
@@ -109,7 +109,7 @@ impl Plan {
         self.file.target.as_deref()
     }
 
-    /// What can be set in it, by name.
+    /// Returns the variables that can be set in it, by name.
     pub fn variables(&self) -> &BTreeMap<String, f64> {
         &self.file.variables
     }
@@ -236,7 +236,7 @@ impl Plan {
         Ok(report)
     }
 
-    /// Of a report of this plan, what its open phases have come to, whose rate is what a search varies: requests that only prepare
+    /// Returns the part of a report of this plan that its open phases made. A search varies their rate: requests that only prepare
     /// something are not judged. `None` where all are of one kind.
     pub(crate) fn open_part(&self, report: &Report, target: &Target) -> Result<Option<Report>> {
         let (open, closed): (Vec<_>, Vec<_>) = self.file.phase.iter().partition(|phase| !phase.arrivals.is_empty());
@@ -256,7 +256,7 @@ impl Plan {
         Ok(Some(report.of_classes(is_open, Duration::from_secs_f64(seconds.sum()))))
     }
 
-    /// With a seed of its own, where the plan has none: a second run on the same target creates other things.
+    /// Returns the plan with a seed of its own, where it has none: a second run on the same target creates other things.
     fn fresh(&self) -> Self {
         let mut plan = self.clone();
         while plan.file.seed == 0 {

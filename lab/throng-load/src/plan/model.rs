@@ -18,7 +18,7 @@ pub(crate) struct PlanFile {
     pub(crate) http2: bool,
     /// Requests in flight on one connection of HTTP/2.
     pub(crate) streams: Option<Amount>,
-    /// With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
+    /// The seed. With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
     #[serde(default)]
     pub(crate) seed: u64,
     /// A head-to-head or replay plan names its shape here instead of phases.
@@ -48,7 +48,7 @@ pub(crate) enum Amount {
     Formula(String),
 }
 
-/// Where values come from. Exactly one of `range`, `list`, `csv`, `uuid`, `text`, `grouped`.
+/// The source of values. Exactly one of `range`, `list`, `csv`, `uuid`, `text`, `grouped`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Data {
@@ -70,16 +70,16 @@ pub(crate) struct Data {
 pub(crate) enum Pick {
     /// Each independently, uniformly.
     Random,
-    /// In order, then from the start again.
+    /// Values in order, then from the start again.
     #[default]
     Sequence,
-    /// In one order drawn once, then again.
+    /// Values in one order drawn once, then again.
     Shuffled,
     /// Each independently, the first most often.
     Zipf,
 }
 
-/// How long a drawn value stays.
+/// The time for which a drawn value stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Per {
@@ -89,7 +89,7 @@ pub(crate) enum Per {
     User,
 }
 
-/// Whose place in a sequence it is.
+/// The owner of a place in a sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Walk {
@@ -99,7 +99,7 @@ pub(crate) enum Walk {
     User,
 }
 
-/// Which part of the values a user draws from.
+/// The part of the values from which a user draws.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Share {
@@ -130,7 +130,7 @@ pub(crate) enum Order {
     /// Shuffled within the group.
     #[default]
     Concurrent,
-    /// One aggregate's members follow each other.
+    /// The members of an aggregate follow each other.
     Serial,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct RequestModel {
 }
 
 impl RequestModel {
-    /// What it says, or what goes with a body or none.
+    /// Returns the written method, or the one that goes with a body or none.
     pub(crate) fn method(&self) -> &str {
         let usual = if self.body.is_some() { "POST" } else { "GET" };
         self.method.as_deref().unwrap_or(usual)
@@ -174,7 +174,7 @@ pub(crate) enum Capture {
     Json(String),
     /// A header's value.
     Header(String),
-    /// What stands between two texts of the body.
+    /// The text between two texts of the body.
     Between([String; 2]),
 }
 
@@ -194,9 +194,9 @@ pub(crate) struct PhaseModel {
     pub(crate) name: String,
     /// Closed model: so many users at once.
     pub(crate) users: Option<Amount>,
-    /// They start spread over this time.
+    /// The time over which their starts are spread.
     pub(crate) ramp: Option<String>,
-    /// How often a user goes through the steps.
+    /// The number of times that a user goes through the steps.
     pub(crate) repeat: Option<Amount>,
     /// Or for how long.
     #[serde(rename = "for")]

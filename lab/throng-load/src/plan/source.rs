@@ -15,12 +15,12 @@ use super::model::{OnFailure, Per};
 use crate::{Arrivals, Next, Outcome, Shot, Source, Verdict};
 
 const NOT_YET: u64 = u64::MAX;
-/// How often a worker looks whether another has brought a phase to its end.
+/// The time between two looks of a worker whether another has brought a phase to its end.
 const LOOK_NANOS: u64 = 1_000_000;
 /// Users of an open phase under way at once, a worker; further ones wait and are late.
 const UNDER_WAY_MAX: usize = 100_000;
 
-/// How far the phases are, over all workers.
+/// The progress of the phases, over all workers.
 #[derive(Debug)]
 pub(crate) struct Board {
     started_nanos: Vec<AtomicU64>,
@@ -41,7 +41,7 @@ impl Board {
     }
 }
 
-/// One worker's share of a plan's users.
+/// The share of a worker in a plan's users.
 #[derive(Debug)]
 pub(crate) struct PlanSource {
     plan: Arc<Compiled>,
@@ -105,7 +105,7 @@ impl PlanSource {
         }
     }
 
-    /// One source for each of `workers`.
+    /// Returns a source for each of `workers`.
     pub(crate) fn split(plan: Compiled, workers: usize) -> Vec<PlanSource> {
         let plan = Arc::new(plan);
         let board = Arc::new(Board::new(plan.phases.len()));
@@ -312,7 +312,7 @@ impl PlanSource {
         *class
     }
 
-    /// After the last word on a request.
+    /// Advances a user after the last word on a request.
     fn advance(&mut self, index: u32, success: bool, now_nanos: u64) {
         let plan = self.plan.clone();
         let user = &mut self.users[index as usize];

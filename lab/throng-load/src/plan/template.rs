@@ -7,10 +7,10 @@ pub(crate) enum Piece {
     Slot { slot: usize, filter: Filter },
 }
 
-/// What happens to a value before it is written.
+/// The change of a value before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filter {
-    /// As it is (bodies).
+    /// No change (bodies).
     Plain,
     /// Percent-encoded for a path or a query string (`${name|url}`).
     Url,
@@ -26,7 +26,7 @@ pub(crate) enum Filter {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Template(pub(crate) Vec<Piece>);
 
-/// What a name stands for.
+/// The meaning of a name.
 pub(crate) enum Meaning {
     Constant(String),
     Slot(usize),

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// What a target's process spent.
+/// The resources that a target's process spent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU time, user and system, in nanoseconds.

@@ -7,7 +7,7 @@ use crate::measure::{Latencies, latencies};
 /// The usual figures of a distribution, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many requests were measured.
+    /// The number of requests measured.
     pub count: u64,
     /// The shortest, in nanoseconds, as all that follows.
     pub min: u64,
@@ -27,7 +27,7 @@ pub struct Summary {
     pub p999: u64,
     /// 9,999 of 10,000 took at most so long.
     pub p9999: u64,
-    /// What the slowest of them took.
+    /// The time of the slowest.
     pub max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One self-contained page: the numbers as JSON in it, drawn by a script of its own. No network.
+//! A self-contained page: the numbers as JSON in it, drawn by a script of its own. No network.
 
 use serde_json::{Value, json};
 
@@ -20,14 +20,14 @@ pub fn run(report: &Report) -> String {
     )
 }
 
-/// One of several runs.
+/// A run among several.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// What it is called.
+    /// The name of the run.
     pub name: &'a str,
     /// Its numbers, over all repetitions.
     pub report: &'a Report,
-    /// What the target's process spent, where it is known.
+    /// The resources that the target's process spent, where they are known.
     pub cost: Option<Cost>,
     /// Its repetitions; the n-th of all sides belong together. Empty for a run that was not repeated.
     pub repetitions: &'a [Repetition],
@@ -80,7 +80,7 @@ pub fn figures(title: &str, figures: &impl serde::Serialize, script: &str) -> St
     scripted(title, &data, script)
 }
 
-/// What the page needs of a report.
+/// Returns the part of a report that the page needs.
 fn view(name: &str, report: &Report) -> Value {
     let classes: Vec<Value> = report
         .classes

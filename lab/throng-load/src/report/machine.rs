@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Where a run took place, and with what.
+/// The machine and program of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processor, as the system names it.

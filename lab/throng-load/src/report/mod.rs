@@ -1,4 +1,4 @@
-//! What a run says about itself: for people, for machines, for a browser.
+//! The report of a run: for people, for machines, for a browser.
 
 mod cost;
 mod csv;
@@ -29,7 +29,7 @@ use crate::measure::{Counters, GeneratorUsage, Latencies, Outlier, Sample, Secon
 pub struct Report {
     /// Version of this format.
     pub format: u32,
-    /// What was run, in a few words.
+    /// The subject of the run, in a few words.
     pub title: String,
     /// URL of the target.
     pub target: String,
@@ -37,7 +37,7 @@ pub struct Report {
     pub settings: BTreeMap<String, String>,
     /// Start, in milliseconds since 1970.
     pub started_unix_millis: u64,
-    /// From the start to the last answer.
+    /// The time from the start to the last answer.
     pub elapsed_nanos: u64,
     /// Why it ended.
     pub ended: String,
@@ -49,7 +49,7 @@ pub struct Report {
     /// Time from sending to the whole answer.
     #[serde(with = "distribution")]
     pub service: Latencies,
-    /// By class (phase and request of a plan).
+    /// The figures by class (phase and request of a plan).
     pub classes: Vec<ClassReport>,
     /// Second by second.
     pub seconds: Vec<Second>,
@@ -58,19 +58,19 @@ pub struct Report {
     /// Every n-th request, one by one.
     #[serde(default)]
     pub requests: Sample,
-    /// Whether requests had an intended start (open model).
+    /// True if requests had an intended start (open model).
     pub open_model: bool,
     /// Requests a second asked for, in an open model of constant rate.
     pub wanted_rate: Option<f64>,
     /// Requests that were due and never sent.
     pub unsent: u64,
-    /// How late requests were sent.
+    /// The lateness of requests when they were sent.
     #[serde(with = "distribution")]
     pub lateness: Latencies,
-    /// How late by the generator's own fault.
+    /// The lateness by the generator's own fault.
     #[serde(with = "distribution")]
     pub own_delay: Latencies,
-    /// What the generator cost.
+    /// The cost of the generator.
     pub generator: GeneratorUsage,
     /// Connections made over the whole run, also those that replaced lost ones.
     pub connections_opened: u64,
@@ -78,13 +78,13 @@ pub struct Report {
     pub samples: Vec<Samples>,
     /// The plan's text, where there was one.
     pub plan: Option<String>,
-    /// Where it ran.
+    /// The machine it ran on.
     pub machine: Machine,
-    /// What a reader must know before believing the numbers.
+    /// The facts that a reader must know before believing the numbers.
     pub warnings: Vec<String>,
 }
 
-/// One class of requests.
+/// A class of requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClassReport {
     /// The class's name, as the plan gives it.
@@ -102,7 +102,7 @@ pub struct ClassReport {
 /// A series sampled beside the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// What was sampled.
+    /// The name of the sampled value.
     pub name: String,
     /// Its unit, for the axis.
     pub unit: String,
@@ -230,7 +230,7 @@ impl Report {
         self
     }
 
-    /// From the start to the last answer.
+    /// Returns the time from the start to the last answer.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_nanos)
     }
@@ -244,7 +244,7 @@ impl Report {
         }
     }
 
-    /// What these classes have come to, within a time that was theirs.
+    /// Returns the report of these classes, within a time that was theirs.
     pub(crate) fn of_classes(&self, is_one: impl Fn(&str) -> bool, took: Duration) -> Self {
         let mut report = self.clone();
         report.classes.retain(|class| is_one(&class.name));
@@ -258,7 +258,7 @@ impl Report {
         self.generator.cpu_nanos as f64 / self.counters.attempts().max(1) as f64
     }
 
-    /// What stands in the way of believing the numbers.
+    /// Collects the reasons against believing the numbers.
     fn find_warnings(&mut self) {
         if self.unsent > 0 {
             self.warnings.push(format!(

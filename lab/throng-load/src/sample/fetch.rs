@@ -11,7 +11,7 @@ use crate::{Request, Target};
 const TIMEOUT: Duration = Duration::from_millis(900);
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Where a page is fetched from, with a password if it needs one.
+/// The address of a page, with a password if it needs one.
 #[derive(Debug, Clone)]
 pub struct Address {
     target: Target,
@@ -19,7 +19,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Of `http://[user:password@]host[:port][/path]`; TLS is not spoken.
+    /// Parses `http://[user:password@]host[:port][/path]`; TLS is not spoken.
     pub fn parse(url: &str, owned: bool) -> Result<Self> {
         let parts = url.split_once("://");
         let plain = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http"));

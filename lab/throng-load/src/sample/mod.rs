@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const SERIES_MAX: usize = 48;
 const POINTS_MAX: usize = 100_000;
 
-/// What to sample.
+/// A value to sample.
 #[derive(Debug, Clone)]
 pub enum Probe {
     /// CPU and memory of a process on this machine.
@@ -31,7 +31,7 @@ pub enum Probe {
     },
     /// Chosen series of a page: Prometheus text by name, or JSON by pointer (`/queue_totals/messages`).
     Metrics {
-        /// Where the page is.
+        /// The address of the page.
         address: Address,
         /// Names (`http_requests_total`; each label set is a series, counters become rates), or pointers.
         series: Vec<String>,
@@ -43,14 +43,14 @@ pub enum Probe {
     },
 }
 
-/// One value read from a probe.
+/// A value read from a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) name: String,
-    /// Of the value, or of its rate.
+    /// The unit of the value, or of its rate.
     pub(crate) unit: &'static str,
     pub(crate) value: f64,
-    /// Whether it only grows, so that its rate is what tells something.
+    /// True if it only grows, so that its rate is the useful figure.
     pub(crate) counter: bool,
 }
 

@@ -1,6 +1,6 @@
 use super::Reading;
 
-/// What a process has used so far.
+/// The usage of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time of all its threads, also of those that have ended, to a clock tick (usually 10 ms).
@@ -12,7 +12,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of a process on this machine, or why nothing is known of it.
+    /// Returns the usage of a process on this machine, or the reason why it is not known.
     pub fn of(pid: u32) -> Result<Self, String> {
         let stat =
             std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| format!("there is no process {pid}"))?;

@@ -10,7 +10,7 @@ pub struct Stage {
     pub from_rate: f64,
     /// Arrivals a second at its end.
     pub to_rate: f64,
-    /// How long it lasts, in seconds.
+    /// The length of the stage, in seconds.
     pub seconds: f64,
 }
 
@@ -112,7 +112,7 @@ impl Arrivals {
         share
     }
 
-    /// How long the stages last together, in seconds.
+    /// Returns the length of all stages together, in seconds.
     pub fn seconds(&self) -> f64 {
         self.stages.iter().map(|stage| stage.seconds).sum()
     }

@@ -14,7 +14,7 @@ impl Closed {
         Closed { request, left: total }
     }
 
-    /// One source for each of `parts` workers; their totals add up to `total`.
+    /// Returns a source for each of `parts` workers; their totals add up to `total`.
     pub fn split(request: &Request, total: u64, parts: usize) -> Vec<Self> {
         let parts_wide = parts as u64;
         (0..parts_wide)

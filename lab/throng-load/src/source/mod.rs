@@ -1,4 +1,4 @@
-//! Where requests come from: the pull model that drives a run.
+//! Sources of requests: the pull model that drives a run.
 //!
 //! A worker asks its [`Source`] for a request whenever a connection is free, and hands it each
 //! answer. Everything else (open or closed arrivals, ordering, retries, checks) is a source's own
@@ -39,20 +39,20 @@ pub trait Source: Send {
     }
 }
 
-/// What a source wants of a free connection.
+/// The wish of a source for a free connection.
 #[derive(Debug)]
 pub enum Next<'a> {
     /// Send this request.
     Send(Shot<'a>),
-    /// Nothing before this time; ask again then, or after the next answer.
+    /// No request before this time; ask again then, or after the next answer.
     WaitUntil(u64),
-    /// Nothing before some answer arrives.
+    /// No request before some answer arrives.
     WaitForAnswer,
-    /// Nothing any more.
+    /// No request any more.
     Done,
 }
 
-/// One request to send.
+/// A request to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Shot<'a> {
     /// The whole request as it goes over the wire (see [`crate::Request`]).
@@ -136,7 +136,7 @@ impl Answer<'_> {
     }
 }
 
-/// How an outcome is counted.
+/// The count to which an outcome belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// 2xx and 304 are successes, anything else fails under its kind.
@@ -145,6 +145,6 @@ pub enum Verdict {
     Success,
     /// An answer that failed a check of the source.
     CheckFailed,
-    /// Not the last word: the source sends the request again.
+    /// A try that is not the last word: the source sends the request again.
     Retried,
 }

@@ -23,7 +23,7 @@ impl Open {
         }
     }
 
-    /// One source for each of `parts` workers, each with its share of the arrivals.
+    /// Returns a source for each of `parts` workers, each with its share of the arrivals.
     pub fn split(request: &Request, arrivals: &Arrivals, parts: usize) -> Vec<Self> {
         (0..parts)
             .map(|part| Open::new(request.clone(), arrivals.share(part, parts)))

@@ -17,7 +17,7 @@ pub struct Trace {
     keys: HashMap<Box<[u8]>, u32>,
 }
 
-/// One request of a [`Trace`].
+/// A request of a [`Trace`].
 #[derive(Debug, Clone)]
 pub struct TraceItem {
     /// Number of its key, from 0 in order of first use.
@@ -64,7 +64,7 @@ impl Trace {
         self.items.len()
     }
 
-    /// Whether it has none.
+    /// True if there is no request.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -79,13 +79,13 @@ impl Trace {
         &self.arena[self.items[index].bytes.clone()]
     }
 
-    /// What else is known of the request at `index`.
+    /// Returns the other facts about the request at `index`.
     pub fn item(&self, index: usize) -> &TraceItem {
         &self.items[index]
     }
 }
 
-/// What a replay does after an answer.
+/// The next step of a replay after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aftermath {
     /// The request is done and counted like this; the next of its key may go.
@@ -164,7 +164,7 @@ where
         self
     }
 
-    /// How many requests may be parked behind busy keys (default 4,096, at least 1).
+    /// Sets the number of requests that may be parked behind busy keys (default 4,096, at least 1).
     pub fn look_ahead(mut self, requests: usize) -> Self {
         self.look_ahead = requests.max(1);
         self

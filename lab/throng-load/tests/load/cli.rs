@@ -420,7 +420,7 @@ fn head_to_head_and_compare_state_differences_and_spread() {
 
 const SERVE_AT: &str = "THRONG_LOAD_TEST_SERVE_AT";
 
-/// What `serving`'s command runs: this program again, told to serve; without that there is nothing to do.
+/// Serves, if this program was started by `serving`'s command; otherwise does nothing.
 #[test]
 fn server_for_commands() {
     let Ok(port) = std::env::var(SERVE_AT) else { return };

@@ -295,7 +295,7 @@ fn a_target_that_never_says_its_settings_is_a_connect_timeout() {
     assert!(report.ended.contains("nobody"), "{}", report.ended);
 }
 
-/// One request, and what was seen of its answer.
+/// A source of a single request, and the answer it saw.
 struct Once(Vec<u8>, bool, mpsc::Sender<(Vec<u8>, Option<String>)>);
 
 impl Source for Once {

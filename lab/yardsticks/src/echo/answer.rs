@@ -4,7 +4,7 @@ use super::request::{Refusal, Request};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Serialize)]
 struct Echo<'a> {
     method: &'a str,

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// How to run the echo, from the command line.
+/// The arguments of the echo.
 #[derive(Args, Clone, Debug)]
 pub struct EchoArguments {
     /// The loopback port to listen on; 0 takes any free one.

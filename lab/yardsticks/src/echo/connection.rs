@@ -1,4 +1,4 @@
-//! One connection: what has been read and not yet answered, what has been answered and not yet written.
+//! A connection: the bytes read and not yet answered, the answers not yet written.
 
 use super::answer::AnswerWriter;
 use super::request::{Parsed, parse};
@@ -21,11 +21,11 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     /// No more requests are read: the client said so, or its bytes make no sense.
     last_answer_given: bool,
-    /// What the loop waits for on this socket.
+    /// The events that the loop waits for on this socket.
     pub(crate) interest: EventFlags,
 }
 
-/// What the loop does with the connection next.
+/// The loop's next act on the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Wait(EventFlags),

@@ -18,12 +18,12 @@ const EVENTS_MAX: usize = 1024;
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 
-/// What loops have done from their start to their stop.
+/// The counts of loops from their start to their stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Requests answered, also those whose body was not JSON.
     pub requests: u64,
-    /// How many connections were taken so far.
+    /// The connections taken so far.
     pub connections: u64,
 }
 
@@ -87,7 +87,7 @@ enum Flow {
 struct EventLoop<'a> {
     epoll: OwnedFd,
     listener: &'a TcpListener,
-    /// By slot; a connection's slot is what epoll gives back.
+    /// The connections by slot; epoll gives back a connection's slot.
     connections: Vec<Option<Connection>>,
     free_slots: Vec<usize>,
     buffer: Box<[u8; READ_BYTES]>,

@@ -55,7 +55,7 @@ impl EchoProcess {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -88,7 +88,7 @@ impl Drop for EchoProcess {
     }
 }
 
-/// At most one line of an address' length.
+/// Reads a line of at most the length of an address.
 fn read_first_line(child: &mut Child) -> std::io::Result<String> {
     const LINE_BYTES_MAX: u64 = 128;
     let mut line = String::new();

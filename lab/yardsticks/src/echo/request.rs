@@ -21,14 +21,14 @@ pub(crate) struct Request<'a> {
     pub(crate) bytes: usize,
 }
 
-/// What the bytes at hand amount to.
+/// The result of parsing the bytes at hand.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
     /// The start of a request; more bytes are needed.
     Partial,
-    /// One request; more may follow it.
+    /// A request; more may follow it.
     Whole(Request<'a>),
-    /// Not a request this server reads. What follows has no known start, so the connection must be closed.
+    /// The bytes are not a request this server reads. The bytes behind have no known start, so the connection must be closed.
     Refused(Refusal),
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// What the header says about the request's end and the connection's.
+/// The header's account of the request's end and the connection's.
 struct Framing {
     body_bytes: usize,
     keep_alive: bool,

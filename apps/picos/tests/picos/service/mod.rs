@@ -139,7 +139,7 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
 }
 
-/// Whether the tests are to do without a browser; says so.
+/// Returns true, and says so, if the tests are to run without a browser.
 pub fn is_without_browser() -> bool {
     let is_without = std::env::var_os("THRONG_NO_BROWSER").is_some();
     if is_without {

@@ -1,4 +1,4 @@
-//! What is offered: sections, how much each is wanted, and its seats.
+//! The offered sections with their demand and seats.
 
 use super::super::{OfferedSection, Shape, random::Random};
 
@@ -11,17 +11,17 @@ const DEPARTMENTS: [&str; 48] = [
 ];
 const COURSE_NUMBERS: std::ops::Range<u32> = 100..700;
 
-/// How flat popularity is: the section of rank r is wanted in proportion to 1 / (r + this).
+/// The flatness of popularity: the section of rank r is wanted in proportion to 1 / (r + this).
 const POPULARITY_OFFSET: u64 = 30;
 
-/// From how many requests on a section counts as wanted, so that its seats follow the demand.
+/// The least number of adds from which a section's seats follow its demand.
 const WANTED_ADDS: u32 = 12;
 
 /// The sections offered, and the demand for them.
 pub(super) struct Offers {
     /// The sections, in the order of their ids.
     pub(super) sections: Vec<OfferedSection>,
-    /// How many adds each section gets, by its place in `sections`; 0 for one that no request touches.
+    /// The adds of each section, by its place in `sections`; 0 for one that no request touches.
     pub(super) adds: Vec<u32>,
 }
 

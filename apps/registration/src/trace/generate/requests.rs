@@ -1,4 +1,4 @@
-//! Who asks what: students, sections and operations put to the times.
+//! The requests of a trace: puts students, sections and operations to the times.
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
@@ -16,11 +16,11 @@ use super::{
 const PERIOD_FIRST_DAY: Date = date(2026, 10, 19);
 const DAY_SECONDS: u32 = 24 * 60 * 60;
 
-/// How often an add asks again for what the student asked for before.
+/// The share of adds that repeat an earlier add of the student: one in this many.
 const SECOND_ADD_ONE_IN: u32 = 60;
-/// How often a drop names a section the student never asked for.
+/// The share of drops that name a section the student never asked for: one in this many.
 const ABSENT_DROP_ONE_IN: u32 = 12;
-/// How often another student is sought for a drop when the one drawn has nothing to drop.
+/// The most draws of another student for a drop when the one drawn has nothing to drop.
 const DROP_TRIES: u32 = 8;
 
 pub(super) fn draw(shape: &Shape, offers: &Offers, seconds: &[u32], random: &mut Random) -> Vec<Request> {
@@ -76,11 +76,11 @@ struct Cast {
     deck: Vec<usize>,
     /// The sections that are touched at all.
     touched: Vec<usize>,
-    /// By student: the sections asked for and not dropped since.
+    /// The sections asked for and not dropped since, by student.
     wished: Vec<Vec<usize>>,
-    /// By section: the students who asked for it.
+    /// The students who asked for a section, by section.
     wishers: Vec<Vec<usize>>,
-    /// By student: whether a request was made.
+    /// True for each student who made a request.
     seen: Vec<bool>,
     /// The number of students without a request.
     unseen: usize,

@@ -2,7 +2,7 @@
 
 use super::super::{Shape, random::Random};
 
-/// How long the generated registration period lasts, in days.
+/// The length of the generated registration period, in days.
 pub const PERIOD_DAYS: u32 = 56;
 
 /// The days, counted from the period's first, on which registration opens for a further part of the students.
@@ -14,7 +14,7 @@ const FULLEST_DAY: u32 = REGISTRATION_DAYS[3];
 const DAY_MINUTES: u32 = 24 * 60;
 const PERIOD_MINUTES: u32 = PERIOD_DAYS * DAY_MINUTES;
 
-/// How long a surge after midnight lasts, in minutes.
+/// The length of a surge after midnight, in minutes.
 pub(super) const SURGE_MINUTES: u32 = 60;
 
 /// The time of every request in seconds since the period's first midnight, ascending.

@@ -1,4 +1,4 @@
-//! What rides must come to: plain lists, looked through anew for each question.
+//! The expected answers: plain lists, searched anew for each question.
 
 use skiers::{
     resort_day::ResortDayView,

@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Whether another engine may still answer reads of what it knows of a stream's shards.
+    /// True if another engine may still answer reads of what it knows of a stream's shards.
     pub(super) fn is_outlived(&self, place: usize, writer: u8) -> bool {
         let Some(own) = self.streams.iter().find(|stream| stream.writer == writer) else {
             return true;
@@ -195,7 +195,7 @@ impl World {
         Ok(())
     }
 
-    /// What a writer reads of these shards: what has landed in the streams before that have ended.
+    /// Returns what a writer reads of these shards: the records that have landed in the streams before that have ended.
     pub(super) fn read(&self, writer: u8, shards: Mask) -> Mask {
         let is_of_use = |write: &super::state::Write| {
             let has_landed = matches!(write.fate, Fate::Landed | Fate::Acknowledged);
@@ -228,7 +228,7 @@ impl World {
         Ok(Ok(()))
     }
 
-    /// What must hold in every state.
+    /// Checks what must hold in every state.
     pub(super) fn check(&self) -> Result<(), String> {
         for (place, stream) in self.streams.iter().enumerate().filter(|(_, stream)| !stream.is_sealed) {
             let overlaps = |other: &Stream| !other.is_sealed && other.shards & stream.shards != 0;

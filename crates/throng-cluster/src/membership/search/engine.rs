@@ -1,4 +1,4 @@
-//! What a process's engine does, step by step: one life after the other, as what its life's loop has it do, and what fails, come to it.
+//! The engine of a process, step by step: one life after the other, by the orders of its life's loop and with the failures that come.
 
 use super::{
     Lie,
@@ -6,10 +6,10 @@ use super::{
     state::{Again, Engine, Fate, LEASE, Mask, Stage, World, Write},
 };
 
-/// What came of a step of an engine's that begins.
+/// The outcome of a step that an engine begins.
 enum Begun {
     Next(Stage),
-    /// It is refused for good, or fails and may be tried again.
+    /// The step is refused for good, or fails and may be tried again.
     Failed {
         is_refused: bool,
     },
@@ -28,7 +28,7 @@ impl World {
         self.writes.iter().position(is_awaited)
     }
 
-    /// One of the two that change an engine's life has it for itself.
+    /// True if a stage has an engine's life for itself: only one of two may change it.
     pub(super) fn can_go_on(&self, place: usize, stage: Stage) -> bool {
         let process = &self.processes[place];
         let is_changed = process
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// How long a lease lasts from when its statement was sent: what is sent and what is done are one moment here, which is the latest.
+    /// Returns the length of a lease from the moment its statement was sent. Sending and doing are one moment here, which is the latest.
     fn lease(&self) -> u8 {
         LEASE + u8::from(self.lies(Lie::LeasesFromTheAnswer))
     }

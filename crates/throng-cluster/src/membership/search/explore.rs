@@ -7,7 +7,7 @@ use super::{
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// One thing that happens. What has an answer may do without it: then its process only knows that it failed.
+/// A thing that happens. A step with an answer may do without it: then its process only knows that it failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// A moment goes by.
@@ -21,7 +21,7 @@ pub(super) enum Step {
     Kill {
         place: usize,
     },
-    /// It is seen that the killed one is gone.
+    /// Others see that the killed process is gone.
     SeeKilled,
     Restart {
         place: usize,
@@ -35,11 +35,11 @@ pub(super) enum Step {
         place: usize,
         is_told: bool,
     },
-    /// It makes something of what it was answered.
+    /// The process makes something of its answer.
     Decide {
         place: usize,
     },
-    /// It declares one dead, or takes.
+    /// The process declares one dead, or takes.
     Act {
         place: usize,
     },
@@ -69,14 +69,14 @@ pub(super) enum Step {
     },
 }
 
-/// What a search came to.
+/// The result of a search.
 pub(super) struct Searched {
     pub(super) states: usize,
-    /// What is wrong, and the steps to it.
+    /// The fault, and the steps to it.
     pub(super) wrong: Option<(String, Vec<String>)>,
 }
 
-/// So many states are visited at most.
+/// The most states that are visited.
 const STATES_MAX: usize = 2_000_000;
 /// All is served after so many rounds in which nothing goes wrong, or never.
 const ROUNDS_MAX: usize = 60;
@@ -355,7 +355,7 @@ fn told(start: &World, parents: &[(u32, Step)], number: u32, last: Option<Step>)
 }
 
 impl World {
-    /// Who it is, and what for.
+    /// Names the process and its purpose.
     fn told_of(&self, place: usize, step: Step) -> String {
         let process = &self.processes[place];
         let tag = process.tag.0;

@@ -38,7 +38,7 @@ mod state;
 use explore::search;
 use state::{Budget, World};
 
-/// What is not as it has to be, so that something is found.
+/// A deliberate fault of the model, so that the search finds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lie {
     /// Shards are given by one whose stream may hold them.
@@ -47,7 +47,7 @@ enum Lie {
     DeclaresDeadWithoutSeal,
     /// Whoever had another beat at some time is declared dead, though it has beaten since.
     DeclaresDeadByAnOldBeat,
-    /// One whose sessions are gone is dead: its port is not asked.
+    /// A process whose sessions are gone counts as dead: its port is not asked.
     DeclaresDeadByFreeLocks,
     /// Silence goes on being counted while one cannot beat oneself.
     WatchesOnThroughOutages,

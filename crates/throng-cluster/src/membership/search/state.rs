@@ -33,18 +33,18 @@ pub(super) struct World {
     pub(super) is_away: bool,
     /// There are any in this search: only then anybody asks how long a node was not cut off.
     pub(super) has_outages: bool,
-    /// Of the process that was killed it is seen that it is gone: its port refuses, its sessions and itself are no more.
+    /// The process that was killed is known to be gone: its port refuses, its sessions and itself are no more.
     pub(super) is_gone_known: bool,
     pub(super) left: Budget,
 }
 
-/// What may still happen.
+/// The budget of things that may still happen.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Budget {
     pub(super) writes: u8,
     pub(super) kills: u8,
     pub(super) restarts: u8,
-    /// So long that the others declare the one dead that pauses.
+    /// The pauses so long that the others declare the process dead.
     pub(super) pauses: u8,
     pub(super) lost_answers: u8,
     pub(super) outages: u8,
@@ -77,12 +77,12 @@ pub(super) struct Stream {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Fate {
-    /// It may land.
+    /// The commit may land.
     #[default]
     Sent,
     Landed,
     Acknowledged,
-    /// It is known never to land.
+    /// The commit is known never to land.
     Lost,
 }
 
@@ -104,17 +104,17 @@ pub(super) struct Process {
     pub(super) is_up: bool,
     pub(super) node: u8,
     pub(super) is_at: Loop,
-    /// What its membership remembers: of each other node the last beat, and how many ticks it has been that.
+    /// The memory of its membership: of each other node the last beat, and the ticks since it began.
     pub(super) beats: Vec<Beat>,
     /// Ticks since a beat of its own failed: what its membership has to go by, and is not asked for.
     pub(super) calm: u8,
     pub(super) is_disconnected: bool,
-    /// What its life believes its engine to serve.
+    /// The shards that its life believes its engine to serve.
     pub(super) serves: Option<Mask>,
     /// It serves nothing because it has given some of it away.
     pub(super) has_given: bool,
     pub(super) change: Option<Change>,
-    /// What its engine was told last: of which node, which shards.
+    /// The last orders of its engine: the node and its shards.
     pub(super) member: (u8, Mask),
     pub(super) engine: Engine,
     pub(super) again: Option<Again>,
@@ -137,12 +137,12 @@ pub(super) struct Beat {
     pub(super) silence: u8,
 }
 
-/// Where the loop of its life is.
+/// The place of its life's loop.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Loop {
     Joining,
     Waiting,
-    /// It was answered with this, and has done nothing about it yet.
+    /// The loop has this answer, and has done nothing about it yet.
     Looked(Vec<Glance>, Vec<u8>),
     Acting(Vec<Do>),
 }
@@ -163,7 +163,7 @@ pub(super) enum Do {
     Give { to: u8, shards: Mask },
 }
 
-/// What its life has its engine do: serve these, or release all and give these.
+/// The change that its life asks of its engine: serve these, or release all and give these.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Change {
     pub(super) node: u8,
@@ -323,7 +323,7 @@ impl World {
         self.sort_processes();
     }
 
-    /// What can have no effect any more goes.
+    /// Forgets what can have no effect any more.
     fn forget(&mut self) {
         self.is_gone_known &= self.holds_anything(DEAD);
         let (owners, is_gone_known) = (&self.owners, self.is_gone_known);

@@ -106,7 +106,7 @@ pub fn a_checkpoint_of_a_stream_that_has_ended_leaves_nothing<H: Harness>(harnes
     assert_eq!(c.covered(5), None);
 }
 
-/// What is covered of a shard is said by whoever owns it.
+/// Only the owner of a shard says how far it is covered.
 pub fn a_checkpoint_says_nothing_of_shards_that_are_not_its_streams<H: Harness>(harness: &H) {
     let place = harness.create();
     let mut expected = Expected::new();
@@ -120,7 +120,7 @@ pub fn a_checkpoint_says_nothing_of_shards_that_are_not_its_streams<H: Harness>(
     assert_eq!((a.covered(0), a.covered(2)), (None, None));
 }
 
-/// What one engine has covered of all, nodes go on from, shard by shard; and one engine goes on from them.
+/// Nodes go on from the coverage of a single engine, shard by shard; and a single engine goes on from theirs.
 pub fn from_one_engine_to_a_cluster_and_back_nothing_is_indexed_twice<H: Harness>(harness: &H) {
     let place = harness.create();
     let mut expected = Expected::new();

@@ -1,4 +1,4 @@
-//! Who is there, and who owns what.
+//! Membership and ownership.
 
 use super::{Expected, Harness, Process, is_refused, join, shards};
 use crate::{Directory as _, Error, FEATURES, Floor, Join, NodeId, NodeState, ShardId, ShardSet};
@@ -39,7 +39,7 @@ pub fn one_name_is_one_node_that_lives<H: Harness>(harness: &H) {
     assert!(again.id > b.id, "a number is given once");
 }
 
-/// What it is at is seen by all; that it is over is said by leaving, or by others.
+/// All nodes see a node's state. Only leaving, or a declaration by others, ends it.
 pub fn a_draining_node_is_given_nothing_and_a_beat_ends_no_life<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");
@@ -180,7 +180,7 @@ pub fn a_node_that_leaves_frees_what_it_owns<H: Harness>(harness: &H) {
     assert_eq!(b.before(), [(a.writer, 1)]);
 }
 
-/// It is asked by its name, while it lives.
+/// The node is asked by its name, while it lives.
 pub fn a_node_that_is_asked_to_drain_knows_it<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");
@@ -338,7 +338,7 @@ pub fn shards_that_cannot_be_pinned_change_nothing<H: Harness>(harness: &H) {
     is_told(pin(&[1], Some("a")), "the node \"old\" runs an older program (test 1)");
 }
 
-/// Whether it says so itself or was only asked to.
+/// This holds for a node that drains by itself and for one that was asked to.
 pub fn a_draining_node_is_pinned_nothing<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");
@@ -359,7 +359,7 @@ pub fn a_draining_node_is_pinned_nothing<H: Harness>(harness: &H) {
     assert_eq!(a.view().pins.len(), 1);
 }
 
-/// What all that live have is what those need that join from then on.
+/// Finalizing makes what all living nodes have a condition for nodes that join later.
 pub fn after_it_is_finalized_older_programs_and_releases_are_not_let_in<H: Harness>(harness: &H) {
     let place = harness.create();
     let none = Process::alone(harness, &place);
@@ -393,7 +393,7 @@ pub fn after_it_is_finalized_older_programs_and_releases_are_not_let_in<H: Harne
     old.join(&older(FEATURES, 7)).expect("it is as new as all");
 }
 
-/// Who has seen a version has seen everything before it; a beat alone raises none.
+/// A node that has seen a version has seen everything before it; a beat alone raises none.
 pub fn the_version_grows_with_every_change<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");

@@ -1,4 +1,4 @@
-//! What a journal, a store and a directory that several nodes use must do together.
+//! The conformance suite for a journal, a store and a directory that several nodes use together.
 
 mod coverage;
 mod directory;
@@ -15,18 +15,18 @@ use crate::{
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-/// What one process opens of a place that it shares with others.
+/// The parts of a shared place that one process opens.
 #[derive(Debug)]
 pub struct Member<J, S, D> {
     /// The journal, through which this process alone writes its stream.
     pub journal: Arc<J>,
     /// The store that all processes share.
     pub store: Arc<S>,
-    /// Where it meets the others.
+    /// The directory in which it meets the others.
     pub directory: Arc<D>,
 }
 
-/// How the suite gets at a backend.
+/// The suite's access to a backend.
 pub trait Harness {
     /// The journal that is tested.
     type Journal: Journal;
@@ -34,13 +34,13 @@ pub trait Harness {
     type Store: Store;
     /// The directory beside both.
     type Directory: Directory;
-    /// Where the processes of one cluster meet.
+    /// The place where the processes of one cluster meet.
     type Cluster;
 
     /// A place that holds nothing.
     fn create(&self) -> Self::Cluster;
 
-    /// What one more process opens there.
+    /// Opens the place for one more process.
     fn open(&self, place: &Self::Cluster) -> Member<Self::Journal, Self::Store, Self::Directory>;
 
     /// Runs a future; a backend that needs a runtime of its own says how.
@@ -87,7 +87,7 @@ fn shards(of: &[u16]) -> ShardSet {
     of.iter().copied().map(ShardId).collect()
 }
 
-/// What a node called so says when it joins.
+/// Returns the join request of a node of this name.
 fn join(name: &str) -> Join {
     Join {
         name: name.into(),
@@ -102,17 +102,17 @@ fn join(name: &str) -> Join {
     }
 }
 
-/// What was appended, by entity.
+/// The appended events, by entity.
 type Expected = BTreeMap<String, Vec<StoredEvent>>;
 
-/// One process under test, and the stream it writes.
+/// A process under test, and the stream it writes.
 struct Process<'a, H: Harness> {
     harness: &'a H,
     member: Member<H::Journal, H::Store, H::Directory>,
     id: NodeId,
     writer: WriterId,
     number: u64,
-    /// Those whose records its stream may hold.
+    /// The shards whose records its stream may hold.
     shards: ShardSet,
 }
 
@@ -164,7 +164,7 @@ impl<'a, H: Harness> Process<'a, H> {
         self.view().shards_of(Some(self.id))
     }
 
-    /// How often it has beaten.
+    /// Returns the number of its beats.
     fn beats(&self) -> u64 {
         self.view().node(self.id).expect("it is there").beat
     }
@@ -210,7 +210,7 @@ impl<'a, H: Harness> Process<'a, H> {
         Position::new(self.writer, CommitNo(self.number))
     }
 
-    /// One commit with one event for each shard and entity.
+    /// Appends a commit with an event for each shard and entity.
     fn try_append(&mut self, expected: &mut Expected, of: &[(u16, &str)]) -> Result<(), AppendError> {
         let number = self.number + 1;
         let position = Position::new(self.writer, CommitNo(number));
@@ -278,7 +278,7 @@ impl<'a, H: Harness> Process<'a, H> {
         self.advance(self.upto_here()).expect("a checkpoint");
     }
 
-    /// What is covered of one shard.
+    /// Returns the position up to which a shard is covered.
     fn covered(&self, shard: u16) -> Option<Position> {
         let covered = self
             .run(self.member.store.covers(&shards(&[shard])))

@@ -40,7 +40,7 @@ pub fn a_refused_opening_ends_nothing<H: Harness>(harness: &H) {
     b.append(&mut expected, &[(2, "of-b")]);
 }
 
-/// Who was declared dead, or has left, opens no stream and lands nothing any more.
+/// A node that was declared dead, or has left, opens no stream and lands nothing any more.
 pub fn a_node_that_is_over_opens_nothing<H: Harness>(harness: &H) {
     let place = harness.create();
     let mut expected = Expected::new();
@@ -103,7 +103,7 @@ pub fn take_lists_the_ended_streams_that_may_hold_the_shards<H: Harness>(harness
     assert_eq!(b.before(), [first_of_a, first_of_b, (a.writer, 1), second_of_b]);
 }
 
-/// One engine alone and a cluster never serve a journal at a time.
+/// A single engine and a cluster never serve a journal at a time.
 pub fn an_engine_alone_is_refused_while_a_node_lives_and_takes_all_after_them<H: Harness>(harness: &H) {
     let place = harness.create();
     let mut expected = Expected::new();

@@ -158,7 +158,7 @@ impl<H: Harness> World<'_, H> {
         all
     }
 
-    /// What is left is what was written, without what is over in the parts that were pruned; and as long as any of a stream is
+    /// Checks the rest: the written records, without those that are over in the parts that were pruned. As long as anything of a stream is
     /// left, reading can begin anywhere in it.
     fn assert_left(&self, pruned: &[(Position, Pruned)]) {
         let reached = |position: Position| {
@@ -378,7 +378,7 @@ pub fn events_may_be_gone_behind_a_state_where_a_newer_one_follows<H: Harness>(h
     assert_eq!(seqs(&bench.load("a", 1).events), [10, 11, 12]);
 }
 
-/// Where no such state follows, something is lost. A store that cannot lose anything need not look.
+/// Without such a state something is lost. A store that cannot lose anything need not look.
 pub fn events_that_are_missing_are_said_to_be<H: Harness>(harness: &H) {
     for newest in [5, 7] {
         let mut bench = Bench::new(harness);
@@ -409,7 +409,7 @@ pub fn a_history_is_pruned_again_and_again<H: Harness>(harness: &H) {
     }
 }
 
-/// Of an entity that has ended for good the store keeps nothing.
+/// The store keeps nothing of an entity that has ended for good.
 pub fn nothing_is_stored_of_an_entity_that_is_gone<H: Harness>(harness: &H) {
     let mut world = world(harness);
     world.cut(&[("a", 0)]);

@@ -44,7 +44,7 @@ fn copy_row<K: Key + 'static, V: Value + 'static>(
     }
 }
 
-/// That no row was missed, before the file that holds all of them goes.
+/// Checks that no row was missed, before the file that holds all of them goes.
 pub(super) fn check_complete(from: &Snapshot, to: &Tables<'_>) -> Result<(), Error> {
     let lengths = || {
         let from = [

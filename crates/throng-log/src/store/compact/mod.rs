@@ -35,9 +35,9 @@ use throng_journal::{Compacted, Error};
 
 /// Added to the store's name until the new file is the store.
 const NEW_SUFFIX: &str = ".new";
-/// So many keys may be left for the end, which checkpoints wait for.
+/// The most keys that may be left for the end, which checkpoints wait for.
 const LAST_KEYS: usize = 10_000;
-/// So often what was touched meanwhile is copied before the end.
+/// The most rounds in which touched keys are copied before the end.
 const ROUNDS_MAX: usize = 8;
 /// Copied at once and synced; then as long a pause as that took, so that commits have at least half of the disk.
 const SLICE_BYTES: usize = 1 << 20;
@@ -47,7 +47,7 @@ const CACHE_BYTES: usize = 8 << 20;
 /// Advances between two looks at whether that is so, and after a compaction that failed.
 const LOOK_EVERY: u64 = 8;
 const RETRY_AFTER: u64 = 64;
-/// How long the old file is kept for its readers; a read that takes longer fails.
+/// The time for which the old file is kept for its readers; a read that takes longer fails.
 const LET_GO: Duration = Duration::from_mins(10);
 
 pub(super) fn new_path(path: &Path) -> PathBuf {
@@ -120,25 +120,25 @@ impl Inner {
         self.compactions.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who has to be told what changes.
+    /// Returns the compaction under way, which has to be told of every change.
     pub(super) fn compaction(&self) -> Option<Arc<Compaction>> {
         self.under_way().clone()
     }
 
-    /// What is copied is not the store any more.
+    /// Gives up the compaction under way: the file it copies is not the store any more.
     pub(super) fn break_off_compaction(&self) {
         if let Some(compaction) = &*self.under_way() {
             compaction.give_up();
         }
     }
 
-    /// None is begun any more, and the one under way ends soon.
+    /// Forbids further compactions; the one under way ends soon.
     pub(super) fn close_compactions(&self) {
         self.compactions.is_closing.store(true, Ordering::Release);
         self.break_off_compaction();
     }
 
-    /// Before anything rests on a file that a compaction has made, its name is durable.
+    /// Makes the name of a compacted file durable, before anything rests on the file.
     pub(super) fn settle_name(&self) -> Result<(), Error> {
         if self.compactions.is_name_unsynced.load(Ordering::Acquire) {
             let dir = self.log.dir();
@@ -149,7 +149,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether the file should be compacted by itself now.
+    /// True if the file should be compacted by itself now.
     pub(super) fn is_compaction_due(&self) -> bool {
         let snapshot = self.snapshot();
         let before = {
@@ -167,14 +167,14 @@ impl Inner {
         file_bytes >= self.log.options().store_compact_bytes && before.is_due(file_bytes, row_bytes)
     }
 
-    /// What the file takes of the disk.
+    /// Returns the bytes that the file takes of the disk.
     fn file_bytes(&self) -> Result<u64, Error> {
         let file = self.log.options().files.open(&self.path, false);
         file.and_then(|file| file.allocated())
             .map_err(Error::io(format!("reading {}", self.path.display())))
     }
 
-    /// That so many bytes can be written, and there is room for commits all the same.
+    /// Checks that this many bytes can be written, and that there is room for commits all the same.
     fn check_room(&self, bytes: u64) -> Result<(), Error> {
         let Options {
             files,
@@ -236,7 +236,7 @@ impl Inner {
         Ok(compacted)
     }
 
-    /// From here on, what changes is noted.
+    /// Begins to note every change.
     fn begin_compaction(&self, noted_bytes_max: usize) -> Result<(Arc<Compaction>, Snapshot, UnderWay<'_>), Error> {
         let slot = self.database();
         let mut under_way = self.under_way();

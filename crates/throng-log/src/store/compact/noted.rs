@@ -1,4 +1,4 @@
-//! What checkpoints change while a compaction copies.
+//! The changes that checkpoints make while a compaction copies.
 
 use crate::store::database::Of;
 use std::{
@@ -23,7 +23,7 @@ pub(super) fn given_up(why: &str) -> Error {
 pub(in super::super) struct Compaction {
     noted: Mutex<Noted>,
     noted_bytes_max: usize,
-    /// The store it copies is not the store any more.
+    /// The store it copies is not the store any more. [`give_up`](Self::give_up) sets it, once; the copying thread reads it.
     is_over: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Compaction {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// What has changed since it was last asked.
+    /// Takes the changes since the last call.
     pub(super) fn take(&self) -> Result<Keys, Error> {
         self.check()?;
         let mut noted = self.noted();
@@ -77,7 +77,7 @@ impl Compaction {
         Ok(std::mem::take(&mut noted.keys))
     }
 
-    /// Whether there is any sense in going on.
+    /// Returns an error if the compaction cannot succeed any more.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.is_over.load(Ordering::Acquire) {
             return Err(given_up("the store was closed or begun anew meanwhile"));

@@ -1,4 +1,4 @@
-//! What a store knows of its compactions.
+//! The state of a store's compactions.
 
 use super::noted::Compaction;
 use std::sync::{Arc, Mutex, atomic::AtomicBool};
@@ -13,16 +13,17 @@ const WORTH: u64 = 2 * ROOM;
 pub(in crate::store) struct Compactions {
     pub(super) under_way: Mutex<Option<Arc<Compaction>>>,
     pub(super) before: Mutex<Before>,
-    /// The new file has the name, and the directory may not say so after a power loss.
+    /// The new file has the name, and the directory may not say so after a power loss. A compaction sets it when it has renamed the file;
+    /// `settle_name` clears it after it has synced the directory.
     pub(super) is_name_unsynced: AtomicBool,
-    /// None is begun any more.
+    /// No compaction begins any more. `close_compactions` sets it, once.
     pub(super) is_closing: AtomicBool,
 }
 
-/// What the last compaction came to.
+/// The result of the last compaction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
-    /// Nobody looks whether it is time again before this advance.
+    /// The advance before which nobody looks whether it is time again.
     pub(super) look_at: u64,
     /// The file and its rows after it; zeros before the first.
     pub(super) file_bytes: u64,
@@ -30,7 +31,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Whether much would be given back of a file with so many bytes of rows.
+    /// True if a compaction would give much back of a file whose rows have this many bytes.
     pub(super) fn is_due(&self, file_bytes: u64, row_bytes: u64) -> bool {
         let is_large = file_bytes / WORTH >= row_bytes;
         // What it did not give back then it would not now.

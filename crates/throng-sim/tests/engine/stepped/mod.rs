@@ -175,7 +175,7 @@ impl Loop {
         told.recv().unwrap();
     }
 
-    /// How often its committer was woken.
+    /// Returns the number of times its committer was woken.
     pub(crate) fn woken(&self) -> usize {
         self.woken.0.load(SeqCst)
     }
@@ -188,7 +188,7 @@ pub(crate) struct Step {
     engine: Engine,
     committer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     woken: Arc<Count>,
-    /// How often it had been woken when it was polled last.
+    /// The number of wake-ups at the last poll.
     polled: usize,
     asks: Vec<Ask>,
 }

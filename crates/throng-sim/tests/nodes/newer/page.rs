@@ -9,17 +9,17 @@ use throng_testing::fixtures::Never;
 /// Ids from here on are those of leaves, which only the next release knows.
 pub(super) const FIRST_LEAF: u64 = 1_000;
 
-/// What has happened to a page.
+/// The messages of a page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Known {
-    /// How many messages it has sent, by receiver.
+    /// The number of messages sent, by receiver.
     pub(super) sent: BTreeMap<u64, u64>,
-    /// What it has taken, by sender.
+    /// The messages taken, by sender.
     pub(super) taken: BTreeMap<u64, Taken>,
     /// Timers that were set, and that have rung.
     pub(super) set: u64,
     pub(super) rung: u64,
-    /// What came twice, or after what was sent later.
+    /// The messages that came twice, or after a later one.
     pub(super) wrong: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ const BINARY: [(&str, u8); 18] = [
 ];
 const CONDITIONAL: u8 = 10;
 const PREFIX: u8 = 70;
-/// What reaches into a value: `.`, `{` and `[`.
+/// The binding power of `.`, `{` and `[`, which reach into a value.
 pub(super) const MEMBER: u8 = 80;
 const CALL: u8 = 90;
 
@@ -129,7 +129,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands after a point: a name, or `domain:name`.
+    /// Parses the part after a point: a name, or `domain:name`.
     fn property(&mut self) -> Result<Expression, ParseError> {
         let name = self.identifier()?;
         self.maybe_domain(name)

@@ -1,4 +1,4 @@
-//! From tokens to the tree. Operators are parsed by their binding power; how deep anything nests is bounded.
+//! The parser from tokens to the tree. Operators are parsed by their binding power; the depth of all nesting is bounded.
 
 mod event;
 mod expression;
@@ -40,7 +40,7 @@ pub(super) fn roles(tokens: &Tokens<'_>) -> Result<Vec<Role>, ParseError> {
     Ok(parser.roles)
 }
 
-/// What a token is for, where its text alone does not tell.
+/// The role of a token, where its text alone does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
     #[default]

@@ -86,7 +86,7 @@ impl Service {
         tagged(&pico, &["system", "self"])
     }
 
-    /// What a query answers.
+    /// Returns the answer to a query.
     pub fn query(&self, eci: &str, rid: &str, name: &str, arguments: &str) -> Value {
         let response = self.get(&format!("/c/{eci}/query/{rid}/{name}?{arguments}"));
         assert_eq!(response.status, 200, "{}", response.body);

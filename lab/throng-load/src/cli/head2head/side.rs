@@ -1,4 +1,4 @@
-//! One target over its rounds.
+//! A target over its rounds.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::report::{Cost, html};
 use crate::sample::Usage;
 use crate::{Closed, Options, Report, Request, Stop, run_watched};
 
-/// How long a round is.
+/// The length of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Load {
     Requests(u64),

@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{Stop, Target};
 
-/// How long a command may take until its port can be connected to.
+/// The longest wait until a command's port can be connected to.
 const START: Duration = Duration::from_secs(60);
-/// How long it may take to end by itself.
+/// The longest wait until it ends by itself.
 const END: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const CONNECT: Duration = Duration::from_millis(200);
 
-/// As the command line has it: `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
+/// A target as the command line has it: `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetArgument {
     pub(crate) name: String,

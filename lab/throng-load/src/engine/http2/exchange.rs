@@ -1,4 +1,4 @@
-//! One request on its stream, and what has come of its answer.
+//! A request on its stream, and the part of its answer that has come.
 
 use std::future::Future as _;
 use std::io::Write as _;
@@ -27,14 +27,14 @@ pub(super) struct Exchange {
 enum Stage {
     Head(ResponseFuture),
     Body(RecvStream),
-    /// It could not be sent.
+    /// The request could not be sent.
     Broken(ErrorKind),
 }
 
 /// A request that has ended.
 pub(crate) struct Finished {
     pub(crate) in_flight: InFlight,
-    /// What passed over the connection since the last that ended, frames of others among it.
+    /// The bytes of the connection since the last exchange that ended, frames of others among them.
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     result: Result<(), ErrorKind>,
@@ -158,7 +158,7 @@ fn head(status: u16, headers: &http::HeaderMap) -> Vec<u8> {
     head
 }
 
-/// What an error of `h2` is counted as; `midway`: after the answer had begun.
+/// Returns the kind under which an error of `h2` is counted; `midway`: after the answer had begun.
 pub(super) fn kind_of(error: &h2::Error, midway: bool) -> ErrorKind {
     if error.is_io() {
         // There is no socket below `h2`, only the end of what was read from one.

@@ -34,7 +34,7 @@ const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// Streams given up here whose late frames are still told from an error.
 const RESETS_REMEMBERED: usize = 1024;
 
-/// What HTTP/2 is made of on one connection.
+/// The HTTP/2 session of a connection.
 pub(crate) struct Session {
     pipe: Rc<RefCell<Pipe>>,
     sender: SendRequest<Bytes>,
@@ -45,11 +45,11 @@ pub(crate) struct Session {
     wakers: Vec<Waker>,
     vacant: Vec<u32>,
     streams_max: usize,
-    /// How many streams the peer lets us have; 0 until its settings are here.
+    /// The streams that the peer allows; 0 until its settings are here.
     peer_streams_max: usize,
-    /// Whether new streams may be begun: no GOAWAY, numbers left.
+    /// True while new streams may be begun: no GOAWAY, numbers left.
     accepting: bool,
-    /// Whether the peer has said that it gives the connection up.
+    /// True once the peer has said that it gives the connection up.
     gone_away: bool,
     over: Option<ErrorKind>,
     /// A request that is to be sent when the peer's settings are here.
@@ -101,17 +101,17 @@ impl Session {
         })
     }
 
-    /// Whether the peer's settings are here: it speaks HTTP/2.
+    /// True once the peer's settings are here: it speaks HTTP/2.
     pub(crate) fn is_ready(&self) -> bool {
         self.peer_streams_max > 0
     }
 
-    /// How many requests are under way.
+    /// Returns the number of requests under way.
     pub(crate) fn len(&self) -> usize {
         self.exchanges.len() - self.vacant.len()
     }
 
-    /// How many requests it takes now.
+    /// Returns the number of requests it takes now.
     pub(crate) fn room(&self) -> usize {
         match self.accepting && self.over.is_none() {
             true => self.streams_max.min(self.peer_streams_max).saturating_sub(self.len()),
@@ -251,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Whether there is work again after [`Session::work`].
+    /// True if there is work again after [`Session::work`].
     pub(crate) fn wants_work(&self) -> bool {
         self.over.is_none() && self.woken.is_connection()
     }

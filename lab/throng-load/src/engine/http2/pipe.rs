@@ -1,4 +1,4 @@
-//! What `h2` reads from and writes to: memory on both sides.
+//! The socket of `h2`: memory on both sides.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What may wait for the socket before `h2` has to.
+/// The bytes that may wait for the socket before `h2` has to.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Pipe {
     input_at: usize,
     ended: bool,
     output: Vec<u8>,
-    /// Whether a write had to wait.
+    /// True if a write had to wait.
     blocked: bool,
 }
 

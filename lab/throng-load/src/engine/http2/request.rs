@@ -1,4 +1,4 @@
-//! From the bytes of an HTTP/1.1 request, which is what a source gives, to a request of HTTP/2.
+//! Converts the bytes of an HTTP/1.1 request, which a source gives, to a request of HTTP/2.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};

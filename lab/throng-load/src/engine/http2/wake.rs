@@ -1,11 +1,11 @@
-//! What `h2` has woken: the connection, or streams of it.
+//! The wake-ups of `h2`: the connection, or streams of it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// Who is to be polled next.
+/// The parts that are to be polled next.
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     connection: AtomicBool,

@@ -1,4 +1,4 @@
-//! What passes over a worker's sockets: connects, requests that did not fit, answers, failures.
+//! The traffic of a worker's sockets: connects, requests that did not fit, answers, failures.
 
 use super::super::connection::{Sent, State};
 use super::super::parser::Fed;

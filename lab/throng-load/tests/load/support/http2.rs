@@ -11,7 +11,7 @@ use http::{Request, Response};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What the server does with a request.
+/// The server's treatment of a request.
 pub(crate) enum Reply {
     /// A whole answer with this status and body.
     Answer(u16, Bytes),
@@ -31,7 +31,7 @@ pub(crate) enum Reply {
     GoAway(Reason),
 }
 
-/// What the server saw.
+/// The requests that the server saw.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Streams under way at once on one connection, at the most.
@@ -55,7 +55,7 @@ impl Server {
         Self::start_with(None, 1000, reply)
     }
 
-    /// With TLS that offers these protocols, where given, and so many streams a connection.
+    /// Starts with TLS that offers these protocols, where given, and `streams_max` streams a connection.
     pub(crate) fn start_with(
         tls: Option<&[&str]>,
         streams_max: u32,

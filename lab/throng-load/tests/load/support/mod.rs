@@ -17,13 +17,13 @@ pub(crate) struct Seen {
     pub(crate) body: String,
 }
 
-/// What a server does with a request.
+/// The server's treatment of a request.
 pub(crate) enum Reply {
     /// A whole answer with this status and body.
     Answer(u16, String),
-    /// These bytes, and the connection stays.
+    /// Sends these bytes, and the connection stays.
     Raw(Vec<u8>),
-    /// These bytes, and the connection is closed.
+    /// Sends these bytes, and the connection is closed.
     RawThenClose(Vec<u8>),
     /// Closes with a reset.
     Reset,
@@ -44,7 +44,7 @@ impl Server {
         Self::start_at(0, reply)
     }
 
-    /// At a port the test chose.
+    /// Starts at a port the test chose.
     pub(crate) fn start_at(port: u16, reply: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let address = listener.local_addr().unwrap();

@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_app::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn, View};
 
-/// The state. It follows from the events, and is stored now and then to save reading them all.
+/// The state. It follows from the events; a copy is stored now and then, so that a load need not read all of them.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Account {
     cents: u64,
 }
 
-/// What an account can be asked to do: each variant in `PUBLIC` is a route, `POST /api/account/{id}/{command}`.
+/// A command of an account. Each variant in `PUBLIC` is a route, `POST /api/account/{id}/{command}`.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
@@ -18,21 +18,21 @@ pub enum Command {
     Open {},
     /// Adds money that comes from outside.
     Deposit {
-        /// How much, at least one.
+        /// At least one.
         cents: u64,
     },
-    /// Takes money out, if there is enough of it.
+    /// Takes money out; rejected if the balance is too low.
     Withdraw {
-        /// What is taken from the balance.
+        /// At most the balance.
         cents: u64,
     },
 }
 
-/// What can happen to an account. Events are kept for good: their names and fields are a format.
+/// An event of an account. Events are kept for good: their names and fields are a format.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountEvent {
-    /// It was opened.
+    /// The account was opened.
     Opened {},
     /// Money came in.
     Deposited {
@@ -48,24 +48,24 @@ pub enum AccountEvent {
 
 impl Event for AccountEvent {}
 
-/// What an account answers.
+/// The reply of an account.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
-    /// What is on it.
+    /// The balance.
     pub cents: u64,
 }
 
-/// How an account says no. The asker is told, and nothing has happened.
+/// A refusal of an account. The caller is told, and nothing has happened.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountRejection {
-    /// Nothing was to be paid in.
+    /// The deposit was zero.
     #[error("a deposit is at least one cent")]
     NothingToDeposit,
-    /// There is not enough money.
+    /// The balance is lower than the amount.
     #[error("there are only {cents} cents")]
     BalanceTooLow {
-        /// What there is.
+        /// The present balance.
         cents: u64,
     },
 }

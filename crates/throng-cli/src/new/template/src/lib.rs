@@ -5,7 +5,7 @@ pub mod account;
 use account::{Account, GetAccount};
 use throng_app::App;
 
-/// The service: its kinds, with their queries.
+/// Returns the service: its kinds with their queries.
 #[must_use]
 pub fn app() -> App {
     App::new("{{name}}")
