@@ -59,18 +59,21 @@ fn pool(mut client: TcpStream, server: u16, free: &Sessions) -> Option<()> {
             None => sessions().pop_front()?,
         };
         session.write_all(&all).ok()?;
-        let mut is_idle = false;
-        while matches!(kind, b'Q' | b'S') {
-            let (kind, all) = message(&mut session)?;
-            client.write_all(&all).ok()?;
-            if kind == b'Z' {
-                is_idle = all[5] == b'I';
-                break;
-            }
+        if matches!(kind, b'Q' | b'S') && answer(&mut session, &mut client)? {
+            sessions().push_back(session);
+        } else {
+            used = Some(session);
         }
-        match is_idle {
-            true => sessions().push_back(session),
-            false => used = Some(session),
+    }
+}
+
+/// Passes an answer on; true if no transaction is open after it.
+fn answer(session: &mut TcpStream, client: &mut TcpStream) -> Option<bool> {
+    loop {
+        let (kind, all) = message(session)?;
+        client.write_all(&all).ok()?;
+        if kind == b'Z' {
+            return Some(all[5] == b'I');
         }
     }
 }
