@@ -1,6 +1,10 @@
 //! A gateway that runs, and its end.
 
-use crate::{StopSignal, scale::Threads, server::Stage, shared::Shared};
+use crate::{
+    StopSignal,
+    scale::Threads,
+    server::{Shared, Stage},
+};
 use std::{
     io,
     net::SocketAddr,

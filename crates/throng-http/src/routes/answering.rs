@@ -1,16 +1,23 @@
 //! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
 
-use super::{CommandBody, HttpCommand, Staged, app::panic_text, entry, is_administration, other, settle, stage};
+use super::{
+    app::panic_text,
+    command::CommandBody,
+    conclude::entry,
+    entrance::is_administration,
+    other,
+    post::{HttpCommand, stage},
+    staged::{Staged, settle},
+};
 use crate::{
-    access::{self, Part, RateOwner, Sender, cors},
+    access::{self, RateOwner, cors},
     answer::{self, Answer},
+    caller::Sender,
     connection::Connection,
+    guard::Part,
     problem::Problem,
-    request::{
-        body::RequestBody,
-        path::{self, ApiPath},
-    },
-    server::Server,
+    request::path::{self, ApiPath},
+    server::{Server, body::RequestBody},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 use std::{

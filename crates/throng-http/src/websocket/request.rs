@@ -2,11 +2,13 @@
 
 use super::message::{CommandMessage, Query};
 use crate::{
-    access::{self, Caller, RateOwner},
+    access::{self, RateOwner},
     access_log::Entry,
+    caller::Caller,
     connection::Connection,
     kinds::Names,
     problem::{Answered, Problem},
+    request::path::checked_id,
     routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
@@ -127,7 +129,7 @@ pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
 
 /// An entity's id, which is a field of that name here.
 pub(super) fn entity(id: &str) -> Answered<Cow<'_, str>> {
-    routes::checked_id(id.into()).map_err(|problem| problem.at_field("entity").boxed())
+    checked_id(id.into()).map_err(|problem| problem.at_field("entity").boxed())
 }
 
 fn within(server: &Server, timeout: Option<Duration>) -> Answered<Duration> {
