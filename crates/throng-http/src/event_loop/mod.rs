@@ -7,7 +7,6 @@
 mod accept;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod protocols;
 mod sent;
 mod serve;
 mod shared;
@@ -19,8 +18,7 @@ use crate::{
     lane::{self, Door},
     server::{Server, Shared, Stage},
 };
-use protocols::Protocols;
-use shared::{EventLoop, Refusals};
+use shared::{EventLoop, Protocols, Refusals};
 use std::{rc::Rc, sync::Arc, time::Instant};
 use tokio::{runtime, sync::watch};
 

@@ -45,7 +45,8 @@ impl Direct {
         if member.is_busy() || member.ticket.is_some() {
             return;
         }
-        if self.server.gate.goes_at_once(&connection.place) || self.is_urgent(key) {
+        let is_here = member.body.is_some();
+        if self.server.gate.goes_at_once(&connection.place) || is_here || self.is_urgent(key) {
             self.look_after(key);
         } else {
             self.guarded(key, Self::wait);
@@ -83,7 +84,7 @@ impl Direct {
         }
     }
 
-    /// Whose request it is; `None` if that is not said yet, or the connection is direct no more.
+    /// Whose request it is; `None` if that is not said yet, or the connection has left.
     fn client(&mut self, key: usize) -> Option<Client> {
         let member = self.members.get(key)?;
         let connection = &member.open.connection;
@@ -98,7 +99,7 @@ impl Direct {
         self.read_head(key, |head| headers::client(&only(head, &name), &name).unwrap_or(own))
     }
 
-    /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection is not direct any more.
+    /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection has left.
     fn read_head<R>(&mut self, key: usize, look: impl Fn(&Head<'_, '_>) -> R) -> Option<R> {
         loop {
             let member = self.members.get_mut(key)?;

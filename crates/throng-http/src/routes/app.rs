@@ -3,8 +3,7 @@
 use super::{
     conclude::{conclude, finish, logged, or_options},
     live,
-    resolve::caller,
-    turn::admit,
+    resolve::{admit, caller},
 };
 use crate::{
     access,

@@ -4,9 +4,8 @@
 //! its place in the turn waits for nothing in it: one poll executes it.
 
 use super::{
-    resolve::{commanded, unknown},
-    staged::CommandExecution,
-    turn::{enter, time_left},
+    resolve::{commanded, enter, time_left, unknown},
+    staged::{CommandExecution, Executing},
 };
 use crate::{
     access::{self, RateOwner},
@@ -28,6 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::Execution;
+use tracing::{Instrument, Span};
 
 /// A command, as its protocol has read it.
 pub(crate) struct CommandRequest<'a> {
@@ -107,7 +107,12 @@ pub(crate) async fn run(
     };
     match execution {
         Execution::Done(executed) => Ok(Execution::Done(executed)),
-        Execution::Wait(waiting) => Ok(Execution::Wait(Box::new((waiting.into_owned(), span)))),
+        Execution::Wait(waiting) => {
+            let (driver, waiting) = (driver.clone(), waiting.into_owned());
+            let executing = async move { driver.execute(waiting).await };
+            let executing: Executing = Box::pin(executing.instrument(span.unwrap_or_else(Span::none)));
+            Ok(Execution::Wait(executing))
+        }
         Execution::Refused(error) => Err(engine_problem(error)),
     }
 }

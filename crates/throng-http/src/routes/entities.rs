@@ -1,9 +1,6 @@
 //! `GET /api/{kind}`: the entities there are, a page at a time.
 
-use super::{
-    resolve::{caller, kind},
-    turn::admit,
-};
+use super::resolve::{admit, caller, kind};
 use crate::{
     access,
     answer::{self, Answer},

@@ -1,9 +1,6 @@
 //! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
 
-use super::{
-    resolve::{caller, kind, may_follow},
-    turn::admit,
-};
+use super::resolve::{admit, caller, kind, may_follow};
 use crate::{
     answer::{self, Answer},
     connection::Connection,

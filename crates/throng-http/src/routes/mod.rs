@@ -14,7 +14,6 @@ mod post;
 mod query;
 mod resolve;
 mod staged;
-mod turn;
 
 pub(crate) use answering::{Answering, answer};
 pub(crate) use app::{Handling, handle_now};
@@ -23,9 +22,8 @@ pub(crate) use entrance::is_urgent;
 pub use live::LiveEvents;
 pub(crate) use post::{HttpCommand, try_now};
 pub(crate) use query::{QueryRequest, ask, no_query};
-pub(crate) use resolve::{kind, may_follow};
-pub(crate) use staged::{Staged, carry_on, settle};
-pub(crate) use turn::enter;
+pub(crate) use resolve::{enter, kind, may_follow};
+pub(crate) use staged::Staged;
 
 use crate::{
     access::{self, RateOwner},

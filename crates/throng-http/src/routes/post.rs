@@ -3,7 +3,7 @@
 use super::{
     command::{CommandBody, CommandRequest, Terms, run},
     conclude::entry,
-    staged::{Staged, carry_on},
+    staged::Staged,
 };
 use crate::{
     access::{self, RateOwner},
@@ -22,6 +22,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use http::{HeaderMap, Method};
+use std::future::poll_fn;
 use throng::driver::Execution;
 
 /// A command, as the head of a request asks for it.
@@ -127,6 +128,6 @@ pub(super) async fn stage(
     let execution = execution.await;
     let log = command.log(server, connection, caller.as_ref());
     let mut staged = Staged::new(server, execution, arrived, command.path, log);
-    carry_on(server, &mut staged).await;
+    poll_fn(|context| staged.poll_executed(server, context)).await;
     staged
 }

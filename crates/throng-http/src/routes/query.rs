@@ -1,9 +1,6 @@
 //! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`, and the one way in for a query.
 
-use super::{
-    resolve::{allowed, caller, kind, unknown},
-    turn::enter,
-};
+use super::resolve::{allowed, caller, enter, kind, unknown};
 use crate::{
     access::{self, RateOwner},
     answer::{self, Answer},

@@ -1,14 +1,20 @@
-//! The names of a request, and what they stand for.
+//! The names of a request, what they stand for, and the request's part of its loop's turn.
 
 use crate::{
     access,
     caller::{Action, Caller},
+    connection::Connection,
+    gate::{Admitted, Client},
     kinds::Names,
     problem::{Answered, Problem},
-    request::path::{self, ApiPath},
+    request::{
+        headers,
+        path::{self, ApiPath},
+    },
     server::Server,
 };
-use http::request::Parts;
+use http::{HeaderMap, request::Parts};
+use std::time::{Duration, Instant};
 
 /// What a `POST`, `PUT`, … to a read-only path is told.
 pub(super) fn wrong_method(server: &Server, parts: &Parts) -> Box<Problem> {
@@ -71,4 +77,42 @@ pub(super) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
         .then(|| server.shared().driver.left_to_a_newer(problem.detail()))
         .flatten();
     left.map_or(problem, Problem::of_engine).boxed()
+}
+
+/// Passes the turn's gate, and says how much time is left to the deadline.
+pub(super) async fn admit(
+    server: &Server,
+    connection: &Connection,
+    headers: &HeaderMap,
+    bytes: usize,
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
+    let limits = server.limits();
+    let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
+    let client = server.shared().client(connection, headers);
+    enter(server, connection, client, deadline, bytes, arrived).await
+}
+
+/// The same, for a request without header fields of its own.
+pub(crate) async fn enter(
+    server: &Server,
+    connection: &Connection,
+    client: Client,
+    deadline: Duration,
+    bytes: usize,
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
+    let admitted = server.gate.enter(&connection.place, bytes, || client).await;
+    let admitted = admitted.map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
+    time_left(admitted, deadline, arrived)
+}
+
+/// Says how much time is left to the deadline of a request that is admitted.
+pub(super) fn time_left(admitted: Admitted, deadline: Duration, arrived: &mut Option<Instant>) -> Answered<Duration> {
+    *arrived = Some(admitted.arrived);
+    let waited = admitted.now.saturating_duration_since(admitted.arrived);
+    match deadline.saturating_sub(waited) {
+        Duration::ZERO => Err(Problem::expired().boxed()),
+        left => Ok(left),
+    }
 }

@@ -10,11 +10,15 @@ use crate::{
 };
 use http::StatusCode;
 use std::{
+    pin::Pin,
     task::{Context, Poll, Waker, ready},
     time::Instant,
 };
-use throng::driver::{Charge, Executed, Execution, Waiting};
-use tracing::{Instrument, Span};
+use throng::{
+    JsonRejection,
+    driver::{Charge, Executed, Execution},
+    model::Error,
+};
 
 /// A command on its way to its answer.
 pub(crate) struct Staged {
@@ -27,8 +31,11 @@ pub(crate) struct Staged {
     log: Option<Box<Entry>>,
 }
 
-/// The outcome of a command so far. One that has to wait before it is executed does so in its span.
-pub(super) type CommandExecution = Execution<Executed, Box<(Waiting<'static>, Option<Span>)>, Box<Problem>>;
+/// The outcome of a command so far. One that has to wait is executed by a future.
+pub(super) type CommandExecution = Execution<Executed, Executing, Box<Problem>>;
+
+/// Executes a command that had to wait.
+pub(super) type Executing = Pin<Box<dyn Future<Output = Result<Executed, Error<JsonRejection>>>>>;
 
 /// Charges an answer that is here, and large. It is to be given, so that it needs no room.
 fn charge(server: &Server, execution: &CommandExecution) -> Option<Charge> {
@@ -50,13 +57,24 @@ impl Staged {
     }
 
     /// Has this waker told when [`answer_now`](Self::answer_now) may say more. `false`: it may already, or it is to be
-    /// [waited](Self::is_waited_for) for.
+    /// [polled](Self::poll_answer).
     pub(crate) fn wake_at(&self, waker: &Waker) -> bool {
         matches!(&self.execution, Execution::Done(executed) if executed.wake_at(waker))
     }
 
-    /// The same, for a task of its own. Not for one that is to be [waited](Self::is_waited_for) for.
-    pub(crate) fn poll_answer(&mut self, server: &Server, context: &Context<'_>) -> Poll<Answered<Reply>> {
+    /// Goes on with a command that has to wait before it is executed; ready once that is over.
+    pub(crate) fn poll_executed(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<()> {
+        if let Execution::Wait(executing) = &mut self.execution {
+            let executed = ready!(executing.as_mut().poll(context));
+            self.execution = executed.map_or_else(|error| Execution::Refused(engine_problem(error)), Execution::Done);
+            self.charge = charge(server, &self.execution);
+        }
+        Poll::Ready(())
+    }
+
+    /// Its answer, whatever that waits for; given once.
+    pub(crate) fn poll_answer(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Reply>> {
+        ready!(self.poll_executed(server, context));
         let answered = match &mut self.execution {
             Execution::Done(executed) => ready!(executed.poll_answer(context)).map_err(engine_problem),
             Execution::Wait(_) => return Poll::Pending,
@@ -70,7 +88,7 @@ impl Staged {
         matches!(self.execution, Execution::Wait(_))
     }
 
-    /// Its answer can only be waited for, by a task.
+    /// Others should not wait for it: it comes from elsewhere, or its command has to wait.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.execution {
             Execution::Done(executed) => executed.is_elsewhere(),
@@ -116,31 +134,4 @@ impl Staged {
             Reply { body, charge }
         })
     }
-}
-
-/// Goes on with a command, if it has to wait before it is executed.
-pub(crate) async fn carry_on(server: &Server, staged: &mut Staged) {
-    if !staged.waits() {
-        return;
-    }
-    let expired = Execution::Refused(Problem::expired().boxed());
-    let Execution::Wait(waits) = std::mem::replace(&mut staged.execution, expired) else {
-        return;
-    };
-    let (waiting, span) = *waits;
-    let executing = server.shared().driver.execute(waiting);
-    let executed = Box::pin(executing.instrument(span.unwrap_or_else(Span::none))).await;
-    staged.execution = executed.map_or_else(|error| Execution::Refused(engine_problem(error)), Execution::Done);
-    staged.charge = charge(server, &staged.execution);
-}
-
-/// Waits until a command's answer may leave: the reply, or the problem.
-pub(crate) async fn settle(server: &Server, staged: &mut Staged) -> Answered<Reply> {
-    carry_on(server, staged).await;
-    let answered = match &mut staged.execution {
-        Execution::Done(executed) => executed.answer().await.map_err(engine_problem),
-        Execution::Wait(_) => Err(Problem::expired().boxed()),
-        Execution::Refused(problem) => Err(problem.clone()),
-    };
-    staged.counted(server, answered, Instant::now())
 }

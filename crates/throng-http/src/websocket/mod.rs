@@ -11,7 +11,6 @@
 //! - [`wire`]: the socket, which tells its connection when bytes move.
 
 pub(crate) mod console;
-mod credit;
 pub(crate) mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

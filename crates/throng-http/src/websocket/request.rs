@@ -15,6 +15,7 @@ use crate::{
 use futures_util::FutureExt;
 use std::{
     borrow::Cow,
+    future::poll_fn,
     time::{Duration, Instant},
 };
 
@@ -66,7 +67,7 @@ pub(super) async fn stage(server: &Server, connection: &Connection, command: Com
     let begun = routes::run(server, connection, request, None, &mut arrived).await;
     let begun = in_turn(server, connection, begun, &mut arrived).await;
     let mut staged = Staged::new(server, begun, arrived, "", log);
-    routes::carry_on(server, &mut staged).await;
+    poll_fn(|context| staged.poll_executed(server, context)).await;
     staged
 }
 

@@ -4,7 +4,7 @@ use super::{
     Close, Left, Opened, PLAIN_MIN, Staged,
     message::{self, Id, Message, Query},
     request,
-    shared::{Answering, Asked, Shared},
+    shared::{Asked, Shared},
     subscription,
     wire::{Unwelcome, Wire},
 };
@@ -13,7 +13,6 @@ use crate::{
     connection::{Connection, Stream, linger},
     metrics::Limit,
     problem::Answered,
-    routes,
     server::Server,
 };
 use bytes::Bytes;
@@ -98,12 +97,7 @@ pub(crate) async fn run(
         left: Notify::new(),
         subscriptions: RefCell::default(),
         in_flight: Cell::new(in_flight),
-        staged: RefCell::new(
-            staged
-                .into_iter()
-                .map(|staged| Answering::of(&server, staged))
-                .collect(),
-        ),
+        staged: RefCell::new(staged),
         asking: RefCell::default(),
         alive: Cell::new(true),
         plain: Cell::new(if is_silent { 0 } else { plain }),
@@ -247,10 +241,9 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
     if let Some(Staged { id, mut staged }) = waiting {
         // What came behind it is executed after it.
         shared.executes.set(true);
-        routes::carry_on(&shared.server, &mut staged).await;
+        poll_fn(|context| staged.poll_executed(&shared.server, context)).await;
         shared.executes.set(false);
-        let answering = Answering::of(&shared.server, Staged { id, staged });
-        shared.staged.borrow_mut().push_back(answering);
+        shared.staged.borrow_mut().push_back(Staged { id, staged });
     }
     loop {
         let came = poll_fn(|context| {
@@ -374,8 +367,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
                     false => shared.plain.get().saturating_sub(1),
                 });
                 shared.in_flight.set(shared.in_flight.get() + 1);
-                let answering = Answering::of(&shared.server, Staged { id, staged });
-                shared.staged.borrow_mut().push_back(answering);
+                shared.staged.borrow_mut().push_back(Staged { id, staged });
                 continue;
             }
             Message::Query(query) => {

@@ -1,13 +1,12 @@
 //! What the tasks of one socket share.
 
-use super::{OUTBOX_BYTES_MAX, credit::Subscription, message::Id, opened::Staged, outbox::Outbox};
+use super::{CREDIT_MAX, OUTBOX_BYTES_MAX, message::Id, opened::Staged, outbox::Outbox};
 use crate::{
     access_log::Entry,
     answer::Reply,
     connection::Connection,
     metrics::Route,
     problem::{Answered, Problem},
-    routes,
     server::Server,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -22,7 +21,7 @@ use std::{
     time::Instant,
 };
 use throng::driver::Charge;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// What the tasks of a socket share.
 pub(super) struct Shared {
@@ -35,7 +34,7 @@ pub(super) struct Shared {
     pub(super) left: Notify,
     pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
     /// Commands that were executed, in their order; their answers wait for their commits.
-    pub(super) staged: RefCell<VecDeque<Answering>>,
+    pub(super) staged: RefCell<VecDeque<Staged>>,
     /// Queries that wait.
     pub(super) asking: RefCell<FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>>,
     /// Requests whose answer was not told yet.
@@ -49,36 +48,6 @@ pub(super) struct Shared {
     pub(super) waker: RefCell<Option<Waker>>,
 }
 
-/// An answer on its way.
-pub(super) enum Answering {
-    Executed(Staged),
-    /// It comes from another entity, an actor or another node, or its command has to wait.
-    WaitedFor(Id, Pin<Box<dyn Future<Output = Answered<Reply>>>>),
-}
-
-impl Answering {
-    pub(super) fn of(server: &Rc<Server>, Staged { id, mut staged }: Staged) -> Self {
-        if !staged.is_waited_for() {
-            return Self::Executed(Staged { id, staged });
-        }
-        let server = server.clone();
-        Self::WaitedFor(id, Box::pin(async move { routes::settle(&server, &mut staged).await }))
-    }
-
-    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Reply>> {
-        match self {
-            Self::Executed(Staged { staged, .. }) => staged.poll_answer(server, context),
-            Self::WaitedFor(_, answer) => answer.as_mut().poll(context),
-        }
-    }
-
-    fn id(&self) -> &Id {
-        match self {
-            Self::Executed(Staged { id, .. }) | Self::WaitedFor(id, _) => id,
-        }
-    }
-}
-
 /// A query, until it is answered.
 pub(super) struct Asked {
     pub(super) id: Id,
@@ -86,20 +55,47 @@ pub(super) struct Asked {
     pub(super) log: Option<Box<Entry>>,
 }
 
+/// Credit, as the client grants it.
+#[derive(Default)]
+pub(super) struct Credit {
+    pub(super) left: Cell<u32>,
+    pub(super) granted: Notify,
+}
+
+impl Credit {
+    /// What is beyond the most there may be is not granted.
+    pub(super) fn grant(&self, events: u32) {
+        self.left.set(self.left.get().saturating_add(events).min(CREDIT_MAX));
+        self.granted.notify_one();
+    }
+}
+
+/// A subscription as its socket knows it; it ends when this is dropped.
+pub(super) struct Subscription {
+    pub(super) credit: Rc<Credit>,
+    pub(super) task: AbortHandle,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl Shared {
     /// Tells the answers of what was executed, in that order, as far as they may leave.
     pub(super) fn settle(&self, context: &mut Context<'_>) {
         let mut staged = self.staged.borrow_mut();
         while let Some(front) = staged.front_mut() {
-            let Poll::Ready(settled) = front.poll(&self.server, context) else {
+            let Poll::Ready(settled) = front.staged.poll_answer(&self.server, context) else {
                 return;
             };
             match settled {
                 Ok(Reply { body, charge }) => {
-                    self.out.borrow_mut().reply(front.id(), &body);
+                    self.out.borrow_mut().reply(&front.id, &body);
                     self.hold(charge);
                 }
-                Err(problem) => self.out.borrow_mut().problem(Some(front.id()), &problem),
+                Err(problem) => self.out.borrow_mut().problem(Some(&front.id), &problem),
             }
             staged.pop_front();
             self.in_flight.set(self.in_flight.get() - 1);
@@ -215,5 +211,20 @@ impl Shared {
                 Some(problem) => entry.refused(&self.server, problem, None),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_adds_up_to_its_most() {
+        let credit = Credit::default();
+        credit.grant(7);
+        credit.grant(3);
+        assert_eq!(credit.left.get(), 10);
+        credit.grant(u32::MAX);
+        assert_eq!(credit.left.get(), CREDIT_MAX);
     }
 }

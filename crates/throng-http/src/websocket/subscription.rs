@@ -4,10 +4,9 @@
 
 use super::{
     EVENTS_BYTES_MAX,
-    credit::{Credit, Subscription},
     message::{After, Id, Subscribe},
     request,
-    shared::Shared,
+    shared::{Credit, Shared, Subscription},
 };
 use crate::{
     follow,

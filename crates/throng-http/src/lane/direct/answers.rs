@@ -10,7 +10,7 @@ use crate::{
     problem::Answered,
     websocket,
 };
-use std::time::Instant;
+use std::{collections::VecDeque, time::Instant};
 use throng::journal::scratch;
 
 impl Direct {
@@ -73,7 +73,7 @@ impl Direct {
         (self.output, self.done) = (output, done);
     }
 
-    /// Sends a connection's answers; `false`: it is not direct any more.
+    /// Sends a connection's answers; `false`: it has ended, or they have not gone.
     fn send(&mut self, key: usize, bytes: &[u8], closes: bool) -> bool {
         let Some(member) = self.members.get_mut(key) else {
             return false;
@@ -198,16 +198,16 @@ impl Direct {
         let Some(first) = self.pending.pop() else { return };
         let (key, number, mut closes) = (first.key, first.number, first.closes);
         let mut is_last = first.is_last;
-        let mut together = vec![first.staged];
+        let mut together = VecDeque::from([first.staged]);
         while !is_last && let Some(next) = self.pending.pop() {
             (is_last, closes) = (next.is_last, next.closes);
-            together.push(next.staged);
+            together.push_back(next.staged);
         }
         let answers = std::mem::take(&mut self.answers);
         if let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) {
             member.wire.output().extend_from_slice(&answers);
             member.waiting = 0;
-            self.begins(key, Work::settle(&self.server, together, closes));
+            self.begins(key, Work::Settle { together, closes });
         }
     }
 }

@@ -1,15 +1,14 @@
-//! Connections whose requests wait for nothing but their commit: one task of the loop looks after all of them.
+//! One task of the loop looks after all plain connections.
 //!
 //! A turn: what is ready is read and executed in place, one connection after the other; answers that rest on nothing new
 //! leave together; the loop's committer, which runs behind, makes the records durable; then the other answers go out, in the
 //! order of their requests. Between the two a connection is a place in a table and its answer one in a queue: no task is
-//! woken for a request, none is scheduled. A request that an app's handler works on is kept in that place, and its answer leaves with those
-//! of the pass in which the handler has it.
+//! woken for a request, none is scheduled. A request that waits for more, such as an app's handler, is [work](work::Work) in that place, and
+//! its answer leaves with those of the pass in which it is made.
 
 mod answers;
 mod queue;
 mod requests;
-mod socket;
 mod sockets;
 mod waiting;
 mod work;
@@ -30,7 +29,6 @@ use crate::{
 use bytes::Bytes;
 use queue::Queue;
 use slab::Slab;
-use socket::Socket;
 use std::{
     cell::RefCell,
     future::{Future, poll_fn},
@@ -85,6 +83,25 @@ impl Door {
     }
 }
 
+/// A WebSocket among the direct connections.
+pub(in crate::lane) struct Socket {
+    opened: Opened,
+    /// So many messages of the frame that has come are done with.
+    done: usize,
+    /// So many commands had come to the queue with its last.
+    come: u64,
+}
+
+impl Socket {
+    fn new(opened: Opened) -> Box<Self> {
+        Box::new(Self {
+            opened,
+            done: 0,
+            come: 0,
+        })
+    }
+}
+
 pub(super) struct Member {
     pub(super) wire: Wire,
     pub(super) open: OpenConnection,
@@ -97,8 +114,8 @@ pub(super) struct Member {
     pub(super) waiting: usize,
     /// Its first request waits for more than its commit.
     pub(in crate::lane) work: Option<Box<Work>>,
-    /// The memory of its next request's body, which came in pieces; that request is in flight.
-    body: Option<Charge>,
+    /// The memory of its next request's body, which came in pieces and is here; that request is in flight.
+    pub(super) body: Option<Charge>,
     /// The pass in which it got an answer that leaves at the end of that pass.
     answered_in: u64,
     /// It waits for its turn.

@@ -13,7 +13,10 @@ use crate::{
     },
     routes,
 };
-use std::task::{Context, Poll};
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll},
+};
 
 impl Direct {
     /// Reads and executes what a connection asks for, up to a request that is no command.
@@ -56,7 +59,8 @@ impl Direct {
                             // What was asked behind one that has to wait is executed after it.
                             let waits = staged.is_waited_for();
                             if waits && member.waiting == 0 {
-                                self.begins(key, Work::settle(&self.server, vec![staged], closes));
+                                let together = VecDeque::from([staged]);
+                                self.begins(key, Work::Settle { together, closes });
                                 return None;
                             }
                             member.waiting += 1;

@@ -85,7 +85,7 @@ impl Direct {
                 if let Work::Body(body) = *work {
                     member.body = body.into_charge();
                 }
-                self.step(key);
+                self.calls.call(key);
                 false
             }
             Poll::Ready(Ok(Done::Response(response, closes))) => self.respond(key, response, closes),

@@ -10,12 +10,13 @@ use crate::{
         response,
         wire::{ComingBody, Wire},
     },
-    problem::{Answered, Problem},
-    routes::{self, Answering, Handling, Staged},
+    problem::Problem,
+    routes::{Answering, Handling, Staged},
     server::Server,
 };
 use http::Response;
 use std::{
+    collections::VecDeque,
     future::Future,
     io,
     pin::Pin,
@@ -39,10 +40,7 @@ pub(in crate::lane) enum Work {
         _body: Option<Charge>,
     },
     /// Commands that were executed together are answered elsewhere, or wait before they are executed.
-    Settle {
-        answers: Pin<Box<dyn Future<Output = Vec<Answered<Reply>>>>>,
-        closes: bool,
-    },
+    Settle { together: VecDeque<Staged>, closes: bool },
     /// A response is on its way; as much as may wait is written of it.
     Respond { outgoing: Outgoing, is_full: bool },
     /// What is written goes. Then comes the work that had begun before.
@@ -67,18 +65,6 @@ pub(super) enum Done {
 }
 
 impl Work {
-    pub(super) fn settle(server: &Rc<Server>, mut together: Vec<Staged>, closes: bool) -> Self {
-        let server = server.clone();
-        let answers = Box::pin(async move {
-            let mut answers = Vec::with_capacity(together.len());
-            for staged in &mut together {
-                answers.push(routes::settle(&server, staged).await);
-            }
-            answers
-        });
-        Self::Settle { answers, closes }
-    }
-
     pub(super) fn poll(
         &mut self,
         server: &Rc<Server>,
@@ -104,9 +90,23 @@ impl Work {
                     };
                     return response.map(|response| Ok(Done::Response(response, *closes)));
                 }
-                Self::Settle { answers, closes } => {
-                    let answers = ready!(answers.as_mut().poll(context));
-                    write_down(server, connection, wire, answers, *closes);
+                Self::Settle { together, closes } => {
+                    while let Some(staged) = together.front_mut() {
+                        let answer = ready!(staged.poll_answer(server, context));
+                        together.pop_front();
+                        let closes = together.is_empty() && (*closes || connection.is_ending());
+                        match answer {
+                            Ok(Reply { body, charge }) => {
+                                wire.hold(charge);
+                                server
+                                    .date
+                                    .with(|date| response::reply(wire.output(), &body, date, closes));
+                            }
+                            Err(problem) => {
+                                Outgoing::write_problem(server, connection, &problem, closes, wire.output());
+                            }
+                        }
+                    }
                     Self::Flush {
                         closes: *closes,
                         then: None,
@@ -152,21 +152,4 @@ fn without_body(server: &Server, connection: &Connection, input: &[u8], problem:
         cors::allow(&mut response, origin);
     }
     response
-}
-
-/// Writes answers of commands that were executed together.
-fn write_down(server: &Server, connection: &Connection, wire: &mut Wire, answers: Vec<Answered<Reply>>, closes: bool) {
-    let count = answers.len();
-    for (at, answer) in answers.into_iter().enumerate() {
-        let closes = at + 1 == count && (closes || connection.is_ending());
-        match answer {
-            Ok(Reply { body, charge }) => {
-                wire.hold(charge);
-                server
-                    .date
-                    .with(|date| response::reply(wire.output(), &body, date, closes));
-            }
-            Err(problem) => Outgoing::write_problem(server, connection, &problem, closes, wire.output()),
-        }
-    }
 }
