@@ -131,6 +131,11 @@ impl Wire {
         }
     }
 
+    /// Something was written that has not gone.
+    pub(super) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
     /// All that was written is gone.
     pub(super) fn is_gone(&mut self) {
         self.charge = None;

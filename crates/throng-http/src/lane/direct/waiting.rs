@@ -12,19 +12,23 @@ use http::Response;
 use std::task::{Context, Poll, Waker};
 
 impl Direct {
-    /// The connection's first request has to wait; what was answered before it leaves before its answer does.
+    /// The connection's first request has to wait. What was answered before it leaves first.
     pub(super) fn begins(&mut self, key: usize, work: Work) {
-        let Some(number) = self.members.get(key).map(|member| member.open.number) else {
-            return;
-        };
-        let written: Vec<u8> = self.take_written(number).collect();
+        self.send_done();
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        if !written.is_empty() {
-            member.wire.output().extend_from_slice(&written);
+        let mut work = Box::new(work);
+        if let Some(Work::Flush { then, .. }) = member.work.as_deref_mut() {
+            *then = Some(work);
+            return;
         }
-        if self.polls(key, Box::new(work)) {
+        if member.wire.has_output() {
+            member.open.connection.begins();
+            let then = Some(work);
+            work = Box::new(Work::Flush { closes: false, then });
+        }
+        if self.polls(key, work) {
             self.goes_on(key);
         }
     }
@@ -131,10 +135,17 @@ impl Direct {
                 self.end(key);
                 false
             }
-            // What is written of it goes along.
             polled @ (Poll::Ready(Ok(Written::Full)) | Poll::Pending) => {
-                let is_full = polled.is_ready();
-                self.begins(key, Work::Respond { outgoing, is_full });
+                let (is_full, number) = (polled.is_ready(), member.open.number);
+                // What is written of it goes along, with what was answered before.
+                let written: Vec<u8> = self.take_written(number).collect();
+                if let Some(member) = self.members.get_mut(key) {
+                    member.answered_in = 0;
+                    member.wire.output().extend_from_slice(&written);
+                }
+                if self.polls(key, Box::new(Work::Respond { outgoing, is_full })) {
+                    self.goes_on(key);
+                }
                 false
             }
         }
