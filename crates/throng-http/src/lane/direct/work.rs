@@ -29,7 +29,10 @@ use throng::driver::Charge;
 const STEPS_TOGETHER: usize = 16;
 
 /// The work on a connection's first request. That request is in flight until the work is over.
-#[allow(clippy::large_enum_variant, reason = "it is boxed, and the large variant is the usual one")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is boxed, and the large variant is the usual one"
+)]
 pub(in crate::lane) enum Work {
     /// The rest of its body comes.
     Body(ComingBody),
