@@ -98,7 +98,7 @@ impl Console {
 
 impl About {
     /// The directory of the journal, if it is in one.
-    pub(super) fn directory(&self) -> Option<&str> {
+    pub(crate) fn directory(&self) -> Option<&str> {
         let (medium, place) = self.place.as_ref()?;
         (*medium == "directory").then_some(place)
     }

@@ -97,7 +97,7 @@ impl Recorder {
     }
 
     /// The points that are in the file, in their order, with the values of these names: one that the file does not have is not known.
-    pub(crate) fn read(&self, names: &[(Group, &'static str)], after: i64) -> Vec<Point> {
+    fn read(&self, names: &[(Group, &'static str)], after: i64) -> Vec<Point> {
         let Ok(file) = fs::File::open(&self.path) else {
             return Vec::new();
         };
