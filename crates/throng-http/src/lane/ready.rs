@@ -184,7 +184,8 @@ impl Direct {
         }
         // The answers of one connection leave together.
         self.send_done_of_others(key);
-        let Some(member) = self.members.get_mut(key) else {
+        // Its last answer may not have gone at once: it asks again then.
+        let Some(member) = self.members.get_mut(key).filter(|member| !member.is_busy()) else {
             return;
         };
         let closes = seen.closes || connection.is_ending();

@@ -207,7 +207,7 @@ impl Direct {
         if let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) {
             member.wire.output().extend_from_slice(&answers);
             member.waiting = 0;
-            self.begins(key, Work::Settle { together, closes });
+            self.guarded(key, |direct, key| direct.begins(key, Work::Settle { together, closes }));
         }
     }
 }
