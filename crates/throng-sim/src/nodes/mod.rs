@@ -320,8 +320,8 @@ impl Nodes {
             .note(format_args!("node {node} is asked to drain: {drain}, {asked:?}"));
     }
 
-    /// Pins shards to a node, or to none any more.
-    pub async fn pin(&self, shards: &ShardSet, to: Option<usize>) {
+    /// Pins shards to a node, or to none any more; false if the directory refuses it.
+    pub async fn pin(&self, shards: &ShardSet, to: Option<usize>) -> bool {
         use throng_journal::Directory as _;
         let name = to.map(|node| format!("n{node}"));
         let pinned = self.database.directory.pin(shards, name.as_deref()).await;
@@ -330,6 +330,7 @@ impl Nodes {
         }
         self.sim
             .note(format_args!("the shards {shards} are pinned to {to:?}: {pinned:?}"));
+        pinned.is_ok()
     }
 
     /// True if each shard is served by a node that runs and serves: by that to which it is pinned, if that one does, and the others as

@@ -25,8 +25,14 @@ fn page_of(shard: u16) -> u64 {
 
 async fn meet(sim: Sim) {
     let nodes = sim.nodes(Timing::of(LEASE));
-    let world = Arc::new(World::new(&sim, &nodes, [BEFORE, BEFORE, 0, 0]));
-    let pin = async |shard, node| nodes.pin(&[ShardId(shard)].into_iter().collect(), Some(node)).await;
+    let world = Arc::new(World::new(&sim, &nodes, [BEFORE, BEFORE, BEFORE, 0]));
+    // A node that has just started owns nothing until the others reach it.
+    let pin = async |shard, node| {
+        let shards = [ShardId(shard)].into_iter().collect();
+        while !nodes.pin(&shards, Some(node)).await {
+            sim.sleep(PAUSE).await;
+        }
+    };
     world.start_all().await;
     pin(0, UNLOOKED).await;
     pin(1, 1).await;
