@@ -218,7 +218,7 @@ pub(crate) struct Opening {
     pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     pub(crate) acting: Acting,
-    /// In a cluster, the time for which an engine may answer from memory after its last sign of life.
+    /// The time for which an engine of a cluster may answer from memory after its last sign of life.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "there is no cluster without it")

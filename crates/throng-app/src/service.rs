@@ -60,7 +60,7 @@ pub struct Settings {
     pub cluster: Option<ClusterSettings>,
     /// The service's release: on PostgreSQL.
     pub release: u64,
-    /// For how long a service that is told to end says that it is not ready, and serves on.
+    /// The time for which a service that is told to end serves on, and says that it is not ready.
     pub drain_grace: Duration,
     /// The engine's limits and intervals.
     pub engine: Options,

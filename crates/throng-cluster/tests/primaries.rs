@@ -60,7 +60,7 @@ struct Way {
 }
 
 impl Way {
-    /// With the port at which it begins.
+    /// Opens a way, and returns the port at which it begins.
     fn to(port: u16) -> (Arc<Self>, u16) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let begins = listener.local_addr().unwrap().port();

@@ -277,7 +277,12 @@ impl View {
                 "there is no node {name:?} that lives; `cluster status` shows those that do"
             ));
         };
-        if node.wants_drain || node.state == NodeState::Draining {
+        if !node.wants_drain && node.state == NodeState::Draining {
+            return refuse(format!(
+                "the node {name:?} may own no shards now: it ends, or others do not reach it; `cluster status` says which"
+            ));
+        }
+        if node.wants_drain {
             return refuse(format!(
                 "the node {name:?} gives away its shards: have it own some again with `cluster undrain {name}` first"
             ));

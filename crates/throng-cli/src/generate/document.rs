@@ -29,7 +29,7 @@ pub(super) struct Kind {
 
 impl Document {
     /// # Errors
-    /// It is not JSON, no OpenAPI document, or it describes no kind.
+    /// The text is not JSON, is no OpenAPI document, or describes no kind.
     pub(super) fn read(text: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let title = document["info"]["title"].as_str().context("it has no info.title")?;

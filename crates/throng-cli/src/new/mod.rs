@@ -19,10 +19,10 @@ pub(crate) struct NewArguments {
     /// crates of this program's version].
     #[arg(long, value_name = "DIR")]
     throng: Option<PathBuf>,
-    /// With a hardened unit of systemd, in deploy/.
+    /// Adds a hardened unit of systemd, in deploy/.
     #[arg(long)]
     systemd: bool,
-    /// With a Dockerfile for an image of the program alone.
+    /// Adds a Dockerfile for an image of the program alone.
     #[arg(long)]
     docker: bool,
 }

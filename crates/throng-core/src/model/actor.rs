@@ -5,10 +5,10 @@ use super::{EntityId, Message, Rejection, Timestamp};
 /// The place where the actors of a kind work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// On the asker's thread: nothing is handed over, and nothing may take long.
+    /// Runs on the asker's thread: nothing is handed over, and nothing may take long.
     #[default]
     InTurn,
-    /// On threads of their own, one a core: for computations longer than a hand-off (10 µs or so), or with waits. The asker is not held up.
+    /// Runs on threads of their own, one a core: for computations longer than a hand-off (10 µs or so), or with waits. The asker is not held up.
     Workers,
 }
 

@@ -28,7 +28,7 @@ impl Timestamp {
 /// An entity's parent and children.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
-    /// Who created it, with [`Turn::create`](super::Turn::create).
+    /// The entity that created it, with [`Turn::create`](super::Turn::create).
     pub parent: Option<(String, String)>,
     /// Whom it created, as kind and id.
     pub children: BTreeSet<(String, String)>,
@@ -119,7 +119,7 @@ pub enum Timer<C> {
         at: Timestamp,
         /// Then again after each of these.
         every: Option<Duration>,
-        /// What the entity is then asked to do.
+        /// The command that the entity is then given.
         command: C,
     },
     /// Cancels the timer of this name, if it is set.

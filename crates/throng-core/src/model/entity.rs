@@ -112,25 +112,25 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
-    /// How many events it has had, since it was created anew if it had ended.
+    /// The number of its events, since it was created anew if it had ended.
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
-    /// Who asks: a client with its name where that is known, an entity, a timer, or an outcome.
+    /// The asker: a client with its name where that is known, an entity, a timer, or an outcome.
     pub from: Asker<'a>,
     /// Parent and children.
     pub family: Option<&'a Family>,
 }
 
-/// One command's view of the world and what it wants done; the buffers behind it are reused.
+/// The view that one command has of the world, and the effects it asks for; the buffers behind it are reused.
 pub struct Turn<'a, E: Entity> {
     pub(crate) moment: Moment<'a, E>,
     pub(crate) out: &'a mut Effects<E>,
 }
 
-/// What a command wants done besides answering.
+/// The effects that a command asks for besides its answer.
 pub struct Effects<E: Entity> {
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<E::Event>,
     /// Messages to other entities, in order.
     pub sent: Vec<Sent>,

@@ -21,7 +21,7 @@ pub struct Common {
     pub(super) writer: WriterId,
     /// The kinds that the engine was given.
     pub(super) kinds: Box<[&'static str]>,
-    /// How many shards the engine has.
+    /// The engine's number of shards.
     pub(super) shards: u16,
     /// The records of the command at hand, until they are staged.
     pub(super) records: CommitBuilder,

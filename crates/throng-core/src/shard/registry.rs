@@ -92,7 +92,7 @@ impl Registry {
         found.unwrap_or_else(|| panic!("the kind {name:?} must be given before what belongs to it"))
     }
 
-    /// How many shards the engine has. Fixed at its first start.
+    /// The engine's number of shards. Fixed at its first start.
     #[must_use]
     pub fn shards(&self) -> u16 {
         self.shards

@@ -17,7 +17,7 @@ use crate::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What was read of an entity, or why nothing was, and the number of the commit that rests on.
+/// The answer read of an entity, or the reason why there is none, and the number of the commit that rests on.
 type Looked<E, R> = (Result<R, Error<<E as Entity>::Rejection>>, u64);
 
 impl<E: Entity> Entities<E> {

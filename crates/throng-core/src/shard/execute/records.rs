@@ -135,7 +135,7 @@ pub(crate) fn write_outcome<R>(
     })
 }
 
-/// That a request was not done, on its way to who asked. Where that cannot be recorded, nothing of it is.
+/// Records that a request was not done, for its asker. If that cannot be recorded, nothing of it is.
 pub(crate) fn report_refusal<T: Serialize, R>(
     common: &mut Common,
     own: &Address,

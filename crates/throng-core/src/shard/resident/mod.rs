@@ -70,6 +70,12 @@ pub(super) enum Lookup<R> {
     Refused(Error<R>),
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// The number of slots that this thread has looked at.
+    static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 #[derive(Default)]
 pub(super) struct Slots<E: Entity> {
     slots: Vec<Option<Slot<E>>>,
@@ -84,6 +90,8 @@ impl<E: Entity> Slots<E> {
     }
 
     fn get(&self, at: u32) -> &Slot<E> {
+        #[cfg(test)]
+        LOOKED_AT.with(|looked| looked.set(looked.get() + 1));
         self.slots[at as usize]
             .as_ref()
             .expect("the index names only slots in use")

@@ -136,7 +136,7 @@ impl<E: Entity> Entities<E> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::LOOKED_AT, *};
     use crate::{
         limits,
         model::{Error, Timestamp},
@@ -217,19 +217,29 @@ mod tests {
     }
 
     #[test]
-    fn released_and_passivated_entities_are_not_counted() {
+    fn counting_and_listing_read_only_the_rows_they_return() {
         let mut bench = Bench::new();
-        for id in (0..100).map(|id| format!("a{id}")) {
+        for id in (0..10_000).map(|id| format!("a{id}")) {
             bench.shard.loaded(0, hash(&id), &id, Recalled::default());
             bench.ask(&id, Command::Deposit { amount: 1 }).unwrap();
         }
         for id in ["x", "y", "z"] {
             unloadable(&mut bench, id);
         }
-        assert_eq!(bench.shard.resident(0), (103, 3));
-        assert_eq!(bench.shard.quarantined(0, 2).len(), 2);
+        let looked = |look: &mut dyn FnMut()| {
+            LOOKED_AT.set(0);
+            look();
+            LOOKED_AT.get()
+        };
+        let at_count = looked(&mut || assert_eq!(bench.shard.resident(0), (10_003, 3)));
+        let at_list = looked(&mut || assert_eq!(bench.shard.quarantined(0, 2).len(), 2));
+        let at_glance = looked(&mut || assert!(bench.shard.glance(0, hash("a7"), "a7").is_some()));
+        assert!(
+            at_count == 0 && at_list == 2 && at_glance < 10,
+            "{at_count} {at_list} {at_glance}"
+        );
         assert!(bench.shard.release(0, hash("x"), "x"));
-        assert_eq!(bench.shard.resident(0), (102, 2));
+        assert_eq!(bench.shard.resident(0), (10_002, 2));
         bench.shard.passivate(usize::MAX);
         let (resident, quarantined) = bench.shard.resident(0);
         assert_eq!(resident, bench.shard.load().entities);

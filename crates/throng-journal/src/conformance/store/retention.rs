@@ -378,7 +378,7 @@ pub fn events_may_be_gone_behind_a_state_where_a_newer_one_follows<H: Harness>(h
     assert_eq!(seqs(&bench.load("a", 1).events), [10, 11, 12]);
 }
 
-/// Without such a state something is lost. A store that cannot lose anything need not look.
+/// Events end without a state that covers them: something is lost. A store that cannot lose anything need not look.
 pub fn events_that_are_missing_are_said_to_be<H: Harness>(harness: &H) {
     for newest in [5, 7] {
         let mut bench = Bench::new(harness);
