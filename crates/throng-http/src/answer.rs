@@ -1,16 +1,10 @@
 //! What a request is answered with, before it is written to a connection.
 
-use crate::{
-    connection::{Connection, Going},
-    problem::Problem,
-    server::Server,
-};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
 use std::{
     pin::Pin,
-    rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -129,97 +123,6 @@ impl Body for Answer {
     }
 }
 
-/// A body as it is sent, in pieces: what the client does not take stays here. On HTTP/2 its connection knows whether it takes them; an
-/// HTTP/1 connection knows that itself, and is told when all was given.
-pub(crate) struct Sent {
-    body: Answer,
-    /// What was taken of the body and not given yet.
-    rest: Bytes,
-    going: Option<Going>,
-    connection: Rc<Connection>,
-    /// The memory of a large answer, until it is given.
-    _charge: Option<Charge>,
-}
-
-/// What is given at once: the protocol's own frame.
-const PIECE_BYTES: usize = 16 << 10;
-/// A body of a known length that is longer than this has a last piece of one byte: it is taken when all before it was, and so
-/// a body that stays with the protocol's implementation is noticed.
-const UNNOTICED_BYTES: usize = 256;
-
-impl Sent {
-    pub(crate) fn new(body: Answer, connection: Rc<Connection>, is_http2: bool, charge: Option<Charge>) -> Self {
-        Self {
-            body,
-            _charge: charge,
-            rest: Bytes::new(),
-            going: is_http2.then(|| Going::new(connection.clone())),
-            connection,
-        }
-    }
-
-    fn piece(&mut self) -> Bytes {
-        let length = self.rest.len();
-        let is_last = self.body.is_end_stream() && self.body.size_hint().exact().is_some();
-        let fits = match length {
-            2.. if is_last && length <= PIECE_BYTES && length > UNNOTICED_BYTES => length - 1,
-            _ => length.min(PIECE_BYTES),
-        };
-        self.rest.split_to(fits)
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        if self.going.is_none() {
-            self.connection.gave();
-        }
-    }
-}
-
-impl Body for Sent {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = self.get_mut();
-        if let Some(going) = &this.going {
-            going.asked();
-        }
-        if this.rest.is_empty() {
-            match ready!(Pin::new(&mut this.body).poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => this.rest = data,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-                other => return Poll::Ready(other),
-            }
-        }
-        let piece = this.piece();
-        if let Some(going) = &this.going {
-            going.given(piece.len());
-        }
-        Poll::Ready(Some(Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let mut hint = self.body.size_hint();
-        let rest = self.rest.len() as u64;
-        match hint.exact() {
-            Some(length) => hint.set_exact(length + rest),
-            None => hint.set_lower(hint.lower() + rest),
-        }
-        hint
-    }
-}
-
-/// An answer up to so many bytes is a part of what its connection takes.
-const FREE_BYTES: usize = 64 << 10;
-
 /// A command's answer. Its command is done, whatever memory there is.
 pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
@@ -229,44 +132,7 @@ pub(crate) struct Reply {
 
 /// The charge of a reply, on its way to those who send it.
 #[derive(Clone)]
-struct Charged(Arc<Charge>);
-
-/// Charges a large answer that is given whatever memory there is.
-pub(crate) fn charge_anyway(server: &Server, bytes: usize) -> Option<Charge> {
-    (bytes > FREE_BYTES).then(|| server.shared().held.pages.take_anyway(bytes))
-}
-
-/// Charges a large answer.
-///
-/// # Errors
-/// There is no room for it.
-pub(crate) fn charge(server: &Server, bytes: usize) -> Result<Option<Charge>, Box<Problem>> {
-    if bytes <= FREE_BYTES {
-        return Ok(None);
-    }
-    // One that is larger than the share takes all of it.
-    let share = &server.shared().held.pages;
-    let charge = share.take(bytes.min(share.most()));
-    charge.map(Some).ok_or_else(|| server.no_room_for_pages())
-}
-
-/// Charges a large answer until its client has taken it. Without room it is a refusal, but for a command's reply and an app's answer: what
-/// they tell of is done.
-pub(crate) fn charged(server: &Server, mut response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
-    if let Some(Charged(charge)) = response.extensions_mut().remove() {
-        return (response, Arc::into_inner(charge));
-    }
-    let large = response.body().size_hint().exact();
-    let large = large.and_then(|bytes| usize::try_from(bytes).ok());
-    let Some(bytes) = large else { return (response, None) };
-    if let Answer::App(_) = response.body() {
-        return (response, charge_anyway(server, bytes));
-    }
-    match charge(server, bytes) {
-        Ok(charge) => (response, charge),
-        Err(problem) => (problem.response(), None),
-    }
-}
+pub(crate) struct Charged(pub(crate) Arc<Charge>);
 
 /// A response of this status has no body, and no header field that says its length (RFC 9110 §6.4.1, §8.6).
 pub(crate) fn has_no_body(status: StatusCode) -> bool {

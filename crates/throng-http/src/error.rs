@@ -52,7 +52,7 @@ pub enum StartError {
     },
     /// A file of tokens, keys or certificates cannot be used.
     #[error("{0}")]
-    File(#[from] crate::access::FileError),
+    File(#[from] FileError),
     /// A kind is to have no routes, and there is none of this name.
     #[error("the kind {kind:?} is to have no routes, and the engine has no such kind")]
     NoSuchKind {
@@ -88,4 +88,21 @@ pub enum StartError {
     /// The system gives no thread or no event queue.
     #[error("a loop of the gateway could not be started: {0}")]
     Loop(io::Error),
+}
+
+/// Why a file of tokens, keys or certificates, or a URL of keys, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {why}")]
+pub struct FileError {
+    path: String,
+    why: String,
+}
+
+impl FileError {
+    pub(crate) fn new(path: &str, why: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
 }

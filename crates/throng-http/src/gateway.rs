@@ -2,18 +2,19 @@
 
 use crate::{
     AccessLog, LOOPS_MAX, Limits, Problem,
-    access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
+    caller::Access,
     checks::Checks,
     console,
+    console_state::{About as ConsoleAbout, ClusterReport},
     error::StartError,
     event_loop::{self, Start},
     gate::Pass,
+    guard::{Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     listen,
     openapi::{About, Described},
     running::Running,
     scale::{self, Sampler, Threads},
-    server::Stage,
-    shared::{ADMIN_CONNECTIONS_MAX, Shared, Trust, connections_in_memory},
+    server::{ADMIN_CONNECTIONS_MAX, Shared, Stage, Trust, connections_in_memory},
 };
 use http::HeaderName;
 use serde_json::Value;
@@ -46,7 +47,7 @@ pub struct Gateway {
     routes: Option<axum::Router>,
     about: About,
     place: Option<(&'static str, String)>,
-    cluster: Option<console::ClusterReport>,
+    cluster: Option<ClusterReport>,
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
@@ -385,7 +386,7 @@ impl Gateway {
         if !address.ip().is_loopback() && !guard.authenticates() {
             warn_of_everybody(address);
         }
-        let console = console::About {
+        let console = ConsoleAbout {
             title: self.about.title.clone(),
             version: self.about.version.clone(),
             place: self.place,

@@ -117,16 +117,20 @@ mod access;
 mod access_log;
 mod answer;
 mod behind;
+mod caller;
 mod checks;
 mod clients;
 mod connection;
 mod console;
+mod console_state;
 mod error;
 mod event_loop;
 pub mod extract;
 mod follow;
 mod gate;
 mod gateway;
+mod guard;
+mod key;
 mod kinds;
 mod lane;
 mod limits;
@@ -141,7 +145,6 @@ mod routes;
 mod running;
 mod scale;
 mod server;
-mod shared;
 mod signal;
 mod websocket;
 
@@ -156,18 +159,17 @@ pub mod fuzzing {
     };
 }
 
-pub use access::{
-    Access, Action, Administrator, Caller, FileError, Jwt, KnowsCallers, Means, Tls, check_private_key, make_token,
-};
 pub use access_log::AccessLog;
 pub use behind::Behind;
-pub use error::StartError;
+pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, Means};
+pub use error::{FileError, StartError};
 pub use gateway::Gateway;
+pub use guard::{Jwt, Tls, check_private_key, make_token};
 pub use limits::{LOOPS_MAX, Limits};
 pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use request::Once;
 pub use routes::LiveEvents;
 pub use running::Running;
-pub use shared::PageRoom;
+pub use server::PageRoom;
 pub use signal::StopSignal;

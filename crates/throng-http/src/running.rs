@@ -1,6 +1,12 @@
 //! A gateway that runs, and its end.
 
-use crate::{StopSignal, error::StartError, listen, scale::Threads, server::Stage, shared::Shared};
+use crate::{
+    StopSignal,
+    error::StartError,
+    listen,
+    scale::Threads,
+    server::{Shared, Stage},
+};
 use std::{
     io,
     net::{SocketAddr, TcpListener},

@@ -1,7 +1,6 @@
 //! Cross-origin resource sharing: what a browser is told about pages of other origins that may ask.
 
-use super::{Entrance, Names};
-use crate::answer::Answer;
+use crate::{answer::Answer, connection::Entrance, guard::Names};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 /// What such a page may ask with.

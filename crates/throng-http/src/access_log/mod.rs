@@ -5,33 +5,26 @@
 //!
 //! A line has no query, no header field and no body: any of them may hold a secret.
 
+mod entry;
 mod writer;
 
-use crate::{access::Caller, connection::Connection, problem::Problem, server::Server};
-use http::StatusCode;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+pub(crate) use entry::Entry;
+
+use entry::Given;
 use prometheus_client::metrics::counter::Counter;
-use serde::{Serialize, Serializer};
 use std::{
     cell::Cell,
     io,
-    net::IpAddr,
     num::NonZeroU32,
     path::PathBuf,
     sync::mpsc::{SyncSender, TrySendError, sync_channel},
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 use writer::{Sink, Writer};
 
 /// Lines that wait to be written.
 const WAITING_MAX: usize = 4_096;
-/// Of a path so many bytes are shown.
-const PATH_BYTES_MAX: usize = 1_024;
-/// Of a method.
-const METHOD_BYTES_MAX: usize = 32;
-/// What stands for itself in a part of a path.
-const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// What was asked with a head that cannot be read.
 pub(crate) const UNKNOWN: &str = "-";
 
@@ -42,96 +35,6 @@ pub struct AccessLog {
     pub one_in: NonZeroU32,
     /// The file that lines are added to, made for its owner only, and made anew when it was moved or deleted; unless said, standard output.
     pub file: Option<PathBuf>,
-}
-
-/// A request, and once it is answered how.
-#[derive(Debug, Serialize)]
-pub(crate) struct Entry {
-    #[serde(serialize_with = "instant")]
-    at: SystemTime,
-    client: IpAddr,
-    protocol: &'static str,
-    method: Box<str>,
-    path: Box<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<String>,
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<Box<str>>,
-    /// From its arrival to its answer; unless it was refused before its turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    micros: Option<u64>,
-}
-
-/// RFC 3339, UTC, to the microsecond.
-fn instant<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    let micros = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    let at = i64::try_from(micros).ok();
-    let at = at.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
-    serializer.collect_str(&at.unwrap_or_default())
-}
-
-impl Entry {
-    pub(crate) fn new(connection: &Connection, method: &str, path: &str) -> Box<Self> {
-        let cut = |text: &str, most: usize| text[..text.floor_char_boundary(most)].into();
-        Box::new(Self {
-            at: UNIX_EPOCH,
-            client: connection.address(),
-            protocol: connection.protocol(),
-            method: cut(method, METHOD_BYTES_MAX),
-            path: cut(path, PATH_BYTES_MAX),
-            caller: None,
-            status: 0,
-            problem: None,
-            micros: None,
-        })
-    }
-
-    /// A message of a WebSocket, with the path the same request has over HTTP.
-    pub(crate) fn message(connection: &Connection, message: &str, parts: &[&str]) -> Box<Self> {
-        let mut path = String::from("/api");
-        for part in parts {
-            path.push('/');
-            path.extend(utf8_percent_encode(part, KEPT));
-        }
-        let mut entry = Self::new(connection, message, &path);
-        entry.protocol = "websocket";
-        entry.by(connection.caller().as_ref());
-        entry
-    }
-
-    /// It comes from there, as a proxy that is trusted says.
-    pub(crate) fn from(mut self: Box<Self>, client: IpAddr) -> Box<Self> {
-        self.client = client;
-        self
-    }
-
-    pub(crate) fn by(&mut self, caller: Option<&Caller>) {
-        self.caller = caller.map(|caller| caller.name().to_owned());
-    }
-
-    /// It was answered: gives the line away.
-    pub(crate) fn answered(mut self: Box<Self>, server: &Server, status: StatusCode, took: Option<Duration>) {
-        self.at = SystemTime::now();
-        self.status = status.as_u16();
-        self.micros = took.and_then(|took| u64::try_from(took.as_micros()).ok());
-        if let Some(log) = &server.shared().access_log {
-            self.path = server.shared().shown_path(std::mem::take(&mut self.path));
-            log.write(self);
-        }
-    }
-
-    /// It was answered with a problem.
-    pub(crate) fn refused(mut self: Box<Self>, server: &Server, problem: &Problem, took: Option<Duration>) {
-        self.problem = Some(problem.slug().into());
-        self.answered(server, problem.http_status(), took);
-    }
-}
-
-enum Given {
-    Entry(Box<Entry>),
-    /// All that was given before is to be written; then this is told.
-    Flush(SyncSender<()>),
 }
 
 /// The way to the thread that writes.
@@ -155,7 +58,7 @@ impl Log {
         Ok(Self { one_in, given, dropped })
     }
 
-    fn write(&self, entry: Box<Entry>) {
+    pub(crate) fn write(&self, entry: Box<Entry>) {
         if self.given.try_send(Given::Entry(entry)).is_err() {
             self.dropped.inc();
         }
@@ -195,7 +98,10 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::{
+        sync::mpsc::{Receiver, channel},
+        time::UNIX_EPOCH,
+    };
 
     fn entry(path: &str) -> Box<Entry> {
         Box::new(Entry {

@@ -1,6 +1,6 @@
 //! Writes the lines of the access log.
 
-use super::Given;
+use super::entry::Given;
 use prometheus_client::metrics::counter::Counter;
 use std::{
     fs::{File, OpenOptions},

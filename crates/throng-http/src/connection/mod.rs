@@ -1,30 +1,48 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
+mod buffers;
+mod coming;
 mod linger;
 mod looks;
+mod open;
 mod stream;
 mod ticks;
 mod waits;
 
+pub(crate) use buffers::{BUFFER_BYTES, Buffers, Input, KEPT_BYTES};
+pub(crate) use coming::{Coming, Going};
 pub(crate) use linger::{Linger, linger};
-pub(crate) use looks::Looks;
+pub(crate) use open::{Connections, OpenConnection, Places as ConnectionPlaces};
 pub(crate) use stream::{Received, Stream, is_passing};
-pub(crate) use ticks::{Bounds, Ticks};
-pub(crate) use waits::{Coming, Going, spawn_stream};
+pub(crate) use ticks::Bounds;
+pub(crate) use waits::spawn_stream;
 
 use crate::{
-    access::{Caller, Entrance, Held},
+    caller::{Caller, Held},
     gate::{self, Client, TurnSlot},
     metrics::Limit,
 };
+use looks::Looks;
 use std::{
     cell::{Cell, RefCell},
+    future::{Future, poll_fn},
     net::{IpAddr, Ipv4Addr},
     ops::Deref,
+    pin::Pin,
     rc::Rc,
-    task::Waker,
+    task::{Poll, Waker},
 };
+use ticks::Ticks;
 use waits::{Taken, Untaken, Waits};
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entrance {
+    /// By the listener for administration.
+    pub(crate) is_admin: bool,
+    /// Only programs of this machine reach that listener.
+    pub(crate) is_loopback: bool,
+}
 
 /// How a connection is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -330,6 +348,18 @@ impl Connection {
         self.requests.set(self.requests.get() + 1);
     }
 
+    /// Waits for a future, unless the connection is to be dropped before.
+    pub(crate) async fn unless_dropped<T>(&self, mut serving: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        poll_fn(|context| {
+            self.set_waker(context.waker());
+            if self.verdict() == Verdict::Drop {
+                return Poll::Ready(None);
+            }
+            serving.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
     /// A request has its answer.
     pub(crate) fn ends(&self) {
         self.requests.set(self.requests.get() - 1);
@@ -344,11 +374,6 @@ impl Connection {
     pub(crate) fn speaks_http2(&self) {
         self.is_http2.set(true);
         self.head_since.set(None);
-    }
-
-    /// A body that comes.
-    pub(crate) fn coming(&self) -> Coming<&Self> {
-        Coming::new(self)
     }
 
     pub(crate) fn waits(&self) -> &Waits {

@@ -83,7 +83,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
 fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
     let (ticks, connection) = connection();
     let _in_flight = connection.begin(http::Version::HTTP_2);
-    let (mut late, mut in_time) = (connection.coming(), connection.coming());
+    let (mut late, mut in_time) = (Coming::new(&connection), Coming::new(&connection));
     assert!(late.waits(Waker::noop()));
     late.came(1 << 20);
     assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
@@ -95,7 +95,7 @@ fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
     assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
     drop(late);
     assert!(
-        connection.coming().waits(Waker::noop()),
+        Coming::new(&connection).waits(Waker::noop()),
         "the next one has its own time"
     );
 }
@@ -104,7 +104,7 @@ fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
 fn a_body_that_comes_too_slowly_is_late_after_some_grace() {
     let (ticks, connection) = connection();
     let _in_flight = connection.begin(http::Version::HTTP_11);
-    let (mut slow, mut quick) = (connection.coming(), connection.coming());
+    let (mut slow, mut quick) = (Coming::new(&connection), Coming::new(&connection));
     assert!(slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
     assert_eq!(after(&ticks, &connection, 5), Verdict::Serve);
     assert!(slow.waits(Waker::noop()), "nothing may come for a while");

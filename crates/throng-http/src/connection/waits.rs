@@ -1,10 +1,9 @@
 //! What a connection waits for its client with: bodies that come, answers that go. On HTTP/2 there are several of each.
 
-use super::{Connection, ticks::Bounds};
+use super::ticks::Bounds;
 use std::{
     cell::{Cell, OnceCell, RefCell},
     future::Future,
-    ops::Deref,
     rc::Rc,
     task::Waker,
 };
@@ -22,12 +21,17 @@ pub(crate) fn spawn_stream(stream: impl Future<Output: 'static> + 'static) {
     let _ = own.set(task.abort_handle());
 }
 
+/// The task of this HTTP/2 stream, which is reset by ending it.
+pub(super) fn own_stream() -> Option<AbortHandle> {
+    STREAM.try_with(|stream| stream.get().cloned()).ok().flatten()
+}
+
 /// The waits of a connection.
 pub(crate) struct Waits {
-    bodies: RefCell<Vec<Rc<Body>>>,
-    answers: RefCell<Vec<Rc<Answer>>>,
+    pub(super) bodies: RefCell<Vec<Rc<Body>>>,
+    pub(super) answers: RefCell<Vec<Rc<Answer>>>,
     /// When a piece of an answer was last taken.
-    taken: Cell<u32>,
+    pub(super) taken: Cell<u32>,
 }
 
 /// Answers of which the client takes too little.
@@ -74,20 +78,20 @@ impl Taken {
 }
 
 /// A body that is waited for.
-struct Body {
-    since: u32,
-    bytes: Cell<u64>,
-    is_late: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+pub(super) struct Body {
+    pub(super) since: u32,
+    pub(super) bytes: Cell<u64>,
+    pub(super) is_late: Cell<bool>,
+    pub(super) waker: RefCell<Option<Waker>>,
 }
 
 /// An answer whose client takes it in its own time.
-struct Answer {
+pub(super) struct Answer {
     /// When the last piece was given, until the next one is asked for.
-    given: Cell<Option<u32>>,
-    taken: Taken,
+    pub(super) given: Cell<Option<u32>>,
+    pub(super) taken: Taken,
     /// Ends its stream.
-    stream: Option<AbortHandle>,
+    pub(super) stream: Option<AbortHandle>,
 }
 
 impl Answer {
@@ -141,98 +145,5 @@ impl Waits {
             }
         }
         untaken
-    }
-}
-
-/// A body that comes. Only one that has to be waited for is known to its connection.
-pub(crate) struct Coming<C: Deref<Target = Connection>> {
-    connection: C,
-    body: Option<Rc<Body>>,
-    bytes: u64,
-}
-
-impl<C: Deref<Target = Connection>> Coming<C> {
-    pub(crate) fn new(connection: C) -> Self {
-        Self {
-            connection,
-            body: None,
-            bytes: 0,
-        }
-    }
-
-    /// More of it has come.
-    pub(crate) fn came(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-        if let Some(body) = &self.body {
-            body.bytes.set(self.bytes);
-        }
-    }
-
-    /// More of it has to come; `false` if it has taken too long already.
-    pub(crate) fn waits(&mut self, waker: &Waker) -> bool {
-        let connection = &*self.connection;
-        let body = self.body.get_or_insert_with(|| {
-            let body = Rc::new(Body {
-                since: connection.now(),
-                bytes: Cell::new(self.bytes),
-                is_late: Cell::default(),
-                waker: RefCell::default(),
-            });
-            connection.waits().bodies.borrow_mut().push(body.clone());
-            body
-        });
-        if body.is_late.get() {
-            return false;
-        }
-        *body.waker.borrow_mut() = Some(waker.clone());
-        true
-    }
-}
-
-impl<C: Deref<Target = Connection>> Drop for Coming<C> {
-    fn drop(&mut self) {
-        if let Some(body) = &self.body {
-            let waits = self.connection.waits();
-            waits.bodies.borrow_mut().retain(|other| !Rc::ptr_eq(body, other));
-        }
-    }
-}
-
-/// An answer that goes, known to its connection until this is dropped.
-pub(crate) struct Going {
-    connection: Rc<Connection>,
-    answer: Rc<Answer>,
-}
-
-impl Going {
-    pub(crate) fn new(connection: Rc<Connection>) -> Self {
-        let answer = Rc::new(Answer {
-            given: Cell::default(),
-            taken: Taken::default(),
-            stream: STREAM.try_with(|stream| stream.get().cloned()).ok().flatten(),
-        });
-        connection.waits().answers.borrow_mut().push(answer.clone());
-        Self { connection, answer }
-    }
-
-    /// A piece of so many bytes was given; the next one is asked for once the client has taken all before.
-    pub(crate) fn given(&self, bytes: usize) {
-        self.answer.taken.add(bytes);
-        self.answer.given.set(Some(self.connection.now()));
-    }
-
-    /// The next piece is asked for.
-    pub(crate) fn asked(&self) {
-        if self.answer.given.take().is_some() {
-            self.connection.waits().taken.set(self.connection.now());
-        }
-    }
-}
-
-impl Drop for Going {
-    fn drop(&mut self) {
-        self.connection.is_answered();
-        let mut answers = self.connection.waits().answers.borrow_mut();
-        answers.retain(|other| !Rc::ptr_eq(&self.answer, other));
     }
 }

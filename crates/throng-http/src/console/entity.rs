@@ -1,13 +1,11 @@
 //! One entity: as it is, as it was, what has happened to it and why; commands by hand, and what one would come to.
 
-use super::{By, action::Action, map};
+use super::{action::Action, by::By, map};
 use crate::{
     follow::{self, Shown},
-    problem::{Answered, Problem},
-    request::query,
-    routes::{checked_id, engine_problem},
-    server::Server,
-    shared::Shared,
+    problem::{Answered, Problem, engine_problem},
+    request::{path::checked_id, query},
+    server::{Server, Shared},
 };
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};

@@ -4,7 +4,7 @@ use super::{action::Action, entity::micros, overview::durability};
 use crate::{
     problem::{Answered, Problem},
     request::query,
-    shared::Shared,
+    server::Shared,
 };
 use rustix::fs::statvfs;
 use serde::Deserialize;
@@ -76,7 +76,7 @@ pub(super) fn journal(shared: &Shared) -> Answered<Value> {
         "checkpoint": checkpoint,
         "sync": { "p50_ms": ms(0.5), "p99_ms": ms(0.99), "max_ms": ms(1.0), "commits_in_flight": statistics.in_flight },
         "retention": retention.collect::<Vec<_>>(),
-        "cluster": super::cluster(shared),
+        "cluster": super::overview::cluster(shared),
         "projections": engine.projections().iter().map(projection).collect::<Vec<_>>(),
     }))
 }

@@ -1,10 +1,9 @@
 //! The map: kinds, their entities, families, what is hot; for a handful and for a million.
 
 use crate::{
-    problem::{Answered, Problem},
+    problem::{Answered, Problem, engine_problem},
     request::query,
-    routes::engine_problem,
-    shared::Shared,
+    server::Shared,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -98,7 +97,7 @@ pub(super) fn shown(shared: &Shared, hot: &[HotEntity], limit: usize) -> Vec<Val
 }
 
 /// A kind by its name, also one that has no routes.
-pub(super) fn kind(shared: &Shared, name: &str) -> Answered<usize> {
+pub(crate) fn kind(shared: &Shared, name: &str) -> Answered<usize> {
     shared.engine.kind(name).ok_or_else(|| {
         let names: Vec<&str> = shared.engine.registry().kinds().iter().map(|kind| kind.name).collect();
         Problem::unknown_kind(name, &names).boxed()

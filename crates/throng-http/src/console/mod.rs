@@ -1,50 +1,44 @@
 //! The console: a page, and the API it is made of, all on the listener for administration. `docs/console-api.md` says what each answer has.
 
 mod action;
+mod by;
 mod entity;
 mod journal;
-mod kept;
-mod limiting;
-pub(crate) mod live;
-mod map;
+pub(crate) mod map;
 mod overview;
 pub(crate) mod page;
-mod questions;
-mod recorded;
-mod series;
-mod state;
 mod trouble;
 
-pub(crate) use state::{About, ClusterReport, Console};
+pub(crate) use by::{By, by_hand};
 
 use crate::{
-    access::{self, Caller, Held},
+    access,
     answer::{self, Answer},
+    caller::Held,
     connection::Connection,
+    console_state::{Reading, Recorder, point},
+    limits::CONNECTION_BYTES,
     problem::{Answered, Problem},
-    request::{
+    request::{headers, path, query},
+    server::{
+        Server, Shared,
         body::{self, RequestBody},
-        headers, path, query,
     },
-    server::Server,
-    shared::Shared,
-    websocket,
 };
 use bytes::Bytes;
 use entity::{AtQuery, Subject};
 use http::{HeaderValue, Method, Response, header, request::Parts};
-use recorded::Recorder;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use series::Reading;
 use std::{
-    fmt,
     sync::{Arc, PoisonError, Weak, mpsc},
     thread,
     time::{Duration, Instant},
 };
 use tokio::runtime::Runtime;
 
+/// The subprotocol of the console's socket.
+pub(crate) const PROTOCOL: &str = "throng.console.v1";
 /// Between two points of the series.
 const POINT_EVERY: Duration = Duration::from_secs(1);
 /// Points between two looks at what is not as it should be.
@@ -105,13 +99,15 @@ impl Trouble {
 fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
     let console = &shared.console;
     let series = || console.series.lock().unwrap_or_else(PoisonError::into_inner);
-    let reading = Reading::take(shared, &console.passes());
+    let connections = shared.held.connections.held() / CONNECTION_BYTES;
+    let reading = Reading::take(&shared.engine, &shared.metrics, connections, &console.passes());
     let is_watched = console.points.receiver_count() > 0;
     let hot = match is_watched || series().has_deferred(&reading) {
         true => runtime.block_on(shared.engine.hot(HOT_MAX)).unwrap_or_default(),
         false => Vec::new(),
     };
-    series().add(shared, reading, &hot);
+    let is_database = console.about.medium() == "postgresql";
+    series().add(&shared.engine, reading, &hot, is_database);
     if !is_watched {
         console.kept.clear();
         return;
@@ -123,41 +119,8 @@ fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
         drop(
             console
                 .points
-                .send(live::point(last, map::shown(shared, &hot, HOT_MAX), total)),
+                .send(point(last, map::shown(shared, &hot, HOT_MAX), total)),
         );
-    }
-}
-
-/// Who does something by hand.
-pub(crate) struct By<'a> {
-    caller: Option<Caller>,
-    has_token: bool,
-    connection: &'a Connection,
-}
-
-impl<'a> By<'a> {
-    pub(crate) fn of(server: &Server, connection: &'a Connection, parts: &Parts) -> Self {
-        let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-        let has_token = headers::bearer(&parts.headers).is_some();
-        Self {
-            caller: access::who(server, connection, shown).ok().flatten(),
-            has_token,
-            connection,
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        match &self.caller {
-            Some(caller) => caller.name(),
-            None if self.has_token => "token",
-            None => "local",
-        }
-    }
-}
-
-impl fmt::Display for By<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.name(), self.connection.address())
     }
 }
 
@@ -240,11 +203,6 @@ pub(crate) fn method(path: &str) -> Option<Method> {
         ConsolePath::Entity(_, _, "command" | "what-if") => Method::POST,
         _ => Method::GET,
     })
-}
-
-/// The nodes of the cluster this is one of.
-fn cluster(shared: &Shared) -> Option<Value> {
-    shared.console.about.cluster.as_ref().map(|report| report())
 }
 
 /// Answers a path of the console's API, for who may.
@@ -358,7 +316,9 @@ async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> An
         ConsolePath::Shards => map::shards(shared).await?,
         ConsolePath::Journal => journal::journal(shared)?,
         // An engine that is alone has none.
-        ConsolePath::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed())?,
+        ConsolePath::Cluster => {
+            overview::cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed())?
+        }
         ConsolePath::Overview | ConsolePath::Series | ConsolePath::Live | ConsolePath::Entity(..) => {
             return Err(Problem::unknown_route(parts.uri.path()).boxed());
         }
@@ -376,7 +336,7 @@ fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Res
     let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let caller = access::who(server, connection, shown).ok().flatten();
     let held = Held::of(&parts.headers, caller.as_ref());
-    let response = websocket::accept_as(live::PROTOCOL, parts)?;
+    let response = access::accept_as(PROTOCOL, parts)?;
     connection.becomes_console(held);
     Ok(response)
 }

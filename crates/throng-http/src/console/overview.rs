@@ -1,7 +1,7 @@
 //! `GET /admin/overview`: what is served, by what, since when.
 
-use super::By;
-use crate::{openapi, problem::Answered, shared::Shared};
+use super::by::By;
+use crate::{openapi, problem::Answered, server::Shared};
 use serde_json::{Value, json};
 use throng::journal::Durability;
 
@@ -61,4 +61,9 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
         },
         "kinds": kinds.collect::<Vec<_>>(), "definitions": definitions, "projections": projections,
     }))
+}
+
+/// The nodes of the cluster this is one of.
+pub(super) fn cluster(shared: &Shared) -> Option<Value> {
+    shared.console.about.cluster.as_ref().map(|report| report())
 }

@@ -5,9 +5,8 @@ use super::{
     entity::micros,
 };
 use crate::{
-    problem::{Answered, Problem},
-    routes::engine_problem,
-    shared::Shared,
+    problem::{Answered, Problem, engine_problem},
+    server::Shared,
 };
 use serde_json::{Value, json};
 use std::sync::PoisonError;

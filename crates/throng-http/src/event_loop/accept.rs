@@ -1,25 +1,23 @@
 //! Taking connections, up to their limit.
 
 use super::{
-    ConnectionPlaces, EventLoop, OpenConnection,
+    shared::EventLoop,
     socket::{RefusedHead, plain},
 };
 use crate::{
-    access::{self, Entrance},
-    connection::{Stream, Verdict, client_at, linger},
+    connection::{ConnectionPlaces, Entrance, OpenConnection, Stream, Verdict, client_at, linger},
     gate::Client,
+    guard::tls,
     lane::Wire,
     limits::CONNECTION_BYTES,
     metrics::Limit,
     problem::Problem,
     routes,
-    shared::ADMIN_CONNECTIONS_MAX,
+    server::ADMIN_CONNECTIONS_MAX,
 };
 use bytes::Bytes;
 use rustls::ServerConfig;
 use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
     future::{Future as _, poll_fn},
     io,
     net::IpAddr,
@@ -134,15 +132,13 @@ fn places(
         Problem::overloaded(detail, REFUSAL_WAIT)
     };
     if entrance.is_admin {
-        let of_all = shared.held.admin.take(CONNECTION_BYTES);
-        if of_all.is_none() {
-            let problem = too_many(" for administration", ADMIN_CONNECTIONS_MAX);
-            return Err(Box::new((Limit::Connections, problem)));
-        }
-        return Ok(ConnectionPlaces {
-            of_all,
-            ..ConnectionPlaces::default()
-        });
+        return match shared.held.admin.take(CONNECTION_BYTES) {
+            Some(memory) => Ok(ConnectionPlaces::new(memory, None)),
+            None => {
+                let problem = too_many(" for administration", ADMIN_CONNECTIONS_MAX);
+                Err(Box::new((Limit::Connections, problem)))
+            }
+        };
     }
     if let Some(rate) = &shared.connection_rate
         && let Err(later) = rate.take(client, Instant::now())
@@ -154,21 +150,18 @@ fn places(
         let problem = too_many(" of this address", shared.connected.most());
         return Err(Box::new((Limit::ConnectionsPerAddress, problem)));
     };
-    let of_all = shared.held.connections.take(CONNECTION_BYTES);
-    if of_all.is_none() {
-        let problem = too_many("", event_loop.server.limits().connections_max);
-        return Err(Box::new((Limit::Connections, problem)));
+    match shared.held.connections.take(CONNECTION_BYTES) {
+        Some(memory) => Ok(ConnectionPlaces::new(memory, of_address)),
+        None => {
+            let problem = too_many("", event_loop.server.limits().connections_max);
+            Err(Box::new((Limit::Connections, problem)))
+        }
     }
-    Ok(ConnectionPlaces {
-        of_all,
-        _of_address: of_address,
-        _spare: None,
-    })
 }
 
 fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: ConnectionPlaces) -> OpenConnection {
-    let is_spare = places.of_all.is_none();
-    let open = event_loop.connections.add(event_loop, places);
+    let is_spare = places.is_spare();
+    let open = event_loop.connections.add(places);
     let connection = &open.connection;
     connection.came_from(arrival.address, &event_loop.server.shared().proxies);
     connection.came_by(arrival.entrance);
@@ -181,7 +174,7 @@ fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: ConnectionPlaces) 
 
 fn enter(event_loop: &Rc<EventLoop>, stream: Stream, arrival: Arrival, places: ConnectionPlaces, first: Bytes) {
     let open = open(event_loop, arrival, places);
-    let wire = Wire::new(stream, event_loop.clone(), open.connection.clone()).with(first);
+    let wire = Wire::new(stream, event_loop.server.clone(), open.connection.clone()).with(first);
     event_loop.door.enter(open, wire);
 }
 
@@ -201,8 +194,8 @@ async fn shake_hands(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Tc
     match accepted {
         Ok(Ok(stream)) => {
             let shown = stream.certificates().and_then(|chain| chain.first());
-            open.connection.shows(shown.and_then(access::tls::caller));
-            let wire = Wire::new(stream, event_loop.clone(), open.connection.clone());
+            open.connection.shows(shown.and_then(tls::caller));
+            let wire = Wire::new(stream, event_loop.server.clone(), open.connection.clone());
             event_loop.door.enter(open, wire);
         }
         Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
@@ -241,7 +234,7 @@ async fn begin_refused(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io:
         Some(config) => {
             // One request, which is looked at before it is let in: HTTP/2 would begin with something else.
             let mut config = (*config).clone();
-            config.alpn_protocols = vec![access::tls::HTTP1.to_vec()];
+            config.alpn_protocols = vec![tls::HTTP1.to_vec()];
             Stream::accept(stream, Arc::new(config)).await
         }
     }
@@ -274,12 +267,8 @@ async fn answer_first(
     if is_urgent(came)
         && let Some(spare) = shared.spare.take()
     {
-        let places = ConnectionPlaces {
-            _spare: Some(spare),
-            ..ConnectionPlaces::default()
-        };
         let came = Bytes::copy_from_slice(came);
-        return enter(event_loop, stream, arrival, places, came);
+        return enter(event_loop, stream, arrival, ConnectionPlaces::spare(spare), came);
     }
     let refused = RefusedHead::read(came, &event_loop.server, arrival.entrance);
     let answer = plain(problem, &refused);
@@ -301,29 +290,4 @@ fn is_urgent(came: &[u8]) -> bool {
     let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
     let is_urgent = path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent));
     is_urgent && came.windows(4).any(|bytes| bytes == b"\r\n\r\n")
-}
-
-/// Connections over the limits that are looked at. There are never more than there may be: the oldest is told at once.
-#[derive(Default)]
-pub(super) struct Refusals {
-    tasks: RefCell<VecDeque<(u64, Rc<Notify>)>>,
-    next: Cell<u64>,
-}
-
-impl Refusals {
-    fn push(&self, gives_way: Rc<Notify>, most: usize) -> u64 {
-        let number = self.next.replace(self.next.get() + 1);
-        let mut tasks = self.tasks.borrow_mut();
-        tasks.push_back((number, gives_way));
-        while tasks.len() > most
-            && let Some((_, oldest)) = tasks.pop_front()
-        {
-            oldest.notify_one();
-        }
-        number
-    }
-
-    fn left(&self, number: u64) {
-        self.tasks.borrow_mut().retain(|(other, _)| *other != number);
-    }
 }

@@ -1,6 +1,6 @@
 //! What the full implementation makes of bytes, without sockets.
 
-use super::serve::Protocols;
+use super::shared::Protocols;
 use crate::limits::Limits;
 use http::{Request, Response};
 use hyper::{

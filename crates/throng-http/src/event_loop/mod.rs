@@ -5,150 +5,39 @@
 //! recorded; then the answers go out.
 
 mod accept;
-mod date;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod sent;
 mod serve;
+mod shared;
 mod socket;
 
-pub(crate) use serve::{end, serve, serve_socket};
-
 use crate::{
-    access::Entrance,
-    clients::Counted,
-    connection::{Bounds, Connection, Looks, Ticks, Verdict},
+    connection::{Bounds, Connections, Entrance, Verdict},
     gate::Pass,
-    lane::{self, Buffers, Door},
-    places::Taken,
-    server::{Server, Stage},
-    shared::Shared,
+    lane::{self, Door},
+    server::{Server, Shared, Stage},
 };
-use date::Date;
-use std::{
-    cell::{Cell, RefCell},
-    collections::HashMap,
-    rc::Rc,
-    sync::Arc,
-    time::Instant,
-};
-use throng::driver::Charge;
+use shared::{EventLoop, Protocols, Refusals};
+use std::{rc::Rc, sync::Arc, time::Instant};
 use tokio::{runtime, sync::watch};
 
-/// What the tasks that own a loop's connections share.
-pub(crate) struct EventLoop {
-    pub(crate) server: Rc<Server>,
-    /// What a response's `Date` says.
-    pub(crate) date: Date,
-    pub(crate) buffers: Buffers,
-    /// To the connections that are direct.
-    pub(crate) door: Door,
-    connections: Connections,
-    protocols: serve::Protocols,
-    refusals: accept::Refusals,
-}
-
-/// A connection of a loop, until this is dropped.
-pub(crate) struct OpenConnection {
-    /// No other connection of the loop has or had it.
-    pub(crate) number: u64,
-    pub(crate) connection: Rc<Connection>,
-    event_loop: Rc<EventLoop>,
-    _places: ConnectionPlaces,
-}
-
-/// The places that a connection takes of those there may be.
-#[derive(Default)]
-struct ConnectionPlaces {
-    /// The memory of one within the limits.
-    of_all: Option<Charge>,
-    _of_address: Option<Counted>,
-    /// A place of those that are beyond the limits.
-    _spare: Option<Taken>,
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.event_loop.connections.remove(self.number);
-    }
-}
-
-/// The connections of a loop.
-struct Connections {
-    ticks: Rc<Ticks>,
-    looks: Rc<Looks>,
-    open: RefCell<HashMap<u64, Rc<Connection>>>,
-    next: Cell<u64>,
-    emptied: tokio::sync::Notify,
-}
-
-impl Connections {
-    fn new() -> Self {
-        Self {
-            ticks: Rc::default(),
-            looks: Rc::default(),
-            open: RefCell::default(),
-            next: Cell::new(0),
-            emptied: tokio::sync::Notify::new(),
-        }
-    }
-
-    fn add(&self, event_loop: &Rc<EventLoop>, places: ConnectionPlaces) -> OpenConnection {
-        let number = self.next.replace(self.next.get() + 1);
-        let connection = Rc::new(Connection::new(self.ticks.clone(), self.looks.clone()));
-        self.open.borrow_mut().insert(number, connection.clone());
-        OpenConnection {
-            number,
-            connection,
-            event_loop: event_loop.clone(),
-            _places: places,
-        }
-    }
-
-    fn remove(&self, number: u64) {
-        let mut open = self.open.borrow_mut();
-        open.remove(&number);
-        if open.is_empty() {
-            self.emptied.notify_waiters();
-        }
-    }
-
-    fn condemn(&self, verdict: Verdict) {
-        self.open
-            .borrow()
-            .values()
-            .for_each(|connection| connection.condemn(verdict));
-    }
-
-    async fn empty(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.open.borrow().is_empty() {
-                return;
-            }
-            emptied.await;
-        }
-    }
-
-    /// Looks for connections that wait too long for their clients, for ever.
-    async fn sweep(&self, server: &Server, date: &Date) {
-        let (bounds, metrics) = (Bounds::new(server.limits()), server.metrics());
-        let mut every = tokio::time::interval(server.limits().sweep_every());
-        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut before = Instant::now();
-        loop {
-            every.tick().await;
-            // A loop that has so much else to do that it never waits, and begins no turn, looks at its sockets all the same.
-            server.gate.looked(std::mem::replace(&mut before, Instant::now()));
-            self.ticks.tick();
-            date.look();
-            server
-                .shared()
-                .refused
-                .tell(Instant::now(), server.limits().connections_max);
-            let open = self.open.borrow();
-            let limits = open.values().filter_map(|connection| connection.sweep(&bounds));
-            limits.for_each(|limit| metrics.limited(limit));
-        }
+/// Looks for connections that wait too long for their clients, for ever.
+async fn sweep(server: &Server, connections: &Connections) {
+    let (bounds, metrics) = (Bounds::new(server.limits()), server.metrics());
+    let mut every = tokio::time::interval(server.limits().sweep_every());
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut before = Instant::now();
+    loop {
+        every.tick().await;
+        // A loop that has so much else to do that it never waits, and begins no turn, looks at its sockets all the same.
+        server.gate.looked(std::mem::replace(&mut before, Instant::now()));
+        server.date.look();
+        server
+            .shared()
+            .refused
+            .tell(Instant::now(), server.limits().connections_max);
+        connections.sweep(&bounds, |limit| metrics.limited(limit));
     }
 }
 
@@ -205,33 +94,34 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         } = start;
         let server = Rc::new(Server::new(shared, pass, router, stage));
         let event_loop = Rc::new(EventLoop {
-            protocols: serve::Protocols::new(server.limits()),
-            buffers: Buffers::default(),
-            door: Door::default(),
-            date: Date::default(),
-            connections: Connections::new(),
-            refusals: accept::Refusals::default(),
+            protocols: Protocols::new(server.limits()),
+            door: Rc::new(Door::default()),
+            connections: Rc::default(),
+            refusals: Refusals::default(),
             server,
         });
         // First of all tasks, so that its waker is known before there is anything to commit.
         let committer = tokio::task::spawn_local(event_loop.server.shared().driver.committer());
         ends_the_process(committer, "the engine's committer");
         ends_the_process(
-            tokio::task::spawn_local(lane::run(event_loop.clone())),
+            tokio::task::spawn_local({
+                let (server, door, event_loop) =
+                    (event_loop.server.clone(), event_loop.door.clone(), event_loop.clone());
+                lane::run(server, door, move |departure| {
+                    serve::take_over(event_loop.clone(), departure);
+                })
+            }),
             "the gateway's loop",
         );
         tokio::task::spawn_local({
             let event_loop = event_loop.clone();
-            async move { event_loop.connections.sweep(&event_loop.server, &event_loop.date).await }
+            async move { sweep(&event_loop.server, &event_loop.connections).await }
         });
         tokio::task::spawn_local({
             let event_loop = event_loop.clone();
             async move {
-                event_loop
-                    .connections
-                    .looks
-                    .watch(|| event_loop.server.gate.looked(Instant::now()))
-                    .await
+                let looked = || event_loop.server.gate.looked(Instant::now());
+                event_loop.connections.watch_looks(looked).await
             }
         });
         if let Some(admin) = admin {

@@ -1,25 +1,23 @@
 //! One connection, from its first byte to its last.
 
 use super::{
-    EventLoop, OpenConnection,
+    sent::Sent,
+    shared::EventLoop,
     socket::{RefusedHead, Socket, plain},
 };
 use crate::{
     access_log::{Entry, UNKNOWN},
-    answer::{self, Sent},
-    connection::{Connection, InFlight, Stream, Verdict, linger, spawn_stream},
-    console,
-    lane::{self, Extent, Judged},
-    request::body::RequestBody,
+    answer,
+    connection::{Connection, InFlight, OpenConnection, Stream},
+    lane::{self, Departure, Extent, Judged},
     routes::{self, Answering},
-    server::Server,
-    websocket,
+    server::{Server, body::RequestBody},
+    websocket::{self, Left, Opened},
 };
 use bytes::Bytes;
 use http::{Method, Request, Response, Version};
 use hyper::{
     body::{Body, Incoming},
-    server::conn::{http1, http2},
     service::{Service, service_fn},
 };
 use std::{
@@ -32,66 +30,22 @@ use std::{
 };
 use tokio::io::AsyncWriteExt;
 
-/// Runs what an HTTP/2 connection does beside, on the same loop.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LocalTasks;
-
-impl<F: Future + 'static> hyper::rt::Executor<F> for LocalTasks
-where
-    F::Output: 'static,
-{
-    fn execute(&self, future: F) {
-        spawn_stream(future);
+/// Looks after a connection that has left the lane, in a task of its own.
+pub(super) fn take_over(event_loop: Rc<EventLoop>, departure: Departure) {
+    match departure {
+        Departure::Full(open, stream, came) => drop(tokio::task::spawn_local(full(event_loop, open, stream, came))),
+        Departure::Socket(open, stream, opened, left) => {
+            drop(tokio::task::spawn_local(serve_socket(
+                event_loop, open, stream, opened, left,
+            )));
+        }
     }
-}
-
-/// Bytes of bodies of an HTTP/2 connection that its client may send before they are read.
-const WINDOW_BYTES: u32 = 256 << 10;
-
-/// How HTTP is spoken.
-pub(super) struct Protocols {
-    pub(super) http1: http1::Builder,
-    http2: http2::Builder<LocalTasks>,
-}
-
-impl Protocols {
-    pub(super) fn new(limits: &crate::Limits) -> Self {
-        let head = limits.header_bytes_max.max(crate::limits::HEADER_BYTES_MIN);
-        let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(LocalTasks));
-        // Waits are bounded by the sweep, not by timers of the parser: a timer a request costs more than its parsing.
-        http1.max_buf_size(head).header_read_timeout(None).half_close(false);
-        http2
-            .max_concurrent_streams(limits.streams_max)
-            .initial_connection_window_size(WINDOW_BYTES)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX));
-        Self { http1, http2 }
-    }
-}
-
-/// Serves a connection until its client or a verdict ends it: in the lane of plain requests, until it is direct again; the full
-/// implementation answers a request that is none.
-pub(crate) async fn serve(open: OpenConnection, wire: lane::Wire, work: lane::Work) {
-    let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
-    let lane = unless_dropped(&connection, pin!(lane::serve(&event_loop, &connection, wire, work))).await;
-    match lane {
-        None | Some(Ok(lane::End::Over)) => {}
-        Some(Ok(lane::End::Linger(stream))) => end(open, stream).await,
-        Some(Ok(lane::End::Direct(wire))) => event_loop.door.enter(open, wire),
-        Some(Ok(lane::End::HandOver(stream, came))) => Box::pin(full(open, stream, came)).await,
-        Some(Err(error)) => tracing::debug!("a connection ended early: {error}"),
-    }
-}
-
-/// Ends a connection whose last answer has gone.
-pub(crate) async fn end(open: OpenConnection, mut stream: Stream) {
-    let wait = open.event_loop.server.limits().linger_wait;
-    unless_dropped(&open.connection, pin!(linger(&mut stream, wait))).await;
 }
 
 /// What the lane does not answer itself.
-async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
-    let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
+async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, came: Bytes) {
+    let connection = open.connection.clone();
+    let wait = event_loop.server.limits().linger_wait;
     let extent = match lane::judge(&came, event_loop.server.limits()) {
         Judged::Http2 => return http2(&event_loop, &connection, stream, came).await,
         Judged::Unreadable => Extent::All,
@@ -104,45 +58,40 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
             let mut stream = stream;
             let refused = RefusedHead::read(&came, &event_loop.server, connection.entrance());
             let bytes = plain(&problem, &refused);
-            let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
+            let told = connection.unless_dropped(pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {
-                end(open, stream).await;
+                open.linger(stream, wait).await;
             }
             return;
         }
     };
     match exchange(&event_loop, &connection, stream, came, extent).await {
         After::Over => {}
-        After::Linger(stream) => end(open, stream).await,
+        After::Linger(stream) => open.linger(stream, wait).await,
         After::Next(stream, came) => {
-            let wire = lane::Wire::new(stream, event_loop.clone(), connection).with(came);
+            let wire = lane::Wire::new(stream, event_loop.server.clone(), connection).with(came);
             event_loop.door.enter(open, wire);
         }
         // A task of its own: nothing of what a request needs is kept with it.
         After::Socket(stream, came) if connection.is_console() => {
             tokio::task::spawn_local(async move {
-                let socket = console::live::run(event_loop, connection, stream, came);
-                unless_dropped(&open.connection, pin!(socket)).await;
+                let socket = websocket::console::run(event_loop.server.clone(), connection, stream, came);
+                open.connection.unless_dropped(pin!(socket)).await;
             });
         }
         After::Socket(stream, came) => {
-            let opened = websocket::Opened::new(&event_loop, &connection);
-            tokio::task::spawn_local(serve_socket(open, stream, opened, websocket::Left::new(came)));
+            let (opened, left) = (Opened::new(&event_loop.server, &connection), Left::new(came));
+            tokio::task::spawn_local(serve_socket(event_loop, open, stream, opened, left));
         }
     }
 }
 
 /// Serves a WebSocket until its client or a verdict ends it, or it is the lane's.
-pub(crate) async fn serve_socket(
-    open: OpenConnection,
-    stream: Stream,
-    opened: websocket::Opened,
-    left: websocket::Left,
-) {
-    let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
-    let socket = websocket::run(event_loop.clone(), connection.clone(), stream, opened, left);
-    if let Some(Some((stream, came, opened))) = unless_dropped(&connection, pin!(socket)).await {
-        let wire = lane::Wire::new(stream, event_loop.clone(), connection).with(came);
+async fn serve_socket(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, opened: Opened, left: Left) {
+    let (server, connection) = (event_loop.server.clone(), open.connection.clone());
+    let socket = websocket::run(server.clone(), connection.clone(), stream, opened, left);
+    if let Some(Some((stream, came, opened))) = connection.unless_dropped(pin!(socket)).await {
+        let wire = lane::Wire::new(stream, server, connection).with(came);
         event_loop.door.enter_socket(open, wire, opened);
     }
 }
@@ -188,7 +137,7 @@ async fn exchange(
             Poll::Pending => Poll::Pending,
         }
     });
-    let ended = unless_dropped(connection, pin!(polling)).await;
+    let ended = connection.unless_dropped(pin!(polling)).await;
     let Some(ended) = ended else { return After::Over };
     let parts = serving.into_parts();
     let is_over = parts.io.is_over() && parts.read_buf.is_empty();
@@ -202,17 +151,6 @@ async fn exchange(
         }
         _ => After::Linger(stream),
     }
-}
-
-async fn unless_dropped<T>(connection: &Connection, mut serving: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    poll_fn(|context| {
-        connection.set_waker(context.waker());
-        if connection.verdict() == Verdict::Drop {
-            return Poll::Ready(None);
-        }
-        serving.as_mut().poll(context).map(Some)
-    })
-    .await
 }
 
 /// What both versions of HTTP do with a request.
@@ -237,7 +175,7 @@ impl Future for Exchange {
         if !is_http2 && response.body().size_hint().exact().is_none() {
             self.connection.streams();
         }
-        let (response, charge) = answer::charged(&self.server, response);
+        let (response, charge) = self.server.charged(response);
         let connection = self.connection.clone();
         Poll::Ready(Ok(response.map(|body| Sent::new(body, connection, is_http2, charge))))
     }
@@ -279,7 +217,7 @@ async fn http2(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, stream: 
         }
         serving.as_mut().poll(context)
     });
-    if let Some(Err(error)) = unless_dropped(connection, pin!(polling)).await {
+    if let Some(Err(error)) = connection.unless_dropped(pin!(polling)).await {
         tracing::debug!("a connection ended early: {error}");
     }
 }

@@ -1,8 +1,8 @@
 //! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
 use crate::{
-    access::{Entrance, cors},
-    connection::{Connection, Linger, Stream},
+    access::cors,
+    connection::{Connection, Entrance, Linger, Stream},
     lane::Extent,
     problem::Problem,
     server::Server,

@@ -329,7 +329,6 @@ impl<C: Clock> Waits<'_, C> {
                 wait: self.gate.drain(),
             })),
         };
-        self.place.waits(is_over.is_none());
         let Some(is_over) = is_over else {
             if let Waiter::Task(waker) = &self.ticket.waiter {
                 *waker.borrow_mut() = Some(context.waker().clone());
@@ -350,7 +349,6 @@ impl<C: Clock> Waits<'_, C> {
 
 impl<C: Clock> Drop for Waits<'_, C> {
     fn drop(&mut self) {
-        self.place.waits(false);
         self.gate.leave(&self.ticket);
     }
 }

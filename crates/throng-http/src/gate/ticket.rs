@@ -22,8 +22,6 @@ pub(crate) struct TurnSlot {
     arrived: Cell<Option<Instant>>,
     /// When the connection got it, until its first request goes.
     now: Cell<Option<Instant>>,
-    /// One of its requests waits for a turn.
-    is_waiting: Cell<bool>,
 }
 
 /// A request may go.
@@ -67,15 +65,6 @@ impl TurnSlot {
     /// The arrival of what it has read in this turn.
     pub(super) fn arrived_in(&self, turn: u64) -> Option<Instant> {
         self.arrived.get().filter(|_| self.turn.get() == turn)
-    }
-
-    pub(super) fn waits(&self, is_waiting: bool) {
-        self.is_waiting.set(is_waiting);
-    }
-
-    /// One of its requests waits for a turn, and for nothing else.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.is_waiting.get()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The head of a request, without I/O: is it one of the plain ones the lane answers?
 
-use crate::{access::Sender, request::rules};
+use crate::{caller::Sender, request::rules};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{mem::MaybeUninit, ops::Range};
 

@@ -4,10 +4,9 @@
 //! implementation spends on it. The lane does nothing else: at the first request that is not plainly its own it hands over
 //! the connection, with the bytes that have come, to the [full lane](crate::event_loop), which judges it.
 //!
-//! A connection is [direct] while its requests wait for nothing but their commit or an app's handler: one task of the loop reads all
-//! that are ready, executes what they ask for, and answers when that is durable. A connection whose request has to wait, for an entity to
-//! be loaded, for its turn, for the rest of its body, becomes a [task] of its own, and is direct again after a request that waited
-//! for nothing.
+//! One task of the loop reads all connections that are ready, executes what they ask for, and answers when that is durable ([direct]). A request
+//! that has to wait for more, for an app's handler, for an entity to be loaded, for its turn, for the rest of its body, is polled in its
+//! connection's place whenever it can go on.
 //!
 //! A connection that is ready while its loop has no room for it waits in the loop's [queue](crate::gate), unread: the kernel
 //! keeps its bytes. So it does if it is refused, and then only the head of its request is read.
@@ -17,7 +16,6 @@
 //!
 //! A WebSocket of which nothing but such commands comes is direct, too; what else comes of it is its [task's](crate::websocket).
 
-mod buffers;
 mod calls;
 mod chunks;
 mod direct;
@@ -30,13 +28,10 @@ mod outgoing;
 mod ready;
 mod refusal;
 mod response;
-mod task;
 mod wire;
 
-pub(crate) use buffers::{Buffers, Input};
-pub(crate) use direct::{Door, run};
+pub(crate) use direct::{Departure, Door, run};
 pub(crate) use judge::{Extent, Judged, judge};
-pub(crate) use task::{End, Work, serve};
 pub(crate) use wire::Wire;
 
 /// Commands of one connection that are answered together at most.

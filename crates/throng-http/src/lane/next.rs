@@ -5,14 +5,14 @@ use super::{
     judge::PREFACE,
 };
 use crate::{
-    access::Sender,
+    caller::Sender,
     limits::Limits,
     request::{
-        body::RequestBody,
         headers,
         path::{self, ApiPath},
     },
     routes::HttpCommand,
+    server::body::RequestBody,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
@@ -73,21 +73,10 @@ pub(super) struct Other {
 
 /// Looks at what has come.
 pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
-    if input.is_empty() {
-        return Next::Else(Else::Read);
-    }
-    let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
     let mut room = Room::new();
-    let head = match head::parse(input, &mut room, limits.header_bytes_max, body_bytes_max) {
-        Parsed::Partial => return Next::Else(Else::Read),
-        // Half a greeting says no more than half a head.
-        Parsed::Odd if input.len() < PREFACE.len() && PREFACE.starts_with(input) => return Next::Else(Else::Read),
-        Parsed::Odd => return Next::Else(Else::HandOver),
-        Parsed::Plain(head) => head,
-    };
-    let (end, closes) = (head.body.end, head.closes);
-    let Some(body) = input.get(head.body.clone()) else {
-        return Next::Else(Else::ReadTo(end));
+    let (head, body) = match request(input, &mut room, limits) {
+        Ok(request) => request,
+        Err(other) => return Next::Else(other),
     };
     if head.method == "POST"
         // A page's: the answer has to tell its browser more.
@@ -100,16 +89,44 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
             sender: head.sender,
             headers: head.telling(),
             body,
-            end,
-            closes,
+            end: head.body.end,
+            closes: head.closes,
         });
     }
     Next::Else(other(&head, body))
 }
 
+/// Looks at a command as at any other request: it has to wait for more than its commit, or is refused.
+pub(super) fn look_beyond_command(input: &[u8], limits: &Limits) -> Else {
+    request(input, &mut Room::new(), limits).map_or_else(|other| other, |(head, body)| other(&head, body))
+}
+
+/// Reads a request that is here; otherwise what is to be done instead.
+fn request<'a, 'room>(
+    input: &'a [u8],
+    room: &'room mut Room<'a>,
+    limits: &Limits,
+) -> Result<(Head<'a, 'room>, &'a [u8]), Else> {
+    if input.is_empty() {
+        return Err(Else::Read);
+    }
+    let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
+    let head = match head::parse(input, room, limits.header_bytes_max, body_bytes_max) {
+        Parsed::Partial => return Err(Else::Read),
+        // Half a greeting says no more than half a head.
+        Parsed::Odd if input.len() < PREFACE.len() && PREFACE.starts_with(input) => return Err(Else::Read),
+        Parsed::Odd => return Err(Else::HandOver),
+        Parsed::Plain(head) => head,
+    };
+    match input.get(head.body.clone()) {
+        Some(body) => Ok((head, body)),
+        None => Err(Else::ReadTo(head.body.end)),
+    }
+}
+
 /// A request that is no plain command.
 fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
-    request(head, body).map_or(Else::HandOver, |request| {
+    owned(head, body).map_or(Else::HandOver, |request| {
         let says_timeout = head.fields().any(|(name, _)| headers::is_timeout(name));
         Else::Other(Other {
             request,
@@ -121,7 +138,7 @@ fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
 }
 
 /// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.
-fn request(head: &Head<'_, '_>, body: &[u8]) -> Option<Box<Request<RequestBody>>> {
+fn owned(head: &Head<'_, '_>, body: &[u8]) -> Option<Box<Request<RequestBody>>> {
     let body = if body.is_empty() {
         Bytes::new()
     } else {

@@ -2,9 +2,10 @@
 
 use super::response::{self, Framing};
 use crate::{
-    answer::{self, Answer, charged},
+    answer::{self, Answer},
     connection::Connection,
-    event_loop::EventLoop,
+    problem::Problem,
+    server::Server,
 };
 use bytes::Bytes;
 use http::Response;
@@ -12,7 +13,7 @@ use hyper::body::Body;
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 use throng::driver::Charge;
 
@@ -45,13 +46,13 @@ pub(super) enum Written {
 impl Outgoing {
     /// Writes the head.
     pub(super) fn begin(
-        event_loop: &EventLoop,
+        server: &Server,
         connection: &Connection,
         response: Response<Answer>,
         closes: bool,
         output: &mut Vec<u8>,
     ) -> Self {
-        let (response, charge) = charged(&event_loop.server, response);
+        let (response, charge) = server.charged(response);
         let (parts, body) = response.into_parts();
         let closes = closes || connection.is_ending();
         let framing = match body.size_hint().exact() {
@@ -59,7 +60,7 @@ impl Outgoing {
             Some(length) => Framing::Length(length as usize),
             None => Framing::Chunked,
         };
-        event_loop
+        server
             .date
             .with(|date| response::head(output, parts.status, &parts.headers, framing, date, closes));
         Self {
@@ -73,6 +74,18 @@ impl Outgoing {
             },
             closes,
         }
+    }
+
+    /// Writes a problem, which is whole.
+    pub(super) fn write_problem(
+        server: &Server,
+        connection: &Connection,
+        problem: &Problem,
+        closes: bool,
+        output: &mut Vec<u8>,
+    ) {
+        let mut outgoing = Self::begin(server, connection, problem.response(), closes, output);
+        let _ = outgoing.poll(output, &mut Context::from_waker(Waker::noop()));
     }
 
     /// Writes what there is of the body.

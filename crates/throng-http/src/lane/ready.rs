@@ -1,17 +1,16 @@
 //! Connections that are ready: they go at once, wait unread for their turn, or are refused.
 
 use super::{
-    Work,
     direct::Direct,
     head::{self, Head, Parsed, Room},
     next::BODY_BYTES_MAX,
     wire::ReadOutcome,
 };
 use crate::{
-    access::{Entrance, Names},
     access_log::Entry,
-    connection::Verdict,
+    connection::{Entrance, Verdict},
     gate::{Client, Reason},
+    guard::Names,
     metrics::Route,
     request::headers,
     routes,
@@ -29,8 +28,8 @@ impl Direct {
             return;
         };
         let connection = &member.open.connection;
-        if connection.verdict() != Verdict::Drop && member.handled.is_some() {
-            self.guarded(key, Self::goes_on_with_handler);
+        if connection.verdict() != Verdict::Drop && member.work.is_some() {
+            self.guarded(key, Self::works_on);
             return;
         }
         if connection.verdict() == Verdict::Drop || connection.is_ending() && member.ticket.is_none() {
@@ -46,20 +45,11 @@ impl Direct {
         if member.is_busy() || member.ticket.is_some() {
             return;
         }
-        if self.event_loop.server.gate.goes_at_once(&connection.place) || self.is_urgent(key) {
+        let is_here = member.body.is_some();
+        if self.server.gate.goes_at_once(&connection.place) || is_here || self.is_urgent(key) {
             self.look_after(key);
         } else {
             self.guarded(key, Self::wait);
-        }
-    }
-
-    /// An app's handler may have its answer.
-    fn goes_on_with_handler(&mut self, key: usize) {
-        // The answers of one connection leave together.
-        self.send_done_of_others(key);
-        let handled = self.members.get_mut(key).and_then(|member| member.handled.take());
-        if handled.is_some_and(|handled| self.handle(key, handled)) {
-            self.goes_on(key);
         }
     }
 
@@ -90,11 +80,11 @@ impl Direct {
         }
         let Some(client) = self.client(key) else { return };
         if let Some(member) = self.members.get_mut(key) {
-            member.ticket = Some(self.event_loop.server.gate.wait_unread(key, client));
+            member.ticket = Some(self.server.gate.wait_unread(key, client));
         }
     }
 
-    /// Whose request it is; `None` if that is not said yet, or the connection is direct no more.
+    /// Whose request it is; `None` if that is not said yet, or the connection has left.
     fn client(&mut self, key: usize) -> Option<Client> {
         let member = self.members.get(key)?;
         let connection = &member.open.connection;
@@ -102,18 +92,18 @@ impl Direct {
             return Some(connection.client());
         }
         let own = connection.client();
-        let Some(name) = self.event_loop.server.shared().client_header(connection).cloned() else {
+        let Some(name) = self.server.shared().client_header(connection).cloned() else {
             return Some(own);
         };
         // Only its head can say it.
         self.read_head(key, |head| headers::client(&only(head, &name), &name).unwrap_or(own))
     }
 
-    /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection is not direct any more.
+    /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection has left.
     fn read_head<R>(&mut self, key: usize, look: impl Fn(&Head<'_, '_>) -> R) -> Option<R> {
         loop {
             let member = self.members.get_mut(key)?;
-            let limits = self.event_loop.server.limits();
+            let limits = self.server.limits();
             let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
             match head::parse(
                 &member.wire.input,
@@ -123,7 +113,7 @@ impl Direct {
             ) {
                 Parsed::Plain(head) => return Some(look(&head)),
                 Parsed::Odd => {
-                    self.hand_over(key, Work::Nothing);
+                    self.departs(key);
                     return None;
                 }
                 Parsed::Partial => {}
@@ -144,16 +134,16 @@ impl Direct {
 
     /// Looks after those whose turn it is, and refuses those who would wait too long.
     pub(super) fn work_off_queue(&mut self) {
-        let event_loop = self.event_loop.clone();
-        while let Some(key) = event_loop.server.gate.next() {
+        let server = self.server.clone();
+        while let Some(key) = server.gate.next() {
             if let Some(member) = self.members.get_mut(key) {
                 if let Some(ticket) = member.ticket.take() {
-                    event_loop.server.gate.admit(&member.open.connection.place, &ticket);
+                    server.gate.admit(&member.open.connection.place, &ticket);
                 }
                 self.look_after(key);
             }
         }
-        while let Some((key, reason)) = event_loop.server.gate.next_refused() {
+        while let Some((key, reason)) = server.gate.next_refused() {
             if let Some(member) = self.members.get_mut(key) {
                 member.ticket = None;
                 self.guarded(key, |direct, key| direct.refuse(key, reason));
@@ -166,21 +156,21 @@ impl Direct {
         if self.members.get(key).is_some_and(|member| member.socket.is_some()) {
             return self.refuse_socket(key, reason);
         }
-        let (event_loop, connection) = match self.members.get(key) {
-            Some(member) => (self.event_loop.clone(), member.open.connection.clone()),
+        let (server, connection) = match self.members.get(key) {
+            Some(member) => (self.server.clone(), member.open.connection.clone()),
             None => return,
         };
         let seen = self.read_head(key, |head| {
             let is_urgent = routes::is_urgent(head.path);
-            let is_logged = !is_urgent && event_loop.server.logs_next();
+            let is_logged = !is_urgent && server.logs_next();
             Seen {
                 end: head.body.end,
                 closes: head.closes,
                 is_urgent,
                 route: route(head),
-                origin: allowed(head, &event_loop.server.shared().guard.names, connection.entrance()),
+                origin: allowed(head, &server.shared().guard.names, connection.entrance()),
                 log: is_logged.then(|| {
-                    let shared = event_loop.server.shared();
+                    let shared = server.shared();
                     let fields = shared.client_header(&connection).map(|name| only(head, name));
                     let client = shared.client_address(&connection, &fields.unwrap_or_default());
                     Entry::new(&connection, head.method, head.path).from(client)
@@ -194,21 +184,22 @@ impl Direct {
         }
         // The answers of one connection leave together.
         self.send_done_of_others(key);
-        let Some(member) = self.members.get_mut(key) else {
+        // Its last answer may not have gone at once: it asks again then.
+        let Some(member) = self.members.get_mut(key).filter(|member| !member.is_busy()) else {
             return;
         };
         let closes = seen.closes || connection.is_ending();
         connection.begins();
         member.wire.pass_over(seen.end);
         member.may_be_urgent = false;
-        let refusal = self.refusals.find(reason, event_loop.server.gate.drain());
-        event_loop
+        let refusal = self.refusals.find(reason, server.gate.drain());
+        server
             .date
             .with(|date| refusal.write(&mut self.output, seen.origin, date, closes));
-        event_loop.server.metrics().problem(refusal.problem.slug());
-        event_loop.server.metrics().answered(seen.route, refusal.status, None);
+        server.metrics().problem(refusal.problem.slug());
+        server.metrics().answered(seen.route, refusal.status, None);
         if let Some(entry) = seen.log {
-            entry.refused(&event_loop.server, &refusal.problem, None);
+            entry.refused(&server, &refusal.problem, None);
         }
         self.is_answered(key, closes);
         self.goes_on(key);

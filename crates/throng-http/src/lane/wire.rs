@@ -1,14 +1,12 @@
 //! The bytes of a connection, as they come and go.
 
-use super::buffers::{BUFFER_BYTES, Input, KEPT_BYTES};
 use crate::{
-    connection::{Connection, Received, Stream, is_passing},
-    event_loop::EventLoop,
-    problem::Problem,
+    connection::{BUFFER_BYTES, Coming, Connection, Input, KEPT_BYTES, Received, Stream, is_passing},
+    problem::{Answered, Problem},
+    server::Server,
 };
 use bytes::Bytes;
 use std::{
-    future::poll_fn,
     io,
     rc::Rc,
     task::{Context, Poll, ready},
@@ -26,21 +24,38 @@ pub(super) enum ReadOutcome {
     End,
 }
 
+/// A body that comes in pieces. It counts among those in flight until this is dropped.
+pub(crate) struct ComingBody {
+    /// The end of its request among the bytes that come.
+    end: usize,
+    coming: Coming<Rc<Connection>>,
+    taken: Option<Charge>,
+}
+
+impl ComingBody {
+    /// The memory of a body that is here.
+    pub(super) fn into_charge(self) -> Option<Charge> {
+        self.taken
+    }
+}
+
 /// A connection's socket, what has come of it, and what is to go.
 pub(crate) struct Wire {
     stream: Stream,
-    event_loop: Rc<EventLoop>,
+    server: Rc<Server>,
     connection: Rc<Connection>,
     pub(super) input: Input,
     /// So many bytes of what comes next are passed over.
     unwanted: usize,
     output: Vec<u8>,
+    /// Bytes of it that have gone.
+    sent: usize,
     /// The memory of large replies in it.
     charge: Option<Charge>,
 }
 
 impl Wire {
-    pub(crate) fn new(mut stream: Stream, event_loop: Rc<EventLoop>, connection: Rc<Connection>) -> Self {
+    pub(crate) fn new(mut stream: Stream, server: Rc<Server>, connection: Rc<Connection>) -> Self {
         let mut input = Input::default();
         input.bytes = stream.take_came();
         if !input.is_empty() {
@@ -48,11 +63,12 @@ impl Wire {
         }
         Self {
             stream,
-            event_loop,
+            server,
             connection,
             input,
             unwanted: 0,
             output: Vec::new(),
+            sent: 0,
             charge: None,
         }
     }
@@ -96,13 +112,13 @@ impl Wire {
 
     fn give_back_input(&mut self) {
         if self.input.is_empty() {
-            self.event_loop.buffers.take_back(&mut self.input.bytes);
+            self.server.buffers.take_back(&mut self.input.bytes);
         }
     }
 
     /// Where answers are written.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
-        self.event_loop.buffers.lend(&mut self.output);
+        self.server.buffers.lend(&mut self.output);
         &mut self.output
     }
 
@@ -115,6 +131,11 @@ impl Wire {
         }
     }
 
+    /// Something was written that has not gone.
+    pub(super) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
     /// All that was written is gone.
     pub(super) fn is_gone(&mut self) {
         self.charge = None;
@@ -125,54 +146,44 @@ impl Wire {
         (std::mem::take(&mut self.output), self.charge.take())
     }
 
-    /// Reads what is there, or waits for it; between requests, also for the connection's end.
-    pub(super) async fn read(&mut self) -> io::Result<ReadOutcome> {
-        poll_fn(|context| {
-            if self.connection.is_ending() {
-                return Poll::Ready(Ok(ReadOutcome::End));
-            }
-            self.poll_read(context)
-        })
-        .await
+    /// The request ends there, and not all of it has come.
+    pub(super) fn body(&self, end: usize) -> ComingBody {
+        ComingBody {
+            end,
+            coming: Coming::new(self.connection.clone()),
+            taken: None,
+        }
     }
 
-    /// Reads until so many bytes are there, which count among those of bodies in flight until what is returned is dropped.
-    pub(super) async fn read_to(&mut self, length: usize) -> io::Result<Result<Charge, Box<Problem>>> {
-        let (event_loop, connection) = (self.event_loop.clone(), self.connection.clone());
-        let mut coming = connection.coming();
-        let mut taken = match event_loop.server.takes_body(None, self.input.bytes.capacity()) {
-            Ok(taken) => taken,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        while self.input.len() < length {
+    /// Reads until all of a body is here; a problem if it is late, ends before, or finds no room.
+    pub(super) fn poll_body(
+        &mut self,
+        body: &mut ComingBody,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Answered<()>>> {
+        loop {
+            match self.server.takes_body(body.taken.take(), self.input.bytes.capacity()) {
+                Ok(taken) => body.taken = Some(taken),
+                Err(problem) => return Poll::Ready(Ok(Err(problem))),
+            }
             let before = self.input.len();
-            self.input.reserve((length - before).min(KEPT_BYTES));
-            let came = poll_fn(|context| match self.poll_read(context) {
+            if before >= body.end {
+                return Poll::Ready(Ok(Ok(())));
+            }
+            self.input.reserve((body.end - before).min(KEPT_BYTES));
+            match self.poll_read(context) {
                 Poll::Ready(came) => {
-                    connection.came_in_pieces();
-                    Poll::Ready(came.map(Some))
+                    self.connection.came_in_pieces();
+                    if came? == ReadOutcome::End {
+                        let detail = "The body ended before it was complete. Nothing was done.";
+                        return Poll::Ready(Ok(Err(Problem::malformed(detail).boxed())));
+                    }
+                    body.coming.came(self.input.len().saturating_sub(before));
                 }
-                Poll::Pending if coming.waits(context.waker()) => Poll::Pending,
-                Poll::Pending => Poll::Ready(Ok(None)),
-            });
-            match came.await? {
-                Some(ReadOutcome::Bytes) => {
-                    coming.came(self.input.len().saturating_sub(before));
-                    taken = match event_loop.server.takes_body(Some(taken), self.input.bytes.capacity()) {
-                        Ok(taken) => taken,
-                        Err(problem) => return Ok(Err(problem)),
-                    };
-                }
-                Some(ReadOutcome::End) => {
-                    return Ok(Err(Problem::malformed(
-                        "The body ended before it was complete. Nothing was done.",
-                    )
-                    .boxed()));
-                }
-                None => return Ok(Err(event_loop.server.late_body())),
+                Poll::Pending if body.coming.waits(context.waker()) => return Poll::Pending,
+                Poll::Pending => return Poll::Ready(Ok(Err(self.server.late_body()))),
             }
         }
-        Ok(Ok(taken))
     }
 
     /// Reads what is there.
@@ -183,7 +194,7 @@ impl Wire {
                 return Poll::Pending;
             };
             ready?;
-            self.event_loop.buffers.lend(&mut self.input.bytes);
+            self.server.buffers.lend(&mut self.input.bytes);
             self.input.reserve(READ_BYTES);
             let Received { count, tried } = self.stream.try_read(&mut self.input.bytes);
             match (count, tried) {
@@ -231,21 +242,19 @@ impl Wire {
     }
 
     /// Writes all that is to go.
-    pub(super) async fn flush(&mut self) -> io::Result<()> {
-        if self.output.is_empty() && !self.has_backlog() {
-            self.is_gone();
-            return Ok(());
+    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.output.is_empty() || self.has_backlog() {
+            ready!(self.poll_write(context))?;
+            self.sent = 0;
+            self.server.buffers.take_back(&mut self.output);
         }
-        let mut written = 0;
-        poll_fn(|context| self.poll_write(context, &mut written)).await?;
-        self.event_loop.buffers.take_back(&mut self.output);
         self.is_gone();
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_write(&mut self, context: &mut Context<'_>, written: &mut usize) -> Poll<io::Result<()>> {
-        while *written < self.output.len() {
-            let Poll::Ready(sent) = self.stream.poll_send(context, &self.output[*written..]) else {
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.output.len() {
+            let Poll::Ready(sent) = self.stream.poll_send(context, &self.output[self.sent..]) else {
                 self.connection.blocks();
                 return Poll::Pending;
             };
@@ -253,7 +262,7 @@ impl Wire {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => {
                     self.connection.went(count);
-                    *written += count;
+                    self.sent += count;
                 }
             }
         }
@@ -267,9 +276,8 @@ impl Wire {
 
     /// While a response comes slowly: writes what is there of it; ready when the client is gone.
     pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let mut written = 0;
-        let wrote = self.poll_write(context, &mut written);
-        self.output.drain(..written);
+        let wrote = self.poll_write(context);
+        self.output.drain(..std::mem::take(&mut self.sent));
         if let Poll::Ready(Err(error)) = wrote {
             return Poll::Ready(error);
         }

@@ -5,7 +5,7 @@ use super::{
     catalog::{self},
     parse,
 };
-use crate::request::written_key;
+use crate::key::written_key;
 use serde_json::value::RawValue;
 use std::time::Duration;
 use throng::{
@@ -16,6 +16,11 @@ use throng::{
 
 /// When an engine that cannot be asked may be asked again.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
+
+/// The engine's answer as a problem, in a box.
+pub(crate) fn engine_problem(error: Error<JsonRejection>) -> Box<Problem> {
+    Problem::of_engine(error).boxed()
+}
 
 impl Problem {
     /// What the engine or an entity said, as a problem.

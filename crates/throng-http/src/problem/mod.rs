@@ -5,7 +5,7 @@ mod engine;
 mod parse;
 
 pub(crate) use catalog::{CATALOG, find};
-pub(crate) use engine::title;
+pub(crate) use engine::{engine_problem, title};
 
 use crate::{
     Limits,

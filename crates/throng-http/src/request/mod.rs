@@ -1,6 +1,5 @@
-//! What a request says: its path, its headers, its body.
+//! What a request says: its path, its headers.
 
-pub(crate) mod body;
 pub(crate) mod headers;
 mod once;
 pub(crate) mod path;
@@ -9,4 +8,3 @@ pub(crate) mod rules;
 pub(crate) mod trace;
 
 pub use once::Once;
-pub(crate) use once::{own_key, written_key};

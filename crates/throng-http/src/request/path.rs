@@ -1,5 +1,6 @@
 //! Paths of the generic routes, matched on the raw path; only an id or name with a `%` is decoded.
 
+use crate::problem::{Answered, Problem};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
@@ -44,6 +45,25 @@ pub(crate) fn decode(part: &str) -> Option<Cow<'_, str>> {
     } else {
         Some(Cow::Borrowed(part))
     }
+}
+
+/// An entity's id from its part of the path.
+pub(crate) fn entity_id(part: &str) -> Answered<Cow<'_, str>> {
+    let id = decode(part).ok_or_else(|| {
+        let detail = "The id is not UTF-8 once its %-escapes are decoded.";
+        Problem::malformed(detail).at_field("id").boxed()
+    });
+    id.and_then(checked_id)
+}
+
+/// An entity's id, within its limits.
+pub(crate) fn checked_id(id: Cow<'_, str>) -> Answered<Cow<'_, str>> {
+    if !throng::limits::is_id(&id) {
+        let most = throng::journal::Address::ID_BYTES_MAX;
+        let detail = format!("The id has {} bytes; it may have 1 to {most}.", id.len());
+        return Err(Problem::malformed(detail).at_field("id").boxed());
+    }
+    Ok(id)
 }
 
 /// A path's parts make the path again. Driven by `throng-fuzz`.

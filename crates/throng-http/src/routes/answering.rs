@@ -1,16 +1,23 @@
 //! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
 
-use super::{CommandBody, HttpCommand, Staged, app::panic_text, entry, is_administration, other, settle, stage};
+use super::{
+    app::panic_text,
+    command::CommandBody,
+    conclude::entry,
+    entrance::is_administration,
+    other,
+    post::{HttpCommand, stage},
+    staged::Staged,
+};
 use crate::{
-    access::{self, Part, RateOwner, Sender, cors},
+    access::{self, RateOwner, cors},
     answer::{self, Answer},
+    caller::Sender,
     connection::Connection,
+    guard::Part,
     problem::Problem,
-    request::{
-        body::RequestBody,
-        path::{self, ApiPath},
-    },
-    server::Server,
+    request::path::{self, ApiPath},
+    server::{Server, body::RequestBody},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 use std::{
@@ -31,7 +38,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
 pub(crate) enum Answering {
     /// A command that waits for its body, its turn or its entity.
     Staging(Rc<Server>, Boxed<Executed>),
-    /// A command that waits for its commit.
+    /// A command that waits for its commit, mostly.
     Executed(Rc<Server>, Executed),
     Other(Boxed<Response<Answer>>),
 }
@@ -86,7 +93,7 @@ fn answer_same_origin(server: &Rc<Server>, connection: &Rc<Connection>, request:
     let mut staging = staging(server.clone(), connection.clone(), parts, body);
     // What waits is asked again at once, by a task that can be woken.
     match staging.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(executed) => Answering::after(server, executed),
+        Poll::Ready(executed) => Answering::Executed(server, executed),
         Poll::Pending => Answering::Staging(server, staging),
     }
 }
@@ -125,23 +132,8 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
     })
 }
 
-impl Answering {
-    fn after(server: Rc<Server>, executed: Executed) -> Self {
-        if !executed.staged.is_waited_for() {
-            return Self::Executed(server, executed);
-        }
-        let Executed { mut staged, headers } = executed;
-        Self::Other(Box::pin(async move {
-            match settle(&server, &mut staged).await {
-                Ok(body) => answer::reply(headers, body),
-                Err(problem) => problem.response(),
-            }
-        }))
-    }
-}
-
 impl Executed {
-    fn poll(&mut self, server: &Server, context: &Context<'_>) -> Poll<Response<Answer>> {
+    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Response<Answer>> {
         self.staged.poll_answer(server, context).map(|answered| match answered {
             Ok(body) => answer::reply(std::mem::take(&mut self.headers), body),
             Err(problem) => problem.response(),
@@ -159,7 +151,7 @@ impl Future for Answering {
                 Self::Executed(server, executed) => return executed.poll(server, context),
                 Self::Staging(server, staging) => {
                     let executed = ready!(staging.as_mut().poll(context));
-                    Self::after(server.clone(), executed)
+                    Self::Executed(server.clone(), executed)
                 }
             };
             *self = next;

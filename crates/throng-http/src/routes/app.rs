@@ -1,15 +1,23 @@
 //! An app's own routes: axum handlers, on the same loop.
 
-use super::{Answered, admit, caller, conclude, finish, live, logged, or_options};
+use super::{
+    conclude::{conclude, finish, logged, or_options},
+    live,
+    resolve::{admit, caller},
+};
 use crate::{
-    access::{self, Entrance, Held, Sender},
+    access,
     access_log::Entry,
     answer::{self, Answer},
-    connection::Connection,
+    caller::{Held, Sender},
+    connection::{Connection, Entrance},
     metrics::Route,
-    problem::Problem,
-    request::{body, body::RequestBody, headers},
-    server::Server,
+    problem::{Answered, Problem},
+    request::headers,
+    server::{
+        Server,
+        body::{self, RequestBody},
+    },
 };
 use axum::routing::future::RouteFuture;
 use bytes::Bytes;

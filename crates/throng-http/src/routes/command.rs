@@ -3,25 +3,31 @@
 //! Each protocol makes a [`CommandRequest`] of what it has read, and [runs](run) it. A command whose body is here and whose connection has
 //! its place in the turn waits for nothing in it: one poll executes it.
 
-use super::{Answered, Begun, commanded, engine_problem, enter, time_left, unknown};
+use super::{
+    resolve::{commanded, enter, time_left, unknown},
+    staged::{CommandExecution, Executing},
+};
 use crate::{
-    access::{self, Action, RateOwner},
+    access::{self, RateOwner},
+    caller::{Action, Caller},
     connection::Connection,
     gate::Admitted,
+    key::own_key,
     kinds::Names,
-    problem::Problem,
-    request::{
+    problem::{Answered, Problem, engine_problem},
+    request::trace,
+    server::{
+        Server,
         body::{self, RequestBody},
-        own_key, trace,
     },
-    server::Server,
 };
 use http::HeaderMap;
 use std::{
     borrow::Cow,
     time::{Duration, Instant},
 };
-use throng::driver::Tried;
+use throng::driver::Execution;
+use tracing::{Instrument, Span};
 
 /// A command, as its protocol has read it.
 pub(crate) struct CommandRequest<'a> {
@@ -56,7 +62,7 @@ pub(crate) async fn run(
     request: CommandRequest<'_>,
     place: Option<Admitted>,
     arrived: &mut Option<Instant>,
-) -> Answered<Begun> {
+) -> Answered<CommandExecution> {
     let RateOwner { client, caller } = request.owner;
     access::spend(server, request.owner)?;
     let (kind, names) = commanded(server, request.kind)?;
@@ -86,20 +92,27 @@ pub(crate) async fn run(
     let driver = &server.shared().driver;
     let mut attempt = driver.command(kind, &*id, name, body).map_err(engine_problem)?;
     if let Some(key) = key {
-        attempt = attempt.once(own_key(caller, key)).map_err(engine_problem)?;
+        attempt = attempt
+            .once(own_key(caller.map(Caller::name), key))
+            .map_err(engine_problem)?;
     }
     if let Some(caller) = caller {
         attempt = attempt.caller(caller.name());
     }
     let span = trace::span(request.traceparent, names.kind, &id, name);
     let attempt = attempt.within(left);
-    let tried = match &span {
+    let execution = match &span {
         None => driver.try_now(attempt),
         Some(span) => span.in_scope(|| driver.try_now(attempt)),
     };
-    match tried {
-        Tried::Executed(executed) => Ok(Begun::Executed(executed)),
-        Tried::Waits(waiting) => Ok(Begun::Waits(Box::new((waiting.into_owned(), span)))),
-        Tried::Refused(error) => Err(engine_problem(error)),
+    match execution {
+        Execution::Done(executed) => Ok(Execution::Done(executed)),
+        Execution::Wait(waiting) => {
+            let (driver, waiting) = (driver.clone(), waiting.into_owned());
+            let executing = async move { driver.execute(waiting).await };
+            let executing: Executing = Box::pin(executing.instrument(span.unwrap_or_else(Span::none)));
+            Ok(Execution::Wait(executing))
+        }
+        Execution::Refused(error) => Err(engine_problem(error)),
     }
 }

@@ -1,10 +1,12 @@
 //! `GET /api/{kind}`: the entities there are, a page at a time.
 
-use super::{Answered, admit, caller, engine_problem, kind};
+use super::resolve::{admit, caller, kind};
 use crate::{
-    access::{self, Action},
+    access,
     answer::{self, Answer},
+    caller::Action,
     connection::Connection,
+    problem::{Answered, engine_problem},
     request::query::{self, EntitiesQuery},
     server::Server,
 };

@@ -1,11 +1,15 @@
 //! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
 
-use super::{Answered, admit, caller, entity_id, kind, may_follow};
+use super::resolve::{admit, caller, kind, may_follow};
 use crate::{
     answer::{self, Answer},
     connection::Connection,
     follow::{self, Shown},
-    request::query::{self, HistoryQuery},
+    problem::Answered,
+    request::{
+        path::entity_id,
+        query::{self, HistoryQuery},
+    },
     server::Server,
 };
 use http::{Response, request::Parts};

@@ -1,13 +1,15 @@
 //! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens; and an app's own streams of it.
 
-use super::{Answered, caller, entity_id, kind, may_follow};
+use super::resolve::{caller, kind, may_follow};
 use crate::{
-    access::{self, Held},
+    access,
     answer::{Answer, Page, Pages},
+    caller::Held,
     follow,
-    problem::Problem,
+    problem::{Answered, Problem},
     request::{
         headers,
+        path::entity_id,
         query::{self, HistoryQuery},
     },
     server::{LivePlace, Server},

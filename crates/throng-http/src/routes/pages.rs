@@ -1,12 +1,11 @@
 //! The gateway's own pages: health, metrics, the OpenAPI document, documentation, problem types, the index.
 
-use super::Answered;
 use crate::{
-    access::{Entrance, cors},
+    access::cors,
     answer::{self, Answer, HTML, JSON},
     checks,
-    connection::Connection,
-    problem::{self, Problem},
+    connection::{Connection, Entrance},
+    problem::{self, Answered, Problem},
     request::headers,
     server::Server,
 };

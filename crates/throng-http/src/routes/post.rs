@@ -1,22 +1,29 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
 use super::{
-    Answered, Staged, carry_on,
     command::{CommandBody, CommandRequest, Terms, run},
-    entity_id, entry,
+    conclude::entry,
+    staged::Staged,
 };
 use crate::{
-    access::{self, Caller, RateOwner, Sender},
+    access::{self, RateOwner},
     access_log::Entry,
+    caller::{Caller, Sender},
     connection::Connection,
     kinds::Names,
     limits::Limits,
-    problem::Problem,
-    request::{headers, path, trace},
+    problem::{Answered, Problem},
+    request::{
+        headers,
+        path::{self, entity_id},
+        trace,
+    },
     server::Server,
 };
 use futures_util::FutureExt;
 use http::{HeaderMap, Method};
+use std::future::poll_fn;
+use throng::driver::Execution;
 
 /// A command, as the head of a request asks for it.
 pub(crate) struct HttpCommand<'a> {
@@ -76,35 +83,37 @@ fn no_command(names: &Names, name: &str) -> Problem {
     }
 }
 
-/// Runs a command whose header fields are [plain](headers::is_plain), if its connection has a place in this turn. `None`: nothing was done,
-/// and [`stage`] says why or waits.
+/// Runs a command if its connection has a place in this turn. `None`: nothing was done, and [`stage`] says why or waits.
 pub(crate) fn try_now(
     server: &Server,
     connection: &Connection,
     command: &HttpCommand<'_>,
     body: &[u8],
 ) -> Option<Staged> {
+    if !headers::is_plain(command.headers) {
+        headers::are_single(command.headers).ok()?;
+    }
     let caller = access::enter(server, connection, &command.sender).ok()?;
     let place = server.gate.enter_now(&connection.place, body.len())?;
     let request = command.request(server, connection, caller.as_ref(), CommandBody::Here(body));
     let mut arrived = None;
-    let begun = run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
+    let execution = run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
     let log = command.log(server, connection, caller.as_ref());
     // An answer that is no problem needs no path.
-    let is_reply = matches!(&begun, Ok(begun) if begun.is_reply());
+    let is_reply = matches!(&execution, Ok(Execution::Done(executed)) if !executed.is_refused());
     let path = if is_reply { "" } else { command.path };
-    Some(Staged::new(server, begun, arrived, path, log))
+    Some(Staged::new(server, execution, arrived, path, log))
 }
 
 /// Runs a command, and waits for whatever it has to wait for before it is executed.
-pub(crate) async fn stage(
+pub(super) async fn stage(
     server: &Server,
     connection: &Connection,
     command: &HttpCommand<'_>,
     body: CommandBody<'_>,
 ) -> Staged {
     let (mut caller, mut arrived) = (None, None);
-    let begun = async {
+    let execution = async {
         let known = access::key_is_known(server, command.sender.authorization).await;
         let entered = headers::are_single(command.headers)
             .and(known)
@@ -116,9 +125,9 @@ pub(crate) async fn stage(
         let request = command.request(server, connection, caller.as_ref(), body);
         run(server, connection, request, None, &mut arrived).await
     };
-    let begun = begun.await;
+    let execution = execution.await;
     let log = command.log(server, connection, caller.as_ref());
-    let mut staged = Staged::new(server, begun, arrived, command.path, log);
-    carry_on(server, &mut staged).await;
+    let mut staged = Staged::new(server, execution, arrived, command.path, log);
+    poll_fn(|context| staged.poll_executed(server, context)).await;
     staged
 }

@@ -1,13 +1,17 @@
 //! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`, and the one way in for a query.
 
-use super::{Answered, allowed, caller, engine_problem, enter, entity_id, kind, unknown};
+use super::resolve::{allowed, caller, enter, kind, unknown};
 use crate::{
-    access::{self, Action, RateOwner},
+    access::{self, RateOwner},
     answer::{self, Answer},
+    caller::Action,
     connection::Connection,
     kinds::Names,
-    problem::Problem,
-    request::{headers, path},
+    problem::{Answered, Problem, engine_problem},
+    request::{
+        headers,
+        path::{self, entity_id},
+    },
     server::Server,
 };
 use http::{Response, request::Parts};

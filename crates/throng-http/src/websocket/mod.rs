@@ -2,7 +2,6 @@
 //!
 //! The protocol, `throng.v1`, is described in `docs/websocket.md`. What is said there and what is here in one place:
 //!
-//! - [`handshake`]: who may open one;
 //! - [`message`]: what a client says, [`outbox`]: what it is told, both without I/O;
 //! - [`session`]: the loop of one socket. It reads every frame that is there, executes its messages one after the other in
 //!   place, and tells the answers once they are durable: all answers of a turn leave in one frame;
@@ -11,26 +10,23 @@
 //! - [`subscription`]: what happens, as far as the client has granted credit for it;
 //! - [`wire`]: the socket, which tells its connection when bytes move.
 
+pub(crate) mod console;
 pub(crate) mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod handshake;
 pub(crate) mod message;
 mod opened;
 mod outbox;
 pub(crate) mod request;
 mod session;
+mod shared;
 mod subscription;
 mod wire;
 
-pub(crate) use handshake::{accept, accept_as};
 pub(crate) use opened::{Left, Opened, Staged};
 pub(crate) use outbox::Outbox;
 pub(crate) use session::run;
-pub(crate) use wire::Wire;
 
-/// The subprotocol's name.
-const PROTOCOL: &str = "throng.v1";
 /// A socket of which something else has come than commands that wait for nothing is the lane's again after so many of them.
 pub(crate) const PLAIN_MIN: u32 = 16;
 /// Events a subscription may be granted at most.

@@ -4,9 +4,9 @@ use super::message::Id;
 use crate::{
     access,
     connection::{Connection, InFlight},
-    event_loop::EventLoop,
     metrics::Level,
     routes,
+    server::Server,
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, rc::Rc};
@@ -23,9 +23,9 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    pub(crate) fn new(event_loop: &EventLoop, connection: &Rc<Connection>) -> Self {
+    pub(crate) fn new(server: &Rc<Server>, connection: &Rc<Connection>) -> Self {
         let watch = connection.take_held().map(|held| {
-            let (server, connection) = (event_loop.server.clone(), connection.clone());
+            let (server, connection) = (server.clone(), connection.clone());
             let watching = tokio::task::spawn_local(async move {
                 access::ends(Some(&held), &server).await;
                 connection.expires();
@@ -33,7 +33,7 @@ impl Opened {
             watching.abort_handle()
         });
         Self {
-            _level: event_loop.server.metrics().socket_opened(),
+            _level: server.metrics().socket_opened(),
             _in_flight: InFlight::begin(connection.clone(), http::Version::HTTP_11),
             watch,
         }

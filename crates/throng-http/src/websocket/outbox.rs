@@ -1,7 +1,7 @@
 //! What a client is told, gathered into frames, without I/O.
 
-use super::{CREDIT_MAX, FRAME_BYTES, PROTOCOL, frame, message::Id};
-use crate::{Limits, follow, problem::Problem};
+use super::{CREDIT_MAX, FRAME_BYTES, frame, message::Id};
+use crate::{Limits, access::PROTOCOL, follow, problem::Problem};
 use bytes::Bytes;
 use serde::Serialize;
 use std::{collections::VecDeque, sync::Arc};

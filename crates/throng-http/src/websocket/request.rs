@@ -2,17 +2,20 @@
 
 use super::message::{CommandMessage, Query};
 use crate::{
-    access::{self, Caller, RateOwner},
+    access::{self, RateOwner},
     access_log::Entry,
+    caller::Caller,
     connection::Connection,
     kinds::Names,
     problem::{Answered, Problem},
+    request::path::checked_id,
     routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
 use futures_util::FutureExt;
 use std::{
     borrow::Cow,
+    future::poll_fn,
     time::{Duration, Instant},
 };
 
@@ -64,7 +67,7 @@ pub(super) async fn stage(server: &Server, connection: &Connection, command: Com
     let begun = routes::run(server, connection, request, None, &mut arrived).await;
     let begun = in_turn(server, connection, begun, &mut arrived).await;
     let mut staged = Staged::new(server, begun, arrived, "", log);
-    routes::carry_on(server, &mut staged).await;
+    poll_fn(|context| staged.poll_executed(server, context)).await;
     staged
 }
 
@@ -127,7 +130,7 @@ pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
 
 /// An entity's id, which is a field of that name here.
 pub(super) fn entity(id: &str) -> Answered<Cow<'_, str>> {
-    routes::checked_id(id.into()).map_err(|problem| problem.at_field("entity").boxed())
+    checked_id(id.into()).map_err(|problem| problem.at_field("entity").boxed())
 }
 
 fn within(server: &Server, timeout: Option<Duration>) -> Answered<Duration> {

@@ -1,36 +1,32 @@
 //! The loop of one socket: frames in, frames out, one task.
 
 use super::{
-    Close, Left, OUTBOX_BYTES_MAX, Opened, PLAIN_MIN, Staged,
+    Close, Left, Opened, PLAIN_MIN, Staged,
     message::{self, Id, Message, Query},
-    outbox::Outbox,
     request,
-    subscription::{self, Subscription},
+    shared::{Asked, Shared},
+    subscription,
     wire::{Unwelcome, Wire},
 };
 use crate::{
-    access_log::{Entry, UNKNOWN},
-    answer::{self, Reply},
+    access_log::UNKNOWN,
     connection::{Connection, Stream, linger},
-    event_loop::EventLoop,
-    metrics::{Limit, Route},
-    problem::{Answered, Problem},
-    routes,
+    metrics::Limit,
+    problem::Answered,
     server::Server,
 };
 use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt, stream::FuturesUnordered};
+use futures_util::{SinkExt, StreamExt};
 use http::StatusCode;
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, VecDeque},
     future::{Future, poll_fn},
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Poll, Waker, ready},
-    time::{Duration, Instant},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
-use throng::{driver::Charge, model::View};
+use throng::model::View;
 use tokio::{sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -47,68 +43,6 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
 /// What is taken of what was read at once: so much is cleared each time, in a buffer of the socket's own.
 const READ_BYTES: usize = 512;
-
-/// What the tasks of a socket share.
-pub(super) struct Shared {
-    pub(super) server: Rc<Server>,
-    pub(super) connection: Rc<Connection>,
-    out: RefCell<Outbox>,
-    /// The memory of events and large answers in it, and in the frame that leaves.
-    pub(super) told: RefCell<Charge>,
-    /// Some of it has left.
-    left: Notify,
-    pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
-    /// Commands that were executed, in their order; their answers wait for their commits.
-    staged: RefCell<VecDeque<Answering>>,
-    /// Queries that wait.
-    asking: RefCell<FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>>,
-    /// Requests whose answer was not told yet.
-    in_flight: Cell<usize>,
-    /// Something came since the last ping.
-    alive: Cell<bool>,
-    /// So many more commands that wait for nothing make it the lane's.
-    plain: Cell<u32>,
-    /// Messages are being executed; nothing is read meanwhile.
-    executes: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
-
-/// An answer on its way.
-enum Answering {
-    Executed(Staged),
-    /// It comes from another entity, an actor or another node, or its command has to wait.
-    WaitedFor(Id, Pin<Box<dyn Future<Output = Answered<Reply>>>>),
-}
-
-impl Answering {
-    fn of(server: &Rc<Server>, Staged { id, mut staged }: Staged) -> Self {
-        if !staged.is_waited_for() {
-            return Self::Executed(Staged { id, staged });
-        }
-        let server = server.clone();
-        Self::WaitedFor(id, Box::pin(async move { routes::settle(&server, &mut staged).await }))
-    }
-
-    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Reply>> {
-        match self {
-            Self::Executed(Staged { staged, .. }) => staged.poll_answer(server, context),
-            Self::WaitedFor(_, answer) => answer.as_mut().poll(context),
-        }
-    }
-
-    fn id(&self) -> &Id {
-        match self {
-            Self::Executed(Staged { id, .. }) | Self::WaitedFor(id, _) => id,
-        }
-    }
-}
-
-/// A query, until it is answered.
-struct Asked {
-    id: Id,
-    arrived: Option<Instant>,
-    log: Option<Box<Entry>>,
-}
 
 /// Why a socket ends.
 enum End {
@@ -130,13 +64,12 @@ type Socket = RefCell<WebSocketStream<Wire>>;
 
 /// Serves a socket to its end, or until it is the lane's: then this is it, with what has come of it.
 pub(crate) async fn run(
-    event_loop: Rc<EventLoop>,
+    server: Rc<Server>,
     connection: Rc<Connection>,
     stream: Stream,
     opened: Opened,
     left: Left,
 ) -> Option<(Stream, Bytes, Opened)> {
-    let server = event_loop.server.clone();
     let limits = server.limits();
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
@@ -152,7 +85,7 @@ pub(crate) async fn run(
         hello,
         plain,
     } = left;
-    let mut wire = Wire::new(stream, connection.clone(), event_loop, came, output);
+    let mut wire = Wire::new(stream, connection.clone(), server.clone(), came, output);
     let mut is_silent = connection.is_silent();
     connection.asks_if_silent(false);
     let in_flight = staged.len();
@@ -164,12 +97,7 @@ pub(crate) async fn run(
         left: Notify::new(),
         subscriptions: RefCell::default(),
         in_flight: Cell::new(in_flight),
-        staged: RefCell::new(
-            staged
-                .into_iter()
-                .map(|staged| Answering::of(&server, staged))
-                .collect(),
-        ),
+        staged: RefCell::new(staged),
         asking: RefCell::default(),
         alive: Cell::new(true),
         plain: Cell::new(if is_silent { 0 } else { plain }),
@@ -313,10 +241,9 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
     if let Some(Staged { id, mut staged }) = waiting {
         // What came behind it is executed after it.
         shared.executes.set(true);
-        routes::carry_on(&shared.server, &mut staged).await;
+        poll_fn(|context| staged.poll_executed(&shared.server, context)).await;
         shared.executes.set(false);
-        let answering = Answering::of(&shared.server, Staged { id, staged });
-        shared.staged.borrow_mut().push_back(answering);
+        shared.staged.borrow_mut().push_back(Staged { id, staged });
     }
     loop {
         let came = poll_fn(|context| {
@@ -441,8 +368,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
                     false => shared.plain.get().saturating_sub(1),
                 });
                 shared.in_flight.set(shared.in_flight.get() + 1);
-                let answering = Answering::of(&shared.server, Staged { id, staged });
-                shared.staged.borrow_mut().push_back(answering);
+                shared.staged.borrow_mut().push_back(Staged { id, staged });
                 continue;
             }
             Message::Query(query) => {
@@ -561,138 +487,6 @@ impl Writer {
             if let Ok(text) = Utf8Bytes::try_from(frame) {
                 socket.start_send_unpin(Frame::Text(text))?;
                 self.flushing = true;
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// Tells the answers of what was executed, in that order, as far as they may leave.
-    fn settle(&self, context: &mut Context<'_>) {
-        let mut staged = self.staged.borrow_mut();
-        while let Some(front) = staged.front_mut() {
-            let Poll::Ready(settled) = front.poll(&self.server, context) else {
-                return;
-            };
-            match settled {
-                Ok(Reply { body, charge }) => {
-                    self.out.borrow_mut().reply(front.id(), &body);
-                    self.hold(charge);
-                }
-                Err(problem) => self.out.borrow_mut().problem(Some(front.id()), &problem),
-            }
-            staged.pop_front();
-            self.in_flight.set(self.in_flight.get() - 1);
-        }
-    }
-
-    /// Goes on with the queries that wait.
-    fn ask_on(&self, context: &mut Context<'_>) {
-        let mut asking = self.asking.borrow_mut();
-        while !asking.is_empty() && asking.poll_next_unpin(context).is_ready() {}
-    }
-
-    fn set_waker(&self, waker: &Waker) {
-        let mut own = self.waker.borrow_mut();
-        if !own.as_ref().is_some_and(|own| own.will_wake(waker)) {
-            *own = Some(waker.clone());
-        }
-    }
-
-    /// Gathers a message, and has it sent.
-    pub(super) fn tell(&self, tell: impl FnOnce(&mut Outbox)) {
-        tell(&mut self.out.borrow_mut());
-        if let Some(waker) = &*self.waker.borrow() {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// Waits until no more than so many bytes wait for the client.
-    pub(super) async fn room(&self, bytes: usize) {
-        loop {
-            let left = self.left.notified();
-            if self.out.borrow().bytes() <= bytes {
-                return;
-            }
-            left.await;
-        }
-    }
-
-    /// One more request may be read.
-    fn has_room(&self) -> bool {
-        self.in_flight.get() < self.server.limits().socket_requests_max && self.takes_answers()
-    }
-
-    /// Not too much waits for the client to read it.
-    fn takes_answers(&self) -> bool {
-        self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
-    }
-
-    /// Nothing is read until requests are done with that came before: that nothing is heard of the client is not its fault.
-    fn is_busy(&self) -> bool {
-        self.takes_answers() && (self.executes.get() || !self.has_room())
-    }
-
-    /// All that was asked is answered.
-    fn is_done(&self) -> bool {
-        self.in_flight.get() == 0 && self.out.borrow().is_empty()
-    }
-
-    /// The lane may look after it.
-    fn is_plain(&self) -> bool {
-        let is_at_rest = !self.executes.get() && self.is_done() && self.subscriptions.borrow().is_empty();
-        is_at_rest && self.plain.get() == 0 && self.alive.get()
-    }
-
-    fn refuse(&self, id: Option<&Id>, problem: &Problem) {
-        self.server.metrics().problem(problem.slug());
-        self.out.borrow_mut().problem(id, problem);
-    }
-
-    /// Holds the memory of what is told until it has left.
-    pub(super) fn hold(&self, charge: Option<Charge>) {
-        if let Some(charge) = charge {
-            self.told.borrow_mut().join(charge);
-        }
-    }
-
-    fn answer(&self, asked: Asked, answered: Answered<Vec<u8>>) {
-        let answered = answered.and_then(|body| {
-            self.hold(answer::charge(&self.server, body.len())?);
-            Ok(body)
-        });
-        let status = match &answered {
-            Ok(body) => {
-                self.out.borrow_mut().reply(&asked.id, body);
-                StatusCode::OK
-            }
-            Err(problem) => {
-                self.refuse(Some(&asked.id), problem);
-                problem.http_status()
-            }
-        };
-        let took = asked.arrived.map(|arrived| arrived.elapsed());
-        self.server.metrics().answered(Route::Query, status, took);
-        if let Some(entry) = asked.log {
-            match &answered {
-                Ok(_) => entry.answered(&self.server, status, took),
-                Err(problem) => entry.refused(&self.server, problem, took),
-            }
-        }
-    }
-
-    /// What the access log is to say of a message, if anything.
-    fn log(&self, message: &str, parts: &[&str]) -> Option<Box<Entry>> {
-        let is_logged = self.server.logs_next();
-        is_logged.then(|| Entry::message(&self.connection, message, parts))
-    }
-
-    /// Logs a message that is answered already, or was refused.
-    fn logged(&self, entry: Option<Box<Entry>>, refused: Option<&Problem>) {
-        if let Some(entry) = entry {
-            match refused {
-                None => entry.answered(&self.server, StatusCode::OK, None),
-                Some(problem) => entry.refused(&self.server, problem, None),
             }
         }
     }

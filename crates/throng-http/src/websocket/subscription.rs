@@ -3,10 +3,10 @@
 //! The events are in the journal: a subscription that waits for its client holds nothing but its place.
 
 use super::{
-    CREDIT_MAX, EVENTS_BYTES_MAX,
+    EVENTS_BYTES_MAX,
     message::{After, Id, Subscribe},
     request,
-    session::Shared,
+    shared::{Credit, Shared, Subscription},
 };
 use crate::{
     follow,
@@ -14,44 +14,17 @@ use crate::{
     routes,
     server::LivePlace,
 };
-use std::{cell::Cell, rc::Rc};
+use std::rc::Rc;
 use throng::{
     Cursor, Engine, FeedError, Follow, Follower,
     journal::{CommitNo, Position, WriterId},
 };
-use tokio::{sync::Notify, task::AbortHandle, time::timeout};
+use tokio::time::timeout;
 
 /// Events of one message.
 const PAGE_EVENTS: u32 = 100;
 /// From the start of history: the cursor of nothing.
 const START: &str = "start";
-
-/// Credit, as the client grants it.
-#[derive(Default)]
-pub(super) struct Credit {
-    left: Cell<u32>,
-    granted: Notify,
-}
-
-impl Credit {
-    /// What is beyond the most there may be is not granted.
-    fn grant(&self, events: u32) {
-        self.left.set(self.left.get().saturating_add(events).min(CREDIT_MAX));
-        self.granted.notify_one();
-    }
-}
-
-/// A subscription as its socket knows it; it ends when this is dropped.
-pub(super) struct Subscription {
-    credit: Rc<Credit>,
-    task: AbortHandle,
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
     let (server, connection) = (&shared.server, &shared.connection);
@@ -254,15 +227,5 @@ mod tests {
         for wrong in ["", "x", "7@", "7@1", "@1.3", "7@1.3.4", "-1"] {
             assert_eq!(entity_cursor(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn credit_adds_up_to_its_most() {
-        let credit = Credit::default();
-        credit.grant(7);
-        credit.grant(3);
-        assert_eq!(credit.left.get(), 10);
-        credit.grant(u32::MAX);
-        assert_eq!(credit.left.get(), CREDIT_MAX);
     }
 }

@@ -5,9 +5,8 @@
 
 use super::frame::Head;
 use crate::{
-    connection::{Coming, Connection, Received, Stream, is_passing},
-    event_loop::EventLoop,
-    lane::Input,
+    connection::{Coming, Connection, Input, Received, Stream, is_passing},
+    server::Server,
 };
 use bytes::Bytes;
 use std::{
@@ -36,7 +35,7 @@ pub(super) enum Unwelcome {
 pub(crate) struct Wire {
     stream: Stream,
     connection: Rc<Connection>,
-    event_loop: Rc<EventLoop>,
+    server: Rc<Server>,
     input: Input,
     /// Bytes of a frame that are still to be taken.
     left: u64,
@@ -57,7 +56,7 @@ impl Wire {
     pub(crate) fn new(
         mut stream: Stream,
         connection: Rc<Connection>,
-        event_loop: Rc<EventLoop>,
+        server: Rc<Server>,
         came: Bytes,
         output: Vec<u8>,
     ) -> Self {
@@ -67,7 +66,7 @@ impl Wire {
         Self {
             stream,
             connection,
-            event_loop,
+            server,
             input,
             left: 0,
             goes_on: false,
@@ -106,7 +105,7 @@ impl Wire {
         let (begun, goes_on) = (self.goes_on, head.goes_on(self.goes_on));
         let before = if begun { self.message_bytes } else { 0 };
         self.message_bytes = before.saturating_add(head.length);
-        let server = &self.event_loop.server;
+        let server = &self.server;
         // Of one that is too large the library takes the head only.
         let most = server.limits().socket_frame_bytes_max;
         let Some(bytes) = usize::try_from(self.message_bytes).ok().filter(|bytes| *bytes <= most) else {
@@ -137,7 +136,7 @@ impl Wire {
                 return self.waits(context);
             };
             ready?;
-            let buffers = &self.event_loop.buffers;
+            let buffers = &self.server.buffers;
             buffers.lend(&mut self.input.bytes);
             self.input.reserve(READ_BYTES);
             let Received { count, tried } = self.stream.try_read(&mut self.input.bytes);
@@ -231,7 +230,7 @@ impl AsyncRead for Wire {
             wire.coming = None;
         }
         if wire.input.is_empty() {
-            wire.event_loop.buffers.take_back(&mut wire.input.bytes);
+            wire.server.buffers.take_back(&mut wire.input.bytes);
         }
         Poll::Ready(Ok(()))
     }

@@ -186,8 +186,11 @@ fn a_refused_request_with_a_late_body_keeps_its_connection() {
 #[test]
 fn one_long_request_has_nobody_refused() {
     const CLIENTS: usize = 100;
+    // Ten times the long request, which the clients' own may take on a busy machine; were each as long, they would take thirty seconds.
     let limits = Limits {
         turn: Duration::from_millis(1),
+        wait_max: Duration::from_secs(3),
+        deadline: PATIENCE,
         ..Limits::default()
     };
     let gateway = start(|gateway| gateway.limits(limits));

@@ -49,6 +49,8 @@ const REST: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;
 /// Runs of a row that is wrong.
 const TRIES: usize = 3;
+/// The services start one after the other: as long as that takes, on any machine, their connections are not closed.
+const START_WAIT: Duration = Duration::from_secs(3_600);
 const ORIGIN: &str = "https://app.example";
 
 const ADD: &str = "/api/section/S1/add-student";
@@ -351,6 +353,9 @@ impl Alone {
             );
         let limits = Limits {
             deadline: DEADLINE,
+            header_wait: START_WAIT,
+            idle: START_WAIT,
+            socket_ping: START_WAIT,
             ..Limits::default()
         };
         let gateway = Gateway::builder(engine)

@@ -2,6 +2,7 @@
 
 use crate::support::{
     Client,
+    client::PATIENCE,
     held::held,
     impatient,
     socket::{Socket, command, query},
@@ -190,6 +191,8 @@ fn commands_run_in_order_and_are_answered_once_amid_others() {
         let turn = Duration::from_micros(if seed % 2 == 0 { 100 } else { 5_000 });
         let limits = Limits {
             turn,
+            // However long a busy machine takes for the frames of many.
+            deadline: PATIENCE,
             ..Limits::default()
         };
         let gateway = start(|gateway| gateway.limits(limits));

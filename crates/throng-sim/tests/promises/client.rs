@@ -8,7 +8,7 @@ use crate::{
 use std::{future::poll_fn, time::Duration};
 use throng::{
     Engine, JsonRejection,
-    driver::{Executed, Tried},
+    driver::{Executed, Execution},
     model::Error,
 };
 use throng_core::tagged;
@@ -421,12 +421,12 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
         None => Ok(attempt),
     });
     let answer = match attempt.map(|attempt| driver.try_now(attempt.within(within))) {
-        Ok(Tried::Executed(executed)) => answered(executed).await,
-        Ok(Tried::Waits(waiting)) => match driver.execute(waiting.into_owned()).await {
+        Ok(Execution::Done(executed)) => answered(executed).await,
+        Ok(Execution::Wait(waiting)) => match driver.execute(waiting.into_owned()).await {
             Ok(mut executed) => executed.answer().await,
             Err(error) => Err(error),
         },
-        Ok(Tried::Refused(error)) | Err(error) => Err(error),
+        Ok(Execution::Refused(error)) | Err(error) => Err(error),
     };
     match answer {
         Ok(reply) => Ok(serde_json::from_slice(&reply).unwrap()),

@@ -1,6 +1,7 @@
 //! An execution as a value: what is asked of which entity, by whatever brought it, and where the answer goes.
 
 use super::{
+    Execution,
     answer::Answer,
     outbox::{Outgoing, Waiter},
     share,
@@ -137,15 +138,8 @@ pub(crate) struct Retry {
     pub(crate) delivery: Option<Delivery>,
 }
 
-/// What came of trying.
-pub(crate) enum Progress {
-    /// It was executed, and its records are staged. The answer is the attempt's, and so is what it rests on.
-    Done(Outcome),
-    /// It has to wait for this first. Nothing was done that trying it again does once more.
-    Wait(Wait),
-    /// Nothing was done, and nothing will be.
-    Refused(Refusal),
-}
+/// The outcome of trying an attempt under its shard's lock. The answer is the attempt's, and so is what it rests on.
+pub(crate) type ShardExecution = Execution<Outcome, Wait, Refusal>;
 
 /// What an attempt has to wait for.
 pub(crate) enum Wait {
@@ -153,6 +147,8 @@ pub(crate) enum Wait {
     Commit(u64),
     /// Somebody holds the shard's lock.
     Lock,
+    /// It goes on at another entity: the lock of that one's shard.
+    Next,
     /// Its entity is not in memory.
     Load,
     /// It is not known in memory whether its idempotency key was used.
@@ -184,12 +180,6 @@ pub(crate) enum Carried {
     NotUnderstood(String),
     /// Nothing was done: an operator has quarantined its entity, for this reason.
     Quarantined(String),
-}
-
-/// Why an attempt does not execute now.
-pub(super) enum Held {
-    Wait(Wait),
-    Refused(Refusal),
 }
 
 impl<'a> Attempt<'a> {

@@ -3,8 +3,8 @@
 //! entities waits, for as long as it takes: it is in the log. Operators have a reserve: they mend what work from outside is refused for.
 
 use super::{
-    Door,
-    attempt::{Attempt, Held, Wait},
+    Door, Execution,
+    attempt::{Attempt, ShardExecution, Wait},
     share, turn,
 };
 use crate::ledger::{Origin, Refusal};
@@ -38,36 +38,36 @@ fn passivated(over: usize, held: usize, more: usize) -> usize {
 impl Door {
     /// Whether an attempt may execute now.
     //= promise 9: everything is bounded
-    pub(super) fn budget(&self, attempt: &mut Attempt<'_>) -> Result<(), Held> {
+    pub(super) fn budget(&self, attempt: &mut Attempt<'_>) -> Result<(), ShardExecution> {
         if attempt.is_admitted {
             return Ok(());
         }
         let origin = attempt.origin();
         let from_outside = origin == Origin::Outside;
         match origin {
-            Origin::Outside => self.bounds().map_err(Held::Refused)?,
-            Origin::Operator => self.operator_bounds().map_err(Held::Refused)?,
+            Origin::Outside => self.bounds().map_err(Execution::Refused)?,
+            Origin::Operator => self.operator_bounds().map_err(Execution::Refused)?,
             Origin::Inside => {}
         }
         if from_outside && !attempt.only_reads() && self.outbox.is_spent(attempt.target.hash) {
-            return Err(Held::Refused(self.overloaded(OUTBOX_RETRY)));
+            return Err(Execution::Refused(self.overloaded(OUTBOX_RETRY)));
         }
         if origin != Origin::Inside && !attempt.only_reads() {
-            self.context.may_change().map_err(Held::Refused)?;
+            self.context.may_change().map_err(Execution::Refused)?;
         }
         if let Some(number) = self.ledger.full_commit(origin) {
             let wait = self.ledger.commit_wait();
             if from_outside && wait > self.context.options.wait_max {
-                return Err(Held::Refused(self.overloaded(wait)));
+                return Err(Execution::Refused(self.overloaded(wait)));
             }
             turn::wake_committer(&self.context);
-            return Err(Held::Wait(Wait::Commit(number)));
+            return Err(Execution::Wait(Wait::Commit(number)));
         }
         if from_outside && !attempt.has_share && share::may_be_hot(attempt.target.hash) {
             match turn::enter_share(&self.context, attempt.target.hash) {
                 share::Entry::Go => {}
-                share::Entry::Wait(ticket) => return Err(Held::Wait(Wait::Share(ticket))),
-                share::Entry::Refuse(wait) => return Err(Held::Refused(self.overloaded(wait))),
+                share::Entry::Wait(ticket) => return Err(Execution::Wait(Wait::Share(ticket))),
+                share::Entry::Refuse(wait) => return Err(Execution::Refused(self.overloaded(wait))),
             }
         }
         attempt.is_admitted = true;

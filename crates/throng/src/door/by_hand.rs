@@ -1,7 +1,7 @@
 //! Decisions of a person: a dead message is tried again or dropped, a timer that cannot be fired is cancelled, an entity is quarantined or
 //! released, and what waits for it is dropped.
 
-use super::{Attempt, Door, Outgoing, Progress, Retry, Target, Wait, Work};
+use super::{Attempt, Door, Execution, Outgoing, Retry, ShardExecution, Target, Wait, Work};
 use crate::{
     door::turn,
     ledger::{Refusal, Staging},
@@ -16,7 +16,12 @@ use throng_journal::Address;
 
 impl Door {
     /// Does what a person has decided. Its answer rests on the record that says so; [`Outcome::Refused`]: it is so already.
-    pub(super) fn by_hand(&self, shard: &mut Shard, attempt: &mut Attempt<'_>, staging: &mut Staging<'_>) -> Progress {
+    pub(super) fn by_hand(
+        &self,
+        shard: &mut Shard,
+        attempt: &mut Attempt<'_>,
+        staging: &mut Staging<'_>,
+    ) -> ShardExecution {
         let done = match &mut attempt.work {
             Work::Drop(dead, by) => {
                 if let Some(progress) = dead.prepare(shard) {
@@ -27,7 +32,7 @@ impl Door {
                     shard.drop_message(&delivery, now, by, staging)
                 });
                 match dropped {
-                    Some(Err(why)) => return Progress::Refused(Error::Malformed(why)),
+                    Some(Err(why)) => return Execution::Refused(Error::Malformed(why)),
                     dropped => dropped.and_then(Result::ok),
                 }
             }
@@ -46,7 +51,7 @@ impl Door {
                 }
                 let (of, now) = (self.address(&attempt.target), self.context.host.now());
                 let Some(commit) = shard.quarantine_by_hand(&of, now, by, staging) else {
-                    return Progress::Done(Outcome::Refused);
+                    return Execution::Done(Outcome::Refused);
                 };
                 tracing::warn!("{of} is quarantined by {}: {}", by.by, by.reason);
                 self.outbox.quarantine(&of, &by.reason, now);
@@ -60,7 +65,7 @@ impl Door {
                 // It may be that it cannot be brought back, too.
                 let is_loadable = shard.release(*kind, *hash, id);
                 if released.is_none() && !is_loadable {
-                    return Progress::Done(Outcome::Refused);
+                    return Execution::Done(Outcome::Refused);
                 }
                 released
             }
@@ -69,7 +74,7 @@ impl Door {
         if let Some(commit) = done {
             attempt.rests_on(self.ledger.writer, commit);
         }
-        Progress::Done(Outcome::Done)
+        Execution::Done(Outcome::Done)
     }
 
     pub(super) fn address(&self, target: &Target<'_>) -> Address {
@@ -112,13 +117,13 @@ impl Door {
     }
 }
 
-fn unknown(kind: &'static str, id: &str) -> Progress {
-    Progress::Refused(Error::Unknown { kind, id: id.into() })
+fn unknown(kind: &'static str, id: &str) -> ShardExecution {
+    Execution::Refused(Error::Unknown { kind, id: id.into() })
 }
 
 impl Retry {
     /// Finds the message; `Some`: it cannot be tried now.
-    pub(super) fn prepare(&mut self, shard: &mut Shard) -> Option<Progress> {
+    pub(super) fn prepare(&mut self, shard: &mut Shard) -> Option<ShardExecution> {
         let unknown = || Some(unknown("dead message", &self.name));
         let value = match shard.known_dead(&self.row) {
             KnownDead::Dead(value) => value,
@@ -127,7 +132,7 @@ impl Retry {
                 Some((seen, None)) if seen == now => return unknown(),
                 Some((seen, Some(value))) if seen == now => value,
                 // A checkpoint moved it meanwhile, or it was not looked for yet.
-                _ => return Some(Progress::Wait(Wait::DeadMessage(now))),
+                _ => return Some(Execution::Wait(Wait::DeadMessage(now))),
             },
         };
         match Delivery::again(&self.row, &value) {
@@ -138,7 +143,7 @@ impl Retry {
             Err(why) => {
                 let name = &self.name;
                 let why = format!("the dead message {name} cannot be read: {why}");
-                Some(Progress::Refused(Error::Malformed(why)))
+                Some(Execution::Refused(Error::Malformed(why)))
             }
         }
     }

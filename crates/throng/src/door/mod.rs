@@ -12,6 +12,7 @@ mod budget;
 mod by_hand;
 mod credit;
 mod elsewhere;
+mod execution;
 mod load;
 mod loads;
 mod newer;
@@ -23,8 +24,11 @@ pub(crate) mod watchdog;
 
 pub(crate) use answer::{Answer, Answered, ForwardedReply, Typed};
 pub use attempt::Attempt;
-pub(crate) use attempt::{Asking, Carried, ClientCommand, Look, NOTHING, Payload, Progress, Retry, Target, Wait, Work};
+pub(crate) use attempt::{
+    Asking, Carried, ClientCommand, Look, NOTHING, Payload, Retry, ShardExecution, Target, Wait, Work,
+};
 pub(crate) use elsewhere::{HOLD, OwnerOf, command_of};
+pub use execution::Execution;
 pub(crate) use loads::now_or_later;
 pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
 pub use outbox::{Pending, StuckEntity};
@@ -35,7 +39,7 @@ use crate::{
     ledger::{Ledger, Refusal, Staging, recovering},
 };
 use at_work::AtWork;
-use attempt::{Held, Moment};
+use attempt::Moment;
 use books::Books;
 pub(crate) use budget::ROOM_RETRY;
 use loads::Loads;
@@ -78,13 +82,6 @@ pub(crate) struct Door {
     slow_named: AtomicU64,
 }
 
-/// What came of one run under a shard's lock.
-enum Step {
-    Progress(Progress),
-    /// It goes on at another entity.
-    Again,
-}
-
 impl Door {
     pub(crate) fn new(context: Arc<Context>, ledger: Arc<Ledger>, outbox: Arc<Outbox>, shards: Vec<Shard>) -> Self {
         let inbox_max = context.options.inbox_max;
@@ -124,32 +121,30 @@ impl Door {
     }
 
     /// Tries it here and now, without waiting for anything.
-    pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> Progress {
+    pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> ShardExecution {
         loop {
-            match self.budget(attempt) {
-                Ok(()) => {}
-                Err(Held::Wait(wait)) => return Progress::Wait(wait),
-                Err(Held::Refused(refusal)) => return Progress::Refused(refusal),
+            if let Err(execution) = self.budget(attempt) {
+                return execution;
             }
             let shard = self.turnstile(self.shard_of(attempt.target.hash));
             match shard.try_enter(|shard| self.run(shard, attempt)) {
-                None => return Progress::Wait(Wait::Lock),
-                Some(Step::Again) => {}
-                Some(Step::Progress(progress)) => return progress,
+                None => return Execution::Wait(Wait::Lock),
+                Some(Execution::Wait(Wait::Next)) => {}
+                Some(execution) => return execution,
             }
         }
     }
 
     /// Tries it, as [`try_now`](Self::try_now), if its shard's lock is free; otherwise whoever holds the lock does, and hands what
-    /// came of it to `later`. An attempt that goes on at another entity comes back with [`Wait::Lock`].
+    /// came of it to `later`. An attempt that goes on at another entity comes back with [`Wait::Next`].
     pub(crate) fn enter(
         self: &Arc<Self>,
         attempt: Attempt<'static>,
-        later: impl FnOnce(Attempt<'static>, Progress) + Send + 'static,
-    ) -> Entered<(Attempt<'static>, Progress), Attempt<'static>> {
-        let run = |door: &Self, shard: &mut Shard, mut attempt: Attempt<'static>| match door.run(shard, &mut attempt) {
-            Step::Progress(progress) => (attempt, progress),
-            Step::Again => (attempt, Progress::Wait(Wait::Lock)),
+        later: impl FnOnce(Attempt<'static>, ShardExecution) + Send + 'static,
+    ) -> Entered<(Attempt<'static>, ShardExecution), Attempt<'static>> {
+        let run = |door: &Self, shard: &mut Shard, mut attempt: Attempt<'static>| {
+            let execution = door.run(shard, &mut attempt);
+            (attempt, execution)
         };
         let shard = self.turnstile(self.shard_of(attempt.target.hash));
         shard.enter(
@@ -161,8 +156,8 @@ impl Door {
                     let mut attempt = attempt;
                     // What it waited for is not its own work.
                     attempt.now = door.context.host.elapsed_micros();
-                    let (attempt, progress) = run(&door, shard, attempt);
-                    later(attempt, progress);
+                    let (attempt, execution) = run(&door, shard, attempt);
+                    later(attempt, execution);
                 })
             },
         )
@@ -211,22 +206,22 @@ impl Door {
 
     /// The one place where work is done: under its shard's lock.
     //= promise 1: one command at a time
-    fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> Step {
+    fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> ShardExecution {
         let writer = self.ledger.writer;
         if self.ledger.is_closing() {
-            return Step::Progress(Progress::Wait(Wait::NextLife));
+            return Execution::Wait(Wait::NextLife);
         }
         if self.ledger.is_over() || attempt.rests_on.is_some_and(|at| at.writer != writer) {
-            return Step::Progress(Progress::Refused(recovering()));
+            return Execution::Refused(recovering());
         }
         if !self.owns(shard.id()) {
-            return Step::Progress(Progress::Wait(Wait::Elsewhere));
+            return Execution::Wait(Wait::Elsewhere);
         }
         let mut staging = self.ledger.staging_of(attempt.origin());
-        if let Some(progress) = self.prepare(shard, attempt, &mut staging) {
+        if let Some(execution) = self.prepare(shard, attempt, &mut staging) {
             self.send(shard, attempt);
             self.settle(shard, staging.has_staged);
-            return Step::Progress(progress);
+            return execution;
         }
         let moment = Moment {
             now: self.context.host.now(),
@@ -254,7 +249,7 @@ impl Door {
         let has_staged = staging.has_staged;
         let step = self.step(attempt, ran);
         if let Work::Timer(due) = &attempt.work
-            && matches!(step, Step::Progress(Progress::Done(_)))
+            && matches!(step, Execution::Done(_))
             && shard.is_due(due)
         {
             // Its entity is quarantined.
@@ -265,28 +260,33 @@ impl Door {
     }
 
     /// What can be said without asking the entity.
-    fn prepare(&self, shard: &mut Shard, attempt: &mut Attempt<'_>, staging: &mut Staging<'_>) -> Option<Progress> {
-        let nothing = Some(Progress::Done(Outcome::Done));
+    fn prepare(
+        &self,
+        shard: &mut Shard,
+        attempt: &mut Attempt<'_>,
+        staging: &mut Staging<'_>,
+    ) -> Option<ShardExecution> {
+        let nothing = Some(Execution::Done(Outcome::Done));
         let may_wait = self.may_wait(attempt);
         match &mut attempt.work {
             Work::Message(outgoing) if shard.is_taken(&outgoing.delivery.taking) => nothing,
             Work::DeadLetter(outgoing, _) if shard.is_taken(&outgoing.delivery.taking) => {
-                Some(Progress::Done(Outcome::Failed))
+                Some(Execution::Done(Outcome::Failed))
             }
             // Others wait for its receiver, or for what it follows: it comes after them.
             Work::Message(outgoing) | Work::DeadLetter(outgoing, _) if self.outbox.is_awaited(shard.id(), outgoing) => {
-                Some(Progress::Wait(Wait::Load))
+                Some(Execution::Wait(Wait::Load))
             }
             Work::Timer(due) | Work::ClearTimer(due) if !shard.is_due(due) => nothing,
-            Work::DeadLetter(_, reason) if may_wait => Some(Progress::Wait(Wait::Newer(reason.clone()))),
-            Work::ClearTimer(due) if may_wait => Some(Progress::Wait(Wait::Newer(unknown_kind(&due.address.kind)))),
+            Work::DeadLetter(_, reason) if may_wait => Some(Execution::Wait(Wait::Newer(reason.clone()))),
+            Work::ClearTimer(due) if may_wait => Some(Execution::Wait(Wait::Newer(unknown_kind(&due.address.kind)))),
             Work::ClearTimer(due) => {
                 shard.clear_timer(due, staging);
                 nothing
             }
             Work::DeadLetter(outgoing, reason) => {
                 shard.record_dead(&outgoing.delivery, self.context.host.now(), reason, staging);
-                Some(Progress::Done(Outcome::Failed))
+                Some(Execution::Done(Outcome::Failed))
             }
             Work::Retry(retry) => retry.prepare(shard),
             Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_) => {
@@ -307,14 +307,14 @@ impl Door {
     }
 
     /// What a run comes to.
-    fn step(&self, attempt: &mut Attempt<'_>, ran: Ran) -> Step {
+    fn step(&self, attempt: &mut Attempt<'_>, ran: Ran) -> ShardExecution {
         let writer = self.ledger.writer;
-        let wait = |wait| Step::Progress(Progress::Wait(wait));
+        let wait = |wait| Execution::Wait(wait);
         let forwarded = match ran {
             Ran::Done { rests_on, outcome } => {
                 attempt.rests_on(writer, rests_on);
                 self.left_to_a_newer(attempt);
-                return Step::Progress(Progress::Done(outcome));
+                return Execution::Done(outcome);
             }
             Ran::NotUnderstood(why) => return self.not_understood(attempt, why),
             Ran::Quarantined(why) => return wait(Wait::Release(why)),
@@ -333,10 +333,10 @@ impl Door {
                     outgoing.waiter = attempt.hand_over_waiter();
                     attempt.has_sent = true;
                     self.outbox.push([outgoing]);
-                    return Step::Progress(Progress::Done(Outcome::Done));
+                    return Execution::Done(Outcome::Done);
                 }
                 if !attempt.is_from_outside() {
-                    return Step::Progress(Progress::Done(Outcome::Done));
+                    return Execution::Done(Outcome::Done);
                 }
                 attempt.forward(&self.context.registry, *forward)
             }
@@ -344,16 +344,14 @@ impl Door {
                 attempt.rests_on(writer, again.rests_on);
                 if !matches!(attempt.work, Work::Command(_)) {
                     // Taken before under its key: whoever asked asks again.
-                    return Step::Progress(Progress::Done(Outcome::Done));
+                    return Execution::Done(Outcome::Done);
                 }
                 attempt.forward_again(&self.context.registry, *again)
             }
         };
         match forwarded {
-            Ok(()) => Step::Again,
-            Err(why) => Step::Progress(Progress::Refused(
-                self.context.left_to_a_newer(&why).unwrap_or(Error::Malformed(why)),
-            )),
+            Ok(()) => Execution::Wait(Wait::Next),
+            Err(why) => Execution::Refused(self.context.left_to_a_newer(&why).unwrap_or(Error::Malformed(why))),
         }
     }
 
@@ -395,35 +393,35 @@ impl Door {
     pub(crate) async fn carry(
         self: &Arc<Self>,
         mut attempt: Attempt<'static>,
-        mut progress: Progress,
+        mut execution: ShardExecution,
     ) -> Result<(Attempt<'static>, Carried), Refusal> {
         loop {
-            progress = match progress {
-                Progress::Done(outcome) => return Ok((attempt, Carried::Done(outcome))),
-                Progress::Refused(refusal) => return Err(refusal),
-                Progress::Wait(Wait::NextLife) => {
+            execution = match execution {
+                Execution::Done(outcome) => return Ok((attempt, Carried::Done(outcome))),
+                Execution::Refused(refusal) => return Err(refusal),
+                Execution::Wait(Wait::NextLife) => {
                     // All of this life is durable, or will not be told.
                     attempt.rests_on = None;
                     return Ok((attempt, Carried::Again));
                 }
-                Progress::Wait(Wait::Elsewhere) => return self.ask_owner(attempt).await,
-                Progress::Wait(Wait::Newer(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
-                Progress::Wait(Wait::Release(why)) => return Ok((attempt, Carried::Quarantined(why))),
-                Progress::Wait(Wait::Lock) => {
+                Execution::Wait(Wait::Elsewhere) => return self.ask_owner(attempt).await,
+                Execution::Wait(Wait::Newer(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
+                Execution::Wait(Wait::Release(why)) => return Ok((attempt, Carried::Quarantined(why))),
+                Execution::Wait(Wait::Lock | Wait::Next) => {
                     let (tell, told) = oneshot::channel();
-                    let entered = self.enter(attempt, |attempt, progress| {
-                        drop(tell.send((attempt, progress)));
+                    let entered = self.enter(attempt, |attempt, execution| {
+                        drop(tell.send((attempt, execution)));
                     });
-                    let progress;
-                    (attempt, progress) = match entered {
+                    let execution;
+                    (attempt, execution) = match entered {
                         Entered::Ran(ran) => ran,
                         Entered::Queued => told.await.map_err(|_| Error::OutcomeUnknown)?,
                         Entered::Full(_) => return Err(self.overloaded(INBOX_RETRY)),
                     };
-                    progress
+                    execution
                 }
-                Progress::Wait(wait) => match self.resolve(wait, &mut attempt).await {
-                    Err(Error::Unavailable { .. }) if self.ledger.is_closing() => Progress::Wait(Wait::NextLife),
+                Execution::Wait(wait) => match self.resolve(wait, &mut attempt).await {
+                    Err(Error::Unavailable { .. }) if self.ledger.is_closing() => Execution::Wait(Wait::NextLife),
                     resolved => {
                         resolved?;
                         self.try_now(&mut attempt)
@@ -445,7 +443,7 @@ impl Door {
         Box::pin(async move {
             let until = attempt.until;
             match wait {
-                Wait::Lock | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) | Wait::Release(_) => {}
+                Wait::Lock | Wait::Next | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) | Wait::Release(_) => {}
                 Wait::Commit(number) => {
                     let durable = self.ledger.wait_until(number, until).await;
                     durable.map_err(|error| match error {

@@ -1,6 +1,6 @@
 //! Work that this program does not understand, and a newer release of the service may: it is refused, or waits.
 
-use super::{Answer, Attempt, Door, Progress, Step, Wait, Work};
+use super::{Answer, Attempt, Door, Execution, ShardExecution, Wait, Work};
 use throng_core::{model::Error, shard::Outcome};
 
 impl Door {
@@ -10,16 +10,16 @@ impl Door {
     }
 
     /// What comes of what this program does not understand, and a newer one may.
-    pub(super) fn not_understood(&self, attempt: &mut Attempt<'_>, why: String) -> Step {
+    pub(super) fn not_understood(&self, attempt: &mut Attempt<'_>, why: String) -> ShardExecution {
         if !attempt.is_from_outside() {
-            return Step::Progress(Progress::Wait(Wait::Newer(why)));
+            return Execution::Wait(Wait::Newer(why));
         }
         let Some(error) = self.context.left_to_a_newer(&why) else {
             attempt.is_final = true;
-            return Step::Again;
+            return Execution::Wait(Wait::Next);
         };
         attempt.answer.put(Err(error));
-        Step::Progress(Progress::Done(Outcome::Failed))
+        Execution::Done(Outcome::Failed)
     }
 
     /// A query that this program could not answer is left to a newer one, too.

@@ -5,14 +5,14 @@
 //! that has to wait is [carried on](Driver::execute) by a task; nothing that was done is done again.
 //!
 //! ```
-//! # use throng::{Engine, driver::Tried, journal::{MemoryJournal, MemoryStore}};
+//! # use throng::{Engine, driver::Execution, journal::{MemoryJournal, MemoryStore}};
 //! # async fn gateway(engine: &Engine) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
 //! let driver = engine.driver();
 //! let attempt = driver.command(0, "front-page", "hit", b"{}".as_slice())?;
 //! let mut executed = match driver.try_now(attempt) {
-//!     Tried::Executed(executed) => executed,
-//!     Tried::Waits(waiting) => driver.execute(waiting.into_owned()).await?,
-//!     Tried::Refused(error) => return Err(error.into()),
+//!     Execution::Done(executed) => executed,
+//!     Execution::Wait(waiting) => driver.execute(waiting.into_owned()).await?,
+//!     Execution::Refused(error) => return Err(error.into()),
 //! };
 //! Ok(executed.answer().await?) // once its commit is durable
 //! # }
@@ -22,8 +22,8 @@ pub mod peers;
 
 pub use crate::{
     budget::{Budget, Charge, Share},
-    door::Attempt,
-    life::{Executed, Tried, Waiting},
+    door::{Attempt, Execution},
+    life::{Executed, Waiting},
 };
 pub use throng_core::shard::KeyLife;
 
@@ -110,15 +110,15 @@ impl Driver {
 
     /// Tries an attempt here and now, without waiting for anything.
     #[must_use]
-    pub fn try_now<'a>(&self, attempt: Attempt<'a>) -> Tried<'a> {
+    pub fn try_now<'a>(&self, attempt: Attempt<'a>) -> Execution<Executed, Waiting<'a>, Error<JsonRejection>> {
         if attempt.target.kind >= self.core.context.registry.kinds().len() {
             #[cfg(feature = "services")]
             return match self.core.services.ask_json(&self.core.context, attempt) {
-                Ok(answer) => Tried::Executed(Executed::of_actor(answer)),
-                Err(error) => Tried::Refused(error),
+                Ok(answer) => Execution::Done(Executed::of_actor(answer)),
+                Err(error) => Execution::Refused(error),
             };
             #[cfg(not(feature = "services"))]
-            return Tried::Refused(Error::Malformed("the engine has no kind of this number".into()));
+            return Execution::Refused(Error::Malformed("the engine has no kind of this number".into()));
         }
         self.core.lives.try_now(attempt)
     }
@@ -137,9 +137,9 @@ impl Driver {
     /// The entity's "no", or the engine's.
     pub async fn answer(&self, attempt: Attempt<'_>) -> Result<Vec<u8>, Error<JsonRejection>> {
         let mut executed = match self.try_now(attempt) {
-            Tried::Executed(executed) => executed,
-            Tried::Waits(waiting) => self.execute(waiting.into_owned()).await?,
-            Tried::Refused(error) => return Err(error),
+            Execution::Done(executed) => executed,
+            Execution::Wait(waiting) => self.execute(waiting.into_owned()).await?,
+            Execution::Refused(error) => return Err(error),
         };
         executed.answer().await
     }

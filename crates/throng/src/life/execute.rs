@@ -2,31 +2,17 @@
 
 use super::{Executed, Life, Lives};
 use crate::{
-    door::{Attempt, Carried, HOLD, Progress},
+    door::{Attempt, Carried, Execution, HOLD, ShardExecution},
     ledger::{Refusal, widen},
 };
 use std::sync::Arc;
 use throng_core::{limits, model::Error, shard::JsonRejection};
 
-/// What came of trying.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "few commands wait, and a box would cost all of them an allocation"
-)]
-pub enum Tried<'a> {
-    /// The attempt was executed; its answer waits for its commit.
-    Executed(Executed),
-    /// The attempt has to wait; [`Driver::execute`](crate::driver::Driver::execute) goes on with it.
-    Waits(Waiting<'a>),
-    /// Nothing was done, and nothing will be.
-    Refused(Error<JsonRejection>),
-}
-
 /// An attempt that has to wait, and for what.
 pub struct Waiting<'a> {
     attempt: Attempt<'a>,
     /// What it was tried by and has to wait for; nothing while there is nobody to try it.
-    tried: Option<(Arc<Life>, Progress)>,
+    tried: Option<(Arc<Life>, ShardExecution)>,
 }
 
 impl Waiting<'_> {
@@ -42,21 +28,24 @@ impl Waiting<'_> {
 
 impl Lives {
     /// Tries an attempt here and now, without waiting for anything.
-    pub(crate) fn try_now<'a>(&self, mut attempt: Attempt<'a>) -> Tried<'a> {
+    pub(crate) fn try_now<'a>(
+        &self,
+        mut attempt: Attempt<'a>,
+    ) -> Execution<Executed, Waiting<'a>, Error<JsonRejection>> {
         let life = match self.current() {
             Ok(life) => life,
-            Err(_) if self.is_short() => return Tried::Waits(Waiting { attempt, tried: None }),
-            Err(error) => return Tried::Refused(error),
+            Err(_) if self.is_short() => return Execution::Wait(Waiting { attempt, tried: None }),
+            Err(error) => return Execution::Refused(error),
         };
         match life.try_now(&mut attempt) {
-            Progress::Done(outcome) => {
+            Execution::Done(outcome) => {
                 self.context.count(&attempt, outcome);
-                Tried::Executed(Executed::of(life, attempt, outcome))
+                Execution::Done(Executed::of(life, attempt, outcome))
             }
-            Progress::Refused(refusal) => Tried::Refused(widen(refusal)),
-            progress @ Progress::Wait(_) => Tried::Waits(Waiting {
+            Execution::Refused(refusal) => Execution::Refused(widen(refusal)),
+            execution @ Execution::Wait(_) => Execution::Wait(Waiting {
                 attempt,
-                tried: Some((life, progress)),
+                tried: Some((life, execution)),
             }),
         }
     }
@@ -78,17 +67,17 @@ impl Lives {
         let Waiting { mut attempt, mut tried } = waiting;
         let hold = self.context.until(Some(HOLD));
         loop {
-            let (life, progress) = match tried.take() {
+            let (life, execution) = match tried.take() {
                 Some(tried) => tried,
                 None => {
                     let life = self.next(attempt.until).await?;
                     attempt.has_waited(self.context.host.elapsed_micros());
-                    let progress = life.try_now(&mut attempt);
-                    (life, progress)
+                    let execution = life.try_now(&mut attempt);
+                    (life, execution)
                 }
             };
             let carried;
-            (attempt, carried) = life.carry(attempt, progress).await?;
+            (attempt, carried) = life.carry(attempt, execution).await?;
             match carried {
                 Carried::Done(outcome) => {
                     self.context.count(&attempt, outcome);

@@ -13,9 +13,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply, Outcome},
 };
-#[cfg(feature = "services")]
-use throng_journal::Later;
-use throng_journal::Position;
+use throng_journal::{Later, Position};
 
 /// An attempt that was executed. Its answer may leave once what it rests on is durable.
 pub struct Executed(Answering);
@@ -24,8 +22,8 @@ enum Answering {
     Entity(Entity),
     /// Another node has answered; it rests on nothing here.
     Peer(Answer, Outcome),
-    #[cfg(feature = "services")]
-    Actor(Later<'static, Answered>),
+    /// An actor answers, or an entity that was asked by another one.
+    Later(Later<'static, Answered>),
 }
 
 /// An entity answers, or another one it was forwarded to.
@@ -57,7 +55,7 @@ impl Executed {
 
     #[cfg(feature = "services")]
     pub(crate) fn of_actor(answer: Later<'static, Answered>) -> Self {
-        Self(Answering::Actor(answer))
+        Self(Answering::Later(answer))
     }
 
     /// What the answer rests on: it may leave once that is durable. `None` for an actor's, and for another node's.
@@ -65,9 +63,7 @@ impl Executed {
     pub fn rests_on(&self) -> Option<Position> {
         match &self.0 {
             Answering::Entity(entity) => Some(entity.life.ledger.position(entity.rests_on)),
-            Answering::Peer(..) => None,
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => None,
+            Answering::Peer(..) | Answering::Later(_) => None,
         }
     }
 
@@ -77,8 +73,7 @@ impl Executed {
         let entity = match &mut self.0 {
             Answering::Entity(entity) => entity,
             Answering::Peer(answer, _) => return Some(json(std::mem::replace(answer, Answer::Nobody))),
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => return None,
+            Answering::Later(_) => return None,
         };
         if matches!(entity.answer, Answer::Elsewhere(_)) {
             return None;
@@ -99,21 +94,27 @@ impl Executed {
         }
     }
 
-    /// The answer once it may leave; given once, like [`answer`](Self::answer)'s. Leaves one waker behind, however often it is polled. Not for
-    /// one that [comes from elsewhere](Self::is_elsewhere).
-    pub fn poll_answer(&mut self, context: &Context<'_>) -> Poll<Result<Vec<u8>, Error<JsonRejection>>> {
-        let waker = context.waker();
+    /// The answer once it may leave; given once, like [`answer`](Self::answer)'s. Leaves one waker behind, however often it is polled.
+    pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Error<JsonRejection>>> {
         loop {
             if let Some(answer) = self.answer_now() {
                 return Poll::Ready(answer);
             }
-            let Answering::Entity(entity) = &mut self.0 else {
-                return Poll::Ready(Err(Error::OutcomeUnknown));
+            if let Answering::Entity(entity) = &mut self.0
+                && matches!(entity.answer, Answer::Elsewhere(_))
+            {
+                let mut entity = entity.take_all();
+                self.0 = Answering::Later(Box::pin(async move { json(entity.settled().await.map_err(widen)?) }));
+            }
+            let entity = match &mut self.0 {
+                Answering::Entity(entity) => entity,
+                Answering::Later(answer) => return answer.as_mut().poll(context),
+                Answering::Peer(..) => return Poll::Ready(Err(Error::OutcomeUnknown)),
             };
+            let waker = context.waker();
             if entity.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
                 return Poll::Pending;
             }
-            debug_assert!(!matches!(entity.answer, Answer::Elsewhere(_)), "it can only be awaited");
             if entity.life.ledger.wake_at(entity.rests_on, entity.until, waker) {
                 entity.woken = Some(waker.clone());
                 return Poll::Pending;
@@ -127,8 +128,7 @@ impl Executed {
         match &self.0 {
             Answering::Entity(entity) => matches!(entity.answer, Answer::Elsewhere(_)),
             Answering::Peer(..) => false,
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => true,
+            Answering::Later(_) => true,
         }
     }
 
@@ -137,8 +137,7 @@ impl Executed {
     pub fn is_refused(&self) -> bool {
         let answer = match &self.0 {
             Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _) => answer,
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => return false,
+            Answering::Later(_) => return false,
         };
         matches!(answer, Answer::Json(reply) if reply.error.is_some())
     }
@@ -151,8 +150,7 @@ impl Executed {
                 Answer::Json(reply) => reply.body.len(),
                 _ => 0,
             },
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => 0,
+            Answering::Later(_) => 0,
         }
     }
 
@@ -164,8 +162,7 @@ impl Executed {
         match &mut self.0 {
             Answering::Entity(entity) => json(entity.settled().await.map_err(widen)?),
             Answering::Peer(answer, _) => json(std::mem::replace(answer, Answer::Nobody)),
-            #[cfg(feature = "services")]
-            Answering::Actor(answer) => answer.await,
+            Answering::Later(answer) => answer.await,
         }
     }
 
@@ -174,8 +171,7 @@ impl Executed {
         match &self.0 {
             Answering::Entity(entity) => entity.outcome,
             Answering::Peer(_, outcome) => *outcome,
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => Outcome::Done,
+            Answering::Later(_) => Outcome::Done,
         }
     }
 
@@ -184,13 +180,22 @@ impl Executed {
         match self.0 {
             Answering::Entity(mut entity) => entity.settled().await,
             Answering::Peer(answer, _) => Ok(answer),
-            #[cfg(feature = "services")]
-            Answering::Actor(_) => Err(Error::OutcomeUnknown),
+            Answering::Later(_) => Err(Error::OutcomeUnknown),
         }
     }
 }
 
 impl Entity {
+    /// The whole of it, of which nothing stays here.
+    fn take_all(&mut self) -> Self {
+        Self {
+            life: self.life.clone(),
+            answer: self.take(),
+            woken: None,
+            ..*self
+        }
+    }
+
     fn take(&mut self) -> Answer {
         std::mem::replace(&mut self.answer, Answer::Nobody)
     }

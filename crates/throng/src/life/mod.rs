@@ -19,14 +19,14 @@ mod timers;
 pub(crate) use checkpoint::OUTBOX_ROW;
 pub use checkpoints::LastCheckpoint;
 pub(crate) use ends::{Ends, streams};
-pub use execute::{Tried, Waiting};
+pub use execute::Waiting;
 pub use executed::Executed;
 pub(crate) use recovery::read_position;
 pub(crate) use signalled::signalled;
 
 use crate::{
     context::Context,
-    door::{Attempt, Carried, Door, Progress},
+    door::{Attempt, Carried, Door, ShardExecution},
     error::StartError,
     ledger::{Ledger, Refusal},
     mail::{Mail, Within},
@@ -67,12 +67,12 @@ impl Life {
     }
 
     /// Tries an attempt here and now, and begins to deliver what it sent.
-    pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> Progress {
-        let progress = self.door.try_now(attempt);
+    pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> ShardExecution {
+        let execution = self.door.try_now(attempt);
         if std::mem::take(&mut attempt.has_sent) {
             self.mail.deliver(Within::Turn);
         }
-        progress
+        execution
     }
 
     /// Carries an attempt through all it has to wait for, from what came of trying it first.
@@ -82,9 +82,9 @@ impl Life {
     pub(crate) async fn carry(
         &self,
         attempt: Attempt<'static>,
-        progress: Progress,
+        execution: ShardExecution,
     ) -> Result<(Attempt<'static>, Carried), Refusal> {
-        let mut carried = self.door.carry(attempt, progress).await?;
+        let mut carried = self.door.carry(attempt, execution).await?;
         if std::mem::take(&mut carried.0.has_sent) {
             self.mail.deliver(Within::Turn);
         }

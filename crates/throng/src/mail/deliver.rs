@@ -4,8 +4,8 @@ use super::Mail;
 use crate::{
     context::{Context, unknown_kind},
     door::{
-        Answer, Attempt, Carried, ForwardedReply, Line, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter,
-        Work, turn,
+        Answer, Attempt, Carried, Execution, ForwardedReply, Line, Outgoing, Parked, ROOM_RETRY, ShardExecution,
+        Target, Wait, Waiter, Work, turn,
     },
     host::{Slice, yield_now},
     ledger::{Origin, Refusal, unreadable},
@@ -148,13 +148,13 @@ impl Mail {
     fn deliver_one(self: &Arc<Self>, outgoing: Box<Outgoing>) -> bool {
         let (mail, attempt) = (self.clone(), attempt(&self.context, outgoing));
         let shard = self.door.shard_of(attempt.target.hash);
-        let entered = self.door.enter(attempt, move |attempt, progress| {
-            mail.came(attempt, progress);
+        let entered = self.door.enter(attempt, move |attempt, execution| {
+            mail.came(attempt, execution);
             mail.outbox.out_of_inbox(shard);
             mail.context.signals.deliver.wake();
         });
         match entered {
-            Entered::Ran((attempt, progress)) => self.came(attempt, progress),
+            Entered::Ran((attempt, execution)) => self.came(attempt, execution),
             Entered::Queued => self.outbox.move_to_inbox(shard),
             Entered::Full(attempt) => {
                 if let Some(outgoing) = message(attempt) {
@@ -167,12 +167,12 @@ impl Mail {
     }
 
     /// What came of a message.
-    fn came(self: &Arc<Self>, attempt: Attempt<'static>, progress: Progress) {
-        let (wait, target) = match progress {
-            Progress::Done(outcome) => return self.taken(attempt, outcome),
+    fn came(self: &Arc<Self>, attempt: Attempt<'static>, execution: ShardExecution) {
+        let (wait, target) = match execution {
+            Execution::Done(outcome) => return self.taken(attempt, outcome),
             // The life is over: the next one reads the message from the log.
-            Progress::Refused(_) | Progress::Wait(Wait::NextLife) => return,
-            Progress::Wait(wait) => (wait, attempt.target.clone()),
+            Execution::Refused(_) | Execution::Wait(Wait::NextLife) => return,
+            Execution::Wait(wait) => (wait, attempt.target.clone()),
         };
         let shard = self.door.shard_of(target.hash);
         let key = attempt.key().filter(|_| matches!(wait, Wait::Key)).map(str::to_owned);
@@ -328,8 +328,8 @@ impl Mail {
                 };
                 outgoing.is_first_in_line = true;
                 let mut attempt = attempt(&self.context, outgoing);
-                let progress = self.door.try_now(&mut attempt);
-                match self.door.carry(attempt, progress).await {
+                let execution = self.door.try_now(&mut attempt);
+                match self.door.carry(attempt, execution).await {
                     Ok((attempt, Carried::Done(outcome))) => self.taken(attempt, outcome),
                     Ok((attempt, Carried::NotUnderstood(why))) => {
                         if let Some(mut outgoing) = message(attempt) {

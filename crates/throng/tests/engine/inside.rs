@@ -9,7 +9,7 @@ use std::sync::{
 };
 use throng::{
     Engine, Options,
-    driver::Tried,
+    driver::Execution,
     journal::{
         Address, CommitNo, Error as JournalError, Journal, Loaded, Maybe, MemoryJournal, MemoryStore, Position,
         ShardId, Store, StoredState, WriterId,
@@ -356,9 +356,9 @@ async fn a_forwarded_command_publishes_once_despite_retries() {
     let driver = engine.driver();
     let attempt = driver.command(0, "a", "Pass", br#"{"to":"b"}"#.as_slice()).unwrap();
     let mut executed = match driver.try_now(attempt) {
-        Tried::Executed(executed) => executed,
-        Tried::Waits(waiting) => driver.execute(waiting.into_owned()).await.unwrap(),
-        Tried::Refused(error) => panic!("{error}"),
+        Execution::Done(executed) => executed,
+        Execution::Wait(waiting) => driver.execute(waiting.into_owned()).await.unwrap(),
+        Execution::Refused(error) => panic!("{error}"),
     };
     assert_eq!(executed.answer().await.unwrap(), b"1");
     assert_eq!(engine.entity::<Ball>("a").ask(Play::Look).await.unwrap(), 1);

@@ -23,7 +23,7 @@ use std::{
 };
 use throng::{
     JsonRejection,
-    driver::{Charge, Driver, Executed, Tried},
+    driver::{Charge, Driver, Executed, Execution},
     model::Error,
 };
 use tokio::task::JoinHandle;
@@ -255,18 +255,18 @@ impl<'a> Flow<'a> {
             Err(error) => return Step::of(Err(error)),
         };
         match self.driver.try_now(attempt) {
-            Tried::Executed(executed) if executed.is_elsewhere() => {
+            Execution::Done(executed) if executed.is_elsewhere() => {
                 let mut executed = executed;
                 Step::Carried(tokio::spawn(async move { executed.answer().await.map(drop) }))
             }
-            Tried::Executed(executed) => Step::Executed(Box::new(executed)),
-            Tried::Waits(waiting) => {
+            Execution::Done(executed) => Step::Executed(Box::new(executed)),
+            Execution::Wait(waiting) => {
                 let (driver, waiting) = (self.driver.clone(), waiting.into_owned());
                 Step::Carried(tokio::spawn(async move {
                     driver.execute(waiting).await?.answer().await.map(drop)
                 }))
             }
-            Tried::Refused(error) => Step::of(Err(error)),
+            Execution::Refused(error) => Step::of(Err(error)),
         }
     }
 

@@ -1,21 +1,16 @@
 //! How answers leave: those that wait for nothing at the end of a pass, those of commands once they are durable.
 
-use super::{Direct, Done, Pending};
+use super::{Direct, Done, Pending, work::Work};
 use crate::{
     answer::Reply,
-    event_loop,
     lane::{
-        Work,
         outgoing::{OUTPUT_BYTES_MAX, Outgoing},
         response,
     },
     problem::Answered,
     websocket,
 };
-use std::{
-    task::{Context, Waker},
-    time::Instant,
-};
+use std::{collections::VecDeque, time::Instant};
 use throng::journal::scratch;
 
 impl Direct {
@@ -34,7 +29,7 @@ impl Direct {
             end: self.output.len(),
             closes,
         });
-        // A small answer always finds room: it is no reason to become a task.
+        // A small answer always finds room: it is no reason to wait.
         if closes || self.output.len() > OUTPUT_BYTES_MAX / 2 {
             self.send_done();
         }
@@ -78,7 +73,7 @@ impl Direct {
         (self.output, self.done) = (output, done);
     }
 
-    /// Sends a connection's answers; `false`: it is not direct any more.
+    /// Sends a connection's answers; `false`: it has ended, or they have not gone.
     fn send(&mut self, key: usize, bytes: &[u8], closes: bool) -> bool {
         let Some(member) = self.members.get_mut(key) else {
             return false;
@@ -86,15 +81,13 @@ impl Direct {
         match member.wire.send(bytes) {
             Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
                 member.wire.is_gone();
-                if closes && let Some(member) = self.members.try_remove(key) {
-                    self.leaves_queue(&member);
-                    tokio::task::spawn_local(event_loop::end(member.open, member.wire.into_parts().0));
+                if closes {
+                    self.linger(key);
                 }
                 !closes
             }
             Ok(count) => {
-                member.wire.output().extend_from_slice(&bytes[count..]);
-                self.hand_over(key, Work::Flush(closes));
+                self.flushes(key, &bytes[count..], closes);
                 false
             }
             Err(error) => {
@@ -109,7 +102,7 @@ impl Direct {
     pub(super) fn settle(&mut self) {
         let now = Instant::now();
         while let Some(front) = self.pending.front() {
-            let Some(settled) = front.staged.answer_now(&self.event_loop.server, now) else {
+            let Some(settled) = front.staged.answer_now(&self.server, now) else {
                 if front.staged.wake_at(&self.commit) {
                     self.is_called = true;
                     self.write_messages();
@@ -151,19 +144,11 @@ impl Direct {
             (Some(id), Ok(body)) => self.outbox.reply(&id, &body),
             (Some(id), Err(problem)) => self.outbox.problem(Some(&id), &problem),
             (None, Ok(body)) => self
-                .event_loop
+                .server
                 .date
                 .with(|date| response::reply(&mut self.answers, &body, date, closes)),
             (None, Err(problem)) => {
-                let mut outgoing = Outgoing::begin(
-                    &self.event_loop,
-                    connection,
-                    problem.response(),
-                    closes,
-                    &mut self.answers,
-                );
-                // A problem is whole.
-                let _ = outgoing.poll(&mut self.answers, &mut Context::from_waker(Waker::noop()));
+                Outgoing::write_problem(&self.server, connection, &problem, closes, &mut self.answers);
             }
         }
         member.waiting -= 1;
@@ -172,7 +157,7 @@ impl Direct {
         }
         let is_done = if is_socket {
             let frames = self.outbox.write(&mut self.answers);
-            self.event_loop.server.metrics().frames_out.inc_by(frames);
+            self.server.metrics().frames_out.inc_by(frames);
             member.is_armed && member.wire.input.is_empty() && !connection.is_ending()
         } else {
             connection.ends();
@@ -185,7 +170,7 @@ impl Direct {
         if !stays || is_done {
             return;
         }
-        match self.event_loop.server.gate.is_open() {
+        match self.server.gate.is_open() {
             true => self.is_ready(key),
             false => self.going_on.push(key),
         }
@@ -194,7 +179,7 @@ impl Direct {
     /// Writes the answers of the WebSocket whose first is the oldest pending, in frames.
     pub(super) fn write_messages(&mut self) {
         let frames = self.outbox.write(&mut self.answers);
-        self.event_loop.server.metrics().frames_out.inc_by(frames);
+        self.server.metrics().frames_out.inc_by(frames);
     }
 
     /// The oldest pending command was forwarded and is answered elsewhere: nobody behind it waits for that.
@@ -213,16 +198,16 @@ impl Direct {
         let Some(first) = self.pending.pop() else { return };
         let (key, number, mut closes) = (first.key, first.number, first.closes);
         let mut is_last = first.is_last;
-        let mut together = vec![first.staged];
+        let mut together = VecDeque::from([first.staged]);
         while !is_last && let Some(next) = self.pending.pop() {
             (is_last, closes) = (next.is_last, next.closes);
-            together.push(next.staged);
+            together.push_back(next.staged);
         }
         let answers = std::mem::take(&mut self.answers);
         if let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) {
-            member.open.connection.ends();
             member.wire.output().extend_from_slice(&answers);
-            self.hand_over(key, Work::Settle(together, closes));
+            member.waiting = 0;
+            self.guarded(key, |direct, key| direct.begins(key, Work::Settle { together, closes }));
         }
     }
 }

@@ -1,32 +1,34 @@
-//! Connections whose requests wait for nothing but their commit: one task of the loop looks after all of them.
+//! One task of the loop looks after all plain connections.
 //!
 //! A turn: what is ready is read and executed in place, one connection after the other; answers that rest on nothing new
 //! leave together; the loop's committer, which runs behind, makes the records durable; then the other answers go out, in the
 //! order of their requests. Between the two a connection is a place in a table and its answer one in a queue: no task is
-//! woken for a request, none is scheduled. A request that an app's handler works on is kept in that place, and its answer leaves with those
-//! of the pass in which the handler has it.
+//! woken for a request, none is scheduled. A request that waits for more, such as an app's handler, is [work](work::Work) in that place, and
+//! its answer leaves with those of the pass in which it is made.
 
 mod answers;
 mod queue;
 mod requests;
 mod sockets;
+mod waiting;
+mod work;
 
 use super::{
-    TOGETHER_MAX, Work,
+    TOGETHER_MAX,
     calls::{COMMIT, Calls, TURN},
     refusal::Refusals,
     wire::Wire,
 };
 use crate::{
-    event_loop::{EventLoop, OpenConnection, serve},
+    connection::{OpenConnection, Stream, Verdict},
     gate::Ticket,
-    routes::{self, Handling},
+    routes,
     server::Server,
-    websocket::{self, Outbox},
+    websocket::{self, Left, Opened, Outbox},
 };
+use bytes::Bytes;
 use queue::Queue;
 use slab::Slab;
-use sockets::Socket;
 use std::{
     cell::RefCell,
     future::{Future, poll_fn},
@@ -37,12 +39,22 @@ use std::{
     task::{Context, Poll, Waker},
     vec,
 };
+use throng::driver::Charge;
+use work::Work;
 
 /// Where connections come in.
 #[derive(Default)]
 pub(crate) struct Door {
     came: RefCell<Vec<Newcomer>>,
     calls: Arc<Calls>,
+}
+
+/// A connection that is not the lane's any more.
+pub(crate) enum Departure {
+    /// Its next request is not plain; of that this has come.
+    Full(OpenConnection, Stream, Bytes),
+    /// Something else than commands comes of a WebSocket, or they have to wait.
+    Socket(OpenConnection, Stream, Opened, Left),
 }
 
 struct Newcomer {
@@ -71,6 +83,25 @@ impl Door {
     }
 }
 
+/// A WebSocket among the direct connections.
+pub(in crate::lane) struct Socket {
+    opened: Opened,
+    /// So many messages of the frame that has come are done with.
+    done: usize,
+    /// So many commands had come to the queue with its last.
+    come: u64,
+}
+
+impl Socket {
+    fn new(opened: Opened) -> Box<Self> {
+        Box::new(Self {
+            opened,
+            done: 0,
+            come: 0,
+        })
+    }
+}
+
 pub(super) struct Member {
     pub(super) wire: Wire,
     pub(super) open: OpenConnection,
@@ -81,8 +112,10 @@ pub(super) struct Member {
     pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
     pub(super) waiting: usize,
-    /// What an app's handler works on.
-    pub(in crate::lane) handled: Option<Box<Handled>>,
+    /// Its first request waits for more than its commit.
+    pub(in crate::lane) work: Option<Box<Work>>,
+    /// The memory of its next request's body, which came in pieces and is here; that request is in flight.
+    pub(super) body: Option<Charge>,
     /// The pass in which it got an answer that leaves at the end of that pass.
     answered_in: u64,
     /// It waits for its turn.
@@ -94,15 +127,8 @@ pub(super) struct Member {
 impl Member {
     /// What it asked before is not answered yet.
     pub(super) fn is_busy(&self) -> bool {
-        self.waiting > 0 || self.handled.is_some()
+        self.waiting > 0 || self.work.is_some()
     }
-}
-
-/// A request whose handler waits, mostly for its commit; the connection's key calls once it can go on.
-pub(in crate::lane) struct Handled {
-    handling: Handling,
-    /// The connection closes after it.
-    closes: bool,
 }
 
 /// A command that was executed.
@@ -120,7 +146,10 @@ struct Pending {
 }
 
 pub(super) struct Direct {
-    pub(super) event_loop: Rc<EventLoop>,
+    pub(super) server: Rc<Server>,
+    door: Rc<Door>,
+    /// Those that have left in this turn.
+    leaving: Vec<Departure>,
     pub(super) members: Slab<Member>,
     pending: Queue<Pending>,
     /// The commit's call is asked for.
@@ -154,34 +183,26 @@ struct Done {
     closes: bool,
 }
 
-impl Handled {
-    /// What a task of its own does to answer it.
-    fn into_work(self, server: Rc<Server>) -> Work {
-        let Self { mut handling, closes } = self;
-        Work::Answer(
-            Box::pin(poll_fn(move |context| handling.poll(&server, context))),
-            closes,
-        )
-    }
-}
-
-/// Looks after the direct connections of a loop, for ever.
-pub(crate) async fn run(event_loop: Rc<EventLoop>) {
-    let mut direct = Direct::new(event_loop);
+/// Looks after the direct connections of a loop, for ever. Those that are not the lane's any more are given to `leave`.
+pub(crate) async fn run(server: Rc<Server>, door: Rc<Door>, leave: impl Fn(Departure)) {
+    let mut direct = Direct::new(server, door);
     let mut keys = Vec::new();
     // A turn is bounded by the gate, not by a count of socket calls.
     tokio::task::coop::unconstrained(poll_fn(move |context| {
         direct.turn(&mut keys, context);
+        direct.leaving.drain(..).for_each(&leave);
         Poll::Pending
     }))
     .await
 }
 
 impl Direct {
-    fn new(event_loop: Rc<EventLoop>) -> Self {
-        let calls = event_loop.door.calls.clone();
+    fn new(server: Rc<Server>, door: Rc<Door>) -> Self {
+        let calls = door.calls.clone();
         Self {
-            event_loop,
+            server,
+            door,
+            leaving: Vec::new(),
             members: Slab::new(),
             pending: Queue::new(),
             is_called: false,
@@ -200,9 +221,9 @@ impl Direct {
     }
 
     fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
-        let event_loop = self.event_loop.clone();
+        let server = self.server.clone();
         self.calls.take(keys, context.waker());
-        event_loop.server.gate.driven_by(context.waker());
+        server.gate.driven_by(context.waker());
         if keys.contains(&COMMIT) {
             self.is_called = false;
             self.settle();
@@ -211,13 +232,13 @@ impl Direct {
             self.is_next_called = false;
         }
         // While some wait, the sockets are looked at between two turns.
-        if !self.is_next_called || !event_loop.server.gate.is_open() {
-            event_loop.server.gate.begin_turn();
+        if !self.is_next_called || !server.gate.is_open() {
+            server.gate.begin_turn();
         }
         let mut going_on = std::mem::take(&mut self.going_on);
         going_on.drain(..).for_each(|key| self.is_ready(key));
         self.going_on = going_on;
-        for newcomer in event_loop.door.came.take() {
+        for newcomer in self.door.came.take() {
             let key = self.take_in(newcomer);
             self.is_ready(key);
         }
@@ -233,7 +254,7 @@ impl Direct {
             self.settle();
             self.send_done();
         }
-        if event_loop.server.gate.end_turn() && !self.is_next_called {
+        if server.gate.end_turn() && !self.is_next_called {
             self.is_next_called = true;
             // It is woken when the loop has looked at its sockets.
             let mut context = Context::from_waker(&self.next_turn);
@@ -254,7 +275,8 @@ impl Direct {
             waker,
             is_armed: false,
             waiting: 0,
-            handled: None,
+            work: None,
+            body: None,
             answered_in: 0,
             ticket: None,
             may_be_urgent: socket.is_none(),
@@ -279,6 +301,16 @@ impl Direct {
     pub(super) fn end(&mut self, key: usize) {
         // What was asked before the client said all it will is answered.
         self.send_done();
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        // What did not go at once goes still.
+        if member.open.connection.verdict() != Verdict::Drop
+            && let Some(Work::Flush { closes, then: None }) = member.work.as_deref_mut()
+        {
+            *closes = true;
+            return;
+        }
         if let Some(member) = self.members.try_remove(key) {
             self.leaves_queue(&member);
         }
@@ -286,32 +318,35 @@ impl Direct {
 
     fn leaves_queue(&self, member: &Member) {
         if let Some(ticket) = &member.ticket {
-            self.event_loop.server.gate.leave(ticket);
+            self.server.gate.leave(ticket);
         }
     }
 
-    /// The connection becomes a task of its own, and takes along what has not left yet.
-    pub(super) fn hand_over(&mut self, key: usize, work: Work) {
-        if self.members.get(key).is_some_and(|member| member.socket.is_some()) {
-            return self.leave(key, 1);
-        }
-        if let Some(mut member) = self.members.try_remove(key) {
+    /// The connection's last answer has gone.
+    pub(super) fn linger(&mut self, key: usize) {
+        if let Some(member) = self.members.try_remove(key) {
             self.leaves_queue(&member);
-            let number = member.open.number;
-            // What it sent did not go at once; its request is answered all the same.
-            let work = match member.handled.take() {
-                Some(handled) => {
-                    member.open.connection.ends();
-                    handled.into_work(self.event_loop.server.clone())
-                }
-                None => work,
-            };
-            let written = self.take_written(number);
-            if !written.as_slice().is_empty() {
-                member.wire.output().extend(written);
-            }
-            tokio::task::spawn_local(serve(member.open, member.wire, work));
+            let wait = self.server.limits().linger_wait;
+            tokio::task::spawn_local(member.open.linger(member.wire.into_parts().0, wait));
         }
+    }
+
+    /// The connection's next request is not the lane's. What was asked before is answered first.
+    pub(super) fn departs(&mut self, key: usize) {
+        self.send_done();
+        // Its last answer may not have gone at once: it asks again then.
+        if self.members.get(key).is_none_or(Member::is_busy) {
+            return;
+        }
+        let Some(mut member) = self.members.try_remove(key) else {
+            return;
+        };
+        self.leaves_queue(&member);
+        if member.body.take().is_some() {
+            member.open.connection.ends();
+        }
+        let (stream, came) = member.wire.into_parts();
+        self.leaving.push(Departure::Full(member.open, stream, came));
     }
 
     /// What was written of answers of a connection, the last of those that leave together, and is not to leave with them any more.

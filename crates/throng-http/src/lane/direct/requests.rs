@@ -1,22 +1,21 @@
-//! What a direct connection asks: commands are executed in place, anything else is answered at once or becomes a task.
+//! The requests of a connection: commands are executed in place, anything else is answered at once or becomes its work.
 
-use super::{Direct, Handled, Pending};
+use super::{
+    Direct, Pending,
+    work::{Maker, Work},
+};
 use crate::{
-    answer::Answer,
     connection::Verdict,
     lane::{
-        TOGETHER_MAX, Work,
-        next::{Else, Next, Other, look},
-        outgoing::{Outgoing, Written},
+        TOGETHER_MAX,
+        next::{Else, Next, Other, look, look_beyond_command},
         wire::ReadOutcome,
     },
-    request::headers,
     routes,
 };
-use http::Response;
 use std::{
-    future::Future,
-    task::{Context, Poll, Waker},
+    collections::VecDeque,
+    task::{Context, Poll},
 };
 
 impl Direct {
@@ -39,46 +38,49 @@ impl Direct {
         let is_answered = member.answered_in == self.pass;
         let mut context = Context::from_waker(&member.waker);
         while member.waiting < TOGETHER_MAX {
-            let next = match look(&member.wire.input, self.event_loop.server.limits()) {
+            let next = match look(&member.wire.input, self.server.limits()) {
                 // Its answer leaves on its own, after those that have not left yet.
                 Next::Command(_) if is_answered => {
                     self.send_done();
                     return self.next(key);
                 }
-                Next::Command(command) if headers::is_plain(&command.headers) => {
-                    let (server, end, closes) = (&self.event_loop.server, command.end, command.closes);
-                    let Some(staged) = routes::try_now(server, connection, &command.head(), command.body) else {
-                        break;
-                    };
-                    if member.waiting == 0 {
-                        connection.begins();
+                Next::Command(command) => {
+                    let (end, closes) = (command.end, command.closes);
+                    let staged = routes::try_now(&self.server, connection, &command.head(), command.body);
+                    match staged {
+                        None if member.waiting > 0 => break,
+                        None => look_beyond_command(&member.wire.input, self.server.limits()),
+                        Some(staged) => {
+                            if member.waiting == 0 && member.body.take().is_none() {
+                                connection.begins();
+                            }
+                            member.may_be_urgent = false;
+                            member.wire.advance(end);
+                            // What was asked behind one that has to wait is executed after it.
+                            let waits = staged.is_waited_for();
+                            if waits && member.waiting == 0 {
+                                let together = VecDeque::from([staged]);
+                                self.begins(key, Work::Settle { together, closes });
+                                return None;
+                            }
+                            member.waiting += 1;
+                            let is_last = closes || waits || member.wire.input.is_empty();
+                            self.pending.push(Pending {
+                                key,
+                                number: member.open.number,
+                                id: None,
+                                staged,
+                                is_last,
+                                closes,
+                            });
+                            if is_last {
+                                member.is_armed = member.is_armed || member.wire.arm(&mut context);
+                                return None;
+                            }
+                            continue;
+                        }
                     }
-                    member.waiting += 1;
-                    member.may_be_urgent = false;
-                    member.wire.advance(end);
-                    // What was asked behind one that has to wait is executed after it.
-                    let waits = staged.is_waited_for();
-                    if waits && member.waiting == 1 {
-                        connection.ends();
-                        self.hand_over(key, Work::Settle(vec![staged], closes));
-                        return None;
-                    }
-                    let is_last = closes || waits || member.wire.input.is_empty();
-                    self.pending.push(Pending {
-                        key,
-                        number: member.open.number,
-                        id: None,
-                        staged,
-                        is_last,
-                        closes,
-                    });
-                    if is_last {
-                        member.is_armed = member.is_armed || member.wire.arm(&mut context);
-                        return None;
-                    }
-                    continue;
                 }
-                Next::Command(_) => break,
                 Next::Else(next) => next,
             };
             if member.waiting > 0 {
@@ -106,13 +108,20 @@ impl Direct {
                         return None;
                     }
                 },
-                Else::ReadTo(_) | Else::HandOver => break,
+                Else::ReadTo(end) => {
+                    connection.begins();
+                    let body = member.wire.body(end);
+                    self.begins(key, Work::Body(body));
+                    return None;
+                }
+                Else::HandOver => {
+                    self.departs(key);
+                    return None;
+                }
                 Else::Other(other) => return Some(other),
             }
         }
-        if member.waiting == 0 {
-            self.hand_over(key, Work::Nothing);
-        } else if let Some(last) = self.pending.back() {
+        if let Some(last) = self.pending.back() {
             // What comes next waits until these are answered.
             last.is_last = true;
         }
@@ -122,7 +131,7 @@ impl Direct {
     /// Answers a request for any other route; `false`: the connection has nothing more to do now.
     pub(super) fn answer(&mut self, key: usize, other: Other) -> bool {
         if self.send_done_of_others(key) {
-            // It may be a task after this, and asks again.
+            // It may have to wait after this, and asks again.
             return self.members.contains(key);
         }
         let Some(member) = self.members.get_mut(key) else {
@@ -134,82 +143,26 @@ impl Direct {
             end,
             closes,
         } = other;
-        let (server, connection) = (self.event_loop.server.clone(), member.open.connection.clone());
+        let connection = &member.open.connection;
         member.may_be_urgent = routes::is_urgent(request.uri().path());
-        connection.begins();
+        let body = member.body.take();
+        if body.is_none() {
+            connection.begins();
+        }
         member.wire.advance(end);
-        let handled = if says_timeout {
-            Err(request)
-        } else {
-            routes::handle_now(&server, &connection, request)
+        let handled = match says_timeout {
+            true => Err(request),
+            false => routes::handle_now(&self.server, connection, request),
         };
-        let request = match handled {
-            Ok(handling) => return self.handle(key, Box::new(Handled { handling, closes })),
-            Err(request) => request,
+        let maker = match handled {
+            Ok(handling) => Maker::Handler(handling),
+            Err(request) => Maker::Route(routes::answer(&self.server, connection, *request)),
         };
-        let mut answer = Box::pin(routes::answer(&server, &connection, *request));
-        // Whoever waits is asked again at once, by a task that can be woken.
-        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(response) => self.respond(key, response, closes),
-            Poll::Pending => {
-                self.begins_anew(key, Work::Answer(answer, closes));
-                false
-            }
-        }
-    }
-
-    /// Has an app's handler go on; `false`: it waits, or the connection is not direct any more.
-    pub(in crate::lane) fn handle(&mut self, key: usize, mut handled: Box<Handled>) -> bool {
-        let Some(member) = self.members.get_mut(key) else {
-            return false;
-        };
-        let mut context = Context::from_waker(&member.waker);
-        match handled.handling.poll(&self.event_loop.server, &mut context) {
-            Poll::Ready(response) => self.respond(key, response, handled.closes),
-            Poll::Pending => {
-                member.is_armed = member.is_armed || member.wire.arm(&mut context);
-                member.handled = Some(handled);
-                false
-            }
-        }
-    }
-
-    /// Writes a response down; `false`: the connection is not direct any more.
-    fn respond(&mut self, key: usize, response: Response<Answer>, closes: bool) -> bool {
-        let Some(member) = self.members.get(key) else {
-            return false;
-        };
-        let mut outgoing = Outgoing::begin(
-            &self.event_loop,
-            &member.open.connection,
-            response,
+        let work = Work::Answer {
+            maker,
             closes,
-            &mut self.output,
-        );
-        match outgoing.poll(&mut self.output, &mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(Written::All)) => {
-                self.is_answered(key, outgoing.closes);
-                !outgoing.closes && self.members.contains(key)
-            }
-            Poll::Ready(Err(error)) => {
-                tracing::debug!("a connection ended early: {error}");
-                self.output.truncate(self.done.last().map_or(0, |done| done.end));
-                self.end(key);
-                false
-            }
-            // What is written of it goes along.
-            Poll::Ready(Ok(Written::Full)) | Poll::Pending => {
-                self.begins_anew(key, Work::Respond(outgoing));
-                false
-            }
-        }
-    }
-
-    /// A request that was begun here is a task's.
-    fn begins_anew(&mut self, key: usize, work: Work) {
-        if let Some(member) = self.members.get(key) {
-            member.open.connection.ends();
-        }
-        self.hand_over(key, work);
+            _body: body,
+        };
+        self.polls(key, Box::new(work))
     }
 }

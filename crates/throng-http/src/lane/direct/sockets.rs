@@ -2,14 +2,13 @@
 //!
 //! What else comes of one, or more before it is answered, makes it a task, which takes along what was begun here.
 
-use super::{Direct, Member, Pending};
+use super::{Departure, Direct, Member, Pending};
 use crate::{
-    event_loop::serve_socket,
     gate::Reason,
     lane::{TOGETHER_MAX, next::BODY_BYTES_MAX, wire::ReadOutcome},
     metrics::Route,
     websocket::{
-        Left, Opened, PLAIN_MIN, Staged,
+        Left, PLAIN_MIN, Staged,
         frame::{self, Frame},
         message::{self, CommandMessage, Id, Message},
         request,
@@ -20,25 +19,6 @@ use std::{
     ops::Range,
     task::{Context, Poll},
 };
-
-/// A WebSocket among the direct connections.
-pub(in crate::lane) struct Socket {
-    opened: Opened,
-    /// So many messages of the frame that has come are done with.
-    done: usize,
-    /// So many commands had come to the queue with its last.
-    come: u64,
-}
-
-impl Socket {
-    pub(super) fn new(opened: Opened) -> Box<Self> {
-        Box::new(Self {
-            opened,
-            done: 0,
-            come: 0,
-        })
-    }
-}
 
 /// What there is of a socket's next frame.
 enum Came {
@@ -77,7 +57,7 @@ impl Member {
 
 impl Direct {
     fn frame_bytes_max(&self) -> usize {
-        let limits = self.event_loop.server.limits();
+        let limits = self.server.limits();
         limits.socket_frame_bytes_max.min(BODY_BYTES_MAX)
     }
 
@@ -136,7 +116,7 @@ impl Direct {
 
     /// Executes the commands of a frame; `false`: no more of the socket is looked at now.
     fn executes(&mut self, key: usize, payload: Range<usize>, mask: [u8; 4]) -> bool {
-        let server = &self.event_loop.server;
+        let server = &self.server;
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
@@ -218,7 +198,7 @@ impl Direct {
             Came::Odd => return self.leave(key, PLAIN_MIN),
             Came::End => return self.end(key),
         };
-        let server = self.event_loop.server.clone();
+        let server = self.server.clone();
         let Member { wire, open, socket, .. } = member;
         let Some(socket) = socket else { return };
         frame::mask(&mut wire.input[payload.clone()], mask);
@@ -276,7 +256,8 @@ impl Direct {
             hello: false,
             plain,
         };
-        tokio::task::spawn_local(serve_socket(member.open, stream, socket.opened, left));
+        self.leaving
+            .push(Departure::Socket(member.open, stream, socket.opened, left));
     }
 }
 

@@ -1,10 +1,10 @@
 //! Dead messages: listed, exported, retried and dropped, one or all of a kind or of a cause.
 
-use super::{Answered, By, by_hand, engine_problem};
 use crate::{
     answer::{self, Answer, Pages},
+    console::{By, by_hand},
     follow,
-    problem::Problem,
+    problem::{Answered, Problem, engine_problem},
     request::query::{self, DeadExportQuery, DeadQuery, DropQuery, RetryQuery},
     server::Server,
 };

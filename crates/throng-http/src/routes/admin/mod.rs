@@ -2,21 +2,21 @@
 
 mod dead;
 
-use super::{Answered, engine_problem};
 use crate::{
-    access::{self, Part, Sender},
+    access,
     answer::{self, Answer},
+    caller::Sender,
     connection::Connection,
-    console::{self, By},
+    console::{self, By, by_hand},
     follow,
+    guard::Part,
     limits::PAGE_MAX,
-    problem::Problem,
+    problem::{Answered, Problem, engine_problem},
     request::{
-        body::RequestBody,
         headers,
         query::{self, CancelQuery, EraseQuery, ProjectionQuery, PruneQuery, QuarantineQuery, ReleaseQuery, SkipQuery},
     },
-    server::Server,
+    server::{Server, body::RequestBody},
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
@@ -141,19 +141,6 @@ fn is_same(given: &str, token: &str) -> bool {
         .zip(token.bytes())
         .fold(0, |differs, (one, other)| differs | (one ^ other));
     given.len() == token.len() && differs == 0
-}
-
-/// Who does it, and why: no record of it is without.
-fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a>> {
-    if reason.trim().is_empty() {
-        return Err(Problem::malformed("reason is empty; say why, in a sentence.")
-            .at_field("reason")
-            .boxed());
-    }
-    Ok(ByHand {
-        by: by.name().into(),
-        reason: reason.trim().into(),
-    })
 }
 
 #[derive(Serialize)]

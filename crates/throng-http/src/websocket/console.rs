@@ -1,21 +1,20 @@
 //! `GET /admin/live`: a WebSocket with a point each second, and events of entities as they happen. A client that does not read loses
 //! points; its events wait in the journal.
 
-use super::{map, state::Point};
+use super::wire::Wire;
 use crate::{
-    access::{self, Held},
+    access,
+    caller::Held,
     connection::{Connection, Stream},
-    event_loop::EventLoop,
+    console::{PROTOCOL, map},
     follow,
     places::Taken,
-    server::Server,
-    shared::Shared,
-    websocket::Wire,
+    server::{Server, Shared},
 };
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::{collections::HashMap, rc::Rc, time::Duration};
 use throng::{Follow, inspect::Inspect};
 use tokio::{
@@ -31,7 +30,6 @@ use tokio_tungstenite::{
     },
 };
 
-pub(crate) const PROTOCOL: &str = "throng.console.v1";
 /// A socket has so many subscriptions at most.
 const SUBSCRIPTIONS_MAX: usize = 16;
 /// Bytes of a frame that comes.
@@ -41,15 +39,6 @@ const EVENTS: usize = 100;
 const FRAMES_MAX: usize = 200;
 /// A client that takes nothing for so long is cut off.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
-
-/// What is told each second.
-pub(super) fn point(mut last: Map<String, Value>, hot: Vec<Value>, trouble: Option<usize>) -> Point {
-    last.insert("hot".into(), hot.into());
-    last.insert("trouble".into(), json!(trouble));
-    let mut text = Value::Object(last).to_string();
-    text.pop();
-    text.into()
-}
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -83,14 +72,13 @@ enum End {
 type Socket = WebSocketStream<Wire>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(event_loop: Rc<EventLoop>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
-    let server = event_loop.server.clone();
+pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
     let config = WebSocketConfig::default()
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let wire = Wire::new(stream, connection.clone(), event_loop, came, Vec::new());
+    let wire = Wire::new(stream, connection.clone(), server.clone(), came, Vec::new());
     let opening = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config));
     let mut socket = opening.await;
     let held = connection.take_held();

@@ -4,7 +4,7 @@
 //! are random numbers of 256 bits, so that a hash without salt or stretching gives nothing away. Empty lines, and those that begin with `#`,
 //! are passed over.
 
-use super::{Caller, Means};
+use crate::caller::{Caller, Means};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::{
     digest::{SHA256, digest},

@@ -1,14 +1,17 @@
 //! Who may open a socket.
 
-use super::PROTOCOL;
 use crate::{
-    access::{BEARER, Caller, Held},
     answer::Answer,
+    caller::{Caller, Held},
     connection::Connection,
+    guard::BEARER,
     problem::Problem,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+/// The subprotocol's name.
+pub(crate) const PROTOCOL: &str = "throng.v1";
 
 /// Answers the request to open a socket; the connection becomes one once the answer has gone.
 pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {

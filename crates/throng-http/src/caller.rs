@@ -1,8 +1,8 @@
-//! Who asks for what.
+//! Who asks for what, and what a request shows of it.
 
 use crate::{gate::Client, problem::Problem};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
 use serde_json::{Map, Value};
 use std::{
     convert::Infallible,
@@ -149,6 +149,55 @@ pub enum Action<'a> {
     Events,
     /// The ids there are.
     List,
+}
+
+/// What a request's head says of who sends it, and to whom.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sender<'a> {
+    pub(crate) host: Option<&'a [u8]>,
+    /// The authority of the request's target, where it has one: HTTP/2, absolute form.
+    pub(crate) authority: Option<&'a str>,
+    pub(crate) origin: Option<&'a [u8]>,
+    pub(crate) authorization: Option<&'a [u8]>,
+    /// The body is JSON, in so many words.
+    pub(crate) is_json: bool,
+}
+
+impl<'a> Sender<'a> {
+    pub(crate) fn of(parts: &'a Parts) -> Self {
+        Self::of_head(&parts.uri, &parts.headers)
+    }
+
+    pub(crate) fn of_request<B>(request: &'a Request<B>) -> Self {
+        Self::of_head(request.uri(), request.headers())
+    }
+
+    fn of_head(target: &'a Uri, headers: &'a HeaderMap) -> Self {
+        let field = |name| headers.get(name).map(HeaderValue::as_bytes);
+        Self {
+            host: field(header::HOST),
+            authority: target.authority().map(Authority::as_str),
+            origin: field(header::ORIGIN),
+            authorization: field(header::AUTHORIZATION),
+            is_json: field(header::CONTENT_TYPE) == Some(b"application/json"),
+        }
+    }
+}
+
+/// What a client has shown, and as whom it was let in.
+pub(crate) struct Held {
+    pub(crate) shown: HeaderValue,
+    pub(crate) caller: Caller,
+}
+
+impl Held {
+    /// Of a request that was let in as this caller; `None`: it has shown no token, so that none can expire.
+    pub(crate) fn of(headers: &HeaderMap, caller: Option<&Caller>) -> Option<Self> {
+        Some(Self {
+            shown: headers.get(header::AUTHORIZATION)?.clone(),
+            caller: caller?.clone(),
+        })
+    }
 }
 
 #[cfg(test)]

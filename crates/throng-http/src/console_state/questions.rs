@@ -3,7 +3,6 @@
 use crate::{
     places::Places,
     problem::{Answered, Problem},
-    shared::Shared,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -21,7 +20,7 @@ const PLACES: usize = 32;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The places for long questions, one a gateway.
-pub(super) struct Questions {
+pub(crate) struct Questions {
     places: Places,
     turns: Arc<Semaphore>,
 }
@@ -42,10 +41,10 @@ fn overloaded() -> Box<Problem> {
 
 impl Questions {
     /// Answers a question beside the loop that was asked. Its thread goes on where its client goes away, and keeps its place until then.
-    pub(super) async fn ask(
+    pub(crate) async fn ask<S: Send + Sync + 'static>(
         &self,
-        shared: &Arc<Shared>,
-        question: impl AsyncFnOnce(&Shared) -> Answered<Value> + Send + 'static,
+        shared: &Arc<S>,
+        question: impl AsyncFnOnce(&S) -> Answered<Value> + Send + 'static,
     ) -> Answered<Bytes> {
         let place = self.places.take().ok_or_else(overloaded)?;
         let turn = self.turns.clone().acquire_owned().await;

@@ -5,8 +5,13 @@ mod header;
 mod keys;
 mod verify;
 
-use super::{Caller, FileError, Means, Refresh, Watched, caller::is_name};
-use crate::{places::Places, problem::Problem};
+use super::{Refresh, Watched};
+use crate::{
+    caller::{Caller, Means, is_name},
+    error::FileError,
+    places::Places,
+    problem::Problem,
+};
 use fetch::Fetched;
 use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
 use keys::Keys;

@@ -1,7 +1,6 @@
 //! Credentials a loop has looked at lately, so that those of every request need not be looked at anew.
 
-use super::Caller;
-use crate::problem::Problem;
+use crate::{caller::Caller, problem::Problem};
 use ring::digest::{SHA256, digest};
 use std::{collections::HashMap, time::Instant};
 
@@ -36,7 +35,7 @@ fn hash(shown: &[u8]) -> Hash {
 
 impl Recent {
     /// Whose these are, and until when, if that is known of this version.
-    pub(super) fn find(&mut self, version: u64, shown: &[u8]) -> Option<(Caller, Option<i64>)> {
+    pub(crate) fn find(&mut self, version: u64, shown: &[u8]) -> Option<(Caller, Option<i64>)> {
         if self.version != version {
             self.version = version;
             self.known.clear();
@@ -46,14 +45,14 @@ impl Recent {
     }
 
     /// The reason why these were refused lately, if they were.
-    pub(super) fn find_refused(&self, shown: &[u8]) -> Option<Box<Problem>> {
+    pub(crate) fn find_refused(&self, shown: &[u8]) -> Option<Box<Problem>> {
         let refused = self.refused.get(&hash(shown))?;
         let holds = refused.until.is_none_or(|until| until > Instant::now());
         holds.then(|| refused.problem.clone())
     }
 
     /// Remembers a refusal, until then at most.
-    pub(super) fn keep_refused(&mut self, shown: &[u8], problem: &Problem, until: Option<Instant>) {
+    pub(crate) fn keep_refused(&mut self, shown: &[u8], problem: &Problem, until: Option<Instant>) {
         if self.refused.len() >= KEPT_MAX {
             self.refused.clear();
         }
@@ -61,7 +60,7 @@ impl Recent {
         self.refused.insert(hash(shown), Refused { problem, until });
     }
 
-    pub(super) fn keep(&mut self, shown: &[u8], found: &(Caller, Option<i64>)) {
+    pub(crate) fn keep(&mut self, shown: &[u8], found: &(Caller, Option<i64>)) {
         if shown.len() > BYTES_MAX {
             return;
         }
@@ -75,7 +74,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Means;
+    use crate::caller::Means;
 
     #[test]
     fn recent_tokens_are_known_up_to_a_bound_until_a_reload() {

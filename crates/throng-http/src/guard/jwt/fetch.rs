@@ -1,6 +1,6 @@
 //! A document behind a URL, fetched now and then.
 
-use crate::access::{FileError, Refresh};
+use crate::{error::FileError, guard::Refresh};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use hyper::{

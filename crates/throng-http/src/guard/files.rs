@@ -1,5 +1,6 @@
 //! Files that are read again when they change, while the service runs.
 
+use crate::error::FileError;
 use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
@@ -56,23 +57,6 @@ struct Stamp {
     modified: Option<SystemTime>,
     bytes: u64,
     inode: u64,
-}
-
-/// Why a file of tokens, keys or certificates, or a URL of keys, cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {why}")]
-pub struct FileError {
-    path: String,
-    why: String,
-}
-
-impl FileError {
-    pub(crate) fn new(path: &str, why: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            why: why.into(),
-        }
-    }
 }
 
 impl<T> Watched<T> {
@@ -203,7 +187,7 @@ impl Version {
     }
 
     /// Told of each change from now on.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 }

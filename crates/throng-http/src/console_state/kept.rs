@@ -20,11 +20,11 @@ type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
 /// By what was asked.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<String, Slot>>);
+pub(crate) struct Kept(Mutex<HashMap<String, Slot>>);
 
 impl Kept {
     /// The answer that is kept, or a new one.
-    pub(super) async fn get(&self, asked: &str, answer: impl Future<Output = Answered<Bytes>>) -> Answered<Bytes> {
+    pub(crate) async fn get(&self, asked: &str, answer: impl Future<Output = Answered<Bytes>>) -> Answered<Bytes> {
         let place = self.place(asked);
         let mut kept = place.lock().await;
         if let Some((_, answer)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEPT_FOR) {
@@ -46,7 +46,7 @@ impl Kept {
     }
 
     /// What was kept is not so any more, or nobody asks.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

@@ -4,39 +4,39 @@ use serde::Serialize;
 
 /// What was seen in the last seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) is_ready: bool,
+pub(crate) struct Seen {
+    pub(crate) is_ready: bool,
     /// The journal has room for more.
-    pub(super) has_room: bool,
-    pub(super) is_database: bool,
+    pub(crate) has_room: bool,
+    pub(crate) is_database: bool,
     /// Commands and queries a second, with those that were refused.
-    pub(super) asked: f64,
+    pub(crate) asked: f64,
     /// The part of the time in which a commit was on its way.
-    pub(super) commit_share: f64,
+    pub(crate) commit_share: f64,
     /// Commands and messages a commit: all but the first have waited.
-    pub(super) batch: f64,
+    pub(crate) batch: f64,
     /// The busiest loop, and the part of the time it did not wait.
-    pub(super) busiest: (usize, f64),
+    pub(crate) busiest: (usize, f64),
     /// The part of the memory that waits for the store; at a half commands are refused.
-    pub(super) pending_share: f64,
+    pub(crate) pending_share: f64,
     /// The part of the memory that entities take.
-    pub(super) entity_share: f64,
+    pub(crate) entity_share: f64,
     /// Entities brought back, a second.
-    pub(super) loads: f64,
+    pub(crate) loads: f64,
     /// Commands that waited since their entity had had its share of the turn, a second.
-    pub(super) deferred: f64,
+    pub(crate) deferred: f64,
     /// The hottest entity, and its part of all that is asked.
-    pub(super) hottest: Option<(String, f64)>,
+    pub(crate) hottest: Option<(String, f64)>,
 }
 
 /// The answer, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Limiting {
-    pub(super) code: &'static str,
-    pub(super) name: Option<String>,
-    pub(super) sentence: String,
+pub(crate) struct Limiting {
+    pub(crate) code: &'static str,
+    pub(crate) name: Option<String>,
+    pub(crate) sentence: String,
     /// How much of it is used, 0 to 1.
-    pub(super) share: Option<f64>,
+    pub(crate) share: Option<f64>,
 }
 
 /// Above this the store, or the memory, is what others wait for.
@@ -49,7 +49,7 @@ const BATCH_WAITING: f64 = 2.0;
 const NOTICED: f64 = 0.05;
 
 impl Seen {
-    pub(super) fn limiting(&self) -> Limiting {
+    pub(crate) fn limiting(&self) -> Limiting {
         let (busiest, busy) = self.busiest;
         let percent = |share: f64| (share.clamp(0.0, 1.0) * 100.0).round();
         let told = |code, name: Option<String>, share: Option<f64>, sentence: String| Limiting {

@@ -1,7 +1,7 @@
 //! One point a second of what the engine and the gateway count: the last quarter of an hour.
 
 use super::limiting::{Limiting, Seen};
-use crate::{gate::Pass, limits::CONNECTION_BYTES, scale, shared::Shared};
+use crate::{gate::Pass, metrics::Metrics, scale};
 use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
@@ -9,14 +9,14 @@ use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use throng::{Statistics, histogram::Counts, inspect::HotEntity};
+use throng::{Engine, Statistics, histogram::Counts, inspect::HotEntity};
 
 pub(super) const POINTS_MAX: usize = 900;
 /// What limits is told from the numbers of so many seconds.
 const SEEN_SECONDS: usize = 5;
 
 /// All that is read once a second.
-pub(super) struct Reading {
+pub(crate) struct Reading {
     at: Instant,
     engine: Statistics,
     latency: Counts,
@@ -31,15 +31,15 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn take(shared: &Shared, passes: &[Arc<Pass>]) -> Self {
-        let metrics = &shared.metrics;
+    /// Reads the engine and the gateway, which has so many connections.
+    pub(crate) fn take(engine: &Engine, metrics: &Metrics, connections: usize, passes: &[Arc<Pass>]) -> Self {
         let level = |level: i64| level.max(0).cast_unsigned();
         Self {
             at: Instant::now(),
-            engine: shared.engine.statistics(),
+            engine: engine.statistics(),
             latency: metrics.latency(),
             limits: metrics.limits_reached().collect(),
-            connections: (shared.held.connections.held() / CONNECTION_BYTES) as u64,
+            connections: connections as u64,
             sockets: level(metrics.sockets()),
             waiting: level(metrics.waiting.get()),
             process_bytes: process_bytes(),
@@ -186,16 +186,16 @@ impl<'a> Second<'a> {
     }
 
     /// The numbers of this second from which [`Limiting`] tells what limits the engine.
-    fn seen(&self, shared: &Shared, hot: &[HotEntity], is_database: bool) -> Seen {
+    fn seen(&self, engine: &Engine, hot: &[HotEntity], is_database: bool) -> Seen {
         let (before, now) = (&self.before.engine, &self.now.engine);
-        let memory = shared.engine.options().memory_bytes_max.max(1) as f64;
+        let memory = engine.options().memory_bytes_max.max(1) as f64;
         let busy = self.busy().into_iter().enumerate();
         let asked = self.rate(|reading| {
             let of = &reading.engine;
             of.done + of.refused + of.failed + of.queries + of.overloaded + of.messages
         });
         let commits = now.commit_seconds.since(&before.commit_seconds);
-        let kinds = shared.engine.registry().kinds();
+        let kinds = engine.registry().kinds();
         let name = |hot: &HotEntity| kinds.get(hot.kind).map(|kind| format!("{}/{}", kind.name, hot.id));
         let per_second = |hot: &HotEntity| hot.seen_per_second * throng::SAMPLED_ONE_IN as f64;
         let hottest = hot.first().and_then(|hot| Some((name(hot)?, per_second(hot))));
@@ -244,7 +244,7 @@ fn known(value: f64) -> Value {
 
 impl Series {
     /// Somebody is held up by an entity: it should be known which.
-    pub(super) fn has_deferred(&self, now: &Reading) -> bool {
+    pub(crate) fn has_deferred(&self, now: &Reading) -> bool {
         let before = self.readings.back();
         before.is_some_and(|before| now.engine.deferred > before.engine.deferred)
     }
@@ -278,7 +278,7 @@ impl Series {
     }
 
     /// Adds a point: from the last reading to this one.
-    pub(super) fn add(&mut self, shared: &Shared, now: Reading, hot: &[HotEntity]) {
+    pub(crate) fn add(&mut self, engine: &Engine, now: Reading, hot: &[HotEntity], is_database: bool) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some(before) = self.readings.back() else {
             self.readings.push_back(now);
@@ -292,9 +292,8 @@ impl Series {
             values: values.into_iter().map(|(_, _, value)| value).collect(),
             loops: second.busy().into(),
         };
-        let is_database = shared.console.about.medium() == "postgresql";
         let oldest = self.readings.front().unwrap_or(before);
-        self.limiting = Some(Second::new(oldest, &now).seen(shared, hot, is_database).limiting());
+        self.limiting = Some(Second::new(oldest, &now).seen(engine, hot, is_database).limiting());
         self.put(&names, point);
         self.readings.push_back(now);
         if self.readings.len() > SEEN_SECONDS {
@@ -303,7 +302,7 @@ impl Series {
     }
 
     /// All points after a second.
-    pub(super) fn all(&self, since: i64) -> Value {
+    pub(crate) fn all(&self, since: i64) -> Value {
         let first = self.points.partition_point(|point| point.at <= since);
         let points = || self.points.range(first..);
         let mut all = Map::new();
@@ -330,7 +329,7 @@ impl Series {
     }
 
     /// The last point, with single values.
-    pub(super) fn last(&self) -> Option<Map<String, Value>> {
+    pub(crate) fn last(&self) -> Option<Map<String, Value>> {
         let point = self.points.back()?;
         let mut last = Map::new();
         last.insert("type".into(), "point".into());
@@ -349,7 +348,7 @@ impl Series {
     }
 
     /// How often requests were refused lately, by reason, with the second of the first of them.
-    pub(super) fn refusals(&self) -> Vec<(&'static str, u64, i64)> {
+    pub(crate) fn refusals(&self) -> Vec<(&'static str, u64, i64)> {
         let refusals = self
             .names
             .iter()
@@ -364,7 +363,7 @@ impl Series {
     }
 
     /// How much the journal grows, bytes a second.
-    pub(super) fn growth(&self) -> Option<f64> {
+    pub(crate) fn growth(&self) -> Option<f64> {
         let at = self.names.iter().position(|(_, name)| *name == "commit_bytes")?;
         let bytes: f64 = self.points.iter().map(|point| point.values[at]).sum();
         (!self.points.is_empty()).then(|| bytes / self.points.len() as f64)

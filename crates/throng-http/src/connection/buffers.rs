@@ -9,9 +9,9 @@ use std::{
 };
 
 /// What a buffer holds at least.
-pub(super) const BUFFER_BYTES: usize = 4 << 10;
+pub(crate) const BUFFER_BYTES: usize = 4 << 10;
 /// A buffer that has grown beyond this is not kept.
-pub(super) const KEPT_BYTES: usize = 16 << 10;
+pub(crate) const KEPT_BYTES: usize = 16 << 10;
 /// Buffers kept at most; a loop needs more than a few only while requests come in pieces or commands wait.
 const KEPT_MAX: usize = 16;
 

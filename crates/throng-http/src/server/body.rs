@@ -1,10 +1,10 @@
 //! A request's body, within its limits of size and time.
 
+use super::Server;
 use crate::{
     connection::{Coming, Connection},
     problem::Problem,
     request::headers,
-    server::Server,
 };
 use bytes::Bytes;
 use http::HeaderMap;
@@ -53,7 +53,7 @@ pub(crate) async fn read(
     let limit = limits.body_bytes_max;
     let mut reader = Reader {
         body,
-        coming: connection.coming(),
+        coming: Coming::new(connection),
         server,
     };
     if let Some(length) = headers::content_length(headers).filter(|length| *length > limit as u64) {

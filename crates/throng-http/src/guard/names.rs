@@ -7,8 +7,7 @@
 //!
 //! Administration has rules of its own: a page that may ask the service administrates nothing.
 
-use super::{Entrance, Sender};
-use crate::problem::Problem;
+use crate::{caller::Sender, connection::Entrance, problem::Problem};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The names and pages that are allowed.

@@ -1,19 +1,33 @@
 //! What a request is answered with, whatever brought it: engine, limits, gate, metrics, the app's routes. It knows no connections and no
 //! loop.
 
+pub(crate) mod body;
+mod date;
+mod shared;
+
+pub use shared::PageRoom;
+pub(crate) use shared::{ADMIN_CONNECTIONS_MAX, Shared, Trust, connections_in_memory};
+
 use crate::{
     Limits,
-    access::Recent,
-    access_log::Sampler,
+    access_log::{Entry, Sampler},
+    answer::{Answer, Charged},
+    connection::Buffers,
     gate::{Gate, Pass},
+    guard::Recent,
     metrics::{Limit, Metrics},
     places::Taken,
-    problem::Problem,
-    shared::Shared,
+    problem::{Answered, Problem},
 };
+use date::Date;
+use http::{Response, StatusCode};
+use hyper::body::Body as _;
 use std::{cell::RefCell, sync::Arc, time::Duration};
 use throng::driver::Charge;
 use tokio::sync::watch;
+
+/// An answer up to so many bytes is a part of what its connection takes.
+const FREE_BYTES: usize = 64 << 10;
 
 /// When a client that found no place for a live stream may come back.
 const LIVE_RETRY: Duration = Duration::from_secs(5);
@@ -51,6 +65,9 @@ pub(crate) struct Server {
     /// Who was seen lately.
     pub(crate) recent: RefCell<Recent>,
     sampler: Sampler,
+    /// The text of a response's `Date`.
+    pub(crate) date: Date,
+    pub(crate) buffers: Buffers,
     stage: watch::Receiver<Stage>,
 }
 
@@ -66,6 +83,8 @@ impl Server {
             router: router.map(RefCell::new),
             recent: RefCell::default(),
             sampler: Sampler::default(),
+            date: Date::default(),
+            buffers: Buffers::default(),
             stage,
             shared,
         }
@@ -115,6 +134,43 @@ impl Server {
         Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
     }
 
+    /// Charges a large answer that is given whatever memory there is.
+    pub(crate) fn charge_anyway(&self, bytes: usize) -> Option<Charge> {
+        (bytes > FREE_BYTES).then(|| self.shared.held.pages.take_anyway(bytes))
+    }
+
+    /// Charges a large answer.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn charge(&self, bytes: usize) -> Answered<Option<Charge>> {
+        if bytes <= FREE_BYTES {
+            return Ok(None);
+        }
+        // One that is larger than the share takes all of it.
+        let share = &self.shared.held.pages;
+        let charge = share.take(bytes.min(share.most()));
+        charge.map(Some).ok_or_else(|| self.no_room_for_pages())
+    }
+
+    /// Charges a large answer until its client has taken it. Without room it is a refusal, but for a command's reply and an app's answer: what
+    /// they tell of is done.
+    pub(crate) fn charged(&self, mut response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
+        if let Some(Charged(charge)) = response.extensions_mut().remove() {
+            return (response, Arc::into_inner(charge));
+        }
+        let large = response.body().size_hint().exact();
+        let large = large.and_then(|bytes| usize::try_from(bytes).ok());
+        let Some(bytes) = large else { return (response, None) };
+        if let Answer::App(_) = response.body() {
+            return (response, self.charge_anyway(bytes));
+        }
+        match self.charge(bytes) {
+            Ok(charge) => (response, charge),
+            Err(problem) => (problem.response(), None),
+        }
+    }
+
     /// Pages and answers fill their share.
     pub(crate) fn no_room_for_pages(&self) -> Box<Problem> {
         self.metrics().limited(Limit::Pages);
@@ -161,5 +217,22 @@ impl Server {
     async fn reaches(&self, wanted: Stage) {
         // An error means that the gateway is gone: that is over, too.
         let _ = self.stage.clone().wait_for(|stage| *stage >= wanted).await;
+    }
+}
+
+impl Entry {
+    /// The request was answered: gives the line to the access log.
+    pub(crate) fn answered(mut self: Box<Self>, server: &Server, status: StatusCode, took: Option<Duration>) {
+        let shared = server.shared();
+        if let Some(log) = &shared.access_log {
+            self.ends(status, took, |path| shared.shown_path(path));
+            log.write(self);
+        }
+    }
+
+    /// The request was answered with a problem.
+    pub(crate) fn refused(mut self: Box<Self>, server: &Server, problem: &Problem, took: Option<Duration>) {
+        self.has_problem(problem.slug());
+        self.answered(server, problem.http_status(), took);
     }
 }

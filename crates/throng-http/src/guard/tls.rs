@@ -1,6 +1,7 @@
 //! Certificates: the service's own, and those of its clients.
 
-use super::{Caller, Means, caller::is_name, files::Wrong};
+use super::files::Wrong;
+use crate::caller::{Caller, Means, is_name};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,

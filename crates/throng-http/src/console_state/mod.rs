@@ -1,8 +1,19 @@
 //! What the console keeps between two requests.
 
-use super::{kept::Kept, questions::Questions, series::Series};
+mod kept;
+mod limiting;
+mod questions;
+mod recorded;
+mod series;
+
+pub(crate) use recorded::Recorder;
+pub(crate) use series::Reading;
+
 use crate::{gate::Pass, places::Places};
-use serde_json::Value;
+use kept::Kept;
+use questions::Questions;
+use serde_json::{Map, Value, json};
+use series::Series;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
@@ -14,20 +25,29 @@ const POINTS_MAX: usize = 16;
 const SOCKETS_MAX: usize = 64;
 
 /// A point, without its closing brace.
-pub(super) type Point = Arc<str>;
+pub(crate) type Point = Arc<str>;
+
+/// What is told each second.
+pub(crate) fn point(mut last: Map<String, Value>, hot: Vec<Value>, trouble: Option<usize>) -> Point {
+    last.insert("hot".into(), hot.into());
+    last.insert("trouble".into(), json!(trouble));
+    let mut text = Value::Object(last).to_string();
+    text.pop();
+    text.into()
+}
 
 /// What the console's parts share, one a gateway.
 pub(crate) struct Console {
-    pub(super) series: Mutex<Series>,
-    pub(super) passes: Mutex<Vec<Arc<Pass>>>,
+    pub(crate) series: Mutex<Series>,
+    pub(crate) passes: Mutex<Vec<Arc<Pass>>>,
     /// One point a second to every open socket.
-    pub(super) points: broadcast::Sender<Point>,
+    pub(crate) points: broadcast::Sender<Point>,
     /// Places for open sockets.
-    pub(super) sockets: Places,
+    pub(crate) sockets: Places,
     /// What several consoles are answered alike.
-    pub(super) kept: Kept,
-    pub(super) questions: Questions,
-    pub(super) started: SystemTime,
+    pub(crate) kept: Kept,
+    pub(crate) questions: Questions,
+    pub(crate) started: SystemTime,
     pub(crate) about: About,
 }
 
@@ -71,20 +91,20 @@ impl Console {
         self.kept.clear();
     }
 
-    pub(super) fn passes(&self) -> Vec<Arc<Pass>> {
+    pub(crate) fn passes(&self) -> Vec<Arc<Pass>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl About {
     /// The directory of the journal, if it is in one.
-    pub(super) fn directory(&self) -> Option<&str> {
+    pub(crate) fn directory(&self) -> Option<&str> {
         let (medium, place) = self.place.as_ref()?;
         (*medium == "directory").then_some(place)
     }
 
     /// `directory`, `postgresql` or `memory`.
-    pub(super) fn medium(&self) -> &'static str {
+    pub(crate) fn medium(&self) -> &'static str {
         self.place.as_ref().map_or("memory", |(medium, _)| *medium)
     }
 }

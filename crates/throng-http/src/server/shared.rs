@@ -2,13 +2,13 @@
 
 use crate::{
     Limits, StartError,
-    access::{Entrance, Guard, Wrong},
     access_log::{AccessLog, Log},
     checks::Checks,
     clients::{Connected, Rate},
-    connection::Connection,
-    console::{About, Console},
+    connection::{Connection, Entrance},
+    console_state::{About, Console},
     gate::Client,
+    guard::{Guard, Wrong},
     kinds::Kinds,
     limits::CONNECTION_BYTES,
     metrics::Metrics,

@@ -24,7 +24,7 @@ impl Default for Date {
 
 impl Date {
     /// Looks at the clock.
-    pub(super) fn look(&self) {
+    pub(crate) fn look(&self) {
         let now = SystemTime::now();
         let second = now
             .duration_since(SystemTime::UNIX_EPOCH)

@@ -44,7 +44,7 @@ fn or_nan(values: &[Option<f64>]) -> Box<[f64]> {
 }
 
 /// Writes the points of a gateway. Only its own thread uses it, so that no loop waits for the disk.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     path: PathBuf,
     waiting: Vec<Point>,
     /// Points in the file; `None` until this gateway has written it anew.
@@ -53,7 +53,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(dir: &str) -> Self {
+    pub(crate) fn new(dir: &str) -> Self {
         Self {
             path: Path::new(dir).join(FILE_NAME),
             waiting: Vec::new(),
@@ -63,7 +63,7 @@ impl Recorder {
     }
 
     /// Records the newest point, and puts before the first one what was recorded earlier.
-    pub(super) fn keep(&mut self, series: &Mutex<Series>) {
+    pub(crate) fn keep(&mut self, series: &Mutex<Series>) {
         let series = || series.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((point, names)) = series().newest() else {
             return;
@@ -97,7 +97,7 @@ impl Recorder {
     }
 
     /// The points that are in the file, in their order, with the values of these names: one that the file does not have is not known.
-    pub(super) fn read(&self, names: &[(Group, &'static str)], after: i64) -> Vec<Point> {
+    fn read(&self, names: &[(Group, &'static str)], after: i64) -> Vec<Point> {
         let Ok(file) = fs::File::open(&self.path) else {
             return Vec::new();
         };

@@ -1,0 +1,105 @@
+//! A body that comes, and an answer that goes, in their client's time.
+
+use super::{
+    Connection,
+    waits::{Answer, Body, Taken, own_stream},
+};
+use std::{
+    cell::{Cell, RefCell},
+    ops::Deref,
+    rc::Rc,
+    task::Waker,
+};
+
+/// A body that comes. Only one that has to be waited for is known to its connection.
+pub(crate) struct Coming<C: Deref<Target = Connection>> {
+    connection: C,
+    body: Option<Rc<Body>>,
+    bytes: u64,
+}
+
+impl<C: Deref<Target = Connection>> Coming<C> {
+    pub(crate) fn new(connection: C) -> Self {
+        Self {
+            connection,
+            body: None,
+            bytes: 0,
+        }
+    }
+
+    /// More of it has come.
+    pub(crate) fn came(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        if let Some(body) = &self.body {
+            body.bytes.set(self.bytes);
+        }
+    }
+
+    /// More of it has to come; `false` if it has taken too long already.
+    pub(crate) fn waits(&mut self, waker: &Waker) -> bool {
+        let connection = &*self.connection;
+        let body = self.body.get_or_insert_with(|| {
+            let body = Rc::new(Body {
+                since: connection.now(),
+                bytes: Cell::new(self.bytes),
+                is_late: Cell::default(),
+                waker: RefCell::default(),
+            });
+            connection.waits().bodies.borrow_mut().push(body.clone());
+            body
+        });
+        if body.is_late.get() {
+            return false;
+        }
+        *body.waker.borrow_mut() = Some(waker.clone());
+        true
+    }
+}
+
+impl<C: Deref<Target = Connection>> Drop for Coming<C> {
+    fn drop(&mut self) {
+        if let Some(body) = &self.body {
+            let waits = self.connection.waits();
+            waits.bodies.borrow_mut().retain(|other| !Rc::ptr_eq(body, other));
+        }
+    }
+}
+
+/// An answer that goes, known to its connection until this is dropped.
+pub(crate) struct Going {
+    connection: Rc<Connection>,
+    answer: Rc<Answer>,
+}
+
+impl Going {
+    pub(crate) fn new(connection: Rc<Connection>) -> Self {
+        let answer = Rc::new(Answer {
+            given: Cell::default(),
+            taken: Taken::default(),
+            stream: own_stream(),
+        });
+        connection.waits().answers.borrow_mut().push(answer.clone());
+        Self { connection, answer }
+    }
+
+    /// A piece of so many bytes was given; the next one is asked for once the client has taken all before.
+    pub(crate) fn given(&self, bytes: usize) {
+        self.answer.taken.add(bytes);
+        self.answer.given.set(Some(self.connection.now()));
+    }
+
+    /// The next piece is asked for.
+    pub(crate) fn asked(&self) {
+        if self.answer.given.take().is_some() {
+            self.connection.waits().taken.set(self.connection.now());
+        }
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.connection.is_answered();
+        let mut answers = self.connection.waits().answers.borrow_mut();
+        answers.retain(|other| !Rc::ptr_eq(&self.answer, other));
+    }
+}

@@ -1,0 +1,147 @@
+//! What a service knows of who may come in: names, tokens, keys, certificates, and the files they stand in.
+
+mod browsers;
+mod files;
+pub(crate) mod jwt;
+mod names;
+mod recent;
+pub(crate) mod tls;
+mod tokens;
+mod wrong;
+
+pub(crate) use browsers::{BEARER, TICKET_LIFE, Tickets, take_offered};
+pub(crate) use files::{LOOK_EVERY, Refresh};
+use files::{Version, Watched};
+pub use jwt::Jwt;
+pub(crate) use names::{Names, Part};
+pub(crate) use recent::Recent;
+pub use tls::{Tls, check_private_key};
+use tokens::Tokens;
+pub use tokens::make_token;
+pub(crate) use wrong::Wrong;
+
+use crate::{
+    caller::{Access, Caller},
+    error::FileError,
+    openapi::Credentials,
+    problem::Problem,
+};
+use rustls::ServerConfig;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use throng::services::health::{Check, Reason, Status};
+
+/// Decides about each access, where a service has something to say.
+pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync>;
+
+/// Who is let in.
+#[derive(Default)]
+pub(crate) struct Guard {
+    pub(crate) names: Names,
+    pub(crate) authorize: Option<Hook>,
+    pub(crate) tokens: Option<Arc<Watched<Tokens>>>,
+    pub(crate) jwt: Option<Arc<jwt::Verifier>>,
+    pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,
+    /// Certificates of clients are asked for.
+    pub(crate) has_certificates: bool,
+    /// Who shows nothing is let in as nobody.
+    pub(crate) lets_anonymous: bool,
+    /// The token that lets its holder administrate.
+    pub(crate) admin_token: Option<String>,
+    /// The names of callers who may administrate.
+    pub(crate) administrators: Vec<String>,
+    /// Administration has a listener of its own.
+    pub(crate) has_admin_listener: bool,
+    /// Tickets by which browsers follow what happens.
+    pub(crate) tickets: Tickets,
+    /// Counts what was read again.
+    pub(crate) version: Version,
+    /// Sources that could not be read when they were looked at last. Written by the thread that looks at them.
+    pub(crate) unread: Arc<AtomicUsize>,
+}
+
+/// Where it stands who is let in.
+#[derive(Default)]
+pub(crate) struct Sources {
+    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Guard {
+    /// Reads the sources, and gives what has to be read again when it changes.
+    pub(crate) fn read(&mut self, sources: Sources) -> Result<Vec<Arc<dyn Refresh>>, FileError> {
+        let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
+        if let Some(file) = sources.tokens {
+            let read = |files: &[Vec<u8>]| Tokens::parse(&String::from_utf8_lossy(&files.concat()));
+            let tokens = Arc::new(Watched::new(vec![file], read)?);
+            watched.push(tokens.clone());
+            self.tokens = Some(tokens);
+        }
+        if let Some(jwt) = sources.jwt {
+            let verifier = Arc::new(jwt::Verifier::new(jwt)?);
+            watched.push(verifier.clone());
+            self.jwt = Some(verifier);
+        }
+        if let Some(tls) = sources.tls {
+            self.has_certificates = tls.client_ca.is_some();
+            let tls = Arc::new(Watched::new(tls.paths(), tls::read)?);
+            watched.push(tls.clone());
+            self.tls = Some(tls);
+        }
+        Ok(watched)
+    }
+
+    /// Tells of sources that could not be read: what was to be taken back holds on. Which one, and why, is in the log.
+    pub(crate) fn check(unread: &AtomicUsize) -> Vec<Check> {
+        if unread.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let reason =
+            "a source of tokens, keys or certificates cannot be read, and what it said before holds: the log names it";
+        vec![Check {
+            name: "credentials".into(),
+            status: Status::Warn,
+            reason: Reason::Other(reason.into()),
+        }]
+    }
+
+    /// How a caller is known.
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials {
+            by_token: self.tokens.is_some() || self.jwt.is_some(),
+            by_certificate: self.has_certificates,
+            is_optional: self.lets_anonymous,
+        }
+    }
+
+    /// Somebody's word is taken for who they are.
+    pub(crate) fn authenticates(&self) -> bool {
+        self.tokens.is_some() || self.jwt.is_some() || self.has_certificates
+    }
+
+    /// Whose credentials these are, and until when they hold.
+    pub(crate) fn look_up(&self, authorization: &[u8]) -> Result<(Caller, Option<i64>), jwt::Refusal> {
+        let no = |why: &str| jwt::Refusal::passing(Problem::unauthorized(why).boxed());
+        let Some(token) = bearer_token(authorization) else {
+            return Err(no("The header Authorization is not Bearer, with a token."));
+        };
+        // Of the service's own tokens none has a dot.
+        if let Some(jwt) = self.jwt.as_ref().filter(|_| token.contains(&b'.')) {
+            return jwt.verify(token);
+        }
+        let found = self.tokens.as_ref().and_then(|tokens| tokens.get().find(token));
+        found.ok_or_else(|| no("The token is not one that this service takes."))
+    }
+}
+
+/// The token of a header field `Authorization`.
+pub(crate) fn bearer_token(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}

@@ -1,0 +1,88 @@
+//! The end of a request: it is counted and logged.
+
+use super::resolve::caller;
+use crate::{
+    access_log::Entry,
+    answer::{self, Answer},
+    caller::Caller,
+    connection::Connection,
+    metrics::Route,
+    problem::{Answered, Problem},
+    server::Server,
+};
+use http::{HeaderMap, Method, Response, request::Parts};
+use std::time::Instant;
+
+pub(super) fn finish(
+    server: &Server,
+    connection: &Connection,
+    parts: &Parts,
+    route: Route,
+    arrived: Option<Instant>,
+    answered: Answered<Response<Answer>>,
+) -> Response<Answer> {
+    let log = logged(server, connection, parts);
+    let answered = or_options(&parts.method, answered);
+    conclude(server, parts.uri.path(), (route, arrived, log), answered)
+}
+
+/// `OPTIONS` is told the methods of a path where another request of the wrong method is refused with them.
+pub(super) fn or_options(method: &Method, answered: Answered<Response<Answer>>) -> Answered<Response<Answer>> {
+    let refused = answered.as_ref().err().filter(|_| *method == Method::OPTIONS);
+    match refused.and_then(|problem| problem.allowed()) {
+        Some(allow) => Ok(answer::options(&format!("{allow}, OPTIONS"))),
+        None => answered,
+    }
+}
+
+/// What the access log is to say of a request, if anything.
+pub(super) fn logged(server: &Server, connection: &Connection, parts: &Parts) -> Option<Box<Entry>> {
+    let (method, path) = (parts.method.as_str(), parts.uri.path());
+    entry(server, connection, method, path, &parts.headers, caller(parts))
+}
+
+/// The next line of the access log, if the next request has one.
+pub(super) fn entry(
+    server: &Server,
+    connection: &Connection,
+    method: &str,
+    path: &str,
+    headers: &HeaderMap,
+    caller: Option<&Caller>,
+) -> Option<Box<Entry>> {
+    server.logs_next().then(|| {
+        let client = server.shared().client_address(connection, headers);
+        let mut entry = Entry::new(connection, method, path).from(client);
+        entry.by(caller);
+        entry
+    })
+}
+
+/// A request has its answer: it is counted and logged.
+pub(super) fn conclude(
+    server: &Server,
+    path: &str,
+    (route, arrived, log): (Route, Option<Instant>, Option<Box<Entry>>),
+    answered: Answered<Response<Answer>>,
+) -> Response<Answer> {
+    let took = arrived.map(|arrived| arrived.elapsed());
+    if let Some(entry) = log {
+        match &answered {
+            Ok(response) => entry.answered(server, response.status(), took),
+            Err(problem) => entry.refused(server, problem, took),
+        }
+    }
+    let response = answered.unwrap_or_else(|problem| counted(server, *problem, path).response());
+    server.metrics().answered(route, response.status(), took);
+    response
+}
+
+/// A problem is counted and told where it happened.
+pub(super) fn counted(server: &Server, problem: Problem, path: &str) -> Problem {
+    server.metrics().problem(problem.slug());
+    if path.is_empty() {
+        problem
+    } else {
+        problem.at_instance(path)
+    }
+}

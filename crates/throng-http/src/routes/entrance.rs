@@ -1,0 +1,67 @@
+//! The part of the service that a request asks for, and who is let in there.
+
+use super::{admin, pages};
+use crate::{
+    access,
+    caller::{Administrator, Caller, KnowsCallers, Sender},
+    connection::Connection,
+    console,
+    guard::Part,
+    problem::{Answered, Problem},
+    server::Server,
+};
+use http::request::Parts;
+
+/// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
+pub(crate) fn is_urgent(path: &str) -> bool {
+    pages::is_own(path) || console::page::is_page(path) || path.starts_with("/admin/")
+}
+
+/// Adds what the extractors of an app's handler find.
+pub(super) fn tell_handler(server: &Server, connection: &Connection, parts: &mut Parts) {
+    if admin::is(server, connection, parts) {
+        parts.extensions.insert(Administrator(()));
+    }
+    if server.shared().guard.authenticates() {
+        parts.extensions.insert(KnowsCallers(()));
+    }
+}
+
+/// Requests for a path spend no rate: health, metrics, administration.
+pub(super) fn is_uncounted(server: &Server, connection: &Connection, path: &str) -> bool {
+    connection.entrance().is_admin
+        || is_administration(server, path)
+        || path == "/metrics"
+        || path.starts_with("/health/")
+}
+
+/// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
+/// whether it lives, is for everybody. Where administration comes in, the rest is for who may administrate: the console asks the service's
+/// own routes, too.
+pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
+    let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
+    let sender = Sender::of(parts);
+    let is_administration = is_administration(server, path);
+    if is_administration && guard.has_admin_listener && !entrance.is_admin {
+        return Err(Problem::no_administration_here().boxed());
+    }
+    let part = Part::of(entrance, is_administration);
+    let is_open = pages::is_open(path) || server.shared().open_routes.iter().any(|open| open == path);
+    if is_administration || is_open {
+        guard.names.check(&sender, entrance.is_loopback, part)?;
+        return Ok(None);
+    }
+    if entrance.is_admin {
+        guard.names.check(&sender, entrance.is_loopback, part)?;
+        admin::may(server, connection, &parts.headers)?;
+        return Ok(None);
+    }
+    access::enter(server, connection, &sender)
+}
+
+/// A path is administration's, by whichever listener it is asked.
+pub(super) fn is_administration(server: &Server, path: &str) -> bool {
+    path.starts_with("/admin/")
+        || console::page::is_page(path)
+        || path == "/metrics" && server.shared().guard.has_admin_listener
+}

@@ -1,0 +1,137 @@
+//! A command on its way to its answer.
+
+use super::conclude::counted;
+use crate::{
+    access_log::Entry,
+    answer::Reply,
+    metrics::Route,
+    problem::{Answered, Problem, engine_problem},
+    server::Server,
+};
+use http::StatusCode;
+use std::{
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+    time::Instant,
+};
+use throng::{
+    JsonRejection,
+    driver::{Charge, Executed, Execution},
+    model::Error,
+};
+
+/// A command on its way to its answer.
+pub(crate) struct Staged {
+    execution: CommandExecution,
+    /// The memory of a large answer.
+    charge: Option<Charge>,
+    arrived: Option<Instant>,
+    /// Where to say that a problem happened, if anywhere.
+    path: Box<str>,
+    log: Option<Box<Entry>>,
+}
+
+/// The outcome of a command so far. One that has to wait is executed by a future.
+pub(super) type CommandExecution = Execution<Executed, Executing, Box<Problem>>;
+
+/// Executes a command that had to wait.
+pub(super) type Executing = Pin<Box<dyn Future<Output = Result<Executed, Error<JsonRejection>>>>>;
+
+/// Charges an answer that is here, and large. It is to be given, so that it needs no room.
+fn charge(server: &Server, execution: &CommandExecution) -> Option<Charge> {
+    match execution {
+        Execution::Done(executed) => server.charge_anyway(executed.answer_bytes()),
+        Execution::Wait(_) | Execution::Refused(_) => None,
+    }
+}
+
+impl Staged {
+    /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake_at).
+    pub(crate) fn answer_now(&mut self, server: &Server, now: Instant) -> Option<Answered<Reply>> {
+        let answered = match &mut self.execution {
+            Execution::Done(executed) => executed.answer_now()?.map_err(engine_problem),
+            Execution::Wait(_) => return None,
+            Execution::Refused(problem) => Err(problem.clone()),
+        };
+        Some(self.counted(server, answered, now))
+    }
+
+    /// Has this waker told when [`answer_now`](Self::answer_now) may say more. `false`: it may already, or it is to be
+    /// [polled](Self::poll_answer).
+    pub(crate) fn wake_at(&self, waker: &Waker) -> bool {
+        matches!(&self.execution, Execution::Done(executed) if executed.wake_at(waker))
+    }
+
+    /// Goes on with a command that has to wait before it is executed; ready once that is over.
+    pub(crate) fn poll_executed(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<()> {
+        if let Execution::Wait(executing) = &mut self.execution {
+            let executed = ready!(executing.as_mut().poll(context));
+            self.execution = executed.map_or_else(|error| Execution::Refused(engine_problem(error)), Execution::Done);
+            self.charge = charge(server, &self.execution);
+        }
+        Poll::Ready(())
+    }
+
+    /// Its answer, whatever that waits for; given once.
+    pub(crate) fn poll_answer(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Reply>> {
+        ready!(self.poll_executed(server, context));
+        let answered = match &mut self.execution {
+            Execution::Done(executed) => ready!(executed.poll_answer(context)).map_err(engine_problem),
+            Execution::Wait(_) => return Poll::Pending,
+            Execution::Refused(problem) => Err(problem.clone()),
+        };
+        Poll::Ready(self.counted(server, answered, Instant::now()))
+    }
+
+    /// It has to wait before it is executed.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.execution, Execution::Wait(_))
+    }
+
+    /// Others should not wait for it: it comes from elsewhere, or its command has to wait.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        match &self.execution {
+            Execution::Done(executed) => executed.is_elsewhere(),
+            Execution::Wait(_) => true,
+            Execution::Refused(_) => false,
+        }
+    }
+
+    /// `path` is where a problem happened; a message has none.
+    pub(crate) fn new(
+        server: &Server,
+        execution: Answered<CommandExecution>,
+        arrived: Option<Instant>,
+        path: &str,
+        log: Option<Box<Entry>>,
+    ) -> Self {
+        let execution = execution.unwrap_or_else(Execution::Refused);
+        Self {
+            charge: charge(server, &execution),
+            execution,
+            arrived,
+            path: path.into(),
+            log,
+        }
+    }
+
+    fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Reply> {
+        let answered = answered.map_err(|problem| counted(server, *problem, &self.path).boxed());
+        let status = answered
+            .as_ref()
+            .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
+        let took = self.arrived.map(|arrived| now.saturating_duration_since(arrived));
+        server.metrics().answered(Route::Command, status, took);
+        if let Some(entry) = self.log.take() {
+            match &answered {
+                Ok(_) => entry.answered(server, status, took),
+                Err(problem) => entry.refused(server, problem, took),
+            }
+        }
+        answered.map(|body| {
+            let charge = self.charge.take();
+            let charge = charge.or_else(|| server.charge_anyway(body.len()));
+            Reply { body, charge }
+        })
+    }
+}

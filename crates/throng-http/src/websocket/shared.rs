@@ -1,0 +1,230 @@
+//! What the tasks of one socket share.
+
+use super::{CREDIT_MAX, OUTBOX_BYTES_MAX, message::Id, opened::Staged, outbox::Outbox};
+use crate::{
+    access_log::Entry,
+    answer::Reply,
+    connection::Connection,
+    metrics::Route,
+    problem::{Answered, Problem},
+    server::Server,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use http::StatusCode;
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, VecDeque},
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+use throng::driver::Charge;
+use tokio::{sync::Notify, task::AbortHandle};
+
+/// What the tasks of a socket share.
+pub(super) struct Shared {
+    pub(super) server: Rc<Server>,
+    pub(super) connection: Rc<Connection>,
+    pub(super) out: RefCell<Outbox>,
+    /// The memory of events and large answers in it, and in the frame that leaves.
+    pub(super) told: RefCell<Charge>,
+    /// Some of it has left.
+    pub(super) left: Notify,
+    pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
+    /// Commands that were executed, in their order; their answers wait for their commits.
+    pub(super) staged: RefCell<VecDeque<Staged>>,
+    /// Queries that wait.
+    pub(super) asking: RefCell<FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>>,
+    /// Requests whose answer was not told yet.
+    pub(super) in_flight: Cell<usize>,
+    /// Something came since the last ping.
+    pub(super) alive: Cell<bool>,
+    /// So many more commands that wait for nothing make it the lane's.
+    pub(super) plain: Cell<u32>,
+    /// Messages are being executed; nothing is read meanwhile.
+    pub(super) executes: Cell<bool>,
+    pub(super) waker: RefCell<Option<Waker>>,
+}
+
+/// A query, until it is answered.
+pub(super) struct Asked {
+    pub(super) id: Id,
+    pub(super) arrived: Option<Instant>,
+    pub(super) log: Option<Box<Entry>>,
+}
+
+/// Credit, as the client grants it.
+#[derive(Default)]
+pub(super) struct Credit {
+    pub(super) left: Cell<u32>,
+    pub(super) granted: Notify,
+}
+
+impl Credit {
+    /// What is beyond the most there may be is not granted.
+    pub(super) fn grant(&self, events: u32) {
+        self.left.set(self.left.get().saturating_add(events).min(CREDIT_MAX));
+        self.granted.notify_one();
+    }
+}
+
+/// A subscription as its socket knows it; it ends when this is dropped.
+pub(super) struct Subscription {
+    pub(super) credit: Rc<Credit>,
+    pub(super) task: AbortHandle,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    /// Tells the answers of what was executed, in that order, as far as they may leave.
+    pub(super) fn settle(&self, context: &mut Context<'_>) {
+        let mut staged = self.staged.borrow_mut();
+        while let Some(front) = staged.front_mut() {
+            let Poll::Ready(settled) = front.staged.poll_answer(&self.server, context) else {
+                return;
+            };
+            match settled {
+                Ok(Reply { body, charge }) => {
+                    self.out.borrow_mut().reply(&front.id, &body);
+                    self.hold(charge);
+                }
+                Err(problem) => self.out.borrow_mut().problem(Some(&front.id), &problem),
+            }
+            staged.pop_front();
+            self.in_flight.set(self.in_flight.get() - 1);
+        }
+    }
+
+    /// Goes on with the queries that wait.
+    pub(super) fn ask_on(&self, context: &mut Context<'_>) {
+        let mut asking = self.asking.borrow_mut();
+        while !asking.is_empty() && asking.poll_next_unpin(context).is_ready() {}
+    }
+
+    pub(super) fn set_waker(&self, waker: &Waker) {
+        let mut own = self.waker.borrow_mut();
+        if !own.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            *own = Some(waker.clone());
+        }
+    }
+
+    /// Gathers a message, and has it sent.
+    pub(super) fn tell(&self, tell: impl FnOnce(&mut Outbox)) {
+        tell(&mut self.out.borrow_mut());
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Waits until no more than so many bytes wait for the client.
+    pub(super) async fn room(&self, bytes: usize) {
+        loop {
+            let left = self.left.notified();
+            if self.out.borrow().bytes() <= bytes {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// One more request may be read.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.get() < self.server.limits().socket_requests_max && self.takes_answers()
+    }
+
+    /// Not too much waits for the client to read it.
+    pub(super) fn takes_answers(&self) -> bool {
+        self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
+    }
+
+    /// Nothing is read until requests are done with that came before: that nothing is heard of the client is not its fault.
+    pub(super) fn is_busy(&self) -> bool {
+        self.takes_answers() && (self.executes.get() || !self.has_room())
+    }
+
+    /// All that was asked is answered.
+    pub(super) fn is_done(&self) -> bool {
+        self.in_flight.get() == 0 && self.out.borrow().is_empty()
+    }
+
+    /// The lane may look after it.
+    pub(super) fn is_plain(&self) -> bool {
+        let is_at_rest = !self.executes.get() && self.is_done() && self.subscriptions.borrow().is_empty();
+        is_at_rest && self.plain.get() == 0 && self.alive.get()
+    }
+
+    pub(super) fn refuse(&self, id: Option<&Id>, problem: &Problem) {
+        self.server.metrics().problem(problem.slug());
+        self.out.borrow_mut().problem(id, problem);
+    }
+
+    /// Holds the memory of what is told until it has left.
+    pub(super) fn hold(&self, charge: Option<Charge>) {
+        if let Some(charge) = charge {
+            self.told.borrow_mut().join(charge);
+        }
+    }
+
+    pub(super) fn answer(&self, asked: Asked, answered: Answered<Vec<u8>>) {
+        let answered = answered.and_then(|body| {
+            self.hold(self.server.charge(body.len())?);
+            Ok(body)
+        });
+        let status = match &answered {
+            Ok(body) => {
+                self.out.borrow_mut().reply(&asked.id, body);
+                StatusCode::OK
+            }
+            Err(problem) => {
+                self.refuse(Some(&asked.id), problem);
+                problem.http_status()
+            }
+        };
+        let took = asked.arrived.map(|arrived| arrived.elapsed());
+        self.server.metrics().answered(Route::Query, status, took);
+        if let Some(entry) = asked.log {
+            match &answered {
+                Ok(_) => entry.answered(&self.server, status, took),
+                Err(problem) => entry.refused(&self.server, problem, took),
+            }
+        }
+    }
+
+    /// What the access log is to say of a message, if anything.
+    pub(super) fn log(&self, message: &str, parts: &[&str]) -> Option<Box<Entry>> {
+        let is_logged = self.server.logs_next();
+        is_logged.then(|| Entry::message(&self.connection, message, parts))
+    }
+
+    /// Logs a message that is answered already, or was refused.
+    pub(super) fn logged(&self, entry: Option<Box<Entry>>, refused: Option<&Problem>) {
+        if let Some(entry) = entry {
+            match refused {
+                None => entry.answered(&self.server, StatusCode::OK, None),
+                Some(problem) => entry.refused(&self.server, problem, None),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_adds_up_to_its_most() {
+        let credit = Credit::default();
+        credit.grant(7);
+        credit.grant(3);
+        assert_eq!(credit.left.get(), 10);
+        credit.grant(u32::MAX);
+        assert_eq!(credit.left.get(), CREDIT_MAX);
+    }
+}
