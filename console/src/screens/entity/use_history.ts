@@ -46,6 +46,8 @@ export function useHistory(kind: string, id: string, seq: number, at: number | u
     return calls.history(kind, id, { ...query, limit: PAGE }).then(
       (page) => {
         setEvents(join(page.events));
+        // A quarantined entity does not know how much there is.
+        setLast((before) => Math.max(before, page.events.at(-1)?.seq ?? 0));
         setRemoved(page.removed);
         setFailure(undefined);
         setLoading(false);
