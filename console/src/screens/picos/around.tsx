@@ -25,9 +25,6 @@ interface Around {
   unseen: number;
 }
 
-/** The pico's id is what its channels begin with. */
-const picoOf = (eci: string) => eci.slice(0, 16);
-
 async function around(eci: string): Promise<Around> {
   const box = await picos.box(eci);
   const drawn = box.children.slice(0, DRAWN_MAX);
@@ -37,29 +34,29 @@ async function around(eci: string): Promise<Around> {
   const established = await Promise.all(asked.map((of) => picos.subscriptions(of).catch(() => [])));
   const rows = Math.ceil(children.length / COLUMNS);
   const middle = ((COLUMNS - 1) * (WIDTH + GAP_X)) / 2;
-  const nodes: Node[] = [{ pico: picoOf(eci), name: box.name, eci, x: middle, y: HEIGHT + GAP_Y }];
+  const nodes: Node[] = [{ pico: picos.idOf(eci), name: picos.nameOf(box), eci, x: middle, y: HEIGHT + GAP_Y }];
   if (parent && box.parent) {
-    nodes.push({ pico: picoOf(box.parent), name: parent.name, eci: box.parent, x: middle, y: 0 });
+    nodes.push({ pico: picos.idOf(box.parent), name: picos.nameOf(parent), eci: box.parent, x: middle, y: 0 });
   }
   for (const [at, child] of children.entries()) {
     const own = drawn[at] ?? '';
     const place = { x: (at % COLUMNS) * (WIDTH + GAP_X), y: (2 + Math.floor(at / COLUMNS)) * (HEIGHT + GAP_Y) };
-    nodes.push({ pico: picoOf(own), name: child.name, eci: own, ...place });
+    nodes.push({ pico: picos.idOf(own), name: picos.nameOf(child), eci: own, ...place });
   }
-  const family = nodes.slice(1).map((node): [string, string] => [picoOf(eci), node.pico]);
+  const family = nodes.slice(1).map((node): [string, string] => [picos.idOf(eci), node.pico]);
   const subscriptions = new Map<string, Around['subscriptions'][number]>();
   for (const [at, all] of established.entries()) {
-    const from = picoOf(asked[at] ?? '');
+    const from = picos.idOf(asked[at] ?? '');
     for (const one of all) {
       if (!one.Tx) continue;
-      const to = picoOf(one.Tx);
+      const to = picos.idOf(one.Tx);
       if (!nodes.some((node) => node.pico === to)) {
         const extra = nodes.filter((node) => node.eci === undefined).length;
         const place = {
           x: (extra % COLUMNS) * (WIDTH + GAP_X),
           y: (2 + rows + Math.floor(extra / COLUMNS)) * (HEIGHT + GAP_Y),
         };
-        nodes.push({ pico: to, name: `pico ${to.slice(0, 8)}…`, eci: undefined, ...place });
+        nodes.push({ pico: to, name: `Pico ${to.slice(0, 8)}`, eci: undefined, ...place });
       }
       const says = `${one.Rx_role ?? 'no role'} to ${one.Tx_role ?? 'no role'}`;
       const key = [from, to].sort().join(' ');
