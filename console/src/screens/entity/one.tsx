@@ -67,7 +67,8 @@ function Shown({ kind, id, now, reload, refresh }: ShownProps) {
   const { query } = route.value;
   const bad = badEvent(now);
   const seq = Math.max(now.seq, bad ?? 0);
-  const history = useHistory(kind, id, seq, query.get('at') === undefined ? undefined : Number(query.get('at')));
+  const wanted = query.get('at');
+  const history = useHistory({ kind, id, seq, at: wanted === undefined ? undefined : Number(wanted), bad });
   const last = Math.max(seq, history.last);
   const at = number(query.get('at'), last);
   const against = number(query.get('with'), last);
