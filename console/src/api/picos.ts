@@ -116,7 +116,7 @@ export const log = (eci: string, after: number, limit: number) =>
 export const flush = (url: string) => ask<Json>('/api/flush', { query: { url } });
 export const check = (source: string) => ask<Checked>('/api/krl', { method: 'POST', body: { source } });
 export const format = (source: string) =>
-  ask<{ source: string }>('/api/krl/format', { method: 'POST', body: { source } });
+  ask<{ source: string }>('/api/krl-format', { method: 'POST', body: { source } });
 export const tryOut = (eci: string, source: string, what: object) =>
   ask<TriedOut>(`${over(eci)}/try`, { method: 'POST', body: { source, ...what } });
 export const install = (eci: string, source: string) =>

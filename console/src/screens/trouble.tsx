@@ -201,7 +201,7 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
   const { kind, cause, count } = group;
   const of = `messages to ${kind}: ${cause}`;
   return (
-    <li class="trouble">
+    <li class="trouble of-many">
       <div class="trouble-text">
         <p class="trouble-what break">
           {plural(count, 'message')} to {kind}

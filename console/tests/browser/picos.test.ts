@@ -196,7 +196,7 @@ test('a ruleset is painted, laid out and uninstalled', async () => {
 
 test('a pico without a name is told from others, is named, and is deleted', async () => {
   const { eci } = await (await fetch(new URL('/api/ui-context', server.console))).json();
-  await fetch(new URL(`/c/${eci}/event-wait/wrangler/new_child_request`, server.console), { method: 'POST' });
+  await fetch(new URL(`/c/${eci}/event-wait/engine_ui/new`, server.console), { method: 'POST' });
   const { page, wrong } = await open(browser, server, '#/picos');
   const family = page.getByRole('list', { name: 'Picos' });
   await family.getByRole('link', { name: 'Root pico' }).waitFor();

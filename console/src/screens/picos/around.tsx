@@ -32,8 +32,9 @@ async function around(eci: string): Promise<Around> {
   const children = await Promise.all(drawn.map((child) => picos.box(child)));
   const asked = [eci, ...drawn];
   const established = await Promise.all(asked.map((of) => picos.subscriptions(of).catch(() => [])));
+  const columns = Math.max(1, Math.min(COLUMNS, children.length));
   const rows = Math.ceil(children.length / COLUMNS);
-  const middle = ((COLUMNS - 1) * (WIDTH + GAP_X)) / 2;
+  const middle = ((columns - 1) * (WIDTH + GAP_X)) / 2;
   const nodes: Node[] = [{ pico: picos.idOf(eci), name: picos.nameOf(box), eci, x: middle, y: HEIGHT + GAP_Y }];
   if (parent && box.parent) {
     nodes.push({ pico: picos.idOf(box.parent), name: picos.nameOf(parent), eci: box.parent, x: middle, y: 0 });
@@ -81,6 +82,7 @@ export function PicoMap({ eci }: { eci: string }) {
       <svg
         class="pico-map"
         viewBox={`-4 -4 ${right + 8} ${bottom + 8}`}
+        width={right + 8}
         role="group"
         aria-label={`${plural(nodes.length, 'pico')}, ${plural(subscriptions.length, 'subscription')}`}
       >

@@ -67,7 +67,7 @@ export function Reason({ group, done }: { group: SameReason; done: () => void })
     }
   };
   return (
-    <li class="trouble">
+    <li class="trouble of-many">
       <div class="trouble-text">
         <p class="trouble-what break">{plural(items.length, 'entity', 'entities')} of one reason</p>
         <p class="quiet break">{reason}</p>

@@ -457,7 +457,7 @@ fn a_check_names_places_of_errors_and_possible_trials() {
 #[test]
 fn a_ruleset_is_laid_out_in_the_standard_way() {
     let counters = Counters::start();
-    let format = |source: &str| counters.service.post("/api/krl/format", &json!({ "source": source }));
+    let format = |source: &str| counters.service.post("/api/krl-format", &json!({ "source": source }));
     let laid_out = format("ruleset a{rule b{select when c d}}");
     assert_eq!(laid_out.status, 200, "{}", laid_out.body);
     let source = text(&laid_out.json()["source"]);
