@@ -77,11 +77,13 @@ export function PicoMap({ eci }: { eci: string }) {
     Math.max(...nodes.map((node) => node.x)) + WIDTH,
     Math.max(...nodes.map((node) => node.y)) + HEIGHT,
   ];
+  // Without a parent nothing stands above the pico itself.
+  const top = Math.min(...nodes.map((node) => node.y));
   return (
     <div class="stack">
       <svg
         class="pico-map"
-        viewBox={`-4 -4 ${right + 8} ${bottom + 8}`}
+        viewBox={`-4 ${top - 4} ${right + 8} ${bottom - top + 8}`}
         width={right + 8}
         role="group"
         aria-label={`${plural(nodes.length, 'pico')}, ${plural(subscriptions.length, 'subscription')}`}
