@@ -78,7 +78,7 @@ export interface Pico {
 export interface SelectedRule {
   rid: string;
   rule: string;
-  /** How often it took its actions, and how often its condition kept it from them; left out where never. */
+  /** Counts the rounds in which it took its actions, and those in which its condition kept it from them; left out at 0. */
   fired?: number;
   not_fired?: number;
 }

@@ -8,7 +8,7 @@ export interface Filter {
   name: string;
   /** Stands anywhere in the name or the payload. */
   text: string;
-  /** In milliseconds since 1970; the bounds belong to it. */
+  /** Bounds in milliseconds since 1970; both belong to what is meant. */
   from: number | undefined;
   until: number | undefined;
 }
@@ -29,7 +29,7 @@ export function isMeant(event: Filtered, { name, text, from, until }: Filter): b
   return text === '' || `${event.name} ${write(event.payload)}`.toLowerCase().includes(text.toLowerCase());
 }
 
-/** What somebody wants to go to: an event by its number, or a time. */
+/** A place in a history: an event by its number, or a time. */
 export type Goal = { seq: number } | { time: number };
 
 /** `1042`, `09:12`, `09:12:44` of the day of `now`, or a date with a time, in the reader's zone unless it names one. */
@@ -45,7 +45,7 @@ export function goal(typed: string, now: Date): Goal | undefined {
     return { time: at.getTime() };
   }
   if (!/^\d{4}-\d{2}-\d{2}/.test(text)) return undefined;
-  // As the page shows it: a space before the time and before the zone.
+  // The page shows a time with spaces before its clock and its zone.
   const time = Date.parse(
     /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00` : text.replace(/ UTC$/, 'Z').replace(' ', 'T').replace(' ', ''),
   );

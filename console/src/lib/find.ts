@@ -1,9 +1,9 @@
-/** What the palette finds: words in texts. */
+/** Finds words in texts, for the palette. */
 
 /** Lower case, words apart. */
 const words = (query: string) => query.toLowerCase().split(/\s+/).filter(Boolean);
 
-/** Whether a text holds every word of the query, wherever it stands. */
+/** True if a text holds every word of the query, wherever it stands. */
 export function holds(text: string, query: string): boolean {
   const low = text.toLowerCase();
   return words(query).every((word) => low.includes(word));

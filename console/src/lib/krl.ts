@@ -17,7 +17,7 @@ const WORDS = new Set(
   ).split(' '),
 );
 
-/** In the order in which they are tried; a text in chevrons may hold anything up to its end. */
+/** The tokens in the order in which they are tried; a text in chevrons may hold anything up to its end. */
 const TOKENS =
   /(?<comment>\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|(?<text>"(?:\\[\s\S]|[^"\\])*(?:"|$)|<<[\s\S]*?(?:>>|$)|re#(?:\\.|[^#\\\n])*#?[gi]*)|(?<number>\b\d+(?:\.\d+)?\b)|(?<name>\b(?:ent|app|event|meta|ctx):[A-Za-z_$][\w$]*)|(?<word>[A-Za-z_$][\w$]*)/g;
 

@@ -4,15 +4,15 @@ import type { Action, Trouble } from '../api/types';
 
 export interface SameReason {
   type: string;
-  /** Of the first; the others may differ in numbers. */
+  /** The reason of the first item; others may differ in numbers. */
   reason: string;
   key: string;
   items: Trouble[];
-  /** Those that each of them has. */
+  /** The actions that each item has. */
   actions: Action[];
 }
 
-/** What is done to one at a time, with its own eyes. */
+/** Actions that an operator does to one entity at a time. */
 const ONE_BY_ONE = new Set(['erase']);
 /** Reasons that are of this length or longer are told apart by their beginnings. */
 const KEY_MAX = 300;

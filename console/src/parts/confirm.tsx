@@ -16,13 +16,13 @@ const DOES: Record<string, string> = {
   resume: 'It tries the event it has stopped at again. If it still cannot take it, it stops there again.',
 };
 
-/** What an action does, in words. */
+/** Tells in words what an action does. */
 export const doesOf = ({ name, confirm }: Action) => confirm ?? DOES[name] ?? 'It is done at once.';
 
 /** An action somebody has chosen, and of what it is. */
 interface Asked {
   action: Action;
-  /** How many there are still, of an action on many. */
+  /** Counts what is left of an action on many. */
   left?: () => number;
   of: { kind: string | null; id: string | null; what: string } & Partial<Trouble>;
 }
@@ -136,7 +136,7 @@ function Confirm({ action, of, left, close, done }: Asked & { close: () => void;
   );
 }
 
-/** How far an action on many has come. */
+/** Shows how far an action on many has come. */
 function Left({ left }: { left: number }) {
   const [first] = useState(left);
   return (

@@ -198,7 +198,7 @@ function things(query: string, screens: Props['screens'], ids: Address[], help: 
   return groups.filter((group) => group.things.length > 0);
 }
 
-/** What can be done with the entity that is shown. */
+/** Actions on the entity that is shown. */
 function here(): Thing[] {
   const { screen, path, query } = route.value;
   const [kind, id] = path;
@@ -234,7 +234,7 @@ function useIds(query: string): { ids: Address[]; isAsked: boolean } {
   useEffect(() => {
     const shown = route.value.path[0];
     const names = (overview.value?.kinds ?? []).filter((kind) => !kind.is_actor).map((kind) => kind.name);
-    // Of the kind that is looked at first.
+    // The kind that is shown comes first.
     const ordered = [...names.filter((name) => name === shown), ...names.filter((name) => name !== shown)];
     const { kinds, prefix } = idPrefix(query, ordered);
     if (prefix === '') {

@@ -1,4 +1,4 @@
-/** How long a file that was given to the browser is kept for it. */
+/** The browser has this long to take a file. */
 const KEPT_MS = 10_000;
 
 /** Gives the browser a file of JSON, one value a line. */

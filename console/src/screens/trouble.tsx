@@ -81,7 +81,7 @@ const TYPES: Record<string, Type> = {
 
 const ORDER = Object.keys(TYPES);
 
-/** As the server counted them last. */
+/** The groups as the server counted them last. */
 const deadGroups = signal<DeadGroup[]>([]);
 
 const leftOf = (kind: string, cause: string) =>

@@ -7,7 +7,7 @@ import type { Browser } from 'playwright-core';
 import { accessible, fits, heading, launch, open, PHONE, type Theme } from './browser';
 import { Server } from './server';
 
-/** Where pictures go that are for whoever changes a screen. */
+/** The directory of pictures for the author of a screen. */
 const IMAGES = fileURLToPath(new URL('../images', import.meta.url));
 /** Its sections cannot be brought back. */
 const BAD = ['C 1', 'C 2', 'C 3'];
@@ -79,7 +79,7 @@ test('one goes to an event by its number or its time', async () => {
   await page.getByText('Now', { exact: true }).waitFor();
   await goTo('2000-01-01 10:00:00 UTC');
   await page.getByText('before the first event').waitFor();
-  // As it is shown in the list.
+  // The list shows it so.
   await goTo(`${at}`);
   await page.getByText(/^As of event [12]$/).waitFor();
   await goTo('the day before');

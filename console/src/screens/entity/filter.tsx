@@ -27,14 +27,14 @@ export function filterOf(): Filter {
     name: query.get('name') ?? '',
     text: query.get('text') ?? '',
     from: time('from'),
-    // To the end of the second that was typed.
+    // The second that was typed belongs to it.
     until: until === undefined ? undefined : until + 999,
   };
 }
 
 export interface Filtered {
   events: EntityEvent[];
-  /** How many were looked at, from the last one back. */
+  /** Counts the events looked at, from the last one back. */
   scanned: number;
   isOver: boolean;
   isLoading: boolean;
@@ -233,7 +233,7 @@ function GoTo({ kind, id, last }: { kind: string; id: string; last: number }) {
   );
 }
 
-/** How far has been looked, and looking further. */
+/** Says how far the search has come, and goes on with it. */
 export function FilteredFoot({ found, last }: { found: Filtered; last: number }) {
   const { events, scanned, isOver, isLoading, failure, more } = found;
   return (

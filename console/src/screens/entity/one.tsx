@@ -187,7 +187,7 @@ function useLastGood(bad: number | undefined): void {
   }, [bad]);
 }
 
-/** What mends a quarantined entity, beside the event it stands at. */
+/** Shows what mends a quarantined entity, beside the event it stands at. */
 function Mend({ now, ask }: { now: Entity; ask: (action: Action, what: string) => void }) {
   return (
     <>

@@ -117,7 +117,7 @@ function Compared({ kind, id, shown, place, against, last }: ComparedProps) {
   );
 }
 
-/** What differs, one a line. */
+/** Shows differences, one a line. */
 export function Changes({ changes, label }: { changes: Change[]; label: string }) {
   return (
     <>

@@ -52,7 +52,7 @@ export function useHistory({ kind, id, seq, at, bad }: HistoryOf): HistoryHeld {
   const held = useRef(events);
   held.current = events;
 
-  // What comes behind the event that an entity cannot get past is not known before it is asked for.
+  // The entity does not know what comes behind the event it cannot get past.
   const around = (wanted: number) =>
     bad === undefined ? { before: Math.min(last, wanted + PAGE / 2) + 1 } : { after: Math.max(0, wanted - PAGE / 2) };
 

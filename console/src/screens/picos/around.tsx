@@ -77,7 +77,7 @@ export function PicoMap({ eci }: { eci: string }) {
     Math.max(...nodes.map((node) => node.x)) + WIDTH,
     Math.max(...nodes.map((node) => node.y)) + HEIGHT,
   ];
-  // Without a parent nothing stands above the pico itself.
+  // Nothing stands above a pico that has no parent.
   const top = Math.min(...nodes.map((node) => node.y));
   return (
     <div class="stack">

@@ -52,7 +52,7 @@ async function all(group: SameReason): Promise<Meant[]> {
   ];
 }
 
-/** Those of one reason as a row: acted on together, and exported. */
+/** Shows the entities of one reason as a row, to act on them together and to export them. */
 export function Reason({ group, done }: { group: SameReason; done: () => void }) {
   const { reason, items, actions } = group;
   const [asked, setAsked] = useState<Action>();
