@@ -62,6 +62,11 @@ test('a history is filtered by event, text and time, and the address has the fil
   await page.getByText('0 events found').waitFor();
   await page.getByRole('button', { name: 'Show all' }).click();
   await events.locator('.event').nth(4).waitFor();
+  await page.getByLabel('Event', { exact: true }).selectOption('Added');
+  await page.getByText('3 events found in 5').waitFor();
+  assert.equal((await server.post('/api/section/A/add', { student: 'dan' })).status, 200);
+  await page.getByRole('button', { name: 'Look also at 1 newer event' }).click();
+  await page.getByText('4 events found in 6').waitFor();
   assert.deepEqual(wrong, []);
   await page.context().close();
 });

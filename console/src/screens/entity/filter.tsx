@@ -37,12 +37,17 @@ export interface Filtered {
   /** Counts the events looked at, from the last one back. */
   scanned: number;
   isOver: boolean;
+  /** Events that have come since. */
+  newer: number;
   isLoading: boolean;
   failure: Failure | undefined;
   more: () => void;
+  again: () => void;
 }
 
 interface Scan {
+  /** The last event there was when it began. */
+  last: number;
   events: EntityEvent[];
   before: number;
   scanned: number;
@@ -63,7 +68,7 @@ export function useFiltered(kind: string, id: string, filter: Filter, last: numb
     setLoading(true);
     setFailure(undefined);
     try {
-      let held = begin ?? { events: [], before: await end(kind, id, filter, last), scanned: 0, isOver: false };
+      let held = begin ?? { last, events: [], before: await end(kind, id, filter, last), scanned: 0, isOver: false };
       const enough = { scanned: held.scanned + SCANNED_MAX, events: held.events.length + FOUND_MAX };
       while (!held.isOver && held.scanned < enough.scanned && held.events.length < enough.events) {
         const page = await calls.history(kind, id, { before: held.before, limit: PAGE });
@@ -71,6 +76,7 @@ export function useFiltered(kind: string, id: string, filter: Filter, last: numb
         const first = page.events[0];
         const passed = first !== undefined && Date.parse(first.at) < (filter.from ?? -Infinity);
         held = {
+          last: held.last,
           events: [...page.events.filter((event) => isMeant(event, filter)), ...held.events],
           before: first?.seq ?? 0,
           scanned: held.scanned + page.events.length,
@@ -85,20 +91,25 @@ export function useFiltered(kind: string, id: string, filter: Filter, last: numb
     if (!abort.signal.aborted) setLoading(false);
   };
   useEffect(() => {
-    if (isEmpty(filter) || last === 0) return setScan(undefined);
+    setScan(undefined);
+    if (isEmpty(filter) || last === 0) return;
+    setLoading(true);
     const timer = setTimeout(() => void go(undefined), PAUSE_MS);
     return () => {
       clearTimeout(timer);
       run.current?.abort();
     };
-  }, [kind, id, what, last]);
+    // An entity at work is not looked through anew with each of its events.
+  }, [kind, id, what, last === 0]);
   return {
     events: scan?.events ?? [],
     scanned: scan?.scanned ?? 0,
     isOver: scan?.isOver ?? false,
-    isLoading: isLoading || scan === undefined,
+    newer: scan ? last - scan.last : 0,
+    isLoading,
     failure,
     more: () => void go(scan),
+    again: () => void go(undefined),
   };
 }
 
@@ -235,7 +246,7 @@ function GoTo({ kind, id, last }: { kind: string; id: string; last: number }) {
 
 /** Says how far the search has come, and goes on with it. */
 export function FilteredFoot({ found, last }: { found: Filtered; last: number }) {
-  const { events, scanned, isOver, isLoading, failure, more } = found;
+  const { events, scanned, isOver, newer, isLoading, failure, more, again } = found;
   return (
     <div class="row">
       <span class="small quiet tabular" role="status">
@@ -243,6 +254,11 @@ export function FilteredFoot({ found, last }: { found: Filtered; last: number })
           ? `Looked at ${whole(scanned)} of ${plural(last, 'event')} …`
           : `${plural(events.length, 'event')} found in ${whole(scanned)} that were looked at.`}
       </span>
+      {!isLoading && newer > 0 && (
+        <button type="button" class="button" onClick={again}>
+          Look also at {plural(newer, 'newer event')}
+        </button>
+      )}
       {!isLoading && !isOver && (
         <button type="button" class="button" onClick={more}>
           Look further back
