@@ -221,7 +221,8 @@ const CHOOSY: &str = r#"ruleset choosy {
     if n > 1 then noop() }
   rule after { select when choosy asked }
   rule fails { select when choosy fail
-    if ("text").no_such_operator() then noop() }
+    pre { nothing = event:attrs{"nothing"} }
+    if nothing() then noop() }
 }
 "#;
 
