@@ -164,7 +164,7 @@ test('the log says which rules were selected and whether they fired; variables a
 test('a ruleset is painted, laid out and uninstalled', async () => {
   const { page, wrong } = await open(browser, server, '#/picos?tab=editor');
   const text = page.getByLabel('The ruleset', { exact: true });
-  await text.fill('ruleset console.flat { rule only { select when flat go // as it was typed\n } }');
+  await text.fill('ruleset console.flat {\nrule only {\nselect when flat go // as it was typed\n}\n}');
   await page.getByText('No errors.').waitFor();
   assert.deepEqual(await page.locator('.editor-painted .krl-word').allTextContents(), [
     'ruleset',
@@ -174,7 +174,9 @@ test('a ruleset is painted, laid out and uninstalled', async () => {
   ]);
   assert.equal(await page.locator('.editor-painted .krl-comment').textContent(), '// as it was typed');
   await page.getByRole('button', { name: 'Format' }).click();
-  await page.waitForFunction(() => document.querySelector('textarea')?.value.includes('\n  rule only {\n'));
+  await page.waitForFunction(() =>
+    document.querySelector('textarea')?.value.includes('\n  rule only {\n    select when'),
+  );
   await page.getByText('No errors.').waitFor();
   await page.getByRole('button', { name: 'Install', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Install' }).click();
