@@ -221,6 +221,7 @@ impl ClusterSettings {
                     .map(|kind| kind.name.to_owned())
                     .collect(),
             },
+            standby: None,
             listen: self.listen,
             trust: self.trust.clone(),
             timing: self.timing,
