@@ -110,7 +110,34 @@ impl App {
         self
     }
 
-    /// Adds routes of its own beside the generic ones, as [`Gateway::routes`].
+    /// Adds routes of its own beside the generic ones, as [`Gateway::routes`]. The router is that of [`axum`].
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use throng_app::{
+    ///     App, Engine, EntityEvent, Follow,
+    ///     axum::{Router, extract::State, routing::get},
+    ///     http::{Described, LiveEvents, Problem, Route},
+    /// };
+    ///
+    /// /// Tells everybody that something was sold, and not to whom.
+    /// async fn sales(State(engine): State<Engine>) -> Result<LiveEvents, Problem> {
+    ///     let kind = engine.kind("order").unwrap_or_default();
+    ///     let from = engine.place(false).await?;
+    ///     let show = |event: &EntityEvent| match &*event.event.name {
+    ///         "confirmed" => ControlFlow::Continue(Some(r#"{"sold":1}"#.to_owned())),
+    ///         _ => ControlFlow::Continue(None),
+    ///     };
+    ///     LiveEvents::follow(&engine, Follow::Kind { kind, from }, show).await
+    /// }
+    ///
+    /// let app = App::new("tickets")
+    ///     .routes(|engine| Router::new().route("/sales", get(sales)).with_state(engine))
+    ///     .describe(Described::new("sales", "What is sold").route(
+    ///         Route::get("/sales", "Tells of each sale").streams::<serde_json::Value>("A sale each"),
+    ///     ));
+    /// # drop(app);
+    /// ```
     #[must_use]
     pub fn routes(mut self, routes: impl FnOnce(Engine) -> axum::Router + Send + 'static) -> Self {
         self.routes = Some(Box::new(routes));

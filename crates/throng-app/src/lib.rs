@@ -86,6 +86,9 @@ mod token;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
+/// The router that [an app's own routes](App::routes) are written with, in the version the gateway takes.
+#[doc(no_inline)]
+pub use axum;
 /// The crate that reads the arguments of an app's [own commands](App::tool).
 pub use clap;
 #[cfg(feature = "postgres")]
@@ -99,6 +102,8 @@ pub use place::{Durability, JournalLocation, OnLoss};
 pub use security::SecurityArguments;
 pub use service::{Service, Settings};
 #[doc(no_inline)]
-pub use throng::{Builder, Done, Engine, Handle, Options, Subject, model, projection as projections, services};
+pub use throng::{
+    Builder, Done, Engine, EntityEvent, Follow, Handle, Options, Subject, model, projection as projections, services,
+};
 #[doc(no_inline)]
 pub use throng_http as http;

@@ -26,7 +26,7 @@ use std::{
     thread,
     time::Duration,
 };
-use throng::{Engine, services::health::Check};
+use throng::{Engine, journal::StoredEvent, services::health::Check};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},
@@ -240,6 +240,28 @@ impl Gateway {
     #[must_use]
     pub fn authorize(mut self, hook: impl Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync + 'static) -> Self {
         self.trust.guard.authorize = Some(Box::new(hook));
+        self
+    }
+
+    /// Asks this about each event before a caller is shown it: in a page, a live stream or a subscription. What it refuses is left out, and the
+    /// numbers of the events that are shown have gaps then. The access names the entity. It runs on the gateway's loops for each event and each
+    /// reader, and must not block. [`LiveEvents`](crate::LiveEvents) and the console are not asked about.
+    ///
+    /// ```
+    /// # use throng_http::Gateway;
+    /// # fn set(gateway: Gateway) -> Gateway {
+    /// gateway.filter_events(|access, event| {
+    ///     let is_own = access.caller.is_some_and(|caller| access.id == Some(caller.name()));
+    ///     is_own || &*event.name != "card-charged"
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn filter_events(
+        mut self,
+        is_shown: impl Fn(&Access<'_>, &StoredEvent) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.trust.guard.filter_events = Some(Arc::new(is_shown));
         self
     }
 

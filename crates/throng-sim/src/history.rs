@@ -37,6 +37,15 @@ pub struct SentMessage {
     pub reason: String,
 }
 
+/// A body as text; bytes that are none are shown as dots.
+fn printable(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    text.replace(
+        |letter: char| letter.is_control() || letter == char::REPLACEMENT_CHARACTER,
+        ".",
+    )
+}
+
 impl History {
     /// An entity's events, in order.
     #[must_use]
@@ -153,7 +162,7 @@ impl History {
         (messages, wrong)
     }
 
-    /// Every record in a line, to look at.
+    /// Every record in a line of printable characters, to look at.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -169,7 +178,7 @@ impl History {
                     record.seq,
                     record.name,
                     record.version,
-                    String::from_utf8_lossy(record.body),
+                    printable(record.body),
                 ));
             }
         }
@@ -234,5 +243,16 @@ impl History {
             }
         }
         wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_of_a_record_is_shown_in_printable_characters() {
+        assert_eq!(printable(b"{\"name\":\"Zo\xc3\xab\"}"), "{\"name\":\"Zo\u{eb}\"}");
+        assert_eq!(printable(b"\x00\x01a\xff\n"), "..a..");
     }
 }

@@ -50,7 +50,7 @@ impl Sim {
         loop {
             if self.is_down() {
                 // One that fails is tried again with the next attempt.
-                drop(self.start().await);
+                self.has_started().await;
             }
             match self.call(&mut attempt).await {
                 Err(Gone)

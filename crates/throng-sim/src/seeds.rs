@@ -1,7 +1,7 @@
 //! A test for each of many seeds.
 
-use crate::{Failure, Run};
-use std::collections::BTreeMap;
+use crate::{Failure, Run, reached};
+use std::{collections::BTreeMap, io::Write as _};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -18,6 +18,7 @@ fn part() -> u64 {
 
 /// Runs a test for each of so many seeds, from `THRONG_SIM_SEEDS` if that is set; with `THRONG_SIM_SEED=n` for that one
 /// alone, with `THRONG_SIM_PART=n` for the first n-th of them. The test is told whether to keep its trace, and says what was wrong.
+/// Prints what the runs have [reached](crate::Reached), and warns of commands and events that none of them has.
 ///
 /// # Panics
 /// With the first seed that fails, and the command that replays it.
@@ -26,10 +27,19 @@ pub fn for_each_seed(package: &str, test: &str, seeds: u64, mut run: impl FnMut(
         Some(seed) => (seed, 1),
         None => (0, number("THRONG_SIM_SEEDS").unwrap_or(seeds).div_ceil(part())),
     };
+    drop(reached::take());
     for seed in first..first + count {
         if let Err(wrong) = run(seed, is_one_alone()) {
             panic!("{wrong}\nreplay it with: THRONG_SIM_SEED={seed} cargo test -p {package} {test} -- --nocapture");
         }
+    }
+    let (runs, reached) = reached::take();
+    print!("{reached}");
+    let never = reached.never();
+    if !never.is_empty() && !is_one_alone() && part() == 1 {
+        // Also where the output of a test that passes is not shown.
+        let warning = format!("warning: {test}: {runs} runs have never reached {}\n", never.join(", "));
+        let _ = std::io::stderr().write_all(warning.as_bytes());
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     journal::SimJournal,
     medium::{Medium, Rows},
     nodes::Nodes,
+    reached::{self, Reached},
     store::SimStore,
     world::{Group, OUTSIDE, RunsOn, TaskId, World},
 };
@@ -24,7 +25,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, Engine, Options, StartError,
+    Builder, CommandObserver, Engine, Options, StartError,
     model::{Entity, OnOutcome, Query, Timestamp},
 };
 use throng_cluster::Timing;
@@ -60,6 +61,8 @@ pub struct Run {
     pub trace_hash: u64,
     /// The number of times that each thing happened.
     pub counts: BTreeMap<&'static str, u64>,
+    /// The commands, outcomes and events that it reached.
+    pub reached: Reached,
     /// Polls of tasks.
     pub steps: u64,
     /// Virtual time it took.
@@ -252,6 +255,7 @@ impl Simulation {
             shards: AtomicU16::new(self.shards),
             loops: self.loops,
             state: Mutex::default(),
+            reached: Arc::default(),
         });
         let sim = Sim { shared: shared.clone() };
         let elapsed_max = u64::try_from(self.elapsed_max.as_micros()).unwrap_or(u64::MAX);
@@ -278,9 +282,12 @@ impl Simulation {
             trace.push("the journal:".into());
             trace.extend(sim.history().lines());
         }
+        let reached = sim.shared.reached().clone();
+        reached::add(&reached);
         let run = Run {
             trace_hash: world.trace_hash(),
             counts: world.counts(),
+            reached,
             steps: world.steps(),
             elapsed: Duration::from_micros(world.elapsed_micros()),
             trace,
@@ -290,6 +297,8 @@ impl Simulation {
             Ok(()) => Err(Box::new(Failure { wrong, run })),
             Err(why) => {
                 wrong.push(why);
+                let refused = sim.state().cannot_start.take();
+                wrong.extend(refused.map(|why| format!("the last process could not start: {why}")));
                 Err(Box::new(Failure { wrong, run }))
             }
         }
@@ -313,6 +322,14 @@ struct Shared {
     shards: AtomicU16,
     loops: usize,
     state: Mutex<State>,
+    /// Every process adds to it, on whatever thread it decides.
+    reached: Arc<Mutex<Reached>>,
+}
+
+impl Shared {
+    fn reached(&self) -> MutexGuard<'_, Reached> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Default)]
@@ -321,6 +338,8 @@ struct State {
     /// The last one is asked; others were taken over from and do not know it yet.
     processes: Vec<Process>,
     wrong: Vec<String>,
+    /// Why the last process could not start, if it could not.
+    cannot_start: Option<String>,
 }
 
 struct Process {
@@ -382,7 +401,13 @@ impl Sim {
         let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Engine::builder().options(self.shared.options.clone());
         let configured = configure.iter().fold(begun, |builder, configure| configure(builder));
-        configured.shards(self.shards())
+        self.shared.reached().expect(configured.registry());
+        let reached = self.shared.reached.clone();
+        let observer: CommandObserver = Arc::new(move |decided| {
+            let mut reached = reached.lock().unwrap_or_else(PoisonError::into_inner);
+            reached.decided(decided);
+        });
+        configured.shards(self.shards()).observe(&observer)
     }
 
     /// Another program: what the next start is configured with, instead of what was given so far.
@@ -443,6 +468,7 @@ impl Sim {
             (_, None) => Err(Gone),
             (Err(error), Some(at)) => {
                 let process = state.processes.remove(at);
+                state.cannot_start = Some(error.to_string());
                 drop(state);
                 world.note(format_args!("process {group} cannot start: {error}"));
                 world.count("start failed");
@@ -457,6 +483,7 @@ impl Sim {
                 });
                 state.processes[at].committers = committers.collect();
                 state.processes[at].engine = Some(engine);
+                state.cannot_start = None;
                 world.note(format_args!("process {group} runs"));
                 world.count("engine started");
                 Ok(Ok(()))
@@ -465,10 +492,25 @@ impl Sim {
     }
 
     /// Kills what runs, and starts again until that succeeds.
+    ///
+    /// # Panics
+    /// When this program cannot start at all, whatever passes: the run fails with the reason.
     pub async fn restart(&self) {
         self.kill();
-        while !matches!(self.start().await, Ok(Ok(()))) {
+        while !self.has_started().await {
             self.sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Starts a process; `false`: another try may succeed.
+    pub(crate) async fn has_started(&self) -> bool {
+        match self.start().await {
+            Ok(Ok(())) => true,
+            Ok(Err(error @ (StartError::Unheard { .. } | StartError::Layout(_)))) => {
+                self.state().cannot_start = None;
+                panic!("the service cannot start: {error}")
+            }
+            Ok(Err(_)) | Err(Gone) => false,
         }
     }
 
@@ -704,6 +746,13 @@ impl Sim {
     #[must_use]
     pub fn counted(&self, what: &str) -> u64 {
         self.shared.world.counts().get(what).copied().unwrap_or_default()
+    }
+
+    /// Counts how often this run has reached a name so far: an event, a command, the code of a rejection
+    /// ([`Reached::count`]); `confirmed` or `order/confirmed`.
+    #[must_use]
+    pub fn reached(&self, name: &str) -> u64 {
+        self.shared.reached().count(name)
     }
 
     /// Rows of idempotency keys in the store.

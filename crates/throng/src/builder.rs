@@ -26,7 +26,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use throng_core::model::Actor;
 use throng_core::{
     model::{Entity, OnOutcome, Query},
-    shard::Registry,
+    shard::{CommandObserver, Registry},
 };
 #[cfg(feature = "projections")]
 use throng_journal::Views;
@@ -200,6 +200,19 @@ impl Builder {
     pub fn shards(mut self, shards: u16) -> Self {
         self.registry.set_shards(shards);
         self
+    }
+
+    /// Shows every command that is decided to an observer, for example to a simulation that counts them. The kinds come first.
+    #[must_use]
+    pub fn observe(mut self, observer: &CommandObserver) -> Self {
+        self.registry.observe(observer);
+        self
+    }
+
+    /// The kinds it was given.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Runs it in another world: the simulator's.

@@ -114,7 +114,8 @@ pub use tail::{Cursor, EntityEvent, Feed, FeedError};
 pub use throng_core::{
     layout, limits, model,
     shard::{
-        ByHand, DeadMessage, Decision, Due, Effect, JsonRejection, Kind, Quarantined, QueryKind, Registry, Supposed,
+        ByHand, CommandObserver, DeadMessage, DecidedCommand, Decision, Due, Effect, JsonRejection, Kind, Quarantined,
+        QueryKind, Registry, Supposed,
     },
     subject::{Done, Subject},
 };

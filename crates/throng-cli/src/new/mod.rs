@@ -15,6 +15,9 @@ pub(crate) struct NewArguments {
     /// Its name: of the directory, the package and the program.
     #[arg(value_name = "NAME", value_parser = name)]
     name: String,
+    /// Its entity, a thing of yours with a life of its own: of the type, the module and the routes.
+    #[arg(long, value_name = "ENTITY", default_value = ENTITY, value_parser = entity)]
+    entity: String,
     /// The checkout of Throng it builds against [default: the one this program was built from; where that is not there, the published
     /// crates of this program's version].
     #[arg(long, value_name = "DIR")]
@@ -26,6 +29,9 @@ pub(crate) struct NewArguments {
     #[arg(long)]
     docker: bool,
 }
+
+/// The entity of the template.
+const ENTITY: &str = "account";
 
 /// Files of a new project: the path of each, and its text, both with `{{name}}`, `{{crate}}`, `{{throng-app}}` and `{{throng-sim}}` to be
 /// filled in.
@@ -123,6 +129,83 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Words that name something else in the template, in its libraries or in the routes.
+const OTHER_NAMES: &[&str] = &[
+    "alloc",
+    "answer",
+    "app",
+    "balance",
+    "box",
+    "command",
+    "core",
+    "default",
+    "entity",
+    "err",
+    "error",
+    "event",
+    "faults",
+    "lib",
+    "main",
+    "moment",
+    "none",
+    "ok",
+    "option",
+    "query",
+    "rejection",
+    "result",
+    "schemars",
+    "serde",
+    "simulation",
+    "some",
+    "std",
+    "string",
+    "subject",
+    "thiserror",
+    "turn",
+    "vec",
+    "view",
+    "ws",
+];
+
+/// A word that is a type, a module and a kind.
+fn entity(text: &str) -> Result<String, String> {
+    let is_word = !text.is_empty() && text.len() <= 32 && text.bytes().all(|letter| letter.is_ascii_lowercase());
+    match text {
+        _ if KEYWORDS.contains(&text) || OTHER_NAMES.contains(&text) => {
+            Err(format!("{text} names something else already; choose another word"))
+        }
+        _ if is_word => Ok(text.to_owned()),
+        _ => Err("an entity is one word of up to 32 of a-z, such as order".into()),
+    }
+}
+
+/// Has a text of the template speak of this entity, and its imports in order again.
+fn speak_of(entity: &str, text: &str) -> String {
+    let (first, rest) = entity.split_at(1);
+    let article = if "aeiou".contains(first) { "an" } else { "a" };
+    let of_type = first.to_uppercase() + rest;
+    let mut said = text.to_owned();
+    for separator in [" ", "_"] {
+        said = said.replace(
+            &format!("an{separator}{ENTITY}"),
+            &format!("{article}{separator}{entity}"),
+        );
+    }
+    let capital = article.replacen('a', "A", 1);
+    said = said.replace("An account", &format!("{capital} {entity}"));
+    said = said.replace("Account", &of_type).replace(ENTITY, entity);
+    let lines = said.split_inclusive('\n').map(|line| {
+        let imports = line.strip_prefix("use ").and_then(|line| line.split_once("::{"));
+        let Some((path, (names, end))) = imports.and_then(|(path, names)| Some((path, names.split_once('}')?))) else {
+            return line.to_owned();
+        };
+        let mut names: Vec<&str> = names.split(", ").collect();
+        names.sort_unstable();
+        format!("use {path}::{{{}}}{end}", names.join(", "))
+    });
+    lines.collect()
+}
+
 fn taken(name: &str) -> String {
     format!("{name} is taken by a crate or a program; choose another name")
 }
@@ -151,7 +234,8 @@ pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
     let lock = origin.lock()?;
     ensure!(!is_locked(&lock, name), taken(name));
     let fill = |text: &str| {
-        text.replace("{{name}}", name)
+        speak_of(&arguments.entity, text)
+            .replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
             .replace("{{throng-app}}", &origin.dependency("throng-app"))
             .replace("{{throng-sim}}", &origin.dependency("throng-sim"))
@@ -162,8 +246,9 @@ pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
         write(&project.join(fill(path)), fill(text).as_bytes())?;
     }
     write(&project.join("Cargo.lock"), lock.as_bytes())?;
+    let entity = &arguments.entity;
     let said = format!(
-        "{name} is begun. Next:\n\n  cd {name}\n  cargo test           # the account alone, and the service in simulated worlds\n  cargo run -- serve   # http://127.0.0.1:8080/docs\n\nREADME.md says the rest.\n"
+        "{name} is begun. Next:\n\n  cd {name}\n  cargo test           # the {entity} alone, and the service in simulated worlds\n  cargo run -- serve   # http://127.0.0.1:8080/docs\n\nREADME.md says the rest.\n"
     );
     // A reader that went away (`| head`) is no error of ours.
     let _ = std::io::stdout().write_all(said.as_bytes());
@@ -205,6 +290,30 @@ mod tests {
         for keyword in ["async", "self", "type", "gen"] {
             assert!(name(keyword).unwrap_err().contains("keyword"), "{keyword}");
         }
+    }
+
+    #[test]
+    fn template_speaks_of_the_entity_that_was_named() {
+        for (path, text) in FILES.iter().chain(SYSTEMD).chain(DOCKER) {
+            assert_eq!(speak_of(ENTITY, text), *text, "{path}");
+            let said = speak_of("ticket", text);
+            assert!(
+                !said.to_lowercase().contains("account") && !said.contains("an ticket"),
+                "{path}: {said}"
+            );
+        }
+        let text = "/// An account; an_account_is\nuse x::{Account, Balance, GetAccount};\n";
+        let expected = "/// A ticket; a_ticket_is\nuse x::{Balance, GetTicket, Ticket};\n";
+        assert_eq!(speak_of("ticket", text), expected);
+        for wrong in ["", "Order", "seat map", "self", "view", "main"] {
+            assert!(entity(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn project_compiles_its_own_crate_without_optimisation() {
+        let (_, manifest) = FILES[0];
+        assert!(manifest.contains("[profile.dev]\nopt-level = 0\n"), "{manifest}");
     }
 
     #[test]

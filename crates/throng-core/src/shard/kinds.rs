@@ -58,10 +58,17 @@ impl Registry {
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             encode: encode::<E>,
-            table: |kind| Box::new(Entities::<E>::of(kind.queries::<E>(), kind.hears::<E>())),
+            table: |kind| {
+                Box::new(Entities::<E>::of(
+                    kind.queries::<E>(),
+                    kind.hears::<E>(),
+                    kind.observer.clone(),
+                ))
+            },
             check: |kind| Box::new(EntityCheck::<E>::of(kind.hears::<E>())),
             requests: E::REQUESTS,
             hears: Vec::new(),
+            observer: None,
         });
     }
 

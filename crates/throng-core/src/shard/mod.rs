@@ -52,7 +52,10 @@ pub use self::{
 pub use self::{
     common::Load,
     dedup::key::KeyLife,
-    execute::outcome::JsonRejection,
+    execute::{
+        observer::{CommandObserver, DecidedCommand},
+        outcome::JsonRejection,
+    },
     inspect::{
         decide_again::{Decision, Effect},
         kind_check::Supposed,

@@ -2,7 +2,10 @@
 
 use super::{
     KindCheck,
-    execute::call::{HearFn, QueryFn},
+    execute::{
+        call::{HearFn, QueryFn},
+        observer::CommandObserver,
+    },
     resident::table::Table,
 };
 use crate::{
@@ -44,6 +47,7 @@ pub struct Kind {
     pub(super) requests: &'static [&'static str],
     /// From kind to `HearFn` of this kind.
     pub(super) hears: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
+    pub(super) observer: Option<CommandObserver>,
 }
 
 /// A named query of a kind.
@@ -107,6 +111,13 @@ impl Registry {
     #[must_use]
     pub fn shard_of(&self, kind: &str, id: &str) -> throng_journal::ShardId {
         limits::shard_of(limits::hash(kind, id), self.shards)
+    }
+
+    /// Shows every command of the kinds there are to an observer.
+    pub fn observe(&mut self, observer: &CommandObserver) {
+        for kind in &mut self.kinds {
+            kind.observer = Some(observer.clone());
+        }
     }
 
     /// All kinds, in order.

@@ -16,12 +16,13 @@ pub(crate) use rates::{RateOwner, refused, spend};
 use crate::{
     caller::{Access, Action, Caller, Sender},
     connection::Connection,
-    guard::{Part, bearer_token, jwt},
+    guard::{EventFilter, Part, bearer_token, jwt},
     problem::{Answered, Problem},
     server::Server,
 };
 use http::HeaderMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use throng::journal::StoredEvent;
 
 /// The reason of a refusal for no credentials, which is nobody's attack.
 const NO_CREDENTIALS: &str = "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.";
@@ -139,6 +140,35 @@ pub(crate) fn may(
     };
     let hook = server.shared().guard.authorize.as_ref();
     hook.map_or(Ok(()), |hook| hook(&access))
+}
+
+/// An event filter, and the caller and the kind whose events it is asked about.
+#[derive(Clone)]
+pub(crate) struct ShownEvents {
+    filter: Option<EventFilter>,
+    caller: Option<Caller>,
+    kind: &'static str,
+}
+
+impl ShownEvents {
+    pub(crate) fn new(server: &Server, caller: Option<&Caller>, kind: &'static str) -> Self {
+        Self {
+            filter: server.shared().guard.filter_events.clone(),
+            caller: caller.cloned(),
+            kind,
+        }
+    }
+
+    /// True if the caller is shown this event of an entity.
+    pub(crate) fn has(&self, id: &str, event: &StoredEvent) -> bool {
+        let access = Access {
+            caller: self.caller.as_ref(),
+            kind: self.kind,
+            id: Some(id),
+            action: Action::Events,
+        };
+        self.filter.as_ref().is_none_or(|is_shown| is_shown(&access, event))
+    }
 }
 
 /// A proxy has passed the request on: it is its client's, not the proxy's own.

@@ -34,16 +34,23 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use throng::services::health::{Check, Reason, Status};
+use throng::{
+    journal::StoredEvent,
+    services::health::{Check, Reason, Status},
+};
 
 /// Decides about each access, where a service has something to say.
 pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync>;
+
+/// Tells if an event is shown in an access, where a service has something to say.
+pub(crate) type EventFilter = Arc<dyn Fn(&Access<'_>, &StoredEvent) -> bool + Send + Sync>;
 
 /// Who is let in.
 #[derive(Default)]
 pub(crate) struct Guard {
     pub(crate) names: Names,
     pub(crate) authorize: Option<Hook>,
+    pub(crate) filter_events: Option<EventFilter>,
     pub(crate) tokens: Option<Arc<Watched<Tokens>>>,
     pub(crate) jwt: Option<Arc<jwt::Verifier>>,
     pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,

@@ -52,6 +52,8 @@ pub struct Route {
     once: bool,
     replies: Vec<(u16, String, Option<SchemaOf>)>,
     refuses: Option<SchemaOf>,
+    /// A stream of events: its description, and the type of each event's data.
+    streams: Option<(String, SchemaOf)>,
 }
 
 impl Described {
@@ -105,6 +107,7 @@ impl Route {
             once: false,
             replies: Vec::new(),
             refuses: None,
+            streams: None,
         }
     }
 
@@ -188,6 +191,13 @@ impl Route {
         self
     }
 
+    /// Answers with a live stream (`text/event-stream`) whose events each have such a value as JSON for their data.
+    #[must_use]
+    pub fn streams<T: JsonSchema>(mut self, description: impl Into<String>) -> Self {
+        self.streams = Some((description.into(), SchemaGenerator::subschema_for::<T>));
+        self
+    }
+
     /// The entity behind it may say no.
     #[must_use]
     pub fn refuses<R: Rejection + JsonSchema>(mut self) -> Self {
@@ -241,6 +251,14 @@ impl Route {
             };
             responses.insert(status.to_string(), response);
         }
+        if let Some((about, schema)) = &self.streams {
+            let data =
+                json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": schema(generator) });
+            let response = responses
+                .entry("200")
+                .or_insert_with(|| json!({ "description": about }));
+            response["content"]["text/event-stream"] = json!({ "schema": data });
+        }
         if let Some(refuses) = self.refuses {
             responses.insert("409".into(), paths::rejection("entity behind it", &refuses(generator)));
         }
@@ -269,6 +287,21 @@ mod tests {
         assert_eq!(
             Route::put("/sections/{id}/roster/{*Rest}", "").id(),
             "app-put-sections-id-roster-rest"
+        );
+    }
+
+    #[test]
+    fn live_stream_is_described_beside_a_page() {
+        let mut generator = SchemaGenerator::default();
+        let route = Route::get("/news", "")
+            .replies::<Vec<u64>>(200, "A page")
+            .streams::<u64>("As they come");
+        let operation = route.operation("news", &mut generator);
+        let content = &operation["responses"]["200"]["content"];
+        assert_eq!(content["application/json"]["schema"]["type"], "array");
+        assert_eq!(
+            content["text/event-stream"]["schema"]["contentSchema"]["type"],
+            "integer"
         );
     }
 

@@ -3,6 +3,7 @@
 
 mod commands;
 mod described;
+mod names;
 mod paths;
 mod tidy;
 
@@ -106,7 +107,7 @@ pub(crate) fn describe(
         .iter()
         .map(|kind| paths::KindSchemas::of(kind, &mut generator))
         .collect();
-    let of_actors: Vec<paths::KindSchemas> = actors
+    let of_actor_schemas: Vec<paths::KindSchemas> = actors
         .iter()
         .map(|kind| paths::KindSchemas::of_actor(kind, &mut generator))
         .collect();
@@ -125,7 +126,7 @@ pub(crate) fn describe(
     let mut kinds = Kinds::default();
     let of_kinds = registry.kinds().iter().zip(&schemas);
     let of_kinds = of_kinds.map(|(kind, schemas)| (kind.name, kind.public, schemas, Some(kind)));
-    let of_actors = actors.iter().zip(&of_actors);
+    let of_actors = actors.iter().zip(&of_actor_schemas);
     let of_actors = of_actors.map(|(kind, schemas)| (kind.name, kind.public, schemas, None));
     for (name, public, schemas, kind) in of_kinds.chain(of_actors) {
         let commands = Commands::of(name, public, commands::of(&schemas.command, &definitions))?;
@@ -172,6 +173,13 @@ pub(crate) fn describe(
     for fragment in &about.fragments {
         merge(&mut document, fragment);
     }
+    let names = registry.kinds().iter().map(|kind| kind.name);
+    let names = names.chain(actors.iter().map(|kind| kind.name));
+    let named: Vec<_> = names
+        .zip(schemas.iter().chain(&of_actor_schemas))
+        .map(|(name, schemas)| (name, schemas.all().collect()))
+        .collect();
+    names::distinguish(&mut document, &named);
     tidy::tidy(&mut document);
     prune(&mut document);
     let written = |document: &Value| serde_json::to_vec(document).unwrap_or_default().into();

@@ -46,6 +46,16 @@ impl KindSchemas {
     }
 }
 
+impl KindSchemas {
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Schema> {
+        let queries = self.queries.iter().flat_map(|(fields, answer)| [fields, answer]);
+        [&self.command, &self.event, &self.reply, &self.rejection]
+            .into_iter()
+            .chain(queries)
+    }
+}
+
 /// Problems by the routes they can come from.
 pub(super) const READ_PROBLEMS: &[&str] = &[
     "malformed",

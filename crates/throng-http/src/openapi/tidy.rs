@@ -84,7 +84,7 @@ fn name_contents(schemas: &mut Map<String, Value>) {
 }
 
 /// `balance_too_low` → `BalanceTooLow`.
-fn pascal(name: &str) -> String {
+pub(super) fn pascal(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     let capital = |word: &str| word[..1.min(word.len())].to_uppercase() + &word[1.min(word.len())..];
     words.map(capital).collect()

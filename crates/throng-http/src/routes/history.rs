@@ -2,6 +2,7 @@
 
 use super::resolve::{admit, caller, kind, may_follow};
 use crate::{
+    access::ShownEvents,
     answer::{self, Answer},
     connection::Connection,
     follow::{self, Shown},
@@ -14,7 +15,7 @@ use crate::{
 };
 use http::{Response, request::Parts};
 use std::time::Instant;
-use throng::History;
+use throng::{History, journal::StoredEvent};
 use tokio::{task::yield_now, time::timeout};
 
 /// Bytes of a page's events, after the first.
@@ -46,13 +47,15 @@ pub(super) async fn page(
     let engine = &server.shared().engine;
     let history = engine.history_within(kind, &id, after, limit, bytes).await;
     let history = history.map_err(follow::problem)?;
-    Ok(answer::json(written(history).await))
+    let shown = ShownEvents::new(server, caller(parts), names.kind);
+    Ok(answer::json(written(history, |event| shown.has(&id, event)).await))
 }
 
 /// Writes the page. Others have their turn between two pieces of it, and the events that are written are let go.
-async fn written(history: History) -> Vec<u8> {
+async fn written(mut history: History, is_shown: impl Fn(&StoredEvent) -> bool) -> Vec<u8> {
     let last = history.events.last().map(|event| event.seq);
     let next = last.filter(|_| history.more);
+    history.events.retain(is_shown);
     let mut page = Vec::from(br#"{"events":["#);
     let mut pieces = 0;
     for (number, event) in history.events.into_iter().enumerate() {

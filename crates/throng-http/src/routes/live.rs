@@ -55,9 +55,14 @@ pub(super) async fn open(
         FeedError::Lost(_) if seen.is_some() => Problem::from(error).at_field("Last-Event-ID").boxed(),
         error => follow::problem(error),
     })?;
+    let shown = access::ShownEvents::new(server, caller(parts), names.kind);
+    let write = move |event: &EntityEvent, page: &mut Vec<u8>| match shown.has(&event.id, &event.event) {
+        true => as_shown(event, page),
+        false => ControlFlow::Continue(()),
+    };
     let live = Live {
         follower,
-        write: Box::new(as_shown),
+        write: Box::new(write),
     };
     stream(server, live, Held::of(&parts.headers, caller(parts)))
 }

@@ -98,6 +98,8 @@ pub(crate) async fn run(
         subscriptions: RefCell::default(),
         in_flight: Cell::new(in_flight),
         staged: RefCell::new(staged),
+        answered: Cell::new(0),
+        settled: Notify::new(),
         asking: RefCell::default(),
         alive: Cell::new(true),
         plain: Cell::new(if is_silent { 0 } else { plain }),

@@ -35,6 +35,10 @@ pub(super) struct Shared {
     pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
     /// Commands that were executed, in their order; their answers wait for their commits.
     pub(super) staged: RefCell<VecDeque<Staged>>,
+    /// Commands that were answered. Only [`settle`](Self::settle) counts them.
+    pub(super) answered: Cell<u64>,
+    /// Told when some were.
+    pub(super) settled: Notify,
     /// Queries that wait.
     pub(super) asking: RefCell<FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>>,
     /// Requests whose answer was not told yet.
@@ -86,9 +90,10 @@ impl Shared {
     /// Tells the answers of what was executed, in that order, as far as they may leave.
     pub(super) fn settle(&self, context: &mut Context<'_>) {
         let mut staged = self.staged.borrow_mut();
+        let before = self.answered.get();
         while let Some(front) = staged.front_mut() {
             let Poll::Ready(settled) = front.staged.poll_answer(&self.server, context) else {
-                return;
+                break;
             };
             match settled {
                 Ok(Reply { body, charge }) => {
@@ -99,6 +104,26 @@ impl Shared {
             }
             staged.pop_front();
             self.in_flight.set(self.in_flight.get() - 1);
+            self.answered.set(self.answered.get() + 1);
+        }
+        if self.answered.get() > before {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Counts the commands that were executed, answered or not.
+    pub(super) fn executed(&self) -> u64 {
+        self.answered.get() + self.staged.borrow().len() as u64
+    }
+
+    /// Waits until so many commands are answered. Each is answered in its time, whatever comes of it.
+    pub(super) async fn answered(&self, commands: u64) {
+        loop {
+            let settled = self.settled.notified();
+            if self.answered.get() >= commands {
+                return;
+            }
+            settled.await;
         }
     }
 

@@ -9,12 +9,17 @@ use super::{
     shared::{Credit, Shared, Subscription},
 };
 use crate::{
+    access::ShownEvents,
     follow,
     problem::{Answered, Problem},
     routes,
     server::LivePlace,
 };
-use std::rc::Rc;
+use std::{
+    future::{Future, poll_fn},
+    rc::Rc,
+    task::Poll,
+};
 use throng::{
     Cursor, Engine, FeedError, Follow, Follower,
     journal::{CommitNo, Position, WriterId},
@@ -32,9 +37,47 @@ pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>)
     // What is refused takes its part of a turn, too.
     let turn = request::turn(server, connection, &mut None).await;
     let from = from.and_then(|from| turn.map(|()| from))?;
+    may_subscribe(shared, &id)?;
+    let place = shared.server.live_place()?;
+    let credit = Rc::new(Credit::default());
+    credit.grant(asked.credit);
+    let (_, names) = routes::kind(server, &asked.kind)?;
+    let shown = ShownEvents::new(server, connection.caller().as_ref(), names.kind);
+    let (engine, commands) = (server.shared().engine.clone(), shared.executed());
+    let mut following = Box::pin({
+        let shared = shared.clone();
+        async move {
+            // An entity may be created by a command before it. A kind is followed from here on, whatever is on its way.
+            if matches!(from, From::Entity(_)) {
+                shared.answered(commands).await;
+            }
+            from.follow(&engine).await
+        }
+    });
+    // Its place is taken before the next message is executed: a kind is told of what that does.
+    let followed = poll_fn(|context| Poll::Ready(following.as_mut().poll(context))).await;
+    let task = tokio::task::spawn_local({
+        let (shared, id, credit) = (shared.clone(), id.clone(), credit.clone());
+        async move {
+            let followed = match followed {
+                Poll::Ready(followed) => followed,
+                Poll::Pending => following.await,
+            };
+            run(&shared, &id, (&credit, &shown), followed, place).await;
+            shared.subscriptions.borrow_mut().remove(&id);
+        }
+    });
+    let task = task.abort_handle();
+    let subscription = Subscription { credit, task };
+    shared.subscriptions.borrow_mut().insert(id, subscription);
+    Ok(())
+}
+
+/// Refuses an id that is in use, and one subscription too many.
+fn may_subscribe(shared: &Shared, id: &Id) -> Answered<()> {
     let most = shared.server.limits().socket_subscriptions_max;
-    let mut subscriptions = shared.subscriptions.borrow_mut();
-    if subscriptions.contains_key(&id) {
+    let subscriptions = shared.subscriptions.borrow();
+    if subscriptions.contains_key(id) {
         let detail = "There is a subscription of this id already; end it first, or choose another id.";
         return Err(Problem::malformed(detail).at_field("id").boxed());
     }
@@ -42,18 +85,6 @@ pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>)
         let detail = format!("This socket has {most} subscriptions already; end one, or open another socket.");
         return Err(Problem::malformed(detail).boxed());
     }
-    let place = shared.server.live_place()?;
-    let credit = Rc::new(Credit::default());
-    credit.grant(asked.credit);
-    let task = tokio::task::spawn_local({
-        let (shared, id, credit) = (shared.clone(), id.clone(), credit.clone());
-        async move {
-            run(&shared, &id, &credit, from, place).await;
-            shared.subscriptions.borrow_mut().remove(&id);
-        }
-    });
-    let task = task.abort_handle();
-    subscriptions.insert(id, Subscription { credit, task });
     Ok(())
 }
 
@@ -154,20 +185,30 @@ fn not_a_cursor() -> Box<Problem> {
     Problem::malformed(detail).at_field("after").boxed()
 }
 
-async fn run(shared: &Shared, id: &Id, credit: &Credit, from: From, _place: LivePlace) {
-    let engine = shared.server.shared().engine.clone();
-    let mut follower = match from.follow(&engine).await {
+async fn run(
+    shared: &Shared,
+    id: &Id,
+    (credit, shown): (&Credit, &ShownEvents),
+    followed: Result<Follower, FeedError>,
+    _place: LivePlace,
+) {
+    let mut follower = match followed {
         Ok(follower) => follower,
         Err(error) => return shared.tell(|out| out.problem(Some(id), &follow::problem(error))),
     };
     let cursor = |follower: &Follower| follower.place().to_string();
     shared.tell(|out| out.subscribed(id, &cursor(&follower)));
-    let ended = tell(shared, id, credit, &mut follower).await;
+    let ended = tell(shared, id, (credit, shown), &mut follower).await;
     shared.tell(|out| out.ended(id, &ended, &cursor(&follower)));
 }
 
 /// Until it cannot go on.
-async fn tell(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower) -> Box<Problem> {
+async fn tell(
+    shared: &Shared,
+    id: &Id,
+    (credit, shown): (&Credit, &ShownEvents),
+    follower: &mut Follower,
+) -> Box<Problem> {
     let with_entity = matches!(follower.place(), Follow::Kind { .. });
     loop {
         if credit.left.get() == 0
@@ -179,7 +220,11 @@ async fn tell(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower
         let limit = credit.left.get().min(PAGE_EVENTS);
         let share = &shared.server.shared().held.pages;
         match follow::page(follower, limit as usize, share).await {
-            Ok(follow::Page { events, charge, .. }) => {
+            Ok(follow::Page { mut events, charge, .. }) => {
+                events.retain(|event| shown.has(&event.id, &event.event));
+                if events.is_empty() {
+                    continue;
+                }
                 shared.hold(Some(charge));
                 let told = u32::try_from(events.len()).unwrap_or(limit);
                 credit.left.set(credit.left.get().saturating_sub(told));

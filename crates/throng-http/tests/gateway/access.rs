@@ -109,6 +109,55 @@ fn a_hook_decides_about_each_access() {
 }
 
 #[test]
+fn event_filter_decides_for_each_reader() {
+    let (dir, [ann, bob]) = tokens(["ann", "bob"]);
+    let gateway = start(|gateway| {
+        gateway
+            .tokens(dir.path().join("tokens"))
+            .filter_events(|access: &Access<'_>, event| {
+                let is_ann = access.caller.is_some_and(|caller| caller.name() == "ann");
+                is_ann || (access.id, &*event.name) != (Some("S1"), "opened")
+            })
+    });
+    let by = |bearer: &str| [("authorization", bearer.to_owned().leak() as &'static str)];
+    let mut client = Client::new(&gateway);
+    for (section, command) in [("S1", "open"), ("S1", "sign"), ("S2", "open")] {
+        let body = if command == "open" { r#"{"capacity":9}"# } else { "{}" };
+        let path = format!("/api/section/{section}/{command}");
+        assert_eq!(client.request("POST", &path, &by(&ann), body).status, 200);
+    }
+    for (reader, first) in [(&ann, 1), (&bob, 2)] {
+        let fields = by(reader);
+        let page = client.request("GET", "/api/section/S1/events", &fields, "").json();
+        assert_eq!(page["events"][0]["seq"], first, "{page}");
+        let page = client
+            .request("GET", "/api/section/S1/events?limit=1", &fields, "")
+            .json();
+        assert_eq!(page["next"], 1, "a page that shows nothing has a next one: {page}");
+
+        let mut stream = Client::new(&gateway);
+        let accepts = [fields[0], ("accept", "text/event-stream")];
+        stream.send(request("GET", "/api/section/S1/events", &accepts, ""));
+        stream.head().unwrap();
+        let id = std::iter::repeat_with(|| stream.line().unwrap()).find(|line| line.starts_with("id:"));
+        assert!(id.unwrap().starts_with(&format!("id: {first}@")));
+
+        let (mut socket, _) = Socket::open(&gateway, &fields).unwrap();
+        socket.next();
+        let all = json!({ "type": "subscribe", "id": 1, "kind": "section", "after": "start", "credit": 9 });
+        socket.send(&all).expect("subscribed", 1);
+        let told = socket.expect("events", 1);
+        let sections: Vec<_> = told["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| &event["seq"])
+            .collect();
+        assert_eq!(sections, [&[1, 2, 1][first - 1..]].concat(), "{told}");
+    }
+}
+
+#[test]
 fn a_token_names_the_caller_and_without_one_little_is_open() {
     let (dir, [ann, bob]) = tokens(["ann", "bob"]);
     let gateway = start(|gateway| gateway.tokens(dir.path().join("tokens")));

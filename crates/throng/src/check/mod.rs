@@ -4,6 +4,7 @@
 mod compare;
 mod segments;
 mod what_if;
+mod words;
 
 pub(crate) use segments::{Kept, TimerSet};
 pub use what_if::{Changed, WhatIf};
@@ -21,6 +22,7 @@ use throng_core::shard::{Envelope, KindCheck, Registry, is_by_hand};
 use throng_journal::MemoryViews;
 use throng_journal::{Address, Commit, Record, RecordKind};
 use what_if::{Deciding, FINDINGS_MAX, Known};
+use words::{cause, entities_text, times_text};
 
 /// What of a history a program does not understand.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -29,10 +31,16 @@ pub struct Misunderstood {
     pub what: String,
     /// What the program says of it.
     pub reason: String,
-    /// How often it was met in the history.
+    /// How often it was met in the history; an event at most once in each entity, whose later events are not looked at.
     pub times: u64,
     /// Where it was met first: the entity, and the commit.
     pub first: String,
+}
+
+impl Misunderstood {
+    fn is_event(&self) -> bool {
+        self.what.starts_with("event ")
+    }
 }
 
 /// What came of a check.
@@ -81,14 +89,20 @@ impl fmt::Display for CheckReport {
             f,
             "checked {events} events of {entities} entities in {commits} commits, {timers} timers, {messages} messages on their way, {projections} read models"
         )?;
-        for Misunderstood {
-            what,
-            reason,
-            times,
-            first,
-        } in misunderstood
-        {
-            writeln!(f, "{what}: {reason} ({times} times, first {first})")?;
+        for found in misunderstood {
+            let Misunderstood {
+                what, reason, first, ..
+            } = found;
+            match found.is_event() {
+                true => writeln!(f, "{what}: {reason} ({}, first {first})", entities_text(found.times))?,
+                false => writeln!(f, "{what}: {reason} ({}, first {first})", times_text(found.times))?,
+            }
+        }
+        if misunderstood.iter().any(Misunderstood::is_event) {
+            writeln!(
+                f,
+                "after the first event of an entity that is not understood, its later ones are not looked at"
+            )?;
         }
         if let Some(what_if) = what_if {
             writeln!(f, "{what_if}")?;
@@ -384,9 +398,29 @@ impl Checker {
     }
 
     fn misunderstood(&mut self, what: String, reason: String, first: String) {
+        let reason = cause(&reason);
         if self.found.len() >= FINDINGS_MAX && !self.found.contains_key(&(what.clone(), reason.clone())) {
             return;
         }
         self.found.entry((what, reason)).or_insert((0, first)).0 += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cause_in_bodies_of_many_lengths_is_found_once() {
+        let mut checker = Builder::default().checker();
+        for column in 63..69 {
+            let what = "event order/held version 1".to_owned();
+            let reason = format!("missing field `class` at line 1 column {column}");
+            checker.misunderstood(what, reason, format!("order/{column} at 1.7"));
+        }
+        let report = checker.finish();
+        assert_eq!(report.misunderstood.len(), 1, "{report}");
+        let said = "event order/held version 1: missing field `class` (6 entities, first order/63 at 1.7)\n";
+        assert!(report.to_string().contains(said), "{report}");
     }
 }

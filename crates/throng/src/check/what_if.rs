@@ -8,6 +8,7 @@
 use super::{
     compare::{Miss, differing, miss},
     segments::{Fit, From, Segment, TimerSet},
+    words::{cause, times_text},
 };
 use serde_json::Value;
 use std::{
@@ -76,7 +77,8 @@ impl fmt::Display for WhatIf {
         {
             writeln!(
                 f,
-                "{command}: was {was}, would be {would_be} ({times} times, first {first})"
+                "{command}: was {was}, would be {would_be} ({}, first {first})",
+                times_text(*times)
             )?;
         }
         let differ = decided - same - undecided;
@@ -184,7 +186,7 @@ impl Segment {
             None => deciding.report.same += 1,
             Some(Miss::Undecided) => deciding.report.undecided += 1,
             Some(Miss::Changed { was, would_be, values }) => {
-                let key = (self.what, was, would_be);
+                let key = (self.what, was, cause(&would_be));
                 if deciding.changed.len() < FINDINGS_MAX || deciding.changed.contains_key(&key) {
                     let first = || format!("{}/{} at {}{values}", own.kind, own.id, own.place.position);
                     deciding.changed.entry(key).or_insert_with(|| (0, first())).0 += 1;

@@ -2,6 +2,7 @@
 
 mod accept;
 pub(super) mod call;
+pub(super) mod observer;
 pub(super) mod outcome;
 mod query;
 pub(super) mod read;
@@ -26,6 +27,7 @@ use crate::{
 };
 use accept::{Accepted, Reply};
 use call::{Call, Cause, ForwardAgain, Output, QueryCall, Ran, Stage, put};
+use observer::{DecidedCommand, outcome};
 use outcome::Outcome;
 use read::{Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many, unwritable};
 use records::{close_cause, report_refusal, write_dead_tick, write_key, write_taken};
@@ -222,6 +224,7 @@ impl<E: Entity> Entities<E> {
         command: E::Command,
         refused_under: Option<&CommandKey>,
     ) -> Result<Reply<E>, Error<E::Rejection>> {
+        let observed = self.observer.as_ref().and_then(|_| encode_command::<E>(&command).ok());
         let mut events = std::mem::take(&mut self.shapes);
         events.clear();
         let (slot, effects) = self.slot_and_effects(at);
@@ -288,6 +291,19 @@ impl<E: Entity> Entities<E> {
             tracing::error!("{}/{} panicked: {reason}", E::KIND, call.id);
             Err(Error::Crashed { reason })
         });
+        if let (Some(observe), Some((name, _))) = (&self.observer, observed) {
+            let names: Vec<_> = events
+                .iter()
+                .filter(|_| result.is_ok())
+                .map(|event| event.name)
+                .collect();
+            observe(&DecidedCommand {
+                kind: E::KIND,
+                name,
+                outcome: outcome(&result),
+                events: &names,
+            });
+        }
         self.shapes = events;
         if result.is_err() {
             common.discard();

@@ -14,7 +14,10 @@ use super::{
     Common, Rows,
     checkpoint::notes::{Noted, row_of},
     ended_row,
-    execute::call::{HearFn, QueryFn},
+    execute::{
+        call::{HearFn, QueryFn},
+        observer::CommandObserver,
+    },
     family_row,
 };
 use crate::model::{Effects, Entity, Error};
@@ -49,6 +52,8 @@ pub struct Entities<E: Entity> {
     pub(super) queries: Vec<(&'static str, QueryFn<E>)>,
     /// The kinds whose outcomes it hears.
     pub(super) hears: Vec<(&'static str, HearFn<E>)>,
+    /// Sees its commands, in a simulation.
+    pub(super) observer: Option<CommandObserver>,
 }
 
 /// The ids of a table's traces, sorted, as far as somebody has asked.
@@ -110,10 +115,15 @@ fn spread(hash: u64) -> u64 {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn of(queries: Vec<(&'static str, QueryFn<E>)>, hears: Vec<(&'static str, HearFn<E>)>) -> Self {
+    pub(super) fn of(
+        queries: Vec<(&'static str, QueryFn<E>)>,
+        hears: Vec<(&'static str, HearFn<E>)>,
+        observer: Option<CommandObserver>,
+    ) -> Self {
         Self {
             queries,
             hears,
+            observer,
             ..Self::default()
         }
     }
