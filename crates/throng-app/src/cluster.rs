@@ -221,7 +221,6 @@ impl ClusterSettings {
                     .map(|kind| kind.name.to_owned())
                     .collect(),
             },
-            standby: None,
             listen: self.listen,
             trust: self.trust.clone(),
             timing: self.timing,
