@@ -6,6 +6,9 @@ import { link, type Screen } from './lib/route';
 import { Badge } from './parts/basic';
 import { Dialog } from './parts/dialog';
 import { Icon } from './parts/icon';
+import { NodeSwitch } from './parts/node_switch';
+import { Toasts } from './parts/toasts';
+import { ClusterScreen } from './screens/cluster';
 import { EntityScreen } from './screens/entity';
 import { JournalScreen } from './screens/journal';
 import { LiveScreen } from './screens/live';
@@ -17,7 +20,6 @@ import { reconnect } from './state/live';
 import { route } from './state/place';
 import { overview, troubles } from './state/service';
 import { choice, next } from './state/theme';
-import { toasts } from './state/toast';
 
 interface Item {
   screen: Screen;
@@ -32,6 +34,7 @@ const ITEMS: Item[] = [
   { screen: 'entity', name: 'Entity', key: 'e', shows: EntityScreen },
   { screen: 'trouble', name: 'Trouble', key: 't', shows: TroubleScreen },
   { screen: 'journal', name: 'Journal', key: 'j', shows: JournalScreen },
+  { screen: 'cluster', name: 'Cluster', key: 'c', shows: ClusterScreen },
   { screen: 'picos', name: 'Picos', key: 'p', shows: PicosScreen },
 ];
 
@@ -49,16 +52,11 @@ export function App() {
       <Nav current={current?.screen} help={() => setHelps(true)} />
       <main class="main" id="main" tabIndex={-1}>
         <Banner />
+        {wantsToken.value === undefined && <NodeSwitch />}
         {wantsToken.value === undefined ? <Shown /> : <TokenScreen reason={wantsToken.value} />}
       </main>
       {helps && <Help close={() => setHelps(false)} />}
-      <div class="toasts" role="status" aria-live="polite">
-        {toasts.value.map((toast) => (
-          <div class="toast" key={toast.key}>
-            {toast.text}
-          </div>
-        ))}
-      </div>
+      <Toasts />
     </div>
   );
 }
@@ -69,7 +67,8 @@ function useTitle(current: Item | undefined): void {
   useSignalEffect(() => {
     const { path } = route.value;
     const service = overview.value?.service;
-    document.title = [path.at(-1), current?.name, service ?? 'Throng'].filter(Boolean).join(' · ');
+    const count = troubles.value > 0 ? `(${troubles.value}) ` : '';
+    document.title = count + [path.at(-1), current?.name, service ?? 'Throng'].filter(Boolean).join(' · ');
   });
   useEffect(() => {
     if (before.current !== current) document.getElementById('main')?.focus({ preventScroll: true });
@@ -82,7 +81,8 @@ function focusMain(): void {
 }
 
 function Nav({ current, help }: { current: Screen | undefined; help: () => void }) {
-  const items = ITEMS.filter((item) => item.screen !== 'picos' || overview.value?.console.picos);
+  const has = { picos: overview.value?.console.picos, cluster: overview.value?.console.cluster };
+  const items = ITEMS.filter(({ screen }) => (screen !== 'picos' && screen !== 'cluster') || has[screen]);
   return (
     <nav class="nav" aria-label="Console">
       <a class="brand" href={link('live')}>
@@ -138,8 +138,8 @@ function Nav({ current, help }: { current: Screen | undefined; help: () => void 
 }
 
 function ConnectionState() {
-  const state = connection.value;
-  const text = { up: 'Connected', connecting: 'Connecting …', lost: 'Not connected' }[state];
+  const state = wantsToken.value === undefined ? connection.value : 'locked';
+  const text = { up: 'Connected', connecting: 'Connecting …', lost: 'Not connected', locked: 'Locked' }[state];
   return (
     <span class={`connection ${state}`} role="status">
       <span class="connection-mark" aria-hidden="true" />

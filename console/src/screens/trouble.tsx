@@ -9,7 +9,7 @@ import { Content } from '../parts/content';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { troubles } from '../state/service';
-import { say } from '../state/toast';
+import { complain, say } from '../state/toast';
 
 const RELOAD_MS = 3_000;
 /** So many of a type are listed. */
@@ -106,7 +106,7 @@ export function TroubleScreen() {
             ask={ask}
           />
         ))}
-        {value?.more && <Note tone="accent">There is more than is shown. Mend these first.</Note>}
+        {value?.more && <Note tone="accent">There is more than is shown. Resolve these first.</Note>}
       </div>
       {dialog}
     </>
@@ -216,7 +216,7 @@ async function save({ kind, export: path }: DeadGroup): Promise<void> {
     setTimeout(() => URL.revokeObjectURL(link.href), RELOAD_MS);
     say(`Export all: ${plural(exported, 'message')}.`);
   } catch (error) {
-    say(`Export all: ${error instanceof Error ? error.message : String(error)}`);
+    complain(`Export all: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
