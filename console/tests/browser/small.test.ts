@@ -141,3 +141,63 @@ test('what was mended is gone from the number of troubles with the next points',
   }
   await page.context().close();
 });
+
+test('an axis of time has labels enough to read a time from it, and none meets another', async () => {
+  const { page, wrong } = await open(browser, server, '#/map');
+  await page.addInitScript(() => {
+    const drawn: { text: string; x: number; y: number; width: number }[] = [];
+    Object.assign(globalThis, { drawn });
+    const fill = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y, most) {
+      if (/^\d\d:\d\d/.test(text)) drawn.push({ text, x, y, width: this.measureText(text).width });
+      return most === undefined ? fill.call(this, text, x, y) : fill.call(this, text, x, y, most);
+    };
+  });
+  for (const seconds of [55, 110, 280, 580, 890]) {
+    await page.route('**/admin/series*', async (route) => {
+      const now = Math.floor(Date.now() / 1000);
+      const times = Array.from({ length: seconds }, (_, place) => now - seconds + place);
+      const commands = times.map((_, place) => place % 7);
+      const none = { refusals: {}, memory: {}, loops: { 0: commands }, limits: null };
+      await route.fulfill({ json: { now, step_seconds: 1, times, series: { commands }, ...none } });
+    });
+    await go(page, '#/live');
+    await page.reload();
+    await page.locator('.plot canvas').first().waitFor();
+    await page.waitForFunction(() => (globalThis as unknown as { drawn: unknown[] }).drawn.length > 0);
+    const labels = await page.evaluate(() => {
+      const all = (globalThis as unknown as { drawn: { text: string; x: number; y: number; width: number }[] }).drawn;
+      // Those of the first plot that was drawn: up to the first that stands left of the one before.
+      const end = all.findIndex(({ x }, place) => place > 0 && x <= (all[place - 1]?.x ?? 0));
+      return end < 0 ? all : all.slice(0, end);
+    });
+    assert.ok(labels.length >= 3, `${seconds} s: ${labels.map(({ text }) => text).join()}`);
+    for (const [place, label] of labels.entries()) {
+      const next = labels[place + 1];
+      if (next) assert.ok(label.x + (label.width + next.width) / 2 < next.x, `${label.text} meets ${next.text}`);
+    }
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+  }
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('an outcome that was sent is called so, not by the name the engine has for it', async () => {
+  assert.equal((await server.post('/api/section/O/open', { capacity: 5 })).status, 200);
+  const { page, wrong } = await open(browser, server);
+  await page.route('**/admin/entity/section/O/history*', async (route) => {
+    const response = await route.fetch();
+    const history = (await response.json()) as { events: object[] };
+    const sent = [{ to: { kind: 'section', id: 'P' }, name: '~heard', number: '1.1' }];
+    await route.fulfill({
+      response,
+      json: { ...history, events: history.events.map((event) => ({ ...event, sent })) },
+    });
+  });
+  await go(page, '#/entity/section/O?at=1');
+  await page.locator('.event.open').getByText('sent the outcome to').waitFor();
+  assert.equal(await page.getByText('~heard').count(), 0);
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await page.context().close();
+});

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type { Cause, EntityEvent } from '../../api/types';
-import { instant, plural, whole } from '../../lib/format';
+import { instant, messageName, plural, whole } from '../../lib/format';
 import { line } from '../../lib/json';
 import { Absent } from '../../parts/absent';
 import { Card, Empty } from '../../parts/basic';
@@ -93,7 +93,7 @@ function Open({ event }: { event: EntityEvent }) {
         <p class="event-line" key={one.number}>
           <Icon name="message" />
           <span>
-            sent <b class="break">{one.name}</b> to <EntityLink of={one.to} />
+            sent <b class="break">{messageName(one.name)}</b> to <EntityLink of={one.to} />
           </span>
         </p>
       ))}
