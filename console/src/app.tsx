@@ -15,6 +15,7 @@ import { LiveScreen } from './screens/live';
 import { MapScreen } from './screens/map';
 import { PicosScreen } from './screens/picos';
 import { TokenScreen } from './screens/token';
+import { TraceScreen } from './screens/trace';
 import { TroubleScreen } from './screens/trouble';
 import { reconnect } from './state/live';
 import { route } from './state/place';
@@ -36,6 +37,7 @@ const ITEMS: Item[] = [
   { screen: 'journal', name: 'Journal', key: 'j', shows: JournalScreen },
   { screen: 'cluster', name: 'Cluster', key: 'c', shows: ClusterScreen },
   { screen: 'picos', name: 'Picos', key: 'p', shows: PicosScreen },
+  { screen: 'trace', name: 'Timeline', key: '', shows: TraceScreen },
 ];
 
 export function App() {
@@ -81,8 +83,9 @@ function focusMain(): void {
 }
 
 function Nav({ current, help }: { current: Screen | undefined; help: () => void }) {
-  const has = { picos: overview.value?.console.picos, cluster: overview.value?.console.cluster };
-  const items = ITEMS.filter(({ screen }) => (screen !== 'picos' && screen !== 'cluster') || has[screen]);
+  const { picos = false, cluster = false } = overview.value?.console ?? {};
+  const has: Partial<Record<Screen, boolean>> = { picos, cluster, trace: false };
+  const items = ITEMS.filter(({ screen }) => has[screen] ?? true);
   return (
     <nav class="nav" aria-label="Console">
       <a class="brand" href={link('live')}>

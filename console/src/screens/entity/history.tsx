@@ -7,6 +7,7 @@ import { Card, Empty } from '../../parts/basic';
 import { Icon } from '../../parts/icon';
 import { JsonTree } from '../../parts/json';
 import { EntityLink } from '../../parts/link';
+import { TraceLink } from '../../parts/trace_link';
 import { set } from '../../state/place';
 import type { HistoryHeld } from './use_history';
 
@@ -88,6 +89,7 @@ function Open({ event }: { event: EntityEvent }) {
   return (
     <div class="event-body">
       <CauseLine cause={event.cause} />
+      <TraceLink seq={event.seq} />
       <JsonTree value={event.payload} label={`Payload of event ${event.seq}`} />
       {event.sent?.map((one) => (
         <p class="event-line" key={one.number}>
