@@ -201,3 +201,18 @@ test('an outcome that was sent is called so, not by the name the engine has for 
   await page.unrouteAll({ behavior: 'ignoreErrors' });
   await page.context().close();
 });
+
+test('labels of figures stand on one line at each width', async () => {
+  for (const width of [1440, 1280, 1024]) {
+    const { page, wrong } = await open(browser, server, '#/live', { viewport: { width, height: 800 } });
+    await page.locator('.figure').nth(5).waitFor();
+    const heights = await page.locator('.figure dt').evaluateAll((all) => all.map((label) => label.clientHeight));
+    assert.deepEqual(
+      heights.filter((height) => height > 20),
+      [],
+      `${width} px`,
+    );
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+});
