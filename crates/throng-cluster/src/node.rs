@@ -174,6 +174,7 @@ impl Node {
                 me: 0,
             }),
             refused: Warnings::default(),
+            links: links.clone(),
         });
         let life = Arc::new(Life::new(Parts {
             directory: Arc::clone(&directory),
