@@ -6,19 +6,22 @@ import { link, type Screen } from './lib/route';
 import { Badge } from './parts/basic';
 import { Dialog } from './parts/dialog';
 import { Icon } from './parts/icon';
+import { NodeSwitch } from './parts/node_switch';
 import { Palette } from './parts/palette';
+import { Toasts } from './parts/toasts';
+import { ClusterScreen } from './screens/cluster';
 import { EntityScreen } from './screens/entity';
 import { JournalScreen } from './screens/journal';
 import { LiveScreen } from './screens/live';
 import { MapScreen } from './screens/map';
 import { PicosScreen } from './screens/picos';
 import { TokenScreen } from './screens/token';
+import { TraceScreen } from './screens/trace';
 import { TroubleScreen } from './screens/trouble';
 import { reconnect } from './state/live';
 import { route } from './state/place';
 import { overview, troubles } from './state/service';
 import { choice, next } from './state/theme';
-import { toasts } from './state/toast';
 
 interface Item {
   screen: Screen;
@@ -33,7 +36,9 @@ const ITEMS: Item[] = [
   { screen: 'entity', name: 'Entity', key: 'e', shows: EntityScreen },
   { screen: 'trouble', name: 'Trouble', key: 't', shows: TroubleScreen },
   { screen: 'journal', name: 'Journal', key: 'j', shows: JournalScreen },
+  { screen: 'cluster', name: 'Cluster', key: 'c', shows: ClusterScreen },
   { screen: 'picos', name: 'Picos', key: 'p', shows: PicosScreen },
+  { screen: 'trace', name: 'Timeline', key: '', shows: TraceScreen },
 ];
 
 export function App() {
@@ -52,17 +57,12 @@ export function App() {
       <Nav current={current?.screen} help={help} find={find} />
       <main class="main" id="main" tabIndex={-1}>
         <Banner />
+        {wantsToken.value === undefined && <NodeSwitch />}
         {wantsToken.value === undefined ? <Shown /> : <TokenScreen reason={wantsToken.value} />}
       </main>
       {helps && <Help close={() => setHelps(false)} />}
       {finds && <Palette screens={shownItems()} help={help} close={() => setFinds(false)} />}
-      <div class="toasts" role="status" aria-live="polite">
-        {toasts.value.map((toast) => (
-          <div class="toast" key={toast.key}>
-            {toast.text}
-          </div>
-        ))}
-      </div>
+      <Toasts />
     </div>
   );
 }
@@ -73,7 +73,8 @@ function useTitle(current: Item | undefined): void {
   useSignalEffect(() => {
     const { path } = route.value;
     const service = overview.value?.service;
-    document.title = [path.at(-1), current?.name, service ?? 'Throng'].filter(Boolean).join(' · ');
+    const count = troubles.value > 0 ? `(${troubles.value}) ` : '';
+    document.title = count + [path.at(-1), current?.name, service ?? 'Throng'].filter(Boolean).join(' · ');
   });
   useEffect(() => {
     if (before.current !== current) document.getElementById('main')?.focus({ preventScroll: true });
@@ -85,8 +86,12 @@ function focusMain(): void {
   document.getElementById('main')?.focus();
 }
 
-/** Picos are left out where none are served. */
-const shownItems = () => ITEMS.filter((item) => item.screen !== 'picos' || overview.value?.console.picos);
+/** Picos and the cluster are left out where there are none; what was caused is reached from an event. */
+const shownItems = () => {
+  const { picos = false, cluster = false } = overview.value?.console ?? {};
+  const has: Partial<Record<Screen, boolean>> = { picos, cluster, trace: false };
+  return ITEMS.filter(({ screen }) => has[screen] ?? true);
+};
 
 function Nav({ current, help, find }: { current: Screen | undefined; help: () => void; find: () => void }) {
   const items = shownItems();
@@ -154,8 +159,8 @@ function Nav({ current, help, find }: { current: Screen | undefined; help: () =>
 }
 
 function ConnectionState() {
-  const state = connection.value;
-  const text = { up: 'Connected', connecting: 'Connecting …', lost: 'Not connected' }[state];
+  const state = wantsToken.value === undefined ? connection.value : 'locked';
+  const text = { up: 'Connected', connecting: 'Connecting …', lost: 'Not connected', locked: 'Locked' }[state];
   return (
     <span class={`connection ${state}`} role="status">
       <span class="connection-mark" aria-hidden="true" />

@@ -10,6 +10,7 @@ const SCREEN_OF_KEY: Record<string, Screen> = {
   e: 'entity',
   t: 'trouble',
   j: 'journal',
+  c: 'cluster',
   p: 'picos',
 };
 
@@ -22,6 +23,7 @@ export const SHORTCUTS: { keys: string[]; does: string }[] = [
   { keys: ['g', 'e'], does: 'Entity: the one looked at last' },
   { keys: ['g', 't'], does: 'Trouble: what needs somebody' },
   { keys: ['g', 'j'], does: 'Journal: where it is stored' },
+  { keys: ['g', 'c'], does: 'Cluster: all nodes, where there are several' },
   { keys: ['g', 'p'], does: 'Picos, where they are served' },
   { keys: ['/'], does: 'Finds entities, kinds, screens and actions; Ctrl-K does it also while you type' },
   { keys: ['←', '→'], does: 'One event back or on, on the slider of an entity; between tabs and tiles' },

@@ -84,6 +84,7 @@ function remember(student, sections) {
 }
 
 function list(student) {
+  element('mine').hidden = enrolled(student).length === 0
   element('enrolled').replaceChildren(...enrolled(student).map(id => item(id, 'Drop', () => drop(student, id))))
 }
 
@@ -103,7 +104,7 @@ function item(text, action, act) {
 async function search(student, text) {
   const found = await get(`/sky/cloud/${await collection(student)}/app_section_collection/search`, { text, limit: 20 })
   const look = async id => show(id, await channel(student, id))
-  element('found').replaceChildren(...found.map(id => item(id, 'Look', () => look(id))))
+  element('found').replaceChildren(...found.map(id => item(id, 'View', () => look(id))))
   say(found.length ? '' : 'No section is called so.')
 }
 

@@ -4,6 +4,7 @@ import type { Json } from '../lib/diff';
 import { ask, askText } from './client';
 import type {
   ChildrenPage,
+  Cluster,
   Entity,
   Group,
   History,
@@ -26,6 +27,7 @@ export const series = (since?: number) => ask<SeriesPage>('/admin/series', { que
 export const map = () => ask<{ kinds: MapKind[]; hot: Hot[] }>('/admin/map');
 export const troubles = () => ask<Troubles>('/admin/trouble');
 export const journal = () => ask<Journal>('/admin/journal');
+export const clusterNodes = () => ask<Cluster>('/admin/cluster/nodes');
 export const journalParts = (limit: number) => ask<JournalParts>('/admin/journal/parts', { query: { limit } });
 
 export interface PageOf {

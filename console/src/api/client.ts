@@ -88,7 +88,11 @@ export async function askText(
   const answer = parse(text);
   const problem = (typeof answer === 'object' && answer !== null ? answer : {}) as Problem;
   if (response.status === 401 || (response.status === 403 && path.startsWith('/admin/'))) {
-    wantsToken.value = problem.detail ?? 'The server wants to know who asks.';
+    const isUnknown = response.status === 401;
+    const asks = given
+      ? 'The service does not take this token.'
+      : 'This service asks for a token before it shows anything.';
+    wantsToken.value = isUnknown ? asks : (problem.detail ?? 'Administration is closed here.');
   }
   throw new Failure(response.status, problem);
 }

@@ -29,6 +29,8 @@ export interface Kind {
 
 export interface Overview {
   service: string;
+  /** Where clients reach it; its host may be a wildcard. */
+  url: string;
   version: string | null;
   throng: string;
   started_at: string;
@@ -37,7 +39,7 @@ export interface Overview {
   reason: string | null;
   troubles: string[];
   stands_by: boolean;
-  console: { by: string; picos: boolean };
+  console: { by: string; picos: boolean; cluster: boolean };
   shards: number;
   loops: number;
   loops_max: number;
@@ -313,6 +315,15 @@ export interface Skipped {
   reason: string;
 }
 
+/** The newest point of a node, in short. */
+export interface NodeNow {
+  at: number;
+  series: Values;
+  memory: number | null;
+  busiest_loop: number | null;
+  limits: string | null;
+}
+
 export interface ClusterNode {
   node: number;
   name: string;
@@ -323,6 +334,15 @@ export interface ClusterNode {
   peer: string;
   program: string;
   connected: boolean;
+  /** An operator has asked it to give away all it owns. */
+  wants_drain: boolean;
+  /** Why it may own nothing. */
+  apart: string | null;
+  /** Null where it does not answer. */
+  now: NodeNow | null;
+  /** Null where only its own machine reaches it. */
+  console: string | null;
+  actions: Action[];
   /** How long it has not said that it lives; null for the one that is asked and for those that have ended. */
   silent_ms: number | null;
 }
@@ -330,6 +350,8 @@ export interface ClusterNode {
 /** The nodes of a cluster, as the one that is asked sees them. */
 export interface Cluster {
   cluster: string;
+  /** Raised by every change of owners or of nodes' states. */
+  version: number;
   /** The one that is asked. */
   node: number;
   shards: number;
@@ -338,6 +360,8 @@ export interface Cluster {
   /** Names of nodes with the shards that are pinned to them, as ranges. */
   pinned: Record<string, string>;
   nodes: ClusterNode[];
+  /** A node uses another server of the database. */
+  two_primaries: string | null;
   /** After 1.25 times this a silent node is taken for dead. */
   lease_ms: number;
   /** Nodes it is connected to. */
@@ -384,7 +408,7 @@ export interface Journal {
   } | null;
   retention: { kind: string; keep: string }[];
   /** Nothing where the engine is alone. */
-  cluster: Cluster | null;
+  cluster: Omit<Cluster, 'nodes'> | null;
   projections: Projection[];
 }
 

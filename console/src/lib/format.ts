@@ -104,6 +104,11 @@ export function known(value: number | null | undefined): string {
   return value === null || value === undefined ? '–' : whole(value);
 }
 
+/** A message's name as people read it: the engine's own names begin with `~`. */
+export function messageName(name: string): string {
+  return name === '~heard' ? 'the outcome' : name;
+}
+
 /** A text as a sentence: `the section is full` → `The section is full.` */
 export function sentence(text: string): string {
   const begun = text.charAt(0).toUpperCase() + text.slice(1);

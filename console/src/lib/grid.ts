@@ -54,6 +54,20 @@ export function hit(grid: Grid, count: number, x: number, y: number): number | u
   return index < count ? index : undefined;
 }
 
+export interface RowLabel {
+  /** Of its first tile. */
+  row: number;
+  /** Its middle. */
+  y: number;
+}
+
+/** Rows that are labelled, so that no label stands on another one. */
+export function labelled(grid: Grid, height: number): RowLabel[] {
+  const every = Math.max(1, Math.ceil(height / grid.pitch));
+  const rows = Array.from({ length: Math.ceil(grid.rows / every) }, (_, place) => place * every);
+  return rows.map((row) => ({ row, y: row * grid.pitch + (grid.pitch - grid.gap) / 2 }));
+}
+
 /** The tile an arrow key leads to from this one. */
 export function step(grid: Grid, count: number, from: number, key: string): number | undefined {
   const moves: Record<string, number> = {

@@ -107,6 +107,28 @@ function text(value: Json | undefined): string {
   return typeof value === 'string' ? value : '';
 }
 
+/** A body that fills what is required, for an example. */
+export function sample(form: Field[]): { [name: string]: Json } {
+  const required = form.filter((field) => field.required);
+  return Object.fromEntries(required.map((field): [string, Json] => [field.name, sampleOf(field)]));
+}
+
+function sampleOf(field: Field): Json {
+  switch (field.type) {
+    case 'boolean':
+      return false;
+    case 'choice':
+      return field.choices[0] ?? '';
+    case 'integer':
+    case 'number':
+      return Math.max(1, Number.parseInt(field.hint.replace('from ', ''), 10) || 1);
+    case 'json':
+      return field.hint === '[…]' ? [] : {};
+    default:
+      return field.hint || field.name;
+  }
+}
+
 /** The body that was typed, or which field cannot be read and why. An empty field that is not required is left out. */
 export function read(form: Field[], typed: Typed): Read {
   const body: { [name: string]: Json } = {};

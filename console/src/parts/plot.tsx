@@ -116,6 +116,8 @@ const STEPS: Record<Steps, number[]> = {
   // Milliseconds, of which a microsecond is the least that is shown.
   time: DECIMAL.map((step) => step / 1000),
 };
+/** Seconds between the ticks of time. */
+const TIME_STEPS = [1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600];
 /** The least that the top of an axis stands for. */
 const TOPS: Record<Steps, number> = { whole: 4, bytes: 4, share: 0.2, time: 0.01 };
 
@@ -154,11 +156,12 @@ function options(
     axes: [
       {
         ...axis,
-        space: 72,
+        space: () => (latest.current.seconds > 120 ? 44 : 58),
         size: 24,
         gap: 4,
+        incrs: TIME_STEPS,
         grid: { show: false },
-        values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).slice(0, latest.current.seconds > 300 ? 5 : 8)),
+        values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick * 1000).slice(0, step < 60 ? 8 : 5)),
       },
       {
         ...axis,

@@ -5,6 +5,7 @@ import { box, fit, type Grid, hit, step, tilesMax } from '../lib/grid';
 import type { Heat } from '../lib/heat';
 import { theme } from '../state/theme';
 import { colours } from './plot';
+import { RowLabels } from './row_labels';
 
 /** Half of the map in which the chosen tile is not. */
 export type Side = 'left' | 'right';
@@ -71,6 +72,8 @@ export function Tiles({ entities, heat, selected, select, open, room, label }: P
   const grid = fit(entities.length, size.width, size.height);
   const places = useMemo(() => new Map(entities.map((entity, place) => [keyOf(entity), place])), [entities]);
 
+  const ids = useMemo(() => entities.map(({ id }) => id), [entities]);
+
   // Only tiles that look otherwise than before
   useEffect(() => {
     if (size.width === 0) return;
@@ -128,35 +131,40 @@ export function Tiles({ entities, heat, selected, select, open, room, label }: P
     choose(entities[to]);
   };
   const chosen = selected === undefined ? undefined : entities[places.get(selected) ?? -1];
+  // Large tiles have names in them.
+  const hasLabels = size.width > 0 && grid.rows > 1 && grid.pitch < NAMED_PITCH;
   return (
-    <div
-      ref={holder}
-      class="tiles"
-      tabIndex={0}
-      role="group"
-      aria-label={`${label}: arrows move, Enter opens`}
-      onKeyDown={moved}
-    >
-      <canvas
-        ref={tiles}
-        role="img"
-        aria-label={`${plural(entities.length, 'tile')}, one an entity`}
-        onClick={(event) => {
-          if (event.detail > 1) return;
-          pressed.current = at(event);
-          choose(pressed.current);
-        }}
-        onDblClick={() => pressed.current && open(pressed.current)}
-        onMouseMove={(event) => {
-          const entity = at(event);
-          event.currentTarget.title = entity ? told(entity) : '';
-          event.currentTarget.classList.toggle('points', !!entity);
-        }}
-      />
-      <canvas ref={light} class="tiles-light" />
-      <span class="hidden" aria-live="polite">
-        {chosen && `${told(chosen)}, ${chosen.state}`}
-      </span>
+    <div class="tiles-frame">
+      {hasLabels && <RowLabels grid={grid} ids={ids} />}
+      <div
+        ref={holder}
+        class="tiles"
+        tabIndex={0}
+        role="group"
+        aria-label={`${label}: arrows move, Enter opens`}
+        onKeyDown={moved}
+      >
+        <canvas
+          ref={tiles}
+          role="img"
+          aria-label={`${plural(entities.length, 'tile')}, one an entity`}
+          onClick={(event) => {
+            if (event.detail > 1) return;
+            pressed.current = at(event);
+            choose(pressed.current);
+          }}
+          onDblClick={() => pressed.current && open(pressed.current)}
+          onMouseMove={(event) => {
+            const entity = at(event);
+            event.currentTarget.title = entity ? told(entity) : '';
+            event.currentTarget.classList.toggle('points', !!entity);
+          }}
+        />
+        <canvas ref={light} class="tiles-light" />
+        <span class="hidden" aria-live="polite">
+          {chosen && `${told(chosen)}, ${chosen.state}`}
+        </span>
+      </div>
     </div>
   );
 }

@@ -1,12 +1,13 @@
 import type { ComponentChildren } from 'preact';
 import * as calls from '../api/calls';
-import type { Cluster, ClusterNode, Journal, Projection } from '../api/types';
+import type { Journal, Projection } from '../api/types';
 import { ago, bytes, day, instant, known, micros, plural, seconds, whole } from '../lib/format';
-import { count, lives, pinnedToNobody, shown } from '../lib/shards';
+import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
-import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
+import { Badge, Card, Empty, Meter, Note } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
 import { useLoad } from '../parts/load';
+import { Table } from '../parts/table';
 import { Parts } from './journal/parts';
 
 const RELOAD_MS = 5_000;
@@ -39,7 +40,11 @@ function Shown({ journal, reload }: { journal: Journal; reload: () => void }) {
         <Checkpoint journal={journal} />
         <Sync journal={journal} />
       </div>
-      {journal.cluster && <Nodes cluster={journal.cluster} />}
+      {journal.cluster && (
+        <Note tone="accent">
+          Several nodes share this journal: <a href={link('cluster')}>Cluster</a> shows them.
+        </Note>
+      )}
       <Projections projections={journal.projections} reload={reload} />
       <Parts medium={journal.medium} />
       <Retention journal={journal} />
@@ -232,108 +237,6 @@ function behind({ lag_seconds, behind_seconds }: Projection): string {
   return most < 1 ? 'no' : seconds(most);
 }
 
-function Nodes({ cluster }: { cluster: Cluster }) {
-  return (
-    <Card title="Nodes">
-      {cluster.unowned !== '' && <Note tone="warn">Nobody owns the shards {cluster.unowned} now.</Note>}
-      {pinnedToNobody(cluster.pinned, cluster.nodes).map(([name, ranges]) => (
-        <Note key={name} tone="warn">
-          {plural(count(ranges), 'shard')} ({shown(ranges)}) pinned to <b>{name}</b>, and no node of that name lives:
-          until one does, they may be anywhere.
-        </Note>
-      ))}
-      <Scroll label="Nodes">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Name</th>
-              <th scope="col">State</th>
-              <th scope="col" class="number">
-                Shards
-              </th>
-              <th scope="col">Which</th>
-              <th scope="col">Pinned here</th>
-              <th scope="col" class="number">
-                Lease
-              </th>
-              <th scope="col">Clients reach it at</th>
-              <th scope="col">Nodes reach it at</th>
-            </tr>
-          </thead>
-          <tbody>
-            {cluster.nodes.map((node) => (
-              <tr key={node.node}>
-                <td class="wide-cell">
-                  {node.name} {node.node === cluster.node && <span class="quiet">this one</span>}
-                </td>
-                <td>
-                  <NodeState node={node} cluster={cluster} />
-                </td>
-                <td class="number">{whole(node.owns)}</td>
-                <td class="mono break">{shown(node.shards) || '–'}</td>
-                <td class="break">
-                  <Pinned ranges={(lives(node) && cluster.pinned[node.name]) || ''} />
-                </td>
-                <td class="number">
-                  <Lease node={node} lease={cluster.lease_ms} />
-                </td>
-                <td class="mono break">{node.http}</td>
-                <td class="mono break">{node.peer}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
-      <p class="small quiet">
-        Lease: how long ago a node said that it lives; one that is silent for {milliseconds(cluster.lease_ms * 1.25)} is
-        taken for dead. {plural(cluster.changes, 'change')} of what this node serves, the last one in{' '}
-        {milliseconds(cluster.last_change_ms)}; {whole(cluster.asked)} requests passed on to other nodes,{' '}
-        {whole(cluster.unknown)} of unknown outcome.
-      </p>
-    </Card>
-  );
-}
-
-function Pinned({ ranges }: { ranges: string }) {
-  if (ranges === '') return <>–</>;
-  return (
-    <>
-      {whole(count(ranges))}: <span class="mono">{shown(ranges)}</span>
-    </>
-  );
-}
-
-/** A lease that is half over is a beat that did not come: they come six times a lease. */
-function Lease({ node, lease }: { node: ClusterNode; lease: number }) {
-  if (node.silent_ms === null) return <>–</>;
-  const text = `${(node.silent_ms / 1000).toFixed(1)}\u00a0s\u00a0ago`;
-  if (node.silent_ms < lease / 2) return <>{text}</>;
-  return (
-    <Badge tone="warn" icon="trouble">
-      {text}
-    </Badge>
-  );
-}
-
-/** One that has left or was declared dead is gone for certain; one that has not, and has no session at the database, may be. */
-function NodeState({ node, cluster }: { node: ClusterNode; cluster: Cluster }) {
-  const hasEnded = node.state === 'left' || node.state === 'dead';
-  if (hasEnded || !node.connected) {
-    return (
-      <Badge tone="bad" icon="trouble">
-        {hasEnded ? node.state : 'gone?'}
-      </Badge>
-    );
-  }
-  const isReached = node.node === cluster.node || cluster.reaches.includes(node.node);
-  const isWell = node.state === 'serving' && isReached;
-  return (
-    <Badge tone={isWell ? 'good' : 'warn'} icon={isWell ? 'good' : 'trouble'}>
-      {isReached ? node.state : 'not reached'}
-    </Badge>
-  );
-}
-
 function ProjectionState({ one }: { one: Projection }) {
   const [tone, icon] =
     one.is_rebuilding && one.state === 'running'
@@ -379,56 +282,54 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
           </p>
         </Empty>
       ) : (
-        <Scroll label="Projections">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">State</th>
-                <th scope="col" class="number">
-                  Behind
-                </th>
-                <th scope="col" class="number">
-                  Events
-                </th>
-                <th scope="col">Reached</th>
-                <th scope="col">Actions</th>
+        <Table label="Projections">
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              <th scope="col">State</th>
+              <th scope="col" class="number">
+                Behind
+              </th>
+              <th scope="col" class="number">
+                Events
+              </th>
+              <th scope="col">Reached</th>
+              <th scope="col">Actions</th>
+            </tr>
+          </thead>
+          <tbody>
+            {projections.map((one) => (
+              <tr key={one.name}>
+                <td class="wide-cell">
+                  {one.name} {one.kind && <span class="quiet">of {one.kind}</span>}
+                  {one.reason && <p class="small break">{one.reason}</p>}
+                  {one.skipped > 0 && <SkippedEvents one={one} />}
+                </td>
+                <td>
+                  <ProjectionState one={one} />
+                </td>
+                <td class="number">{behind(one)}</td>
+                <td class="number">{one.events === null ? '–' : whole(one.events)}</td>
+                <td class="mono">{one.reached ?? '–'}</td>
+                <td>
+                  <span class="row">
+                    {one.actions.map((action) => (
+                      <button
+                        key={action.name}
+                        type="button"
+                        class={`button ${action.confirm ? 'danger' : ''}`}
+                        aria-label={`${action.label}: ${one.name}`}
+                        onClick={() => ask({ action, of: { kind: null, id: null, what: one.name } })}
+                      >
+                        {action.label}
+                      </button>
+                    ))}
+                  </span>
+                </td>
               </tr>
-            </thead>
-            <tbody>
-              {projections.map((one) => (
-                <tr key={one.name}>
-                  <td class="wide-cell">
-                    {one.name} {one.kind && <span class="quiet">of {one.kind}</span>}
-                    {one.reason && <p class="small break">{one.reason}</p>}
-                    {one.skipped > 0 && <SkippedEvents one={one} />}
-                  </td>
-                  <td>
-                    <ProjectionState one={one} />
-                  </td>
-                  <td class="number">{behind(one)}</td>
-                  <td class="number">{one.events === null ? '–' : whole(one.events)}</td>
-                  <td class="mono">{one.reached ?? '–'}</td>
-                  <td>
-                    <span class="row">
-                      {one.actions.map((action) => (
-                        <button
-                          key={action.name}
-                          type="button"
-                          class={`button ${action.confirm ? 'danger' : ''}`}
-                          aria-label={`${action.label}: ${one.name}`}
-                          onClick={() => ask({ action, of: { kind: null, id: null, what: one.name } })}
-                        >
-                          {action.label}
-                        </button>
-                      ))}
-                    </span>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+            ))}
+          </tbody>
+        </Table>
       )}
       {dialog}
     </Card>

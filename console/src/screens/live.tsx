@@ -1,9 +1,11 @@
 import { useMemo } from 'preact/hooks';
 import { connection } from '../api/client';
-import type { Limits } from '../api/types';
+import type { Kind, Limits } from '../api/types';
+import { commandLine } from '../lib/curl';
 import { bytes, clock, micros, second, short, whole, zone } from '../lib/format';
 import { link } from '../lib/route';
 import { Card, Empty } from '../parts/basic';
+import { Copyable } from '../parts/copy';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
 import { type Line, Plot, type Steps } from '../parts/plot';
@@ -173,7 +175,7 @@ function PlotCard({ drawn }: { drawn: Drawn }) {
   );
 }
 
-const HEADLINES: Record<string, string> = {
+export const HEADLINES: Record<string, string> = {
   idle: 'Idle',
   client: 'Room for more',
   loop: 'Limited by the CPU',
@@ -293,14 +295,17 @@ function FirstCommand() {
             'Send the service a request.'
           )}
         </p>
-        {kind && <pre>{example(kind.name, kind.commands.find((command) => command.is_public)?.name ?? '')}</pre>}
+        {kind && <Copyable text={example(kind)} />}
       </Empty>
     </Card>
   );
 }
 
-function example(kind: string, command: string): string {
-  return `curl -X POST SERVICE/api/${kind}/ID/${command} -H 'content-type: application/json' -d '{ … }'`;
+function example(kind: Kind): string {
+  const command = kind.commands.find((command) => command.is_public);
+  const root = { definitions: overview.value?.definitions ?? {} };
+  const path = [kind.name, 'first', command?.name ?? ''];
+  return commandLine(overview.value?.url ?? '', location.hostname, path, command?.schema ?? {}, root);
 }
 
 const HOT_SHOWN = 8;

@@ -240,7 +240,7 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
 
 function counted(here: number, total: number | null, next: string | null, start: number): string {
   if (start > 0) return `${whole(start + 1)} to ${whole(start + here)}${total === null ? '' : ` of ${whole(total)}`}`;
-  if (next === null) return plural(here, 'entity', 'entities');
+  if (next === null || here === total) return plural(here, 'entity', 'entities');
   return total === null ? `The first ${whole(here)}` : `The first ${whole(here)} of ${whole(total)}`;
 }
 

@@ -15,7 +15,7 @@ export function TokenScreen({ reason }: { reason: string }) {
   return (
     <form class="token card" onSubmit={enter}>
       <Icon name="key" />
-      <h1>{hadOne ? 'That token is not taken' : 'Who is there?'}</h1>
+      <h1>{hadOne ? 'Wrong token' : 'Enter the token'}</h1>
       <p class="quiet break">{reason}</p>
       <div class="field">
         <label for="token">Token for administration</label>

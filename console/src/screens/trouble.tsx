@@ -12,7 +12,7 @@ import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { save } from '../parts/save';
 import { troubles } from '../state/service';
-import { say } from '../state/toast';
+import { complain, say } from '../state/toast';
 import { Reason } from './trouble/all';
 
 const RELOAD_MS = 3_000;
@@ -120,7 +120,7 @@ export function TroubleScreen() {
             reload={reload}
           />
         ))}
-        {value?.more && <Note tone="accent">There is more than is shown. Mend these first.</Note>}
+        {value?.more && <Note tone="accent">There is more than is shown. Resolve these first.</Note>}
       </div>
       {dialog}
     </>
@@ -235,7 +235,7 @@ async function exportAll({ kind, export: path }: DeadGroup): Promise<void> {
     save(`dead-${kind}.jsonl`, lines);
     say(`Export all: ${plural(exported, 'message')}.`);
   } catch (error) {
-    say(`Export all: ${error instanceof Error ? error.message : String(error)}`);
+    complain(`Export all: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 

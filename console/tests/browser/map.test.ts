@@ -272,3 +272,23 @@ test('an id of a UUID stands on one line of a list at 360 px', async () => {
   assert.deepEqual(wrong, []);
   await page.context().close();
 });
+
+test('rows of small tiles are labelled with the ids they begin with, where there is room', async () => {
+  for (const viewport of [WIDE, PHONE]) {
+    const { page, wrong } = await open(browser, server, '#/map/section', { viewport });
+    await page.getByText(/^(4,000 entities|The first .*)$/).waitFor();
+    const labels = page.locator('.tiles-labels text');
+    if (viewport === PHONE) {
+      assert.equal(await page.locator('.tiles-labels').isVisible(), false);
+    } else {
+      await labels.nth(2).waitFor();
+      const said = await labels.allTextContents();
+      assert.equal(said[0], 'S0');
+      assert.deepEqual(said, [...said].sort());
+    }
+    await fits(page);
+    await accessible(page);
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+});

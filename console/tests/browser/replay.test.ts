@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import type { Browser } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { accessible, fits, go, heading, launch, open, PHONE } from './browser';
 import { type Command, driver, send, surge } from './commands';
 import { program, Server, until } from './server';
@@ -102,33 +102,75 @@ test('the curves rise while the day goes by, and the hot sections are named', as
   await page.context().close();
 });
 
-test('pictures for the book are made of it, in both themes and at the width of a phone', async () => {
+/** Where the pictures are taken: the midnight of `throng demo` for the book, the requests of this test for all others. */
+async function shown(): Promise<{ console: string; hasEnded: () => Promise<boolean>; end: () => void }> {
+  if (!process.env.CONSOLE_IMAGES) {
+    return { console: server.console, hasEnded: async () => true, end: () => undefined };
+  }
+  const data = mkdtempSync(join(tmpdir(), 'throng-midnight-'));
+  const child = spawn(program('throng'), ['demo', '--pace', 'midnight', '--durability', 'os', '--data', data]);
+  let said = '';
+  child.stdout.on('data', (text: Buffer) => {
+    said += text.toString();
+  });
+  const console = () => /console +(http:\S+)/.exec(said)?.[1];
+  await until('the demo names its console', async () => console() !== undefined);
+  const end = () => {
+    child.kill('SIGKILL');
+    rmSync(data, { recursive: true, force: true });
+  };
+  return { console: `${console()}/`, hasEnded: async () => said.includes('replayed'), end };
+}
+
+test('pictures for the book are made of a surge, in both themes and at the width of a phone', async () => {
   mkdirSync(IMAGES, { recursive: true });
   const size = { width: 1280, height: 800 };
-  for (const theme of ['light', 'dark'] as const) {
-    const { page, wrong } = await open(browser, server, '#/live', { viewport: size, colorScheme: theme });
-    const suffix = theme === 'dark' ? '-dark' : '';
-    await page.locator('.hot-list a').first().waitFor();
-    await page.screenshot({ path: join(IMAGES, `console-live${suffix}.png`) });
-    await go(page, '#/map/section');
-    await page.getByText('5,393 entities').waitFor();
-    await page.waitForFunction(() => document.querySelector('canvas')?.width ?? 0 > 100);
-    await page.screenshot({ path: join(IMAGES, `console-map${suffix}.png`) });
+  const day = await shown();
+  const of = { console: day.console } as Server;
+  const themes = ['light', 'dark'] as const;
+  const opened = await Promise.all(
+    themes.map((colorScheme) => open(browser, of, '#/map/section', { viewport: size, colorScheme })),
+  );
+  const phone = await open(browser, of, '#/map/section', { viewport: PHONE });
+  try {
+    const each = async (take: (page: Page, suffix: string) => Promise<void>) => {
+      for (const [place, { page }] of opened.entries()) await take(page, themes[place] === 'dark' ? '-dark' : '');
+    };
+    await each(async (page) => page.getByText('5,393 entities').waitFor());
+    await until('the surge has begun', async () => {
+      const { series } = await (await fetch(new URL('/admin/series', day.console))).json();
+      return series.commands.length > 2 && series.commands.slice(-2).some((count: number) => count > 100);
+    });
+    await each(async (page, suffix) => {
+      await page.waitForFunction(() => document.querySelector('canvas')?.width ?? 0 > 100);
+      await page.screenshot({ path: join(IMAGES, `console-map${suffix}.png`) });
+    });
+    await heading(phone.page, 'section');
+    await fits(phone.page);
+    await phone.page.screenshot({ path: join(IMAGES, 'console-phone.png') });
     await until('the busiest section has the events that are shown', async () => {
       const history = `/admin/entity/section/${encodeURIComponent(busiest)}/history?after=${SHOWN}&limit=1`;
-      const { events } = await (await fetch(new URL(history, server.console))).json();
+      const { events } = await (await fetch(new URL(history, day.console))).json();
       return events.length > 0;
     });
-    await go(page, `#/entity/section/${encodeURIComponent(busiest)}?at=${SHOWN}`);
-    await page.getByRole('heading', { name: `State as of event ${SHOWN}` }).waitFor();
-    await page.locator('.event.open').waitFor();
-    await page.screenshot({ path: join(IMAGES, `console-entity${suffix}.png`) });
-    assert.deepEqual(wrong, []);
-    await page.context().close();
+    await each(async (page, suffix) => {
+      await go(page, `#/entity/section/${encodeURIComponent(busiest)}?at=${SHOWN}`);
+      await page.getByRole('heading', { name: `State as of event ${SHOWN}` }).waitFor();
+      await page.locator('.event.open').waitFor();
+      await page.screenshot({ path: join(IMAGES, `console-entity${suffix}.png`) });
+      await go(page, '#/live');
+      await page.locator('.plot canvas').first().waitFor();
+    });
+    await until('the midnight is over', day.hasEnded);
+    await each((page, suffix) =>
+      page.screenshot({ path: join(IMAGES, `console-live${suffix}.png`) }).then(() => undefined),
+    );
+    assert.deepEqual(
+      [...opened, phone].flatMap(({ wrong }) => wrong),
+      [],
+    );
+  } finally {
+    for (const { page } of [...opened, phone]) await page.context().close();
+    day.end();
   }
-  const { page } = await open(browser, server, '#/map/section', { viewport: PHONE });
-  await heading(page, 'section');
-  await fits(page);
-  await page.screenshot({ path: join(IMAGES, 'console-phone.png') });
-  await page.context().close();
 });

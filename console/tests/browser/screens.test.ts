@@ -98,42 +98,6 @@ test('an empty system says what will appear and how', async () => {
   await page.context().close();
 });
 
-test('the nodes of a cluster are shown, with the shards that are pinned to each and to nobody', async () => {
-  const of = { http: 'http://127.0.0.1:8081', peer: '127.0.0.1:7401', program: 'registration', connected: true };
-  const cluster = {
-    ...{ cluster: 'x', node: 1, shards: 256, unowned: '', lease_ms: 3000, reaches: [2], changes: 1, last_change_ms: 2 },
-    ...{ asked: 0, not_here: 0, unknown: 0, pinned: { b: '0-9,17', [HOSTILE[0] ?? '']: '200-201' } },
-    nodes: [
-      { node: 1, name: 'a', state: 'serving', owns: 243, shards: '10-16,18-253', silent_ms: null, ...of },
-      { node: 2, name: 'b', state: 'serving', owns: 11, shards: '0-9,17', silent_ms: 10, ...of },
-      { node: 3, name: 'c', state: 'left', owns: 1, shards: '254', silent_ms: null, ...of, connected: false },
-      { node: 4, name: 'd', state: 'dead', owns: 1, shards: '255', silent_ms: null, ...of },
-      { node: 5, name: 'e', state: 'serving', owns: 0, shards: '', silent_ms: 10, ...of, connected: false },
-    ],
-  };
-  for (const viewport of [undefined, PHONE]) {
-    const { page, wrong } = await open(browser, filled, '#/live', viewport && { viewport });
-    await page.route('**/admin/journal', async (route) => {
-      const response = await route.fetch();
-      await route.fulfill({ response, json: { ...((await response.json()) as object), cluster } });
-    });
-    await go(page, '#/journal');
-    const row = (text: RegExp) => page.getByRole('row', { name: text }).getByRole('cell').nth(4);
-    assert.equal(await row(/^a this one/).textContent(), '–');
-    assert.equal(await row(/^b serving/).textContent(), '11: 0-9, 17');
-    // What has ended is said to have, also while it owns shards still; of one that is only not connected nobody knows.
-    await row(/^c left/).waitFor();
-    await row(/^d dead/).waitFor();
-    await row(/^e gone\?/).waitFor();
-    assert.equal(await row(/^e gone/).textContent(), '–');
-    await page.getByText(`2 shards (200-201) pinned to ${HOSTILE[0]}, and no node of that name lives`).waitFor();
-    await fits(page);
-    await accessible(page);
-    assert.deepEqual(wrong, []);
-    await page.context().close();
-  }
-});
-
 test('hostile names and payloads are text wherever they are shown', async () => {
   const { page, wrong } = await open(browser, filled, '#/map/section?as=list');
   for (const id of HOSTILE) {

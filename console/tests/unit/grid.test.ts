@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { box, fit, hit, PITCH_MAX, PITCH_MIN, step, tilesMax } from '../../src/lib/grid';
+import { box, fit, hit, labelled, PITCH_MAX, PITCH_MIN, step, tilesMax } from '../../src/lib/grid';
 
 test('any number of tiles that can be seen fits its surface', () => {
   for (const count of [1, 2, 17, 500, 5393, 15_000]) {
@@ -41,4 +41,13 @@ test('arrows lead to the neighbours and not over the edge', () => {
   assert.equal(step(grid, 100, 99, 'ArrowRight'), undefined);
   assert.equal(step(grid, 100, 5, 'End'), 99);
   assert.equal(step(grid, 100, 5, 'x'), undefined);
+});
+
+test('no label of a row stands on another one, and the first row has one', () => {
+  for (const pitch of [6, 11, 20, 55]) {
+    const labels = labelled({ columns: 10, rows: 40, pitch, gap: 1 }, 20);
+    assert.equal(labels[0]?.row, 0);
+    assert.ok(labels.every(({ y }, place) => place === 0 || y - (labels[place - 1]?.y ?? 0) >= 20));
+    assert.ok(labels.every(({ row }) => row < 40));
+  }
 });

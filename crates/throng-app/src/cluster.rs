@@ -1,10 +1,11 @@
 //! Several nodes on one journal: the options of `serve --cluster`.
 
 mod command;
+mod control;
 mod shown;
 
 pub use command::ClusterCommands;
-pub(crate) use shown::report;
+pub(crate) use control::ClusterControl;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
@@ -227,6 +228,15 @@ impl ClusterSettings {
             standby: None,
             loops: gateway.loops().to_vec(),
         };
+        // An address of every interface is no host: settings() has seen to it that another one was said then.
+        let listens_at = self.listen.ip().to_string();
+        let host_of = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
+        let peer_host = self.advertise.as_deref().and_then(host_of).unwrap_or(listens_at);
+        control::tell(
+            &links,
+            gateway.report(),
+            control::console_url(gateway.admin_address(), &peer_host),
+        );
         let node = Node::start(directory, host, links, options)?;
         if !node.wait_until_serving(FIRST) {
             let status = node.status();

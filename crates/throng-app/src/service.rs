@@ -21,7 +21,7 @@ use throng_http::{Limits, Running};
 use tokio::sync::watch;
 
 #[cfg(feature = "postgres")]
-use crate::cluster::{ClusterSettings, check, not_shared, report};
+use crate::cluster::{ClusterControl, ClusterSettings, check, not_shared};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -195,16 +195,17 @@ impl Service {
         #[cfg(feature = "postgres")]
         let statuses = Arc::new(std::sync::OnceLock::new());
         #[cfg(feature = "postgres")]
-        if joining.is_some() {
-            let (of_health, statuses) = (Arc::clone(&statuses), Arc::clone(&statuses));
+        if let Some((_, directory, links)) = &joining {
+            let of_health = Arc::clone(&statuses);
             gateway = gateway.closed().health(move || {
                 let statuses: Option<&watch::Receiver<throng_cluster::Status>> = of_health.get();
                 let found = statuses.and_then(|statuses| check(&statuses.borrow()));
                 found.into_iter().collect()
             });
-            gateway = gateway.cluster(move || {
-                let statuses: Option<&watch::Receiver<throng_cluster::Status>> = statuses.get();
-                statuses.map_or(serde_json::Value::Null, |statuses| report(&statuses.borrow()))
+            gateway = gateway.cluster(ClusterControl {
+                directory: Arc::clone(directory),
+                links: links.clone(),
+                statuses: Arc::clone(&statuses),
             });
         }
         gateway = settings.access_log.set(settings.security.set(gateway));

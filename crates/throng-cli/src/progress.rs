@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::units::count;
+use crate::{demo::pace::DayClock, units::count};
 use throng_app::cli::is_colourless;
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -17,6 +17,8 @@ pub struct Progress {
     label: &'static str,
     total: u64,
     last_line: Instant,
+    /// The clock of a day that is replayed in time.
+    clock: Option<DayClock>,
 }
 
 impl Progress {
@@ -25,9 +27,9 @@ impl Progress {
     pub fn new(label: &'static str, total: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let template = if is_colourless() {
-                "  {prefix} {bar:30} {percent:>3} % {human_pos} of {human_len}, {per_sec}"
+                "  {prefix} {bar:30} {percent:>3} % {human_pos} of {human_len}, {per_sec} {msg}"
             } else {
-                "  {prefix} {bar:30.cyan/dim} {percent:>3} % {human_pos} of {human_len}, {per_sec}"
+                "  {prefix} {bar:30.cyan/dim} {percent:>3} % {human_pos} of {human_len}, {per_sec} {msg}"
             };
             let style = ProgressStyle::with_template(template).expect("the template is a constant");
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
@@ -40,16 +42,29 @@ impl Progress {
             label,
             total,
             last_line: Instant::now(),
+            clock: None,
         }
+    }
+
+    /// Shows the time of the day, too, and how long it still takes.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Option<DayClock>) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Shows that so many are done.
     pub fn show(&mut self, done: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
+            if let Some(clock) = &self.clock {
+                bar.set_message(format!("· {}", clock.shown()));
+            }
         } else if self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("  {:<10} {} of {}", self.label, count(done), count(self.total));
+            let clock = self.clock.as_ref().map(|clock| format!(" · {}", clock.shown()));
+            let clock = clock.unwrap_or_default();
+            eprintln!("  {:<10} {} of {}{clock}", self.label, count(done), count(self.total));
         }
     }
 }

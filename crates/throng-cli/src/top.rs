@@ -2,16 +2,18 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use registration::trace::DateTime;
 use serde_json::Value;
 use std::{
     fmt::Write as _,
-    io::{ErrorKind, Read, Write},
+    io::{ErrorKind, IsTerminal as _, Read, Write},
     net::TcpStream,
     path::PathBuf,
     process::ExitCode,
     thread,
     time::Duration,
 };
+use throng_app::cli::is_colourless;
 use throng_load::{TlsOptions, over_tls};
 
 /// How long a service may take to answer.
@@ -23,6 +25,8 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 const SECONDS: usize = 5;
 /// Troubles that are named.
 const TROUBLES_MAX: usize = 10;
+/// Hot entities that are named.
+const HOT_MAX: usize = 5;
 /// Home, and what was below it is erased.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
@@ -45,10 +49,15 @@ pub(crate) struct TopArguments {
 
 impl TopArguments {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let has_colour = std::io::stdout().is_terminal() && !is_colourless();
         loop {
-            let series = self.get("/admin/series")?;
-            let trouble = self.get("/admin/trouble")?;
-            let shown = frame(&series, &trouble);
+            let look = Look {
+                overview: self.get("/admin/overview")?,
+                series: self.get("/admin/series")?,
+                trouble: self.get("/admin/trouble")?,
+                hot: self.get(&format!("/admin/hot?limit={HOT_MAX}"))?,
+            };
+            let shown = look.frame(has_colour);
             let mut out = std::io::stdout().lock();
             let head = if self.once { "" } else { REDRAW };
             // A reader that went away is no error of ours.
@@ -143,8 +152,73 @@ fn plain(text: &str) -> String {
         .collect()
 }
 
-/// All lines of one redraw.
-fn frame(all: &Value, trouble: &Value) -> String {
+/// The answers that a redraw is made of.
+#[derive(Default)]
+struct Look {
+    overview: Value,
+    series: Value,
+    trouble: Value,
+    hot: Value,
+}
+
+/// A length of time in its two largest units.
+fn length(seconds: i64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+impl Look {
+    /// The service, its version, and for how long it runs.
+    fn title(&self) -> String {
+        let text = |name: &str| plain(self.overview[name].as_str().unwrap_or_default());
+        // In UTC, both.
+        let at = |name: &str| text(name).trim_end_matches('Z').parse::<DateTime>().ok();
+        let up = at("now").zip(at("started_at"));
+        let up = up.map(|(now, start)| format!("up {}", length(now.duration_since(start).as_secs().max(0))));
+        let name = [text("service"), text("version")].join(" ").trim().to_owned();
+        [Some(name), up]
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    /// All lines of one redraw; with colour, in bold what it is about, and trouble in yellow.
+    fn frame(&self, has_colour: bool) -> String {
+        let paint = |code: u8, text: String| match has_colour {
+            true => format!("\x1b[{code}m{text}\x1b[0m"),
+            false => text,
+        };
+        let title = self.title();
+        let mut out = if title.is_empty() {
+            String::new()
+        } else {
+            paint(1, title) + "\n"
+        };
+        out += &figures(&self.series);
+        let hot = self.hot["hot"].as_array().map_or(&[][..], Vec::as_slice);
+        if !hot.is_empty() {
+            let _ = writeln!(out, "\n{}", paint(1, "hot".into()));
+        }
+        for one in hot.iter().take(HOT_MAX) {
+            let text = |name: &str| plain(one[name].as_str().unwrap_or_default());
+            let rate = one["per_second"].as_f64().unwrap_or(0.0);
+            let _ = writeln!(out, "  {rate:>8.0}/s  {}/{}", text("kind"), text("id"));
+        }
+        let total = self.trouble["total"].as_u64().unwrap_or(0);
+        let code = if total > 0 { 33 } else { 1 };
+        let _ = writeln!(out, "\n{}", paint(code, format!("trouble     {total}")));
+        out + &troubles(&self.trouble)
+    }
+}
+
+fn figures(all: &Value) -> String {
     let series = &all["series"];
     let mut out = String::new();
     let sentence = plain(
@@ -196,8 +270,12 @@ fn frame(all: &Value, trouble: &Value) -> String {
         megabytes(&memory["process"])
     );
     let _ = writeln!(out, "loops       {}", loops.join("   "));
+    out
+}
+
+fn troubles(trouble: &Value) -> String {
     let items = trouble["items"].as_array().map_or(&[][..], Vec::as_slice);
-    let _ = writeln!(out, "\ntrouble     {}", trouble["total"].as_u64().unwrap_or(0));
+    let mut out = String::new();
     for item in items.iter().take(TROUBLES_MAX) {
         let text = |name: &str| plain(item[name].as_str().unwrap_or_default());
         let of = match (text("kind"), text("id")) {
@@ -237,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_names_the_limit_and_escapes_control_characters() {
+    fn frame_names_service_and_escapes_control_characters() {
         let all = json!({
             "series": { "commands": [0, 100, 300], "latency_p50_ms": [null, 0.5], "connections": [64] },
             "refusals": { "overloaded": [2, 2] }, "memory": { "process": [91_000_000] }, "loops": { "0": [0.5, 0.7] },
@@ -247,9 +325,20 @@ mod tests {
                 { "type": "stuck", "kind": "a", "id": "\u{1b}[2Jx", "what": "w", "since": "2026-11-23T09:00:00.123Z", "count": 40, "reason": "r" },
                 { "type": "check", "kind": null, "id": null, "what": "pool", "since": null, "count": 1, "reason": "slow" }
             ] });
-        let shown = frame(&all, &trouble);
+        let overview = json!({
+            "service": "registration", "version": "1.4.0", "started_at": "2026-11-23T08:00:00Z", "now": "2026-11-24T11:12:44.031907Z"
+        });
+        let hot = json!({ "hot": [{ "kind": "section", "id": "CS\u{7}-1", "per_second": 812 }] });
+        let look = Look {
+            overview,
+            series: all,
+            trouble,
+            hot,
+        };
+        let shown = look.frame(false);
         for part in [
-            "The clients: there is room.",
+            "registration 1.4.0, up 1 d 3 h\nThe clients: there is room.",
+            "       812/s  section/CS\u{FFFD}-1",
             "133",
             "p50     0.50",
             "0: 60 %",
@@ -261,7 +350,8 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains('\u{1b}'));
-        let nothing = frame(&Value::Null, &Value::Null);
+        assert!(look.frame(true).contains("\u{1b}[33mtrouble     1200\u{1b}[0m"));
+        let nothing = Look::default().frame(false);
         assert!(nothing.contains("look again") && !nothing.contains("-0"), "{nothing}");
     }
 }

@@ -54,6 +54,10 @@ pub enum Frame {
     AsksServer,
     /// The answer to it; empty: not known.
     UsesServer(String),
+    /// Asks what the other node does. For nodes that [tell](throng_journal::features::TELLS).
+    AsksReport,
+    /// The answer to it, as JSON; empty: not known.
+    Reports(String),
 }
 
 /// What a node says of itself before anything else.

@@ -3,10 +3,12 @@
 use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     joining::Proofs,
+    life::Status,
     wire::{self, Trust, Wire},
 };
+use futures_util::future::join_all;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     io,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
@@ -36,6 +38,8 @@ const SWEEP: Duration = Duration::from_millis(50);
 const RETRY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 const CONNECT: Duration = Duration::from_secs(1);
 const HANDSHAKE: Duration = Duration::from_secs(3);
+/// The longest time that a console waits for another node's report.
+const REPORT: Duration = Duration::from_secs(1);
 /// A connection that takes nothing for so long is over.
 const STALLED: Duration = Duration::from_secs(3);
 /// So many refused connections in a row are a port that nobody listens at.
@@ -69,7 +73,12 @@ struct Shared {
     /// A connection began to fail, or to work, or somebody wants a look: whoever looks after the cluster looks again.
     changed: Notify,
     counts: Counts,
+    /// Tells the others what this node does. Set once, before it joins.
+    report: OnceLock<Report>,
 }
+
+/// Says what a node does, as JSON.
+type Report = Box<dyn Fn() -> String + Send + Sync>;
 
 /// What was asked of other nodes since the start.
 #[derive(Debug, Default)]
@@ -124,8 +133,45 @@ impl Links {
                 loops: OnceLock::new(),
                 changed: Notify::new(),
                 counts: Counts::default(),
+                report: OnceLock::new(),
             }),
         }
+    }
+
+    /// Has this node answer so when another one asks what it does, for its console: JSON of at most 3 KiB. Said once.
+    pub fn tell(&self, report: impl Fn() -> String + Send + Sync + 'static) {
+        let _ = self.shared.report.set(Box::new(report));
+    }
+
+    /// Returns this node's own report; empty where nobody has said one.
+    #[must_use]
+    pub fn report(&self) -> String {
+        self.shared.report.get().map_or_else(String::new, |report| report())
+    }
+
+    /// Asks all other nodes that this one is connected to what they do, at once. One that does not answer within a second is left out.
+    pub async fn reports(&self, status: &Status) -> BTreeMap<NodeId, String> {
+        let nodes = status.view.nodes.iter();
+        let others = nodes.filter(|node| node.lives() && status.connected.contains(&node.id));
+        let asked = others.map(|node| async move { Some((node.id, self.report_of(status, node).await?)) });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    async fn report_of(&self, status: &Status, node: &Node) -> Option<String> {
+        if node.said.features < features::TELLS {
+            return None;
+        }
+        let own = self.hello(status.node, &status.view.cluster);
+        let ask = async {
+            let shaken = shake_hands(&self.shared.trust, own, Some(node.id), &node.said.peer).await;
+            let mut wire = shaken.ok()?;
+            wire.send(&Frame::AsksReport).await.ok()?;
+            match wire.receive().await {
+                Ok(Frame::Reports(report)) if !report.is_empty() => Some(report),
+                _ => None,
+            }
+        };
+        timeout(REPORT, ask).await.ok().flatten()
     }
 
     /// Says where connections are worked, before the first [`look`](Self::look). Said once.

@@ -181,6 +181,7 @@ impl Node {
             }),
             refused: Warnings::default(),
             refusals: AtomicU64::new(0),
+            links: links.clone(),
         });
         let life = Life::new(Parts {
             directory: Arc::clone(&directory),

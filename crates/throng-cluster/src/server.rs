@@ -1,6 +1,7 @@
 //! The connections of other nodes, from the side that is asked.
 
 use crate::{
+    Links,
     frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     life::Host,
     wire::{self, Trust, Trusted, Wire},
@@ -19,7 +20,7 @@ use std::{
 use throng::driver::peers::Reply;
 use throng_journal::{Directory, scratch};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     runtime::Handle,
     sync::oneshot,
@@ -123,6 +124,8 @@ pub(crate) struct Server {
     pub(crate) refused: Warnings,
     /// Connections that were not let in.
     pub(crate) refusals: AtomicU64,
+    /// Knows what this node tells of itself.
+    pub(crate) links: Links,
 }
 
 impl Server {
@@ -280,11 +283,11 @@ impl Server {
                     Frame::Asks(asks) => asks,
                     Frame::AsksServer => {
                         let server = self.directory.server().await.ok().flatten();
-                        let mut told = Vec::new();
-                        frame::encode(&Frame::UsesServer(server.unwrap_or_default()), &mut told)
-                            .map_err(|why| why.to_string())?;
-                        writer.write_all(&told).await.map_err(|why| why.to_string())?;
-                        writer.flush().await.map_err(|why| why.to_string())?;
+                        tell(&mut writer, &Frame::UsesServer(server.unwrap_or_default())).await?;
+                        continue;
+                    }
+                    Frame::AsksReport => {
+                        tell(&mut writer, &Frame::Reports(self.links.report())).await?;
                         continue;
                     }
                     _ => return Err("it sends what is no request".into()),
@@ -330,6 +333,13 @@ impl Server {
             }
         }
     }
+}
+
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), told: &Frame) -> Result<(), String> {
+    let mut bytes = Vec::new();
+    frame::encode(told, &mut bytes).map_err(|why| why.to_string())?;
+    writer.write_all(&bytes).await.map_err(|why| why.to_string())?;
+    writer.flush().await.map_err(|why| why.to_string())
 }
 
 fn weight(reply: &Reply) -> usize {

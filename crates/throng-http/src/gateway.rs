@@ -5,7 +5,7 @@ use crate::{
     caller::Access,
     checks::Checks,
     console,
-    console_state::{About as ConsoleAbout, ClusterReport},
+    console_state::{About as ConsoleAbout, Cluster},
     error::StartError,
     event_loop::{self, Start},
     gate::Pass,
@@ -47,7 +47,7 @@ pub struct Gateway {
     routes: Option<axum::Router>,
     about: About,
     place: Option<(&'static str, String)>,
-    cluster: Option<ClusterReport>,
+    cluster: Option<Box<dyn Cluster>>,
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
@@ -322,11 +322,10 @@ impl Gateway {
         self
     }
 
-    /// Says how the nodes of a cluster are that this is one of, for who administrates: what `GET /admin/cluster` answers
-    /// (`docs/console-api.md` says what that has).
+    /// Makes this a node of a cluster for who administrates: `GET /admin/cluster` and its like (`docs/console-api.md` says what they have).
     #[must_use]
-    pub fn cluster(mut self, report: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
-        self.cluster = Some(Box::new(report));
+    pub fn cluster(mut self, cluster: impl Cluster) -> Self {
+        self.cluster = Some(Box::new(cluster));
         self
     }
 
@@ -414,6 +413,14 @@ impl Gateway {
             place: self.place,
             loops_max: most,
             cluster: self.cluster,
+            url: format!(
+                "{}://{address}",
+                if self.trust.guard.tls.is_some() {
+                    "https"
+                } else {
+                    "http"
+                }
+            ),
         };
         let shared = Arc::new(Shared::new(
             self.engine,

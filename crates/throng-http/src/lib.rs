@@ -162,6 +162,7 @@ pub mod fuzzing {
 pub use access_log::AccessLog;
 pub use behind::Behind;
 pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, Means};
+pub use console_state::Cluster;
 pub use error::{FileError, StartError};
 pub use gateway::Gateway;
 pub use guard::{Jwt, Tls, check_private_key, make_token};
@@ -170,6 +171,6 @@ pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use request::Once;
 pub use routes::LiveEvents;
-pub use running::Running;
+pub use running::{NodeReport, Running};
 pub use server::PageRoom;
 pub use signal::StopSignal;

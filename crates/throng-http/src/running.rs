@@ -7,10 +7,11 @@ use crate::{
     scale::Threads,
     server::{Shared, Stage},
 };
+use serde_json::Value;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, PoisonError, mpsc::Sender},
+    sync::{Arc, PoisonError, Weak, mpsc::Sender},
     thread,
     time::Duration,
 };
@@ -22,6 +23,18 @@ use tokio::{
 
 /// How long a stop waits for the access log's last lines.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
+
+/// Reports a node's newest figures to the consoles of other nodes. Cheap to clone.
+#[derive(Clone)]
+pub struct NodeReport(Weak<Shared>);
+
+impl NodeReport {
+    /// Returns the newest point of its series in short; `null` before the first, and after its end.
+    #[must_use]
+    pub fn now(&self) -> Value {
+        self.0.upgrade().map_or(Value::Null, |shared| shared.console.now())
+    }
+}
 
 /// A gateway that serves. Dropping it ends it at once, without the graces of [`stop`](Self::stop).
 pub struct Running {
@@ -103,6 +116,12 @@ impl Running {
     #[must_use]
     pub fn loops(&self) -> &[Handle] {
         &self.handles
+    }
+
+    /// Returns the report for other nodes of its cluster.
+    #[must_use]
+    pub fn report(&self) -> NodeReport {
+        NodeReport(Arc::downgrade(&self.shared))
     }
 
     /// The engine it serves.

@@ -10,3 +10,5 @@ pub const WAITS: u32 = 3;
 pub const QUARANTINES: u32 = 4;
 /// The feature of nodes that say which others they [reach](crate::Directory::reach).
 pub const REACHES: u32 = 5;
+/// The feature of nodes that say what they do when another one asks for its console.
+pub const TELLS: u32 = 6;

@@ -72,9 +72,11 @@ impl Launch {
             Some(within) => (Some(&*within.namespace), within.address),
         };
         let mut command = program_within(self.app, namespace)?;
+        command.arg("serve");
+        if !self.arguments.iter().any(|argument| argument == "--listen") {
+            command.args(["--listen", &SocketAddr::new(address, 0).to_string()]);
+        }
         command
-            .arg("serve")
-            .args(["--listen", &SocketAddr::new(address, 0).to_string()])
             .args(["--journal", &self.place])
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

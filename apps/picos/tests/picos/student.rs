@@ -98,11 +98,12 @@ frame.addEventListener('load', async () => {
   find('search').requestSubmit()
   await until(() => find('found').children.length)
   lines.push([...find('found').children].map(item => item.firstChild.textContent).join('+'))
+  lines.push(find('found').querySelector('button').textContent, find('mine').hidden)
   find('found').querySelector('button').click()
   await until(() => seats().startsWith('0 of 2'))
   find('join').click()
   await until(() => find('enrolled').children.length && seats().startsWith('1 of 2'))
-  lines.push(find('join').disabled, find('said').textContent)
+  lines.push(find('mine').hidden, find('join').disabled, find('said').textContent)
   await tell(lines.join('|'))
   // Somebody else takes the other seat.
   await until(() => seats().startsWith('2 of 2'))
@@ -135,7 +136,7 @@ fn a_student_joins_and_drops_in_a_browser_and_sees_seats_live() {
     }
     let _browser = open(&format!("{}/test", service.url()));
     let said = || told.recv_timeout(PATIENCE).expect("the page says what came of it");
-    assert_eq!(said(), "MATH-1+MATH-2|true|You have a seat in MATH-1.");
+    assert_eq!(said(), "MATH-1+MATH-2|View|true|false|true|You have a seat in MATH-1.");
     let section = service.told(
         &service.collection(),
         "section/needed?section_id=MATH-1&student_id=bob",

@@ -152,6 +152,24 @@ impl Trace {
         }
     }
 
+    /// Finds the hour of the clock in which most is asked, the first of several; `None` without requests.
+    pub fn busiest_hour(&self) -> Option<DateTime> {
+        let hour = |request: &Request| request.at.date().at(request.at.hour(), 0, 0, 0);
+        let hours = self.requests.chunk_by(|one, other| hour(one) == hour(other));
+        let busiest = hours.rev().max_by_key(|requests| requests.len())?;
+        busiest.first().map(hour)
+    }
+
+    /// The same sections, and the requests from a time on until another one.
+    #[must_use]
+    pub fn between(&self, from: DateTime, until: DateTime) -> Self {
+        let place = |at| self.requests.partition_point(|request| request.at < at);
+        Self {
+            sections: self.sections.clone(),
+            requests: self.requests[place(from)..place(until).max(place(from))].to_vec(),
+        }
+    }
+
     /// The number of requests for sections that are not offered.
     pub fn requests_unknown(&self) -> usize {
         let offered: HashSet<&str> = self.sections.iter().map(|section| &*section.id).collect();

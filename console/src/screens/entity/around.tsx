@@ -1,5 +1,5 @@
 import type { Entity, Pending } from '../../api/types';
-import { ago, instant, micros, plural, whole } from '../../lib/format';
+import { ago, instant, messageName, micros, plural, whole } from '../../lib/format';
 import { line } from '../../lib/json';
 import { link } from '../../lib/route';
 import { Badge, Card } from '../../parts/basic';
@@ -101,7 +101,7 @@ function PendingList({ pending, none }: { pending: Pending[] | undefined; none: 
     <ul class="lines">
       {pending.map((one) => (
         <li key={one.number}>
-          <b class="break">{one.name}</b> {one.to ? 'to ' : 'from '}
+          <b class="break">{messageName(one.name)}</b> {one.to ? 'to ' : 'from '}
           {(one.to ?? one.from) && <EntityLink of={(one.to ?? one.from) as { kind: string; id: string }} />}
           <p class="mono quiet small">{one.sent ? `sent in ${one.sent}` : one.number}</p>
         </li>

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Cause, EntityEvent } from '../../api/types';
 import { isEmpty } from '../../lib/filter';
-import { instant, plural, whole } from '../../lib/format';
+import { instant, messageName, plural, whole } from '../../lib/format';
 import { line } from '../../lib/json';
 import { Absent } from '../../parts/absent';
 import { Badge, Card, Empty } from '../../parts/basic';
@@ -10,6 +10,7 @@ import { Icon } from '../../parts/icon';
 import { JsonTree } from '../../parts/json';
 import { EntityLink } from '../../parts/link';
 import { Raw } from '../../parts/raw';
+import { TraceLink } from '../../parts/trace_link';
 import { set } from '../../state/place';
 import { FilteredFoot, filterOf, HistoryTools, useFiltered } from './filter';
 import type { HistoryHeld } from './use_history';
@@ -136,12 +137,13 @@ function Open({ event }: { event: EntityEvent }) {
   return (
     <div class="event-body">
       <CauseLine cause={event.cause} />
+      <TraceLink seq={event.seq} />
       <JsonTree value={event.payload} label={`Payload of event ${event.seq}`} />
       {event.sent?.map((one) => (
         <p class="event-line" key={one.number}>
           <Icon name="message" />
           <span>
-            sent <b class="break">{one.name}</b> to <EntityLink of={one.to} />
+            sent <b class="break">{messageName(one.name)}</b> to <EntityLink of={one.to} />
           </span>
         </p>
       ))}

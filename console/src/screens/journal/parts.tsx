@@ -3,8 +3,9 @@ import * as calls from '../../api/calls';
 import type { JournalParts, Medium } from '../../api/types';
 import { ago, bytes, instant, plural, whole } from '../../lib/format';
 import { Absent } from '../../parts/absent';
-import { Badge, Card, Scroll } from '../../parts/basic';
+import { Badge, Card } from '../../parts/basic';
 import { useLoad } from '../../parts/load';
+import { Table } from '../../parts/table';
 
 const RELOAD_MS = 10_000;
 const FEW = 10;
@@ -45,52 +46,50 @@ function Writers({ listed: { writers, writers_total } }: { listed: JournalParts 
       title="Writers"
       aside={<span class="small quiet">{of(writers.length, writers_total, 'writer', 'writers')}</span>}
     >
-      <Scroll label="Writers">
-        <table>
-          <thead>
-            <tr>
+      <Table label="Writers">
+        <thead>
+          <tr>
+            <th scope="col" class="number">
+              Writer
+            </th>
+            <th scope="col">Node</th>
+            <th scope="col">State</th>
+            <th scope="col" class="number">
+              Commits
+            </th>
+            {hasSegments && (
               <th scope="col" class="number">
-                Writer
+                Segments
               </th>
-              <th scope="col">Node</th>
-              <th scope="col">State</th>
-              <th scope="col" class="number">
-                Commits
-              </th>
-              {hasSegments && (
-                <th scope="col" class="number">
-                  Segments
-                </th>
+            )}
+            <th scope="col">Began</th>
+            {hasEnds && <th scope="col">Ended</th>}
+          </tr>
+        </thead>
+        <tbody>
+          {writers.map((one) => (
+            <tr key={one.writer}>
+              <td class="number">{one.writer}</td>
+              <td class="break">{one.node || '–'}</td>
+              <td>
+                <Badge {...(one.is_open && { tone: 'good' as const })} icon={one.is_open ? 'good' : 'stopped'}>
+                  {one.is_open ? 'writing' : 'ended'}
+                </Badge>
+              </td>
+              <td class="number">{whole(one.last)}</td>
+              {hasSegments && <td class="number">{one.segments === null ? '–' : whole(one.segments)}</td>}
+              <td>
+                <When at={one.begun_at} />
+              </td>
+              {hasEnds && (
+                <td>
+                  <When at={one.ended_at} />
+                </td>
               )}
-              <th scope="col">Began</th>
-              {hasEnds && <th scope="col">Ended</th>}
             </tr>
-          </thead>
-          <tbody>
-            {writers.map((one) => (
-              <tr key={one.writer}>
-                <td class="number">{one.writer}</td>
-                <td class="break">{one.node || '–'}</td>
-                <td>
-                  <Badge {...(one.is_open && { tone: 'good' as const })} icon={one.is_open ? 'good' : 'stopped'}>
-                    {one.is_open ? 'writing' : 'ended'}
-                  </Badge>
-                </td>
-                <td class="number">{whole(one.last)}</td>
-                {hasSegments && <td class="number">{one.segments === null ? '–' : whole(one.segments)}</td>}
-                <td>
-                  <When at={one.begun_at} />
-                </td>
-                {hasEnds && (
-                  <td>
-                    <When at={one.ended_at} />
-                  </td>
-                )}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+          ))}
+        </tbody>
+      </Table>
     </Card>
   );
 }
@@ -103,46 +102,44 @@ function Stored({ listed: { parts, parts_total }, medium }: { listed: JournalPar
       title={title}
       aside={<span class="small quiet">{of(parts.length, parts_total, isTables ? 'table' : 'segment')}</span>}
     >
-      <Scroll label={title}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{isTables ? 'Table' : 'File'}</th>
+      <Table label={title}>
+        <thead>
+          <tr>
+            <th scope="col">{isTables ? 'Table' : 'File'}</th>
+            <th scope="col" class="number">
+              Size
+            </th>
+            {isTables ? (
               <th scope="col" class="number">
-                Size
+                Rows, about
               </th>
+            ) : (
+              <>
+                <th scope="col">First commit</th>
+                <th scope="col">Begun</th>
+              </>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {parts.map((part) => (
+            <tr key={part.name}>
+              <td class="mono">{part.name}</td>
+              <td class="number">{bytes(part.bytes)}</td>
               {isTables ? (
-                <th scope="col" class="number">
-                  Rows, about
-                </th>
+                <td class="number">{part.rows === null ? '–' : whole(part.rows)}</td>
               ) : (
                 <>
-                  <th scope="col">First commit</th>
-                  <th scope="col">Begun</th>
+                  <td class="mono">{part.first ?? '–'}</td>
+                  <td>
+                    <When at={part.begun_at} />
+                  </td>
                 </>
               )}
             </tr>
-          </thead>
-          <tbody>
-            {parts.map((part) => (
-              <tr key={part.name}>
-                <td class="mono">{part.name}</td>
-                <td class="number">{bytes(part.bytes)}</td>
-                {isTables ? (
-                  <td class="number">{part.rows === null ? '–' : whole(part.rows)}</td>
-                ) : (
-                  <>
-                    <td class="mono">{part.first ?? '–'}</td>
-                    <td>
-                      <When at={part.begun_at} />
-                    </td>
-                  </>
-                )}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+          ))}
+        </tbody>
+      </Table>
     </Card>
   );
 }

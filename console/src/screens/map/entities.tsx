@@ -2,9 +2,10 @@ import { useState } from 'preact/hooks';
 import type { MapEntity } from '../../api/types';
 import { known, whole } from '../../lib/format';
 import { link } from '../../lib/route';
-import { Badge, Card, Note, Scroll } from '../../parts/basic';
+import { Badge, Card, Note } from '../../parts/basic';
 import { Icon } from '../../parts/icon';
 import { EntityLink } from '../../parts/link';
+import { Table } from '../../parts/table';
 import { keyOf, type Side } from '../../parts/tiles';
 import { set } from '../../state/place';
 import { hot } from '../../state/points';
@@ -132,42 +133,40 @@ export function List({ kind, entities, by, isFull }: ListProps) {
   const [shown, setShown] = useState(ROWS);
   return (
     <Card>
-      <Scroll label="Entities">
-        <table>
-          <thead>
-            <tr>
-              <Head name="id" label="Id" by={by} />
-              <th scope="col">State</th>
-              <Head name="events" label="Events" by={by} />
-              <Head name="rate" label="A second" by={by} />
-              <th scope="col" class="number">
-                Children
-              </th>
+      <Table label="Entities">
+        <thead>
+          <tr>
+            <Head name="id" label="Id" by={by} />
+            <th scope="col">State</th>
+            <Head name="events" label="Events" by={by} />
+            <Head name="rate" label="A second" by={by} />
+            <th scope="col" class="number">
+              Children
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {entities.slice(0, shown).map((entity) => (
+            <tr key={keyOf(entity)}>
+              <td>
+                <EntityLink of={{ kind: entity.kind ?? kind, id: entity.id }} />
+              </td>
+              <td>
+                <Badge {...(STATES[entity.state] ?? {})}>{entity.state}</Badge>
+              </td>
+              <td class="number">{known(entity.seq)}</td>
+              <td class="number">{whole(entity.per_second)}</td>
+              <td class="number">
+                {entity.children ? (
+                  <a href={link('map', [entity.kind ?? kind, entity.id])}>{whole(entity.children)}</a>
+                ) : (
+                  (entity.children ?? '–')
+                )}
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {entities.slice(0, shown).map((entity) => (
-              <tr key={keyOf(entity)}>
-                <td>
-                  <EntityLink of={{ kind: entity.kind ?? kind, id: entity.id }} />
-                </td>
-                <td>
-                  <Badge {...(STATES[entity.state] ?? {})}>{entity.state}</Badge>
-                </td>
-                <td class="number">{known(entity.seq)}</td>
-                <td class="number">{whole(entity.per_second)}</td>
-                <td class="number">
-                  {entity.children ? (
-                    <a href={link('map', [entity.kind ?? kind, entity.id])}>{whole(entity.children)}</a>
-                  ) : (
-                    (entity.children ?? '–')
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+          ))}
+        </tbody>
+      </Table>
       {entities.length > shown && (
         <div class="row pager">
           <button type="button" class="button" onClick={() => setShown(shown + ROWS)}>

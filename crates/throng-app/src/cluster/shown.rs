@@ -37,6 +37,8 @@ pub(super) struct ShownNode<'a> {
     pub(super) features: u32,
     pub(super) app: u64,
     pub(super) connected: bool,
+    /// An operator has asked it to give away all it owns.
+    pub(super) wants_drain: bool,
     /// Why it may own nothing.
     pub(super) apart: Option<String>,
 }
@@ -134,6 +136,7 @@ impl<'a> Shown<'a> {
                         features: node.said.features,
                         app: node.said.app,
                         connected: !node.is_disconnected,
+                        wants_drain: node.wants_drain,
                         apart: apart(view, node),
                     }
                 })

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod directory;
+pub mod pace;
 mod report;
 pub mod rosters;
 pub mod steps;
@@ -33,6 +34,7 @@ use crate::{
     units::{self, count},
 };
 use directory::Directory;
+use pace::Pace;
 use report::{Ending, Summary};
 
 /// Says of a schema that it is a demo's, and may be replaced.
@@ -48,9 +50,10 @@ pub struct DemoArguments {
     /// Let requests for one section overtake each other; the rosters are then checked against the answers given.
     #[arg(long)]
     unordered: bool,
-    /// Replay in time, so many times as fast as it happened [default: as fast as possible].
-    #[arg(long, value_name = "SPEED", value_parser = pace)]
-    pub pace: Option<f64>,
+    /// Replay in time: so many times as fast as it happened, or `midnight`, which replays the busiest hour in a minute and skips all other days
+    /// [default: all of it, as fast as possible].
+    #[arg(long, value_name = "SPEED|midnight", value_parser = pace::pace)]
+    pub pace: Option<Pace>,
     /// The sections of the trace, one line `section<tab>seats` each [default: the built-in trace].
     #[arg(long, value_name = "FILE", requires = "requests")]
     capacities: Option<PathBuf>,
@@ -68,7 +71,7 @@ pub struct DemoArguments {
     pub journal: Option<String>,
     /// The loopback port of the service; 0 takes any free one.
     #[arg(long, default_value_t = 0)]
-    port: u16,
+    pub port: u16,
     /// End when done; without it, the service stays up to be looked at.
     #[arg(long)]
     exit: bool,
@@ -131,21 +134,31 @@ impl DemoArguments {
     /// # Errors
     /// A file of the trace cannot be read.
     pub fn trace(&self) -> anyhow::Result<(Arc<Trace>, String)> {
+        let (trace, name) = self.whole_trace()?;
+        let Some(pace) = self.pace else {
+            return Ok((Arc::new(trace), name));
+        };
+        let (trace, words) = pace.cut(trace)?;
+        let name = words.map_or_else(|| name.clone(), |words| format!("{name}; {words}"));
+        Ok((Arc::new(trace), name))
+    }
+
+    /// Returns the speed of the replay, in times of the recorded one; 0 is as fast as possible.
+    #[must_use]
+    pub fn speed(&self) -> f64 {
+        self.pace.map_or(0.0, Pace::speed)
+    }
+
+    fn whole_trace(&self) -> anyhow::Result<(Trace, String)> {
         let (Some(capacities), Some(requests)) = (&self.capacities, &self.requests) else {
             let trace = Trace::registration_day(self.seed);
-            return Ok((
-                Arc::new(trace),
-                format!("A registration day, generated from seed {}", self.seed),
-            ));
+            return Ok((trace, format!("A registration day, generated from seed {}", self.seed)));
         };
         let reading = Trace::read(capacities, requests)?;
         for duplicate in &reading.duplicates {
             eprintln!("note: {}, {duplicate}", capacities.display());
         }
-        Ok((
-            Arc::new(reading.trace),
-            format!("The registration of {}", requests.display()),
-        ))
+        Ok((reading.trace, format!("The registration of {}", requests.display())))
     }
 
     /// An empty place for the journal: the directory, or the database of `--journal`.
@@ -195,13 +208,6 @@ impl DemoArguments {
     }
 }
 
-fn pace(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
-        _ => Err("give a number above 0: 1 is the speed at which it happened, 3600 makes an hour a second".into()),
-    }
-}
-
 /// Runs the demo. The exit code says whether every roster is what it must be.
 ///
 /// # Errors
@@ -232,12 +238,16 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         count(trace.sections.len() as u64),
         opened.as_secs_f64()
     ));
-    let speed = arguments.pace.unwrap_or(0.0);
     let before = (
         service.engine.metrics().commits(),
         service.engine.metrics().commit_bytes(),
     );
-    let replay = steps::replay(&client, &trace, (!arguments.unordered).then_some(&expected), speed)?;
+    let replay = steps::replay(
+        &client,
+        &trace,
+        (!arguments.unordered).then_some(&expected),
+        arguments.speed(),
+    )?;
     let commits = service.engine.metrics().commits() - before.0;
     let journal_bytes = service.engine.metrics().commit_bytes();
     say(&format!(
@@ -295,7 +305,7 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             .iter()
             .for_each(|fault| eprintln!("  ! {fault}"));
     }
-    arguments.stay(&report::places(&service.url(), &trace))?;
+    arguments.stay(&report::places(&service.console_url(), &service.url(), &trace))?;
     service.stop();
     Ok(if summary.differences == 0 {
         ExitCode::SUCCESS

@@ -180,7 +180,7 @@ pub(super) fn faults(replay: &Replay, ending: &Ending) -> Vec<String> {
 }
 
 /// Where to look while the service stays up.
-pub(super) fn places(url: &str, trace: &Trace) -> String {
+pub(super) fn places(console: &str, url: &str, trace: &Trace) -> String {
     let mut wanted: HashMap<&str, usize> = HashMap::new();
     for request in &trace.requests {
         *wanted.entry(&request.section).or_default() += 1;
@@ -192,6 +192,7 @@ pub(super) fn places(url: &str, trace: &Trace) -> String {
     let busiest = percent::segment(busiest);
     format!(
         "\n  The service stays up; Ctrl-C ends it. Worth opening:\n\n    \
+         {console}{pad}the console: the curves of the replay, every section with its past\n    \
          {url}/docs{pad}every route, from the types\n    \
          {url}/sections{pad}the sections\n    \
          {url}/sections/{busiest}/roster   the most wanted one's roster\n    \

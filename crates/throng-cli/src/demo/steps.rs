@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use throng_load::{Report, RequestBuilder};
 
-use super::answers;
+use super::{answers, pace::DayClock};
 use crate::{client::Client, percent, progress::Progress};
 
 /// Most wrong answers that are repeated in full.
@@ -87,7 +87,7 @@ pub fn replay(client: &Client, trace: &Trace, expected: Option<&Expected>, speed
     }
     let mut outcomes = vec![None; trace.requests.len()];
     let (mut wrong, mut shown) = (0, Vec::new());
-    let progress = Progress::new("replaying", requests.len() as u64);
+    let progress = Progress::new("replaying", requests.len() as u64).with_clock(DayClock::start(trace, speed));
     let report = client.send(Arc::new(requests), speed, Some(progress), |index, outcome| {
         let request = &trace.requests[index];
         let found = match &outcome.result {

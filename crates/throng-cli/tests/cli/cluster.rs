@@ -267,6 +267,52 @@ fn moved_shards_stay_at_their_node_until_they_are_released() {
 }
 
 #[test]
+fn console_of_one_node_shows_drains_and_pins_all() {
+    let nodes = two("console");
+    open_all(&nodes);
+    let look = || {
+        let seen = Client::connect(nodes[0].admin).unwrap().get("/admin/cluster/nodes");
+        seen.unwrap().json()["nodes"].as_array().unwrap().clone()
+    };
+    until("each node says what it does", || {
+        let seen = look();
+        seen.len() == 2 && seen.iter().all(|node| node["now"]["series"]["commands"].is_number())
+    });
+    for (node, seen) in nodes.iter().zip(look()) {
+        assert_eq!(seen["console"], format!("http://{}/console/", node.admin));
+        let confirm = seen["actions"][0]["confirm"].as_str().unwrap().to_owned();
+        assert!(confirm.contains("gives its 128 shards to"), "{confirm}");
+    }
+    let act = |name: &str| {
+        let node = look().into_iter().find(|node| node["name"] == "b").unwrap();
+        assert_eq!(node["actions"][0]["name"], name);
+        let path = node["actions"][0]["path"].as_str().unwrap().to_owned();
+        let (status, said) = administrate(&nodes[0], &path);
+        assert_eq!(status, 200, "{said}");
+    };
+    act("drain");
+    until("a has all", || serves(&nodes[0], 256));
+    act("undrain");
+    until("b has its half", || serves(&nodes[1], 128));
+    let (status, said) = administrate(&nodes[1], "/admin/cluster/pin?shards=0-199&to=a");
+    assert_eq!((status, &*said), (200, r#"{"pinned":"0-199","to":"a"}"#));
+    until("they are at a", || serves(&nodes[0], 200));
+    for wrong in [
+        "pin?shards=0-999&to=b",
+        "pin?shards=x&to=b",
+        "pin?shards=0-9&to=c",
+        "pin?to=b",
+        "drain?name=c",
+    ] {
+        let (status, said) = administrate(&nodes[0], &format!("/admin/cluster/{wrong}"));
+        assert_eq!(status, 400, "{wrong}: {said}");
+    }
+    let (status, said) = administrate(&nodes[1], "/admin/cluster/pin?shards=0-255");
+    assert_eq!((status, &*said), (200, r#"{"pinned":"0-255","to":null}"#));
+    until("each has its half", || nodes.iter().all(|node| serves(node, 128)));
+}
+
+#[test]
 fn a_move_that_cannot_be_is_told_and_changes_nothing() {
     let nodes = two("refuses");
     let refused = |what: &[&str], parts: &[&str]| assert_refused(&cluster("refuses", what), parts);

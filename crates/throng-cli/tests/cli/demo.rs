@@ -123,9 +123,11 @@ fn without_exit_it_stays_up_until_it_is_told_to_end() {
         .unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
+    let mut has_named_console = false;
     let url = loop {
         line.clear();
         assert!(output.read_line(&mut line).unwrap() > 0, "it ended by itself");
+        has_named_console |= line.contains("/console") && line.contains("the curves of the replay");
         if let Some((url, _)) = line
             .trim()
             .strip_prefix("http://")
@@ -134,7 +136,13 @@ fn without_exit_it_stays_up_until_it_is_told_to_end() {
             break url.to_string();
         }
     };
+    assert!(has_named_console, "the last lines name the console");
     let mut client = throng_testing::Client::connect(url.parse().unwrap()).unwrap();
+    throng_testing::until("the curves of before the restart are there", || {
+        let series = client.get("/admin/series").unwrap().json();
+        let commands = series["series"]["commands"].as_array().into_iter().flatten();
+        commands.filter_map(Value::as_f64).sum::<f64>() > 0.0
+    });
     assert_eq!(
         client.get("/sections?limit=3").unwrap().json()["sections"]
             .as_array()

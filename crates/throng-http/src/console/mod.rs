@@ -2,6 +2,7 @@
 
 mod action;
 mod by;
+mod cluster;
 mod entity;
 mod journal;
 pub(crate) mod map;
@@ -31,10 +32,11 @@ use http::{HeaderValue, Method, Response, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
-    sync::{Arc, PoisonError, Weak, mpsc},
+    sync::{Arc, PoisonError, Weak, atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
+use throng::inspect::HotEntity;
 use tokio::runtime::Runtime;
 
 /// The subprotocol of the console's socket.
@@ -55,16 +57,27 @@ pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::i
         let strong = shared.upgrade();
         let mut recorder = strong.and_then(|shared| shared.console.about.directory().map(Recorder::new));
         loop {
-            let Some(strong) = shared.upgrade() else { return };
-            take_point(&strong, &runtime, &mut trouble);
-            if let Some(recorder) = &mut recorder {
-                recorder.keep(&strong.console.series);
+            // The last one asks nothing of an engine that is about to end.
+            let mut take = |is_last: bool| {
+                let Some(strong) = shared.upgrade() else { return false };
+                match is_last {
+                    true => add_point(&strong, reading(&strong), &[]),
+                    false => take_point(&strong, &runtime, &mut trouble),
+                }
+                if let Some(recorder) = &mut recorder {
+                    recorder.keep(&strong.console.series);
+                }
+                true
+            };
+            if !take(false) {
+                return;
             }
-            drop(strong);
             // A late point does not move those that follow it, and none is made up for.
             next = (next + POINT_EVERY).max(Instant::now());
             let left = next.saturating_duration_since(Instant::now());
             if is_over.recv_timeout(left) != Err(mpsc::RecvTimeoutError::Timeout) {
+                // What was done in the second that is cut off is seen after a restart, too.
+                take(true);
                 return;
             }
         }
@@ -86,7 +99,8 @@ struct Trouble {
 impl Trouble {
     fn look(&mut self, shared: &Shared, runtime: &Runtime) -> Option<usize> {
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
+        // Whoever has mended something sees it gone with the next point.
+        if shared.console.is_changed.swap(false, Ordering::AcqRel) || self.left == 0 {
             self.left = TROUBLE_EVERY;
             let found = runtime.block_on(trouble::trouble(shared)).ok();
             self.total = found.and_then(|found| usize::try_from(found["total"].as_u64()?).ok());
@@ -99,15 +113,13 @@ impl Trouble {
 fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
     let console = &shared.console;
     let series = || console.series.lock().unwrap_or_else(PoisonError::into_inner);
-    let connections = shared.held.connections.held() / CONNECTION_BYTES;
-    let reading = Reading::take(&shared.engine, &shared.metrics, connections, &console.passes());
+    let reading = reading(shared);
     let is_watched = console.points.receiver_count() > 0;
     let hot = match is_watched || series().has_deferred(&reading) {
         true => runtime.block_on(shared.engine.hot(HOT_MAX)).unwrap_or_default(),
         false => Vec::new(),
     };
-    let is_database = console.about.medium() == "postgresql";
-    series().add(&shared.engine, reading, &hot, is_database);
+    add_point(shared, reading, &hot);
     if !is_watched {
         console.kept.clear();
         return;
@@ -122,6 +134,17 @@ fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
                 .send(point(last, map::shown(shared, &hot, HOT_MAX), total)),
         );
     }
+}
+
+fn reading(shared: &Shared) -> Reading {
+    let connections = shared.held.connections.held() / CONNECTION_BYTES;
+    Reading::take(&shared.engine, &shared.metrics, connections, &shared.console.passes())
+}
+
+fn add_point(shared: &Shared, reading: Reading, hot: &[HotEntity]) {
+    let is_database = shared.console.about.medium() == "postgresql";
+    let mut series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
+    series.add(&shared.engine, reading, hot, is_database);
 }
 
 #[derive(Deserialize)]
@@ -159,6 +182,7 @@ enum ConsolePath<'a> {
     Journal,
     JournalParts,
     Cluster,
+    ClusterNodes,
     /// Kind, id, and what of it; the entity itself without.
     Entity(&'a str, &'a str, &'a str),
 }
@@ -186,6 +210,7 @@ fn place(path: &str) -> Option<ConsolePath<'_>> {
         ["journal"] => ConsolePath::Journal,
         ["journal", "parts"] => ConsolePath::JournalParts,
         ["cluster"] => ConsolePath::Cluster,
+        ["cluster", "nodes"] => ConsolePath::ClusterNodes,
         ["entity", kind, id] => ConsolePath::Entity(kind, id, ""),
         [
             "entity",
@@ -319,6 +344,9 @@ async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> An
         ConsolePath::Cluster => {
             overview::cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed())?
         }
+        ConsolePath::ClusterNodes => cluster::nodes(shared)
+            .await
+            .ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed())?,
         ConsolePath::Overview | ConsolePath::Series | ConsolePath::Live | ConsolePath::Entity(..) => {
             return Err(Problem::unknown_route(parts.uri.path()).boxed());
         }

@@ -48,10 +48,10 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
     let loops = console.passes().len();
     let projections: Vec<_> = engine.projections().iter().map(|of| of.name).collect();
     Ok(json!({
-        "service": console.about.title, "version": console.about.version, "throng": env!("CARGO_PKG_VERSION"),
+        "service": console.about.title, "url": console.about.url, "version": console.about.version, "throng": env!("CARGO_PKG_VERSION"),
         "started_at": time(console.started), "now": time(std::time::SystemTime::now()),
         "ready": health.ready, "reason": health.reason, "troubles": troubles, "stands_by": health.stands_by,
-        "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico") },
+        "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico"), "cluster": console.about.cluster.is_some() },
         "shards": engine.registry().shards(), "loops": loops, "loops_max": console.about.loops_max.max(loops),
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
         "memory_bytes_max": options.memory_bytes_max,
@@ -65,5 +65,5 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
 
 /// The nodes of the cluster this is one of.
 pub(super) fn cluster(shared: &Shared) -> Option<Value> {
-    shared.console.about.cluster.as_ref().map(|report| report())
+    shared.console.about.cluster.as_ref().map(|cluster| cluster.report())
 }

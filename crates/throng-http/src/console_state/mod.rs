@@ -1,11 +1,13 @@
 //! What the console keeps between two requests.
 
+mod cluster;
 mod kept;
 mod limiting;
 mod questions;
 mod recorded;
 mod series;
 
+pub use cluster::Cluster;
 pub(crate) use recorded::Recorder;
 pub(crate) use series::Reading;
 
@@ -15,7 +17,10 @@ use questions::Questions;
 use serde_json::{Map, Value, json};
 use series::Series;
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::SystemTime,
 };
 use tokio::sync::broadcast;
@@ -36,6 +41,28 @@ pub(crate) fn point(mut last: Map<String, Value>, hot: Vec<Value>, trouble: Opti
     text.into()
 }
 
+/// Members of a point that a console shows of another node.
+const SUMMED_UP: [&str; 7] = [
+    "commands",
+    "queries",
+    "messages",
+    "latency_p99_ms",
+    "commit_p99_ms",
+    "in_flight",
+    "refused",
+];
+
+/// A point in short: what a console shows of a node beside others.
+fn summary(mut last: Map<String, Value>) -> Value {
+    let series = SUMMED_UP.map(|name| (name.to_owned(), last["series"][name].take()));
+    let loops = last["loops"].as_object().into_iter().flat_map(Map::values);
+    let busiest = loops.filter_map(Value::as_f64).reduce(f64::max);
+    json!({
+        "at": last["at"], "series": Map::from_iter(series), "memory": last["memory"]["process"], "busiest_loop": busiest,
+        "limits": last["limits"]["code"],
+    })
+}
+
 /// What the console's parts share, one a gateway.
 pub(crate) struct Console {
     pub(crate) series: Mutex<Series>,
@@ -48,6 +75,8 @@ pub(crate) struct Console {
     pub(crate) kept: Kept,
     pub(crate) questions: Questions,
     pub(crate) started: SystemTime,
+    /// Set by an operator's action, until the series has looked at what is not as it should be.
+    pub(crate) is_changed: AtomicBool,
     pub(crate) about: About,
 }
 
@@ -61,11 +90,10 @@ pub(crate) struct About {
     /// The most loops there may be.
     pub(crate) loops_max: usize,
     /// Of a node of a cluster: the nodes and what they own, as it sees them.
-    pub(crate) cluster: Option<ClusterReport>,
+    pub(crate) cluster: Option<Box<dyn Cluster>>,
+    /// The URL for clients, as far as it is known.
+    pub(crate) url: String,
 }
-
-/// Says how the nodes of a cluster are; `null` as long as that is not known.
-pub(crate) type ClusterReport = Box<dyn Fn() -> Value + Send + Sync>;
 
 impl Console {
     pub(crate) fn new(about: About) -> Self {
@@ -77,6 +105,7 @@ impl Console {
             kept: Kept::default(),
             questions: Questions::default(),
             started: SystemTime::now(),
+            is_changed: AtomicBool::new(false),
             about,
         }
     }
@@ -86,9 +115,16 @@ impl Console {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
     }
 
+    /// The newest point in short; `null` before the first.
+    pub(crate) fn now(&self) -> Value {
+        let last = self.series.lock().unwrap_or_else(PoisonError::into_inner).last();
+        last.map_or(Value::Null, summary)
+    }
+
     /// Something was changed by hand: who did it sees that at once.
     pub(crate) fn changed(&self) {
         self.kept.clear();
+        self.is_changed.store(true, Ordering::Release);
     }
 
     pub(crate) fn passes(&self) -> Vec<Arc<Pass>> {

@@ -367,6 +367,9 @@ const PAGES: &[[&str; 5]] = pages! {
     "post" "/admin/prune" "prune" "application/json": "Removes the history that is kept no longer; with dry_run=true, says what would go";
     "post" "/admin/erase" "erase" "application/json": "Ends an entity (kind, id) and overwrites all that is recorded of it";
     "post" "/admin/compact" "compact" "application/json": "Gives back the room of the store's file that no row needs any more";
+    "post" "/admin/cluster/drain" "drain-node" "application/json": "Has a node of the cluster (name) give away all its shards";
+    "post" "/admin/cluster/undrain" "undrain-node" "application/json": "Lets a node of the cluster (name) own shards again";
+    "post" "/admin/cluster/pin" "pin-shards" "application/json": "Pins shards (shards, such as 0-9,17) to a node (to), or to none";
     "get" "/openapi.json" "openapi" "application/json": "This document";
 };
 

@@ -16,7 +16,7 @@ pub(crate) struct DayArguments {
     picos: bool,
     /// Replay on so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
     /// random, while one is killed and begins again, and another one is drained.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "pace", "html", "json"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "html", "json"])]
     nodes: Option<u16>,
     #[command(flatten)]
     demo: DemoArguments,

@@ -9,11 +9,11 @@ use servers::{Postgres, PostgresOptions};
 use std::{
     collections::HashMap,
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     process::ExitCode,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -27,7 +27,7 @@ use crate::{
 };
 use throng_cli::{
     client::Client,
-    demo::{DemoArguments, answers, rosters, steps},
+    demo::{DemoArguments, answers, pace::DayClock, rosters, steps},
     percent,
     progress::Progress,
 };
@@ -40,9 +40,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 struct Day<'a> {
     trace: &'a Trace,
     expected: &'a Expected,
-    /// The requests of each section, in order.
-    sections: Vec<Vec<usize>>,
-    next: AtomicUsize,
+    /// The speed, in times of the recorded one; 0 is as fast as possible.
+    speed: f64,
+    begun: Instant,
+    /// The requests of each client, in order: a section's are all one client's.
+    lanes: Vec<Vec<usize>>,
     done: AtomicU64,
     again: AtomicU64,
     /// The addresses of the nodes that run.
@@ -76,12 +78,26 @@ pub(super) fn run(
         }
         (None, None) => String::new(),
     };
+    let ports = ports(arguments.port, nodes)?;
     let launch = |node: u16| Launch {
         app: "registration",
         place: place.clone(),
-        arguments: ["--cluster", "--name", &format!("node-{node}")]
+        arguments: {
+            let (port, admin) = ports[usize::from(node) - 1];
+            let of = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+            let name = format!("node-{node}");
+            [
+                "--cluster",
+                "--name",
+                &name,
+                "--listen",
+                &of(port),
+                "--admin-listen",
+                &of(admin),
+            ]
             .map(str::to_owned)
-            .to_vec(),
+            .to_vec()
+        },
         environment: Vec::new(),
         log: log.clone(),
         within: None,
@@ -91,8 +107,11 @@ pub(super) fn run(
         .iter()
         .map(|launch| launch.start().map(Some))
         .collect::<anyhow::Result<_>>()?;
-    for (service, number) in services.iter().flatten().zip(1..) {
-        say(&format!("  node-{number}     http://{}", service.address));
+    for ((service, (_, admin)), number) in services.iter().flatten().zip(&ports).zip(1..) {
+        say(&format!(
+            "  node-{number}     http://{}   console http://127.0.0.1:{admin}/console",
+            service.address
+        ));
     }
     let address = services[0].as_ref().context("the first node runs")?.address;
     let client = Client::new(address, usize::from(arguments.clients))?;
@@ -102,17 +121,17 @@ pub(super) fn run(
         count(trace.sections.len() as u64),
         opened.as_secs_f64()
     ));
-    let day = Day::new(trace, expected);
+    let day = Day::new(trace, expected, arguments);
     day.set_addresses(&services);
     let begun = Instant::now();
     let total = trace.requests.len() as u64;
-    let mut progress = Progress::new("replaying", total);
+    let mut progress = Progress::new("replaying", total).with_clock(DayClock::start(trace, arguments.speed()));
     let mut told = Vec::new();
     thread::scope(|scope| -> anyhow::Result<()> {
-        let clients: Vec<_> = (0..arguments.clients)
-            .map(|number| {
+        let clients: Vec<_> = (0..day.lanes.len())
+            .map(|client| {
                 let day = &day;
-                scope.spawn(move || day.replay(u64::from(number)))
+                scope.spawn(move || day.replay(client))
             })
             .collect();
         let mut steps = Vec::from([
@@ -177,6 +196,25 @@ pub(super) fn run(
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The ports of each node, for clients and for administration: from the one that was said on, or free ones. A node that begins again has the same.
+fn ports(first: u16, nodes: u16) -> anyhow::Result<Vec<(u16, u16)>> {
+    const ADMIN: u16 = 1_000;
+    if first > 0 {
+        let last = first.checked_add(ADMIN + nodes);
+        last.context("--port leaves no room for the ports of all nodes and their consoles: choose one below 64000")?;
+        return Ok((first..first + nodes).map(|port| (port, port + ADMIN)).collect());
+    }
+    // Held until all are known, so that none is given twice.
+    let held: Vec<TcpListener> = (0..2 * nodes)
+        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+        .collect::<std::io::Result<_>>()?;
+    let ports: Vec<u16> = held
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect::<std::io::Result<_>>()?;
+    Ok(ports.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+}
+
 /// A blow to the nodes.
 #[derive(Clone, Copy)]
 enum Step {
@@ -198,23 +236,13 @@ impl Step {
 }
 
 impl<'a> Day<'a> {
-    fn new(trace: &'a Trace, expected: &'a Expected) -> Self {
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        let mut sections: Vec<Vec<usize>> = Vec::new();
-        for (index, request) in trace.requests.iter().enumerate() {
-            let place = *places.entry(&request.section).or_insert_with(|| {
-                sections.push(Vec::new());
-                sections.len() - 1
-            });
-            sections[place].push(index);
-        }
-        // The longest first: no client is left with a long one at the end.
-        sections.sort_by_key(|section| std::cmp::Reverse(section.len()));
+    fn new(trace: &'a Trace, expected: &'a Expected, arguments: &DemoArguments) -> Self {
         Self {
             trace,
             expected,
-            sections,
-            next: AtomicUsize::new(0),
+            speed: arguments.speed(),
+            begun: Instant::now(),
+            lanes: trace.lanes(usize::from(arguments.clients)),
             done: AtomicU64::new(0),
             again: AtomicU64::new(0),
             addresses: Mutex::default(),
@@ -259,15 +287,17 @@ impl<'a> Day<'a> {
         ))
     }
 
-    /// A client: one section after the other, each request at a node chosen at random.
-    fn replay(&self, seed: u64) {
-        let mut random = fastrand::Rng::with_seed(seed);
+    /// A client: its requests in their order, each at a node chosen at random, and not before its time.
+    fn replay(&self, client: usize) {
+        let mut random = fastrand::Rng::with_seed(client as u64);
         let mut connections: HashMap<SocketAddr, Connection> = HashMap::new();
-        while let Some(section) = self.sections.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            for index in section {
-                self.one(*index, &mut random, &mut connections);
-                self.done.fetch_add(1, Ordering::Relaxed);
+        for index in &self.lanes[client] {
+            if self.speed > 0.0 {
+                let due = self.trace.offset(*index).div_f64(self.speed);
+                thread::sleep(due.saturating_sub(self.begun.elapsed()));
             }
+            self.one(*index, &mut random, &mut connections);
+            self.done.fetch_add(1, Ordering::Relaxed);
         }
     }
 

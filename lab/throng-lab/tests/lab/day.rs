@@ -48,7 +48,7 @@ fn day_through_picos_ends_in_reference_rosters() {
 #[test]
 fn day_on_several_nodes_ends_in_reference_rosters() {
     let directory = tempfile::tempdir().unwrap();
-    let output = day(directory.path(), &["--nodes", "3"]);
+    let output = day(directory.path(), &["--nodes", "3", "--pace", "50000000"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
@@ -57,5 +57,12 @@ fn day_on_several_nodes_ends_in_reference_rosters() {
     );
     for word in ["killed", "started", "drained", "undrained", "every one right"] {
         assert!(said.contains(word), "{word}: {said}");
+    }
+    for node in ["node-1", "node-2", "node-3"] {
+        let line = said
+            .lines()
+            .find(|line| line.trim().starts_with(node))
+            .unwrap_or_default();
+        assert!(line.contains("console http://127.0.0.1:"), "{node}: {said}");
     }
 }

@@ -28,7 +28,16 @@ fn rendered(browser: &str, page: &str, hash: &str, width: u32) -> String {
     let watch = format!(
         "<style>html {{ width: {width}px }}</style>\
          <script>onerror = (message) => {{ document.title = 'ERROR ' + message }};\
-         onload = () => {{ document.documentElement.dataset.overflow = page.scrollWidth - page.clientWidth }}</script></head>"
+         onload = () => {{
+            const root = document.documentElement.dataset;
+            root.overflow = page.scrollWidth - page.clientWidth;
+            const boxes = [...document.querySelectorAll('.chart svg')].map((svg) =>
+                [...svg.querySelectorAll('text')].map((text) => text.getBoundingClientRect()));
+            const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+            root.overlaps = boxes.reduce((sum, of) => sum + of.filter((one, at) => of.slice(at + 1).some((other) => meet(one, other))).length, 0);
+            root.headless = document.querySelectorAll('th:empty').length;
+            root.buttonLines = Math.round(document.querySelector('header button').getClientRects()[0].height / 32);
+         }}</script></head>"
     );
     std::fs::write(&path, page.replacen("</head>", &watch, 1)).unwrap();
     let profile = directory.path().join("profile");
@@ -77,6 +86,13 @@ fn assert_whole(document: &str, charts: usize) {
         document.contains("data-overflow=\"0\""),
         "nothing sticks out at the side"
     );
+    for seen in ["data-overlaps=\"0\"", "data-headless=\"0\"", "data-button-lines=\"1\""] {
+        assert!(
+            document.contains(seen),
+            "{seen}: {}",
+            &document[..document.len().min(400)]
+        );
+    }
     assert!(
         document.matches("<polyline").count() + document.matches("<circle").count() >= charts,
         "every chart is drawn"
@@ -103,6 +119,8 @@ fn a_run_is_drawn_at_every_width_and_in_both_themes() {
             "Percentiles",
             "Throughput and failures",
             "Errors a second, by kind",
+            "Open connections",
+            "Bytes, kB a second",
             "service time",
             "status 5xx",
             "server-error",
@@ -121,7 +139,7 @@ fn a_run_too_short_for_lines_is_drawn_by_its_requests() {
         assert_whole(&document, 3);
         let drawn = document.split("<script type=").next().unwrap();
         assert!(drawn.matches("<circle").count() >= 200, "a dot for each request");
-        assert!(drawn.contains("requests/s") && !drawn.contains("Connections and bytes"));
+        assert!(drawn.contains("requests/s") && !drawn.contains("Open connections"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `/admin/`: what a person does by hand. Only for who may.
 
+mod cluster;
 mod dead;
 
 use crate::{
@@ -49,7 +50,10 @@ pub(super) async fn answer(
         | "/admin/release"
         | "/admin/prune"
         | "/admin/erase"
-        | "/admin/compact" => Method::POST,
+        | "/admin/compact"
+        | "/admin/cluster/drain"
+        | "/admin/cluster/undrain"
+        | "/admin/cluster/pin" => Method::POST,
         _ => console::method(path).ok_or_else(|| Problem::unknown_route(path).boxed())?,
     };
     let is_allowed = parts.method == allow || allow == Method::GET && parts.method == Method::HEAD;
@@ -80,6 +84,9 @@ pub(super) async fn answer(
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
         "/admin/erase" => serde_json::to_vec(&erase(server, parts).await?),
         "/admin/compact" => serde_json::to_vec(&compact(server).await?),
+        "/admin/cluster/drain" => serde_json::to_vec(&cluster::drain(server, parts, true).await?),
+        "/admin/cluster/undrain" => serde_json::to_vec(&cluster::drain(server, parts, false).await?),
+        "/admin/cluster/pin" => serde_json::to_vec(&cluster::pin(server, parts).await?),
         _ => dead::retry(server, parts).await?,
     };
     if allow == Method::POST {

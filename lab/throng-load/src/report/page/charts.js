@@ -98,9 +98,11 @@ function chart(title, { series = [], bands = [], x = {}, y = {}, height = 250, m
     let labelled = -Infinity;
     for (const tick of xTicks) {
       svg.append(drawn("line", { class: "axis", x1: px(tick), x2: px(tick), y1: height - bottom, y2: height - bottom + 4 }));
-      if (px(tick) - labelled < 44) continue;
-      labelled = px(tick);
-      svg.append(drawn("text", { x: px(tick), y: height - bottom + 17, "text-anchor": "middle" }, (x.format || number)(tick)));
+      const label = (x.format || number)(tick);
+      const half = Math.max(22, label.length * 3.5 + 5);
+      if (px(tick) - half < labelled) continue;
+      labelled = px(tick) + half;
+      svg.append(drawn("text", { x: px(tick), y: height - bottom + 17, "text-anchor": "middle" }, label));
     }
     svg.append(drawn("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
     if (x.label) svg.append(drawn("text", { x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle" }, x.label));

@@ -68,7 +68,7 @@ function latencyOverTime(run) {
   const band = (low, high) => busy(run).map((second) => [second.second + 0.5, second[low], second[high]]);
   const line = (key) => busy(run).map((second) => [second.second + 0.5, second[key]]);
   const title = run.open ? "Response time over time" : "Latency over time";
-  const slowest = { name: "slowest of each second", color: color("c2"), dots: true, points: run.outliers.map(([at, nanos, status]) => [at, nanos, `${time(nanos)}, status ${status || "none"}`]) };
+  const slowest = { name: "slowest of each second", color: color("c2"), dots: true, opacity: run.outliers.length > 500 ? 0.35 : 0.75, radius: run.outliers.length > 500 ? 1.4 : 2.2, points: run.outliers.map(([at, nanos, status]) => [at, nanos, `${time(nanos)}, status ${status || "none"}`]) };
   if (brief(run)) return chart(title, { series: [{ name: run.every > 1 ? `one of ${run.every} requests` : "requests", color: color("c1"), dots: true, points: dots(run) }, slowest], x: seconds, y: latency, height: 300 });
   return chart(title, {
     bands: [
@@ -76,10 +76,11 @@ function latencyOverTime(run) {
       { name: "p90–p99", color: color("c1"), opacity: 0.2, points: band("p90_nanos", "p99_nanos") },
       { name: "p99–p99.9", color: color("c1"), opacity: 0.1, points: band("p99_nanos", "p999_nanos") },
     ],
+    // The dots lie below the lines: in a long run they would hide them.
     series: [
-      { name: "median", color: color("c1"), points: line("p50_nanos") },
-      { name: "p99", color: color("c4"), points: line("p99_nanos") },
       slowest,
+      { name: "median", color: color("c1"), points: line("p50_nanos") },
+      { name: "p99", color: color("c4"), width: 2.2, points: line("p99_nanos") },
     ],
     x: seconds, y: latency, height: 300,
   });
@@ -120,15 +121,14 @@ function errorsByKind(run) {
 }
 
 function connections(run) {
-  if (brief(run)) return null;
-  return chart("Connections and bytes", {
-    series: [
-      { name: "open connections", color: color("c6"), points: over(run, (second) => second.connections) },
+  if (brief(run)) return [];
+  return [
+    chart("Open connections", { series: [{ name: "connections", color: color("c6"), points: over(run, (second) => second.connections) }], x: seconds, y: {} }),
+    chart("Bytes, kB a second", { series: [
       { name: "kB/s in", color: color("c3"), points: over(run, (second) => second.counters.bytes_in / 1e3) },
       { name: "kB/s out", color: color("c4"), points: over(run, (second) => second.counters.bytes_out / 1e3) },
-    ],
-    x: seconds, y: {},
-  });
+    ], x: seconds, y: {} }),
+  ];
 }
 
 function samples(run) {
@@ -198,8 +198,8 @@ function capacityCurves() {
 }
 
 function table(head, rows) {
-  return element("div", { class: "scroll" }, element("table", {},
-    element("thead", {}, element("tr", {}, head.map((text) => element("th", { text, scope: "col" })))),
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, element("table", {},
+    element("thead", {}, element("tr", {}, head.map((text) => text === "" ? element("td", {}) : element("th", { text, scope: "col" })))),
     element("tbody", {}, rows.map((row) => element("tr", {}, row.map((text) => element("td", { text: String(text) })))))));
 }
 
@@ -217,8 +217,9 @@ function latencyTable() {
 
 function facts(run) {
   const usage = run.generator;
+  const { connections, ...settings } = run.settings;
   const entries = {
-    target: run.target, ...run.settings,
+    target: run.target, ...settings, "connections at most": connections,
     "statuses": Object.entries(run.counters.statuses).map(([status, count]) => `${status}: ${whole(count)}`).join(", ") || "none",
     "errors": run.errors.map(([kind, count]) => `${kind}: ${whole(count)}`).join(", ") || "none",
     "connections opened": whole(run.opened),
@@ -256,7 +257,7 @@ if (data.kind === "several") {
   if (!data.rounds) cards.push(throughput(data.runs), overlaid("p99_nanos", "p99 over time"));
 } else if (data.runs.length) {
   const run = data.runs[0];
-  cards.push(wide(latencyOverTime(run)), percentileCurve(data.runs), throughput(data.runs), latencyTable(), ...samples(run), errorsByKind(run), connections(run));
+  cards.push(wide(latencyOverTime(run)), percentileCurve(data.runs), throughput(data.runs), latencyTable(), ...samples(run), errorsByKind(run), ...connections(run));
   if (cards.filter(Boolean).length % 2) wide(cards.at(-1)); // latency and times are wide, all others pair up
 }
 if (data.kind === "several") for (const run of data.runs) cards.push(...samples(run));
