@@ -42,6 +42,8 @@ enum Command {
     Load(Box<throng_load::cli::LoadArgs>),
     /// Read a whole journal of the demo's service and say what it does not understand.
     Check(cli::CheckArguments),
+    /// Write the contract of the demo's service as JSON Schemas, or compare two.
+    Schema(cli::SchemaArguments),
     /// Look at a journal, check it, copy it, move it.
     Journal(cli::JournalArguments),
     /// Check, format and try out rulesets in KRL.
@@ -71,6 +73,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Serve(arguments) => arguments.run(registration::app()),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Check(arguments) => arguments.run(registration::app()),
+        Command::Schema(arguments) => arguments.run(registration::app()),
         Command::Journal(arguments) => arguments.run(|| Ok(registration::app())),
         Command::Krl(arguments) => krl::run(&arguments),
         Command::Projection(arguments) => arguments.run(None),

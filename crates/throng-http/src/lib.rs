@@ -166,7 +166,7 @@ pub use error::{FileError, StartError};
 pub use gateway::Gateway;
 pub use guard::{Jwt, Tls, check_private_key, make_token};
 pub use limits::{LOOPS_MAX, Limits};
-pub use openapi::{Described, Route};
+pub use openapi::{Described, Route, contract};
 pub use problem::Problem;
 pub use request::Once;
 pub use routes::LiveEvents;

@@ -2,10 +2,12 @@
 //! step by hand.
 
 mod commands;
+mod contract;
 mod described;
 mod paths;
 mod tidy;
 
+pub use contract::contract;
 pub use described::{Described, Route};
 
 use crate::{
