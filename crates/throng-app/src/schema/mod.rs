@@ -107,6 +107,10 @@ fn export(app: App) -> anyhow::Result<Value> {
     let engine = runtime.block_on(builder.start_shared(journal, store))?;
     let mut contract = throng_http::contract(engine.registry(), engine.actor_kinds());
     runtime.block_on(engine.stop());
+    // The engine's own, which no client sees.
+    if let Some(kinds) = contract["kinds"].as_object_mut() {
+        kinds.remove(<throng_http::Audit as throng::model::Entity>::KIND);
+    }
     contract["throng_schema"] = FORMAT.into();
     contract["service"] = json!({ "name": name, "version": version });
     Ok(contract)
