@@ -14,6 +14,7 @@ pub use crate::{
     serve::ServeArguments,
     service::close_journal,
     token::TokenArguments,
+    trace::TraceArguments,
 };
 
 use crate::App;
@@ -47,6 +48,8 @@ enum Command {
     Check(CheckArguments),
     /// Write the contract of the service as JSON Schemas, or compare two: do clients and recorded events still fit?
     Schema(SchemaArguments),
+    /// Show what led to the last turns of an entity, and what came of them; also beside a running service.
+    Trace(TraceArguments),
     /// Load the service as a plan says, on a fresh journal, and report what it bears.
     #[cfg(feature = "bench")]
     Bench(crate::bench::BenchArguments),
@@ -129,6 +132,7 @@ fn run(app: App, arguments: Vec<OsString>) -> ExitCode {
         Command::Health(arguments) => arguments.run(),
         Command::Check(arguments) => arguments.run(app),
         Command::Schema(arguments) => arguments.run(app),
+        Command::Trace(arguments) => arguments.run(&app),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => arguments.run(name),
     };

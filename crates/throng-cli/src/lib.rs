@@ -59,8 +59,8 @@ enum Command {
     Health(cli::HealthArguments),
     /// See what a service does now: the console's numbers, in a terminal.
     Top(top::TopArguments),
-    /// Traces of a registration day.
-    Trace(trace::TraceArguments),
+    /// Show what led to an entity's last turns and what came of them; or generate a registration day.
+    Trace(Box<trace::DemoTraceArguments>),
 }
 
 /// Runs the command. What goes wrong is said on standard error, in one sentence.
