@@ -9,7 +9,7 @@ use throng::{
     model::{Actor, Entity, OnOutcome, Query},
     projection::{Projection, Sink},
 };
-use throng_http::{Described, Gateway};
+use throng_http::{Audit, Described, Gateway};
 
 type Routes = Box<dyn FnOnce(Engine) -> axum::Router + Send>;
 type Setting<T> = Box<dyn FnOnce(T) -> T + Send>;
@@ -215,8 +215,8 @@ impl App {
 
     /// Returns its engine, not yet started: for tests and simulations.
     #[must_use]
-    pub fn into_builder(self) -> Builder {
-        self.builder
+    pub fn into_builder(mut self) -> Builder {
+        self.take_builder()
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -236,9 +236,13 @@ impl App {
         Path::new("data").join(self.name)
     }
 
-    /// Takes the engine's part out, to start it, and leaves the gateway's.
+    /// Takes the engine's part out, to start it, and leaves the gateway's. A service that keeps something keeps its operators' actions, too.
     pub(crate) fn take_builder(&mut self) -> Builder {
-        std::mem::take(&mut self.builder)
+        let builder = std::mem::take(&mut self.builder);
+        match builder.has_entities() {
+            true => builder.with::<Audit>(),
+            false => builder,
+        }
     }
 
     /// Returns the gateway of its engine, set but for its address.

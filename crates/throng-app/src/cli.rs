@@ -10,9 +10,11 @@ pub use crate::{
     logging::{is_colourless, start as start_logging},
     place::LocationArguments,
     projection::ProjectionArguments,
+    schema::SchemaArguments,
     serve::ServeArguments,
     service::close_journal,
     token::TokenArguments,
+    trace::TraceArguments,
 };
 
 use crate::App;
@@ -44,6 +46,10 @@ enum Command {
     Health(HealthArguments),
     /// Read the whole journal with this program and say what it does not understand, before a roll-out; also beside a running service.
     Check(CheckArguments),
+    /// Write the contract of the service as JSON Schemas, or compare two: do clients and recorded events still fit?
+    Schema(SchemaArguments),
+    /// Show what led to the last turns of an entity, and what came of them; also beside a running service.
+    Trace(TraceArguments),
     /// Load the service as a plan says, on a fresh journal, and report what it bears.
     #[cfg(feature = "bench")]
     Bench(crate::bench::BenchArguments),
@@ -125,6 +131,8 @@ fn run(app: App, arguments: Vec<OsString>) -> ExitCode {
         Command::Token(arguments) => arguments.run(),
         Command::Health(arguments) => arguments.run(),
         Command::Check(arguments) => arguments.run(app),
+        Command::Schema(arguments) => arguments.run(app),
+        Command::Trace(arguments) => arguments.run(&app),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => arguments.run(name),
     };

@@ -211,7 +211,7 @@ fn until(text: &str) -> Result<Until, String> {
     Ok(Until::Micros(time.as_microsecond()))
 }
 
-fn address(text: &str) -> Result<Address, String> {
+pub(crate) fn address(text: &str) -> Result<Address, String> {
     match text.split_once('/') {
         Some((kind, id)) if !kind.is_empty() && !id.is_empty() => Ok(Address::new(kind, id)),
         _ => Err("write an entity as `section/C S 142-1`: its kind, a slash, its id".into()),

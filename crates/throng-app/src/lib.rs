@@ -44,6 +44,8 @@
 //! | `wallet token NAME` | a token for a caller, and its line in the file of `serve --tokens` |
 //! | `wallet health` | asks a running service whether it is ready: a container's health check |
 //! | `wallet check` | whether this program understands all of a journal, before it is rolled out |
+//! | `wallet schema export`, `diff` | the contract as JSON Schemas, and whether a new one breaks clients or recorded events |
+//! | `wallet trace account/ann` | what led to Ann's last turns, and what came of them |
 //! | `wallet bench PLAN` | a load plan (`docs/load.md`) against the service on a fresh journal; with the feature `bench` |
 //!
 //! besides [commands of the app's own](App::tool),
@@ -79,10 +81,12 @@ mod open_files;
 mod operator;
 mod place;
 mod projection;
+mod schema;
 mod security;
 mod serve;
 mod service;
 mod token;
+mod trace;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};

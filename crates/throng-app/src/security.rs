@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
-use throng_http::{Gateway, Jwt, Tls};
+use throng_http::{Gateway, Jwt, Role, Tls};
 
 /// The listener for administration has the service's port, and so much.
 const ADMIN_PORT_OFFSET: u16 = 1_000;
@@ -24,6 +24,15 @@ pub struct SecurityArguments {
     /// A caller who may administrate; may be given several times.
     #[arg(long, value_name = "NAME", env = "THRONG_ADMIN_CALLERS", value_delimiter = ',')]
     pub admin_caller: Vec<String>,
+    /// A caller's role in administration (metrics, viewer, operator, owner); may be given several times.
+    #[arg(long, value_name = "NAME=ROLE", env = "THRONG_ADMIN_ROLES", value_delimiter = ',', value_parser = role)]
+    pub admin_role: Vec<(String, Role)>,
+    /// Take tokens of this file for administration, each with a role, of lines that the command `token --role` makes; read again when it changes.
+    #[arg(long, value_name = "FILE", env = "THRONG_ADMIN_TOKENS")]
+    pub admin_tokens: Option<PathBuf>,
+    /// The claim of JSON web tokens that names a role in administration, or a list with some, such as `realm_access.roles`.
+    #[arg(long, value_name = "CLAIM", env = "THRONG_ADMIN_CLAIM", requires = "jwt_keys")]
+    pub admin_claim: Option<String>,
     /// Ask callers for a token of this file, of lines that the command `token` makes; read again when it changes.
     #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
     pub tokens: Option<PathBuf>,
@@ -87,6 +96,17 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// A caller and a role; a name may have an equals sign itself.
+fn role(text: &str) -> Result<(String, Role), String> {
+    let (name, role) = text
+        .rsplit_once('=')
+        .ok_or("write a name and a role, as ann=operator")?;
+    match name {
+        "" => Err("the name is empty: write a name and a role, as ann=operator".into()),
+        name => Ok((name.to_owned(), role.parse()?)),
+    }
+}
+
 /// An origin: a scheme and a host, and nothing behind them.
 fn origin(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -116,7 +136,13 @@ impl SecurityArguments {
         if let Some(key) = &self.tls_key {
             warn_if_open(key, Guarded::Private);
         }
-        let unchanged = [&self.tokens, &self.tls_cert, &self.tls_client_ca, &self.tls_client_crl];
+        let unchanged = [
+            &self.tokens,
+            &self.admin_tokens,
+            &self.tls_cert,
+            &self.tls_client_ca,
+            &self.tls_client_crl,
+        ];
         let unchanged = unchanged.into_iter().flatten().map(PathBuf::as_path);
         unchanged
             .chain(keys)
@@ -132,6 +158,16 @@ impl SecurityArguments {
             gateway = gateway.admin_token(token);
         }
         gateway = self.admin_caller.iter().fold(gateway, Gateway::administrator);
+        gateway = self
+            .admin_role
+            .iter()
+            .fold(gateway, |gateway, (name, role)| gateway.admin_role(name, *role));
+        if let Some(file) = &self.admin_tokens {
+            gateway = gateway.admin_tokens(file);
+        }
+        if let Some(claim) = &self.admin_claim {
+            gateway = gateway.admin_claim(claim);
+        }
         if let Some(file) = &self.tokens {
             gateway = gateway.tokens(file);
         }
@@ -176,6 +212,20 @@ mod tests {
             ("127.0.0.1", "as 127.0.0.1:8080"),
         ] {
             let told = address(wrong).unwrap_err();
+            assert!(told.contains(right), "{wrong}: {told}");
+        }
+    }
+
+    #[test]
+    fn role_of_a_caller_stands_behind_its_name() {
+        assert_eq!(role("ann=viewer"), Ok(("ann".into(), Role::Viewer)));
+        assert_eq!(role("CN=ann=owner"), Ok(("CN=ann".into(), Role::Owner)));
+        for (wrong, right) in [
+            ("ann", "as ann=operator"),
+            ("=owner", "name is empty"),
+            ("ann=admin", "is no role"),
+        ] {
+            let told = role(wrong).unwrap_err();
             assert!(told.contains(right), "{wrong}: {told}");
         }
     }

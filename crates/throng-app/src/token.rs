@@ -3,6 +3,7 @@
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf, process::ExitCode};
+use throng_http::Role;
 
 /// The caller that a new token stands for, and the file that keeps it.
 #[derive(Debug, Args)]
@@ -13,6 +14,12 @@ pub struct TokenArguments {
     /// shown on standard error.
     #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
     tokens: Option<PathBuf>,
+    /// A role in administration (metrics, viewer, operator, owner): the token is for administration alone.
+    #[arg(long, value_name = "ROLE")]
+    role: Option<Role>,
+    /// The file of `serve --admin-tokens` to add it to.
+    #[arg(long, value_name = "FILE", env = "THRONG_ADMIN_TOKENS")]
+    admin_tokens: Option<PathBuf>,
     /// Until when it is taken, such as 2030-01-31T00:00:00Z; for good, unless said.
     #[arg(long, value_name = "TIME", value_parser = instant)]
     until: Option<jiff::Timestamp>,
@@ -34,7 +41,11 @@ impl TokenArguments {
         if self.until.is_some_and(|until| until <= jiff::Timestamp::now()) {
             eprintln!("warning: this token's time is over already: nobody is let in by it");
         }
-        match &self.tokens {
+        let (line, file) = match self.role {
+            Some(role) => (format!("{role} {line}"), &self.admin_tokens),
+            None => (line, &self.tokens),
+        };
+        match file {
             None => eprintln!("{line}"),
             Some(file) => {
                 let mut tokens = OpenOptions::new()

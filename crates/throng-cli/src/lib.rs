@@ -42,6 +42,8 @@ enum Command {
     Load(Box<throng_load::cli::LoadArgs>),
     /// Read a whole journal of the demo's service and say what it does not understand.
     Check(cli::CheckArguments),
+    /// Write the contract of the demo's service as JSON Schemas, or compare two.
+    Schema(cli::SchemaArguments),
     /// Look at a journal, check it, copy it, move it.
     Journal(cli::JournalArguments),
     /// Check, format and try out rulesets in KRL.
@@ -57,8 +59,8 @@ enum Command {
     Health(cli::HealthArguments),
     /// See what a service does now: the console's numbers, in a terminal.
     Top(top::TopArguments),
-    /// Traces of a registration day.
-    Trace(trace::TraceArguments),
+    /// Show what led to an entity's last turns and what came of them; or generate a registration day.
+    Trace(Box<trace::DemoTraceArguments>),
 }
 
 /// Runs the command. What goes wrong is said on standard error, in one sentence.
@@ -71,6 +73,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Serve(arguments) => arguments.run(registration::app()),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Check(arguments) => arguments.run(registration::app()),
+        Command::Schema(arguments) => arguments.run(registration::app()),
         Command::Journal(arguments) => arguments.run(|| Ok(registration::app())),
         Command::Krl(arguments) => krl::run(&arguments),
         Command::Projection(arguments) => arguments.run(None),

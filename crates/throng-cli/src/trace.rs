@@ -1,16 +1,21 @@
-//! `throng trace`: traces as files.
+//! `throng trace`: the chain of turns around an entity, and days of registration as files.
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use registration::trace::{DEFAULT_SEED, Shape, generate};
 use std::{path::PathBuf, process::ExitCode};
+use throng_app::cli;
 
 use crate::units::count;
 
-/// What to do with traces.
+/// An entity to trace, or the generator of a registration day.
 #[derive(Debug, Args)]
-pub(crate) struct TraceArguments {
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct DemoTraceArguments {
+    #[command(flatten)]
+    of: Option<cli::TraceArguments>,
     #[command(subcommand)]
-    command: TraceCommand,
+    command: Option<TraceCommand>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -36,8 +41,12 @@ struct GenerateArguments {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &TraceArguments) -> anyhow::Result<ExitCode> {
-    let TraceCommand::Generate(arguments) = &arguments.command;
+pub(crate) fn run(arguments: &DemoTraceArguments) -> anyhow::Result<ExitCode> {
+    let arguments = match (&arguments.command, &arguments.of) {
+        (Some(TraceCommand::Generate(arguments)), _) => arguments,
+        (None, Some(of)) => return of.run(&registration::app()),
+        (None, None) => bail!("name an entity, as `throng trace section/A`"),
+    };
     let trace = generate(&Shape::one_in(arguments.one_in), arguments.seed)?;
     trace.write(&arguments.capacities, &arguments.requests)?;
     println!(

@@ -6,7 +6,9 @@ use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Au
 use serde_json::{Map, Value};
 use std::{
     convert::Infallible,
+    fmt,
     hash::{Hash, Hasher},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -74,10 +76,68 @@ impl Caller {
     }
 }
 
+/// A part of administration. Each role may do all that the one before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Reads `/metrics`, and nothing else.
+    Metrics,
+    /// Reads all that administration shows: the console, states, histories, dead messages, the audit.
+    Viewer,
+    /// Acts: retries, drops, quarantines, releases, rebuilds, sends commands.
+    Operator,
+    /// Removes for good: erases entities, prunes history.
+    Owner,
+}
+
+const NAMES: [(&str, Role); 4] = [
+    ("metrics", Role::Metrics),
+    ("viewer", Role::Viewer),
+    ("operator", Role::Operator),
+    ("owner", Role::Owner),
+];
+
+impl Role {
+    /// Returns its name, as files, flags and claims write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES
+            .iter()
+            .find(|(_, role)| *role == self)
+            .map_or("", |(name, _)| name)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMES.iter().find(|(name, _)| *name == text);
+        found
+            .map(|(_, role)| *role)
+            .ok_or_else(|| format!("{text:?} is no role: write metrics, viewer, operator or owner"))
+    }
+}
+
 /// Whoever sends this may administrate, and sends it where administration comes in. An app's handler takes it as an extractor; everybody else
 /// is refused with 404, as by the gateway's own routes for administration.
+///
+/// A viewer is one in requests that read (GET, HEAD); all others need an operator.
 #[derive(Clone, Copy, Debug)]
-pub struct Administrator(pub(crate) ());
+pub struct Administrator(pub(crate) Role);
+
+impl Administrator {
+    /// Returns the role in administration.
+    #[must_use]
+    pub fn role(self) -> Role {
+        self.0
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for Administrator {
     type Rejection = Problem;
@@ -210,5 +270,14 @@ mod tests {
         for name in ["", " ", "ann ", " ann", "ann\r\nroot", "ann\u{1b}[0m", "a\0"] {
             assert!(!is_name(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn each_role_has_its_name_and_its_place() {
+        for (name, role) in NAMES {
+            assert_eq!((name.parse::<Role>(), role.name()), (Ok(role), name));
+        }
+        assert!(NAMES.is_sorted_by_key(|(_, role)| *role));
+        assert!("Owner".parse::<Role>().unwrap_err().contains("metrics, viewer"));
     }
 }

@@ -1,8 +1,8 @@
 //! Setting a gateway up.
 
 use crate::{
-    AccessLog, LOOPS_MAX, Limits, Problem,
-    caller::Access,
+    AccessLog, LOOPS_MAX, Limits, Problem, audit,
+    caller::{Access, Role},
     checks::Checks,
     console,
     console_state::{About as ConsoleAbout, Cluster},
@@ -132,14 +132,35 @@ impl Gateway {
     /// a proxy; nobody else.
     #[must_use]
     pub fn admin_token(mut self, token: impl Into<String>) -> Self {
-        self.trust.guard.admin_token = Some(token.into());
+        self.trust.guard.roles.token = Some(token.into());
         self
     }
 
-    /// Lets the caller of this name administrate, however it is known.
+    /// Lets the caller of this name administrate as an [`Owner`](Role::Owner), however it is known.
     #[must_use]
-    pub fn administrator(mut self, name: impl Into<String>) -> Self {
-        self.trust.guard.administrators.push(name.into());
+    pub fn administrator(self, name: impl Into<String>) -> Self {
+        self.admin_role(name, Role::Owner)
+    }
+
+    /// Gives the caller of this name a role in administration, however it is known.
+    #[must_use]
+    pub fn admin_role(mut self, name: impl Into<String>, role: Role) -> Self {
+        self.trust.guard.roles.callers.push((name.into(), role));
+        self
+    }
+
+    /// Gives roles in administration by the tokens of a file, of lines `ROLE NAME HASH`. They are for administration alone.
+    #[must_use]
+    pub fn admin_tokens(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sources.admin_tokens = Some(file.into());
+        self
+    }
+
+    /// Gives roles in administration by a claim of JSON web tokens: the name of a role, or a list with some. A dot leads into an object, as
+    /// in `realm_access.roles`.
+    #[must_use]
+    pub fn admin_claim(mut self, claim: impl Into<String>) -> Self {
+        self.trust.guard.roles.claim = Some(claim.into());
         self
     }
 
@@ -399,6 +420,9 @@ impl Gateway {
         })?;
         let mut admin = admin.and_then(|mut listeners| listeners.pop());
         let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
+        if audit::is_kept(&self.engine) {
+            self.trust.hidden.push(audit::KIND.into());
+        }
         let guard = &mut self.trust.guard;
         guard.has_admin_listener = admin.is_some();
         let watched = guard.read(self.sources)?;

@@ -64,6 +64,7 @@
 //! | `/health/live`, `/health/ready`, `/metrics`, `/openapi.json`, `/docs`, `/problems/{type}` | the gateway's own |
 //! | `GET /api/ws` | a WebSocket: all of the above over one socket, many at a time, in batches (`docs/websocket.md`) |
 //! | `GET /admin/dead`, `/admin/dead/export`, `POST /admin/dead/retry` | messages nobody could take, and trying them again ([`Gateway::admin_token`]) |
+//! | `GET /admin/audit`, `/admin/audit/export` | the actions of administration: by whom, why, and how they ended ([`Audit`]) |
 //! | all else | the app's [`routes`](Gateway::routes) |
 //!
 //! `HEAD` is answered as `GET` is, without the body, on each of them. `OPTIONS` is answered 204 with the methods of the path in
@@ -116,6 +117,7 @@
 mod access;
 mod access_log;
 mod answer;
+mod audit;
 mod behind;
 mod caller;
 mod checks;
@@ -160,14 +162,15 @@ pub mod fuzzing {
 }
 
 pub use access_log::AccessLog;
+pub use audit::{Audit, AuditCommand, AuditEvent, AuditId, AuditRejection, AuditedAction, AuditedEnd};
 pub use behind::Behind;
-pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, Means};
+pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, Means, Role};
 pub use console_state::Cluster;
 pub use error::{FileError, StartError};
 pub use gateway::Gateway;
 pub use guard::{Jwt, Tls, check_private_key, make_token};
 pub use limits::{LOOPS_MAX, Limits};
-pub use openapi::{Described, Route};
+pub use openapi::{Described, Route, contract};
 pub use problem::Problem;
 pub use request::Once;
 pub use routes::LiveEvents;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Entity, Error, OnOutcome, Query, encode},
+    model::{Entity, Error, Event, OnOutcome, Query, encode},
 };
 
 /// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
@@ -47,6 +47,8 @@ impl Registry {
             name: E::KIND,
             public: E::PUBLIC,
             state_version: E::STATE_VERSION,
+            event_versions: <E::Event as Event>::VERSIONS,
+            ignores_unknown_fields: E::IGNORES_UNKNOWN_FIELDS,
             keep: E::KEEP,
             queries: Vec::new(),
             #[cfg(feature = "schemas")]

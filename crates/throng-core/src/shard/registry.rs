@@ -24,6 +24,10 @@ pub struct Kind {
     pub public: &'static [&'static str],
     /// The version of its state.
     pub state_version: u16,
+    /// The versions of its events, [`Event::VERSIONS`](crate::model::Event::VERSIONS).
+    pub event_versions: &'static [(&'static str, u16)],
+    /// Clients may send fields that its commands do not have, [`Entity::IGNORES_UNKNOWN_FIELDS`].
+    pub ignores_unknown_fields: bool,
     /// For how long its events are kept, if the service does not say otherwise.
     pub keep: crate::model::Keep,
     /// The queries it answers, in the order they were given.

@@ -4,11 +4,13 @@
 //! that opens a WebSocket. What a client shows is looked at once: a loop remembers lately seen credentials until the files they rest on change, or
 //! they expire.
 
+mod administration;
 pub(crate) mod cors;
 mod handshake;
 mod held;
 mod rates;
 
+pub(crate) use administration::{Administrates, administrates};
 pub(crate) use handshake::{PROTOCOL, accept, accept_as};
 pub(crate) use held::ends;
 pub(crate) use rates::{RateOwner, refused, spend};

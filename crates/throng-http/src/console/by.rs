@@ -1,41 +1,33 @@
 //! The operator of an action.
 
 use crate::{
-    access,
-    caller::Caller,
+    access::Administrates,
     connection::Connection,
     problem::{Answered, Problem},
-    request::headers,
-    server::Server,
 };
-use http::{HeaderValue, header, request::Parts};
 use std::fmt;
 use throng::ByHand;
 
-/// Who does something by hand.
+/// The person or program that does something by hand.
 pub(crate) struct By<'a> {
-    caller: Option<Caller>,
-    has_token: bool,
+    administrates: Administrates,
     connection: &'a Connection,
 }
 
 impl<'a> By<'a> {
-    pub(crate) fn of(server: &Server, connection: &'a Connection, parts: &Parts) -> Self {
-        let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-        let has_token = headers::bearer(&parts.headers).is_some();
+    pub(crate) fn new(administrates: Administrates, connection: &'a Connection) -> Self {
         Self {
-            caller: access::who(server, connection, shown).ok().flatten(),
-            has_token,
+            administrates,
             connection,
         }
     }
 
+    pub(crate) fn administrates(&self) -> &Administrates {
+        &self.administrates
+    }
+
     pub(crate) fn name(&self) -> &str {
-        match &self.caller {
-            Some(caller) => caller.name(),
-            None if self.has_token => "token",
-            None => "local",
-        }
+        &self.administrates.name
     }
 }
 

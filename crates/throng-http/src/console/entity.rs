@@ -9,6 +9,7 @@ use crate::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
+use std::collections::BTreeMap;
 use throng::{
     Decision, FeedError, History, TravelError,
     inspect::{Inspect, Pending, TimerView, Whereabouts},
@@ -29,8 +30,8 @@ pub(super) struct AtQuery {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistoryQuery {
-    after: Option<u64>,
-    before: Option<u64>,
+    pub(super) after: Option<u64>,
+    pub(super) before: Option<u64>,
     #[serde(default = "page")]
     limit: usize,
 }
@@ -59,6 +60,12 @@ impl Asked {
             let detail = format!("The body cannot be read: {why}. It is an object with name and body.");
             Problem::malformed(detail).boxed()
         })
+    }
+
+    /// The fields of an entry of the audit: the body may hold a secret.
+    pub(super) fn fields(&self, subject: &Subject) -> BTreeMap<String, String> {
+        let fields = [("kind", subject.name), ("id", &subject.id), ("command", &self.name)];
+        fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
     fn content(&self) -> &str {

@@ -1,6 +1,7 @@
 //! The console: a page, and the API it is made of, all on the listener for administration. `docs/console-api.md` says what each answer has.
 
 mod action;
+mod audit_list;
 mod by;
 mod cluster;
 mod entity;
@@ -15,7 +16,8 @@ pub(crate) use by::{By, by_hand};
 use crate::{
     access,
     answer::{self, Answer},
-    caller::Held,
+    audit,
+    caller::{Held, Role},
     connection::Connection,
     console_state::{Reading, Recorder, point},
     limits::CONNECTION_BYTES,
@@ -182,6 +184,7 @@ enum ConsolePath<'a> {
     Journal,
     JournalParts,
     Cluster,
+    Audit,
     ClusterNodes,
     /// Kind, id, and what of it; the entity itself without.
     Entity(&'a str, &'a str, &'a str),
@@ -190,7 +193,10 @@ enum ConsolePath<'a> {
 impl ConsolePath<'_> {
     /// The answer is the same whoever asks, and does not follow something that this client has just seen.
     fn is_alike(&self) -> bool {
-        !matches!(self, Self::Overview | Self::Series | Self::Live | Self::Entity(..))
+        !matches!(
+            self,
+            Self::Overview | Self::Series | Self::Live | Self::Audit | Self::Entity(..)
+        )
     }
 }
 
@@ -211,6 +217,7 @@ fn place(path: &str) -> Option<ConsolePath<'_>> {
         ["journal", "parts"] => ConsolePath::JournalParts,
         ["cluster"] => ConsolePath::Cluster,
         ["cluster", "nodes"] => ConsolePath::ClusterNodes,
+        ["audit"] => ConsolePath::Audit,
         ["entity", kind, id] => ConsolePath::Entity(kind, id, ""),
         [
             "entity",
@@ -236,10 +243,10 @@ pub(crate) async fn answer(
     connection: &Connection,
     parts: &Parts,
     mut body: RequestBody,
+    by: &By<'_>,
 ) -> Answered<Response<Answer>> {
     let shared = server.shared();
     let path = parts.uri.path();
-    let by = By::of(server, connection, parts);
     let place = place(path).ok_or_else(|| Problem::unknown_route(path).boxed())?;
     // Alone, a console sees what is now.
     if place.is_alike() && shared.console.sockets.taken() > 1 {
@@ -251,12 +258,19 @@ pub(crate) async fn answer(
         ConsolePath::Live => return open(server, connection, parts),
         ConsolePath::Overview => {
             let Nothing {} = asked(parts)?;
-            overview::overview(shared, &by).await?.to_string().into()
+            overview::overview(shared, by).await?.to_string().into()
         }
         ConsolePath::Series => {
             let SeriesQuery { since } = asked(parts)?;
             let series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
             series.all(since).to_string().into()
+        }
+        ConsolePath::Audit => {
+            let asked = asked(parts)?;
+            ask(shared, async move |shared: &Shared| {
+                audit_list::audit(shared, asked).await
+            })
+            .await?
         }
         ConsolePath::Entity(kind, id, what) => {
             let id = path::decode(id).ok_or_else(|| {
@@ -271,9 +285,18 @@ pub(crate) async fn answer(
                     let AtQuery { at } = asked(parts)?;
                     let command = entity::Asked::read(&body)?;
                     if what == "command" {
-                        let done = entity::run(server, &subject, &command, &by).await?;
+                        let entry = audit::begin(
+                            server,
+                            connection,
+                            by.administrates(),
+                            ("command", Role::Operator),
+                            command.fields(&subject),
+                        )
+                        .await?;
+                        let done = entity::run(server, &subject, &command, by).await;
+                        entry.end(server, &done).await;
                         shared.console.changed();
-                        return Ok(json(done.to_string()));
+                        return Ok(json(done?.to_string()));
                     }
                     let question = async move |shared: &Shared| entity::what_if(shared, &subject, at, &command).await;
                     ask(shared, question).await?
@@ -347,7 +370,11 @@ async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> An
         ConsolePath::ClusterNodes => cluster::nodes(shared)
             .await
             .ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed())?,
-        ConsolePath::Overview | ConsolePath::Series | ConsolePath::Live | ConsolePath::Entity(..) => {
+        ConsolePath::Overview
+        | ConsolePath::Series
+        | ConsolePath::Live
+        | ConsolePath::Audit
+        | ConsolePath::Entity(..) => {
             return Err(Problem::unknown_route(parts.uri.path()).boxed());
         }
     };

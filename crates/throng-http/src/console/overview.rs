@@ -1,7 +1,7 @@
 //! `GET /admin/overview`: what is served, by what, since when.
 
 use super::by::By;
-use crate::{openapi, problem::Answered, server::Shared};
+use crate::{audit, openapi, problem::Answered, server::Shared};
 use serde_json::{Value, json};
 use throng::journal::Durability;
 
@@ -51,8 +51,13 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
         "service": console.about.title, "url": console.about.url, "version": console.about.version, "throng": env!("CARGO_PKG_VERSION"),
         "started_at": time(console.started), "now": time(std::time::SystemTime::now()),
         "ready": health.ready, "reason": health.reason, "troubles": troubles, "stands_by": health.stands_by,
-        "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico"), "cluster": console.about.cluster.is_some() },
-        "shards": engine.registry().shards(), "loops": loops, "loops_max": console.about.loops_max.max(loops),
+        "console": {
+            "by": by.name(),
+            "role": by.administrates().role.name(),
+            "picos": shared.kinds.0.iter().any(|names| names.kind == "pico"),
+            "cluster": console.about.cluster.is_some(),
+        },
+        "audit": audit::is_kept(engine), "shards": engine.registry().shards(), "loops": loops, "loops_max": console.about.loops_max.max(loops),
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
         "memory_bytes_max": options.memory_bytes_max,
         "journal": {

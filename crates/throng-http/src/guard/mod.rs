@@ -5,6 +5,7 @@ mod files;
 pub(crate) mod jwt;
 mod names;
 mod recent;
+mod roles;
 pub(crate) mod tls;
 mod tokens;
 mod wrong;
@@ -15,6 +16,7 @@ use files::{Version, Watched};
 pub use jwt::Jwt;
 pub(crate) use names::{Names, Part};
 pub(crate) use recent::Recent;
+use roles::Roles;
 pub use tls::{Tls, check_private_key};
 use tokens::Tokens;
 pub use tokens::make_token;
@@ -58,10 +60,8 @@ pub(crate) struct Guard {
     pub(crate) has_certificates: bool,
     /// Who shows nothing is let in as nobody.
     pub(crate) lets_anonymous: bool,
-    /// The token that lets its holder administrate.
-    pub(crate) admin_token: Option<String>,
-    /// The names of callers who may administrate.
-    pub(crate) administrators: Vec<String>,
+    /// The roles in administration.
+    pub(crate) roles: Roles,
     /// Administration has a listener of its own.
     pub(crate) has_admin_listener: bool,
     /// Tickets by which browsers follow what happens.
@@ -76,6 +76,8 @@ pub(crate) struct Guard {
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(crate) tokens: Option<PathBuf>,
+    /// Tokens for administration.
+    pub(crate) admin_tokens: Option<PathBuf>,
     pub(crate) jwt: Option<Jwt>,
     pub(crate) tls: Option<Tls>,
 }
@@ -89,6 +91,12 @@ impl Guard {
             let tokens = Arc::new(Watched::new(vec![file], read)?);
             watched.push(tokens.clone());
             self.tokens = Some(tokens);
+        }
+        if let Some(file) = sources.admin_tokens {
+            let read = |files: &[Vec<u8>]| Tokens::parse_administration(&String::from_utf8_lossy(&files.concat()));
+            let tokens = Arc::new(Watched::new(vec![file], read)?);
+            watched.push(tokens.clone());
+            self.roles.tokens = Some(tokens);
         }
         if let Some(jwt) = sources.jwt {
             let verifier = Arc::new(jwt::Verifier::new(jwt)?);

@@ -2,9 +2,9 @@
 //!
 //! A line is `NAME HASH`, with the SHA-256 of the token in hexadecimal, and perhaps the time until which it is taken (RFC 3339). Tokens
 //! are random numbers of 256 bits, so that a hash without salt or stretching gives nothing away. Empty lines, and those that begin with `#`,
-//! are passed over.
+//! are passed over. In a file of tokens for administration, a role stands before each line: `ROLE NAME HASH`.
 
-use crate::caller::{Caller, Means};
+use crate::caller::{Caller, Means, Role};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::{
     digest::{SHA256, digest},
@@ -29,6 +29,8 @@ struct Token {
     caller: Caller,
     /// In seconds since 1970.
     until: Option<i64>,
+    /// The role in administration; `None` in a file of the service's callers.
+    role: Option<Role>,
 }
 
 /// Makes a token for a caller of this name: the token itself, which is shown once, and its line for the file.
@@ -59,8 +61,24 @@ fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl Tokens {
-    /// Reads a file's text.
+    /// Reads the text of a file of callers' tokens.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_by(text, parse_line)
+    }
+
+    /// Reads the text of a file of tokens for administration.
+    pub(crate) fn parse_administration(text: &str) -> Result<Self, String> {
+        Self::parse_by(text, |line| {
+            let (role, line) = line
+                .split_once(char::is_whitespace)
+                .ok_or("expected ROLE NAME HASH, and perhaps UNTIL")?;
+            let role = Some(role.parse::<Role>()?);
+            let (hash, token) = parse_line(line)?;
+            Ok((hash, Token { role, ..token }))
+        })
+    }
+
+    fn parse_by(text: &str, parse: impl Fn(&str) -> Result<(Hash, Token), String>) -> Result<Self, String> {
         let mut tokens = HashMap::new();
         // Some editors write a byte order mark, which would be a part of the first name.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -69,12 +87,20 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (hash, token) = parse_line(line).map_err(|why| format!("line {}: {why}", at + 1))?;
+            let (hash, token) = parse(line).map_err(|why| format!("line {}: {why}", at + 1))?;
             if tokens.insert(hash, token).is_some() {
                 return Err(format!("line {}: this token stands in the file twice", at + 1));
             }
         }
         Ok(Self(tokens))
+    }
+
+    /// Returns the name and the role of a token for administration that holds at this time, in seconds since 1970.
+    pub(crate) fn administrator(&self, token: &[u8], now: i64) -> Option<(String, Role)> {
+        let Token { caller, until, role } = self.0.get(&hash(token))?;
+        let holds = until.is_none_or(|until| now < until);
+        let role = role.filter(|_| holds)?;
+        Some((caller.name().to_owned(), role))
     }
 
     /// Whose token this is, and until when, in seconds since 1970.
@@ -99,6 +125,7 @@ fn parse_line(line: &str) -> Result<(Hash, Token), String> {
     let token = Token {
         caller: Caller::new(name, Means::Token, Map::new()),
         until: until.map(jiff::Timestamp::as_second),
+        role: None,
     };
     Ok((hash, token))
 }
@@ -145,6 +172,31 @@ mod tests {
         assert_eq!(marked.find(ann.as_bytes()).unwrap().0.name(), "ann");
         for wrong in ["", "throng_", &ann[1..], &ann.to_uppercase(), &format!("{ann}x")] {
             assert_eq!(found(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn token_for_administration_has_a_role_until_its_end() {
+        let (ann, ann_line) = make_token("ann", None).unwrap();
+        let (scraper, scraper_line) = make_token("prometheus", "2030-01-01T00:00:00Z".parse().ok()).unwrap();
+        let text = format!("# roles\noperator {ann_line}\nmetrics\t{scraper_line}\n");
+        let tokens = Tokens::parse_administration(&text).unwrap();
+        let found = |token: &str, now| tokens.administrator(token.as_bytes(), now);
+        assert_eq!(found(&ann, i64::MAX), Some(("ann".into(), Role::Operator)));
+        let end = 1_893_456_000;
+        assert_eq!(found(&scraper, end - 1), Some(("prometheus".into(), Role::Metrics)));
+        assert_eq!(found(&scraper, end), None);
+        assert_eq!(found("throng_", 0), None);
+        for (text, why) in [
+            (
+                ann_line,
+                "line 1: \"ann\" is no role: write metrics, viewer, operator or owner",
+            ),
+            ("owner".into(), "line 1: expected ROLE NAME HASH"),
+            ("owner ann".into(), "line 1: expected NAME HASH"),
+        ] {
+            let found = Tokens::parse_administration(&text).unwrap_err();
+            assert!(found.starts_with(why), "{found}");
         }
     }
 

@@ -2,11 +2,13 @@
 //! step by hand.
 
 mod commands;
+mod contract;
 mod described;
 mod names;
 mod paths;
 mod tidy;
 
+pub use contract::contract;
 pub use described::{Described, Route};
 
 use crate::{

@@ -345,6 +345,8 @@ const PAGES: &[[&str; 5]] = pages! {
     "get" "/health/live" "live" "application/json": "Does the process answer?";
     "get" "/health/ready" "ready" "application/json": "Are commands taken?";
     "get" "/metrics" "metrics" "text/plain": "Counters, levels and histograms, for Prometheus (OpenMetrics where that is accepted)";
+    "get" "/admin/audit" "audit" "application/json": "Actions of administration: the last events, or those before one; before, limit";
+    "get" "/admin/audit/export" "export-audit" "application/x-ndjson": "All actions of administration, one JSON line an event";
     "get" "/admin/dead" "dead" "application/json": "Messages nobody could take; kind, id, cause, after, limit";
     "get" "/admin/dead/export" "export-dead" "application/x-ndjson":
         "The same with their content, one a line, all of them; kind, id, cause";

@@ -80,6 +80,9 @@ pub(crate) struct RetryQuery {
     pub(crate) number: Option<String>,
     /// After where the last page ended.
     pub(crate) after: Option<String>,
+    /// In a person's words, for the audit.
+    #[serde(default, rename = "reason")]
+    pub(crate) _reason: String,
 }
 
 /// Dead messages to drop, one or all of an entity, a kind or a cause, and why.
@@ -117,6 +120,9 @@ pub(crate) struct CancelQuery {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectionQuery {
     pub(crate) name: String,
+    /// In a person's words, for the audit.
+    #[serde(default, rename = "reason")]
+    pub(crate) _reason: String,
 }
 
 /// Which event a projection or sink goes past, and why.
@@ -136,6 +142,9 @@ pub(crate) struct PruneQuery {
     /// Only says what would go.
     #[serde(default)]
     pub(crate) dry_run: bool,
+    /// In a person's words, for the audit.
+    #[serde(default, rename = "reason")]
+    pub(crate) _reason: String,
 }
 
 /// Which entity to quarantine, or whose messages to drop, and why.
@@ -164,6 +173,18 @@ pub(crate) struct ReleaseQuery {
 pub(crate) struct EraseQuery {
     pub(crate) kind: String,
     pub(crate) id: String,
+    /// In a person's words, for the audit.
+    #[serde(default, rename = "reason")]
+    pub(crate) _reason: String,
+}
+
+/// Why the store is compacted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompactQuery {
+    /// In a person's words, for the audit.
+    #[serde(default, rename = "reason")]
+    pub(crate) _reason: String,
 }
 
 fn page() -> usize {

@@ -19,8 +19,8 @@ pub(crate) fn is_urgent(path: &str) -> bool {
 
 /// Adds what the extractors of an app's handler find.
 pub(super) fn tell_handler(server: &Server, connection: &Connection, parts: &mut Parts) {
-    if admin::is(server, connection, parts) {
-        parts.extensions.insert(Administrator(()));
+    if let Some(role) = admin::is(server, connection, parts) {
+        parts.extensions.insert(Administrator(role));
     }
     if server.shared().guard.authenticates() {
         parts.extensions.insert(KnowsCallers(()));
@@ -53,7 +53,7 @@ pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) ->
     }
     if entrance.is_admin {
         guard.names.check(&sender, entrance.is_loopback, part)?;
-        admin::may(server, connection, &parts.headers)?;
+        admin::may(server, connection, &parts.headers, admin::role_of(&parts.method))?;
         return Ok(None);
     }
     access::enter(server, connection, &sender)

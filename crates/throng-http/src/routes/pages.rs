@@ -3,6 +3,7 @@
 use crate::{
     access::cors,
     answer::{self, Answer, HTML, JSON},
+    caller::Role,
     checks,
     connection::{Connection, Entrance},
     problem::{self, Answered, Problem},
@@ -84,11 +85,11 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
         "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),
         "/health/ready" => Ok(ready(
             server,
-            super::admin::may(server, connection, &parts.headers).is_ok(),
+            super::admin::may(server, connection, &parts.headers, Role::Viewer).is_ok(),
         )),
         "/metrics" => {
             let may = match server.shared().guard.has_admin_listener {
-                true => super::admin::may(server, connection, &parts.headers),
+                true => super::admin::may(server, connection, &parts.headers, Role::Metrics).map(drop),
                 false => Ok(()),
             };
             may.map(|()| metrics(server, headers::wants_open_metrics(&parts.headers)))

@@ -386,3 +386,24 @@ fn url_of_keys_with_a_password_is_refused_without_showing_it() {
         assert!(!error.contains("secret"), "{error}");
     }
 }
+
+#[test]
+fn claim_of_a_token_gives_a_role_in_administration() {
+    let issuer = Issuer::new("one");
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys.json");
+    fs::write(&keys, json!({ "keys": [issuer.jwk()] }).to_string()).unwrap();
+    let gateway = start(|gateway| {
+        let gateway = gateway.admin(([127, 0, 0, 1], 0).into()).jwt(jwt(keys.display()));
+        gateway.admin_claim("realm.roles")
+    });
+    let ask = |roles: Value, path: &str| {
+        let token = issuer.token(&with(&claims("ann"), "realm", json!({ "roles": roles })));
+        let mut client = Client::of(gateway.admin_address().unwrap());
+        client.request("GET", path, &[("authorization", &token)], "")
+    };
+    assert_eq!(ask(json!(["staff", "viewer"]), "/admin/overview").status, 200);
+    assert_eq!(ask(json!(["metrics"]), "/metrics").status, 200);
+    ask(json!(["metrics"]), "/admin/overview").problem(403, "forbidden");
+    ask(json!(["teller"]), "/metrics").problem(403, "forbidden");
+}

@@ -34,6 +34,7 @@ mod pages_held;
 mod quarantine;
 mod questions;
 mod rest;
+mod roles;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;

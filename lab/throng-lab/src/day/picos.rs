@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &DemoArguments, trace: &Trace, expected: &Expected)
         rulesets: directory.path().join("rulesets"),
         compiled: directory.path().join("compiled"),
         clients: usize::from(arguments.clients),
-        speed: arguments.pace.unwrap_or(0.0),
+        speed: arguments.speed(),
     };
     day.run(arguments)
 }

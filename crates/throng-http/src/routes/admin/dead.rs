@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 /// Messages of a part of an export: each may hold as much as a command.
 const EXPORT_PAGE: usize = 16;
-const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+pub(super) const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
 /// An answer as JSON.
 type Json = Answered<serde_json::Result<Vec<u8>>>;
@@ -242,6 +242,7 @@ pub(super) async fn retry(server: &Server, parts: &Parts) -> Json {
         cause,
         number,
         after,
+        ..
     } = query::read(parts.uri.query())?;
     let engine = &server.shared().engine;
     match (kind, id, cause, number) {

@@ -1,25 +1,26 @@
 //! `/admin/`: what a person does by hand. Only for who may.
 
+mod audit;
 mod cluster;
 mod dead;
 
 use crate::{
-    access,
+    access::{Administrates, administrates},
     answer::{self, Answer},
-    caller::Sender,
+    caller::{Role, Sender},
     connection::Connection,
     console::{self, By, by_hand},
     follow,
     guard::Part,
     limits::PAGE_MAX,
     problem::{Answered, Problem, engine_problem},
-    request::{
-        headers,
-        query::{self, CancelQuery, EraseQuery, ProjectionQuery, PruneQuery, QuarantineQuery, ReleaseQuery, SkipQuery},
+    request::query::{
+        self, CancelQuery, CompactQuery, EraseQuery, ProjectionQuery, PruneQuery, QuarantineQuery, ReleaseQuery,
+        SkipQuery,
     },
     server::{Server, body::RequestBody},
 };
-use http::{HeaderMap, Method, Response, header, request::Parts};
+use http::{HeaderMap, Method, Response, request::Parts};
 use serde::Serialize;
 use throng::{
     ByHand, Engine, Erased, PruneReport,
@@ -38,7 +39,7 @@ pub(super) async fn answer(
 ) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
     let allow = match path {
-        "/admin/dead" | "/admin/dead/export" | "/admin/stuck" => Method::GET,
+        "/admin/audit/export" | "/admin/dead" | "/admin/dead/export" | "/admin/stuck" => Method::GET,
         "/admin/projection/rebuild"
         | "/admin/projection/resume"
         | "/admin/projection/skip"
@@ -61,74 +62,83 @@ pub(super) async fn answer(
         let allow = if allow == Method::GET { "GET, HEAD" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
-    may(server, connection, &parts.headers)?;
+    let needed = needed(&allow, path);
+    let by = By::new(may(server, connection, &parts.headers, needed)?, connection);
     if console::method(path).is_some() {
-        return console::answer(server, connection, parts, body).await;
+        return console::answer(server, connection, parts, body, &by).await;
     }
-    let by = By::of(server, connection, parts);
-    if allow == Method::POST {
-        let asked = parts.uri.path_and_query().map_or(path, |asked| asked.as_str());
-        tracing::info!("{by} asked for {asked}");
-    }
+    let by = &by;
     let body = match path {
         "/admin/dead" => dead::list(server, parts).await?,
         "/admin/dead/export" => return dead::export(server, parts).await,
-        "/admin/dead/drop" => dead::drop(server, parts, &by).await?,
-        "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, &by).await?),
-        "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
-        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by).await?),
+        "/admin/audit/export" => return audit::export(server).await,
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
-        "/admin/quarantine" => serde_json::to_vec(&quarantine(server, parts, &by).await?),
-        "/admin/messages/drop" => serde_json::to_vec(&drop_messages(server, parts, &by).await?),
-        "/admin/release" => serde_json::to_vec(&release(server, parts, &by).await?),
+        _ => {
+            let asked = parts.uri.path_and_query().map_or(path, |asked| asked.as_str());
+            tracing::info!("{by} asked for {asked}");
+            let action = path.strip_prefix("/admin/").unwrap_or(path);
+            let fields = query::read(parts.uri.query())?;
+            let entry = crate::audit::begin(server, connection, by.administrates(), (action, needed), fields).await?;
+            let done = act(server, parts, by).await;
+            entry.end(server, &done).await;
+            let done = done?;
+            server.shared().console.changed();
+            done
+        }
+    };
+    Ok(answer::json(body.unwrap_or_default()))
+}
+
+/// Does what is asked for.
+async fn act(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<serde_json::Result<Vec<u8>>> {
+    Ok(match parts.uri.path() {
+        "/admin/dead/drop" => dead::drop(server, parts, by).await?,
+        "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, by).await?),
+        "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
+        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, by).await?),
+        "/admin/quarantine" => serde_json::to_vec(&quarantine(server, parts, by).await?),
+        "/admin/messages/drop" => serde_json::to_vec(&drop_messages(server, parts, by).await?),
+        "/admin/release" => serde_json::to_vec(&release(server, parts, by).await?),
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
         "/admin/erase" => serde_json::to_vec(&erase(server, parts).await?),
-        "/admin/compact" => serde_json::to_vec(&compact(server).await?),
+        "/admin/compact" => serde_json::to_vec(&compact(server, parts).await?),
         "/admin/cluster/drain" => serde_json::to_vec(&cluster::drain(server, parts, true).await?),
         "/admin/cluster/undrain" => serde_json::to_vec(&cluster::drain(server, parts, false).await?),
         "/admin/cluster/pin" => serde_json::to_vec(&cluster::pin(server, parts).await?),
         _ => dead::retry(server, parts).await?,
-    };
-    if allow == Method::POST {
-        server.shared().console.changed();
-    }
-    Ok(answer::json(body.unwrap_or_default()))
+    })
 }
 
-/// Whoever has the token for administration, or is named as an administrator. Where neither is set, this machine's own programs, by a listener
-/// that nobody else reaches; who has come through a proxy is none of them.
-pub(super) fn may(server: &Server, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
-    let guard = &server.shared().guard;
-    let given = headers::bearer(headers);
-    if let (Some(token), Some(given)) = (&guard.admin_token, given)
-        && is_same(given, token)
-    {
-        return Ok(());
+/// Returns the person or program behind a request, if they have this role.
+pub(super) fn may(
+    server: &Server,
+    connection: &Connection,
+    headers: &HeaderMap,
+    needed: Role,
+) -> Answered<Administrates> {
+    administrates(server, connection, headers)?.need(needed)
+}
+
+/// Returns the role that a request of this method needs, where nothing else is said: reading is a viewer's.
+pub(super) fn role_of(method: &Method) -> Role {
+    match *method {
+        Method::GET | Method::HEAD => Role::Viewer,
+        _ => Role::Operator,
     }
-    if !guard.administrators.is_empty() {
-        let shown = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
-        if let Ok(Some(caller)) = access::who(server, connection, shown) {
-            return match guard.administrators.iter().any(|name| name == caller.name()) {
-                true => Ok(()),
-                false => {
-                    Err(Problem::forbidden(format!("{} does not administrate this service.", caller.name())).boxed())
-                }
-            };
-        }
+}
+
+/// Returns the role that a path below `/admin/` needs.
+fn needed(method: &Method, path: &str) -> Role {
+    match path {
+        "/admin/erase" | "/admin/prune" => Role::Owner,
+        // Nothing is recorded.
+        _ if path.ends_with("/what-if") => Role::Viewer,
+        _ => role_of(method),
     }
-    if guard.admin_token.is_some() || !guard.administrators.is_empty() {
-        let detail = "The header Authorization does not hold this service's token for administration.";
-        return Err(Problem::unauthorized(detail).boxed());
-    }
-    let is_local = connection.entrance().is_loopback && connection.client() == crate::gate::LOCAL;
-    if is_local && !access::is_forwarded(headers) {
-        return Ok(());
-    }
-    Err(Problem::no_administration().boxed())
 }
 
 /// Whether a request for an app's route comes from whoever may administrate, over the listener that is for that.
-pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> bool {
+pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Option<Role> {
     let (guard, entrance) = (&server.shared().guard, connection.entrance());
     let is_here = entrance.is_admin || !guard.has_admin_listener;
     // A page that may ask the service may not do this.
@@ -138,16 +148,8 @@ pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> boo
             .check(&Sender::of(parts), entrance.is_loopback, Part::Administration);
         checked.is_ok()
     };
-    is_here && is_own_page() && may(server, connection, &parts.headers).is_ok()
-}
-
-/// Takes as long wherever they differ.
-fn is_same(given: &str, token: &str) -> bool {
-    let differs = given
-        .bytes()
-        .zip(token.bytes())
-        .fold(0, |differs, (one, other)| differs | (one ^ other));
-    given.len() == token.len() && differs == 0
+    let may = || may(server, connection, &parts.headers, role_of(&parts.method)).ok();
+    (is_here && is_own_page()).then(may).flatten().map(|by| by.role)
 }
 
 #[derive(Serialize)]
@@ -171,7 +173,7 @@ struct Asked {
 
 /// Has a projection begin anew, or go on where it has stopped. It does so behind.
 fn projection(server: &Server, parts: &Parts) -> Answered<Asked> {
-    let ProjectionQuery { name } = query::read(parts.uri.query())?;
+    let ProjectionQuery { name, .. } = query::read(parts.uri.query())?;
     let engine = &server.shared().engine;
     let is_there = match parts.uri.path() {
         "/admin/projection/rebuild" => engine.rebuild_projection(&name),
@@ -348,14 +350,14 @@ async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Releas
 
 /// Removes the history that is kept no longer, or says what would go.
 async fn prune(server: &Server, parts: &Parts) -> Answered<PruneReport> {
-    let PruneQuery { dry_run } = query::read(parts.uri.query())?;
+    let PruneQuery { dry_run, .. } = query::read(parts.uri.query())?;
     let pruned = server.shared().engine.prune(dry_run).await;
     pruned.map_err(|error| Problem::of_journal("History could not be removed.", &error).boxed())
 }
 
 /// Overwrites all that is recorded of an entity.
 async fn erase(server: &Server, parts: &Parts) -> Answered<Erased> {
-    let EraseQuery { kind, id } = query::read(parts.uri.query())?;
+    let EraseQuery { kind, id, .. } = query::read(parts.uri.query())?;
     let erased = server.shared().engine.erase(&kind, &id).await;
     erased.map_err(engine_problem)
 }
@@ -369,7 +371,8 @@ struct CompactedStore {
 }
 
 /// Gives back the room of the store's file that no row needs any more.
-async fn compact(server: &Server) -> Answered<CompactedStore> {
+async fn compact(server: &Server, parts: &Parts) -> Answered<CompactedStore> {
+    let CompactQuery { .. } = query::read(parts.uri.query())?;
     let compacted = server.shared().engine.compact().await;
     // Who asks is let in to everything: the sentence says what to do.
     let compacted = compacted.map_err(|error| Problem::not_compacted(&error).boxed())?;
@@ -377,17 +380,4 @@ async fn compact(server: &Server) -> Answered<CompactedStore> {
         needed: compacted.is_some(),
         compacted,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_the_same_or_not() {
-        assert!(is_same("secret", "secret"));
-        for wrong in ["", "secre", "secrets", "Secret", "secreT"] {
-            assert!(!is_same(wrong, "secret"), "{wrong}");
-        }
-    }
 }

@@ -1,0 +1,186 @@
+//! Roles of administration, and the audit of what is done in them.
+
+use crate::support::{Client, client::request, engine_of, start};
+use serde_json::{Value, json};
+use std::{fs, net::SocketAddr};
+use throng_http::{Audit, Gateway, Role, Running, make_token};
+
+const ROLES: [Role; 4] = [Role::Metrics, Role::Viewer, Role::Operator, Role::Owner];
+
+/// A file with a token for each role, named `the-ROLE`.
+fn role_tokens() -> (tempfile::TempDir, [String; 4]) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = ROLES.map(|role| make_token(&format!("the-{role}"), None).unwrap());
+    let lines = ROLES.iter().zip(&made);
+    let lines: String = lines.map(|(role, (_, line))| format!("{role} {line}\n")).collect();
+    fs::write(dir.path().join("admin"), lines).unwrap();
+    (dir, made.map(|(token, _)| format!("Bearer {token}")))
+}
+
+fn local() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+fn admin(gateway: &Running) -> Client {
+    Client::of(gateway.admin_address().unwrap())
+}
+
+#[test]
+fn each_role_may_do_its_part_of_administration() {
+    let (dir, tokens) = role_tokens();
+    let gateway = start(|gateway| gateway.admin(local()).admin_tokens(dir.path().join("admin")));
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let command = r#"{"name":"add_student","body":{"student":"7"}}"#;
+    for (method, path, body, needed) in [
+        ("GET", "/metrics", "", Role::Metrics),
+        ("GET", "/admin/overview", "", Role::Viewer),
+        ("GET", "/admin/dead", "", Role::Viewer),
+        ("GET", "/api/section", "", Role::Viewer),
+        ("POST", "/admin/entity/section/S1/what-if", command, Role::Viewer),
+        ("POST", "/admin/entity/section/S1/command", command, Role::Operator),
+        (
+            "POST",
+            "/admin/quarantine?kind=section&id=S1&reason=test",
+            "",
+            Role::Operator,
+        ),
+        ("POST", "/admin/release?kind=section&id=S1", "", Role::Operator),
+        ("POST", "/admin/compact", "", Role::Operator),
+        ("POST", "/admin/prune?dry_run=true", "", Role::Owner),
+        ("POST", "/admin/erase?kind=section&id=S2", "", Role::Owner),
+    ] {
+        admin(&gateway)
+            .request(method, path, &[], body)
+            .problem(401, "unauthorized");
+        for (role, token) in ROLES.into_iter().zip(&tokens) {
+            let fields = [("authorization", token.as_str())];
+            let answer = admin(&gateway).request(method, path, &fields, body);
+            if role >= needed {
+                assert!(![401, 403].contains(&answer.status), "{role} {path}: {}", answer.text());
+                continue;
+            }
+            let problem = answer.problem(403, "forbidden");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.contains(&format!("the-{role} has the role {role}")), "{detail}");
+            assert!(detail.contains(&format!("needs {needed}")), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn role_of_a_caller_is_taken_back_with_its_token() {
+    let (dir, [metrics, ..]) = role_tokens();
+    let file = dir.path().join("admin");
+    let gateway = start(|gateway| gateway.admin(local()).admin_tokens(&file));
+    let ask = |bearer: &str| {
+        admin(&gateway)
+            .request("GET", "/metrics", &[("authorization", bearer)], "")
+            .status
+    };
+    assert_eq!((ask(&metrics), ask("Bearer throng_x")), (200, 401));
+    fs::write(&file, "# nobody\n").unwrap();
+    while ask(&metrics) != 401 {
+        std::thread::yield_now();
+    }
+}
+
+/// The events of the audit, without their times.
+fn audited(gateway: &Running, path: &str) -> Vec<(String, Value)> {
+    let page = admin(gateway).get(path).json();
+    let events = page["events"].as_array().unwrap_or_else(|| panic!("{page}"));
+    let told = |event: &Value| (event["name"].as_str().unwrap().to_owned(), event["payload"].clone());
+    events.iter().map(told).collect()
+}
+
+#[test]
+fn actions_are_audited_with_name_reason_and_end() {
+    let engine = engine_of(|builder| builder.with::<Audit>());
+    let gateway = Gateway::builder(engine).admin(local()).start().unwrap();
+    assert!(audited(&gateway, "/admin/audit").is_empty());
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let mut client = admin(&gateway);
+    let quarantine = "/admin/quarantine?kind=section&id=S1&reason=it+multiplies";
+    assert_eq!(client.post(quarantine, "").status, 200);
+    let refused = client.post("/admin/erase?kind=nothing&id=S1", "");
+    let problem = refused.json()["type"].as_str().unwrap().replace("/problems/", "");
+    let command = r#"{"name":"rename","body":{"title":"secret"}}"#;
+    client.post("/admin/entity/section/S2/command", command);
+    let asked = |number: u64, action: &str, fields: Value, reason: &str| {
+        let asked = json!({ "number": number, "by": "local", "role": "owner", "at": "127.0.0.1", "action": action,
+            "fields": fields, "reason": reason });
+        ("asked".to_owned(), asked)
+    };
+    let events = audited(&gateway, "/admin/audit");
+    assert_eq!(events.len(), 6, "{events:?}");
+    let of_section = json!({ "kind": "section", "id": "S1" });
+    assert_eq!(events[0], asked(1, "quarantine", of_section, "it multiplies"));
+    assert_eq!(
+        events[1],
+        ("ended".into(), json!({ "number": 1, "status": 200, "problem": null }))
+    );
+    assert_eq!(
+        events[2],
+        asked(2, "erase", json!({ "kind": "nothing", "id": "S1" }), "")
+    );
+    assert_eq!(
+        events[3],
+        (
+            "ended".into(),
+            json!({ "number": 2, "status": refused.status, "problem": problem })
+        )
+    );
+    let fields = json!({ "kind": "section", "id": "S2", "command": "rename" });
+    assert_eq!(events[4], asked(3, "command", fields, ""));
+    assert_eq!(audited(&gateway, "/admin/audit?before=3&limit=1"), events[1..2]);
+
+    client.send(request("GET", "/admin/audit/export", &[], ""));
+    assert_eq!(
+        client.head().unwrap().header("content-type"),
+        Some("application/x-ndjson")
+    );
+    let mut lines: Vec<Value> = Vec::new();
+    // In chunks, of which the last one is empty.
+    loop {
+        match client.line().unwrap().as_str() {
+            "0" => break,
+            line if line.starts_with('{') => lines.push(serde_json::from_str(line).unwrap()),
+            _ => {}
+        }
+    }
+    assert_eq!((lines.len(), &lines[6]), (7, &json!({ "exported": 6 })));
+    assert_eq!(lines[0]["payload"], events[0].1);
+}
+
+#[test]
+fn audit_has_no_route_of_the_service_and_is_never_changed() {
+    let engine = engine_of(|builder| builder.with::<Audit>());
+    let gateway = Gateway::builder(engine).admin(local()).start().unwrap();
+    let mut client = admin(&gateway);
+    client.post("/admin/compact", "");
+    let before = audited(&gateway, "/admin/audit");
+    let command = r#"{"name":"end","body":{"number":1,"status":200},"internal":true}"#;
+    for (path, body) in [
+        ("/admin/erase?kind=throng-audit&id=all", ""),
+        ("/admin/quarantine?kind=throng-audit&id=all&reason=x", ""),
+        ("/admin/entity/throng-audit/all/command", command),
+    ] {
+        client.post(path, body).problem(403, "forbidden");
+    }
+    assert_eq!(audited(&gateway, "/admin/audit"), before);
+    for path in ["/api/throng-audit", "/api/throng-audit/all/events"] {
+        Client::new(&gateway).get(path).problem(404, "unknown-kind");
+    }
+}
+
+#[test]
+fn engine_without_the_kind_has_no_audit() {
+    let gateway = start(|gateway| gateway.admin(local()));
+    for path in ["/admin/audit", "/admin/audit/export"] {
+        admin(&gateway).get(path).problem(404, "unknown-route");
+    }
+    let overview = admin(&gateway).get("/admin/overview").json();
+    assert_eq!(
+        (&overview["audit"], &overview["console"]["role"]),
+        (&json!(false), &json!("owner"))
+    );
+}
