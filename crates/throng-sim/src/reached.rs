@@ -158,7 +158,6 @@ fn variants(schema: &serde_json::Value, definitions: &serde_json::Map<String, se
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Simulation;
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
@@ -170,7 +169,8 @@ mod tests {
         let world = Simulation::new(1).with::<Counter>();
         let ran = world.try_run(|sim| async move {
             for number in 0..3 {
-                let hit = sim.ask_until_known::<Counter>("one", &format!("hit {number}"), Command::Hit {});
+                let key = format!("hit {number}");
+                let hit = sim.ask_until_known::<Counter>("one", &key, Command::Hit {});
                 hit.await.unwrap();
             }
             let refused = sim.ask_until_known::<Counter>("one", "refuse", Command::Refuse {});

@@ -1,5 +1,6 @@
 //! The program of the book's page about brokers: messages of the queue `orders` become commands of an entity, its events messages of the queue
 //! `shipments`.
+#![allow(unreachable_pub, missing_docs, reason = "a test runs it as a module")]
 
 mod stock {
     use schemars::JsonSchema;

@@ -2,6 +2,7 @@
 //!
 //! `lines IN OUT JOURNAL` hits the counter that each line of the file `IN` names, and writes each hit to the file `OUT`. Lines may be appended to
 //! `IN` while it runs. It may be killed at any time: each line counts once, and each hit is written once.
+#![allow(unreachable_pub, missing_docs, reason = "a test runs it as a module")]
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -319,7 +319,7 @@ async fn full_redis_answers_and_opens_no_breaker() {
     let reader = Reader::new(&redis.url(), breaker.clone()).unwrap();
     let mut commands = redis::pipe();
     commands.hget("hits", "0");
-    let ask = async |commands: &Pipeline| reader.ask::<(u64,)>(commands).await;
+    let ask = async |commands: &redis::Pipeline| reader.ask::<(u64,)>(commands).await;
     assert_eq!(ask(&commands).await.unwrap(), (1,));
     let mut transaction = commands.clone();
     let refused = ask(transaction.atomic()).await;

@@ -10,7 +10,7 @@ use throng::model::{Answer, Entity, Event, Message, Rejection, Turn};
 /// An account of which each contract has types of its own.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
-struct Account<C, E, R>(PhantomData<fn() -> (C, E, R)>);
+struct Account<C, E, R>(PhantomData<fn(C, E, R)>);
 
 impl<C, E, R> Default for Account<C, E, R> {
     fn default() -> Self {
