@@ -189,7 +189,8 @@ impl Alternative<'_> {
         match self {
             Self::Value(Value::String(name)) => Some(name),
             Self::Typed("object", at) => match at.get("required")?.as_array()?.as_slice() {
-                [Value::String(name)] if at.get("properties")?.as_object()?.len() == 1 => Some(name),
+                // A struct with one field is open to more.
+                [Value::String(name)] if at.get("additionalProperties") == Some(&Value::Bool(false)) => Some(name),
                 _ => None,
             },
             _ => None,
@@ -239,9 +240,7 @@ impl Found {
     }
 
     fn compare_alternatives(&mut self, takes: &[Alternative<'_>], writes: &[Alternative<'_>]) {
-        if let ([taken], [written]) = (takes, writes)
-            && taken.variant() == written.variant()
-        {
+        if let ([taken], [written]) = (takes, writes) {
             return self.compare_one(taken, written);
         }
         let are_variants = |all: &[Alternative<'_>]| all.iter().any(|one| one.variant().is_some());
