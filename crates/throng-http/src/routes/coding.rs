@@ -1,0 +1,78 @@
+//! Answers of more than a kibibyte, for clients that ask for them compressed, or whether they have changed. Others cost nothing.
+
+use crate::{answer::Answer, problem::Answered, request::headers};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use ring::digest::{Context, SHA256};
+use std::{io::Write as _, mem};
+use tokio::task::yield_now;
+
+/// Smaller answers fit a packet as they are.
+const BYTES_MIN: usize = 1 << 10;
+/// Bytes of an answer that are hashed or compressed before others have their turn.
+const PIECE_BYTES: usize = 64 << 10;
+/// Bytes of its hash that a tag shows.
+const TAG_BYTES: usize = 12;
+
+/// Compresses an answer, or says that its client has it, where the client asks for that.
+///
+/// # Errors
+/// The answer was one.
+pub(super) async fn coded(answered: Answered<Response<Answer>>, asked: &HeaderMap) -> Answered<Response<Answer>> {
+    let mut response = answered?;
+    let takes_gzip = headers::takes_gzip(asked);
+    let has_tag = !response.headers().contains_key(header::CACHE_CONTROL);
+    if !takes_gzip && !(has_tag && asked.contains_key(header::IF_NONE_MATCH)) {
+        return Ok(response);
+    }
+    let is_plain = response.status() == StatusCode::OK && !response.headers().contains_key(header::CONTENT_ENCODING);
+    let body = match response.body_mut() {
+        Answer::Whole(Some(bytes)) if is_plain && bytes.len() > BYTES_MIN => mem::take(bytes),
+        _ => return Ok(response),
+    };
+    let vary = HeaderValue::from_static("accept-encoding");
+    response.headers_mut().insert(header::VARY, vary);
+    if has_tag {
+        let tag = tag(&body).await;
+        let is_known = headers::knows(asked, &tag);
+        response.headers_mut().insert(header::ETAG, tag);
+        let no_cache = HeaderValue::from_static("no-cache");
+        response.headers_mut().insert(header::CACHE_CONTROL, no_cache);
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response.headers_mut().remove(header::CONTENT_TYPE);
+            return Ok(response.map(|_| Answer::Whole(None)));
+        }
+    }
+    let compressed = if takes_gzip { compressed(&body).await } else { None };
+    if compressed.is_some() {
+        let gzip = HeaderValue::from_static("gzip");
+        response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+    }
+    Ok(response.map(|_| Answer::Whole(Some(compressed.unwrap_or(body)))))
+}
+
+/// A weak tag: it is the same of an answer as it is and compressed.
+async fn tag(body: &Bytes) -> HeaderValue {
+    let mut hash = Context::new(&SHA256);
+    for piece in body.chunks(PIECE_BYTES) {
+        hash.update(piece);
+        yield_now().await;
+    }
+    let hash = BASE64_URL_SAFE_NO_PAD.encode(&hash.finish().as_ref()[..TAG_BYTES]);
+    HeaderValue::try_from(format!("W/\"{hash}\"")).unwrap_or(HeaderValue::from_static("W/\"\""))
+}
+
+/// The body in gzip, unless that is larger.
+async fn compressed(body: &Bytes) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    for piece in body.chunks(PIECE_BYTES) {
+        // Into memory: nothing fails.
+        encoder.write_all(piece).ok()?;
+        yield_now().await;
+    }
+    let compressed = encoder.finish().ok()?;
+    (compressed.len() < body.len()).then(|| compressed.into())
+}
