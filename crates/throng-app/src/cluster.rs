@@ -224,6 +224,7 @@ impl ClusterSettings {
             listen: self.listen,
             trust: self.trust.clone(),
             timing: self.timing,
+            standby: None,
             loops: gateway.loops().to_vec(),
         };
         let node = Node::start(directory, host, links, options)?;

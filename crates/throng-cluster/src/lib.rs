@@ -31,7 +31,7 @@ mod node;
 mod server;
 mod wire;
 
-pub use life::{Host, Status};
+pub use life::{Done, Host, Status};
 pub use link::Links;
 pub use membership::Timing;
 pub use node::{Node, NodeError, NodeOptions};

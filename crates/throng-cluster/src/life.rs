@@ -1,7 +1,7 @@
 //! A node's life: it says that it lives, takes and gives shards, and joins again when it was declared dead. It knows no socket, no clock
 //! and no thread but those it is handed, so that a simulator can run it.
 
-use crate::membership::{Action, Membership, Seen, Timing};
+use crate::membership::{Action, Membership, Seen, Standby, Timing};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -102,6 +102,10 @@ pub struct Status {
     pub changes: u64,
     /// How long the last change took, from the first request that waited to the first that was answered, at most.
     pub last_change: Duration,
+    /// The node's deeds since its start.
+    pub done: Done,
+    /// Connections to its port for other nodes that were not let in.
+    pub refused: u64,
     /// Requests sent to other nodes.
     pub asks: u64,
     /// Frames they went in.
@@ -112,15 +116,34 @@ pub struct Status {
     pub unknown: u64,
 }
 
+/// The deeds of a node since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Times it has joined: more than once, where others had declared it dead.
+    pub joins: u64,
+    /// Shards that it took, since nobody owned them any more.
+    pub taken: u64,
+    /// Shards that it gave to other nodes.
+    pub given: u64,
+    /// Nodes that it declared dead.
+    pub deaths: u64,
+    /// Nodes that it had drain, since most others did not reach them.
+    pub cut_off: u64,
+}
+
 /// What a node is, without its threads and sockets.
 pub struct Life {
     parts: Parts,
+    /// The node stands by while at least so many others serve.
+    stands_by_beside: Option<usize>,
     /// It gives away what it has, and leaves.
     is_leaving: AtomicBool,
     wake: Notify,
     status: watch::Sender<Status>,
     change: Mutex<Change>,
     changes: AtomicU64,
+    /// Counted by the node's tasks as they act.
+    done: Mutex<Done>,
     /// The name of the node that uses another server, and [what is told](Status::two_primaries) of it.
     two_primaries: Mutex<Option<(String, String)>>,
 }
@@ -177,13 +200,22 @@ impl Life {
     pub fn new(parts: Parts) -> Self {
         Self {
             parts,
+            stands_by_beside: None,
             is_leaving: AtomicBool::new(false),
             wake: Notify::new(),
             status: watch::Sender::new(Status::default()),
             change: Mutex::default(),
             changes: AtomicU64::new(0),
+            done: Mutex::default(),
             two_primaries: Mutex::default(),
         }
+    }
+
+    /// Has it own nothing while at least so many others serve, if that is said.
+    #[must_use]
+    pub fn stand_by(mut self, others_min: Option<usize>) -> Self {
+        self.stands_by_beside = others_min;
+        self
     }
 
     /// How it is, now and later.
@@ -249,6 +281,8 @@ impl Life {
         let mut membership = Membership::new(node, self.parts.timing);
         let mut meeting = Meeting::new(self.parts.clock.elapsed_micros());
         self.become_node(node);
+        let mut standby = self.stands_by_beside.map(Standby::new);
+        let mut stands_by = standby.is_some();
         let mut knows_gone = false;
         // When the last beat that was answered was sent, and whether it was told that none is.
         let (mut beaten, mut is_told) = (self.parts.clock.elapsed_micros(), false);
@@ -256,10 +290,11 @@ impl Life {
             // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
             let changed = self.parts.directory.changed(self.parts.timing.beat);
             let is_apart = membership.apart().is_some();
-            let state = match is_apart || self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
-                true => NodeState::Draining,
-                false => NodeState::Serving,
-            };
+            let state =
+                match is_apart || stands_by || self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
+                    true => NodeState::Draining,
+                    false => NodeState::Serving,
+                };
             let sent = self.parts.clock.elapsed_micros();
             let view = match self.parts.directory.beat(node, state).await {
                 Ok(view) => {
@@ -309,6 +344,9 @@ impl Life {
             let now = self.parts.clock.elapsed_micros();
             self.say_reached(node, &mut meeting).await;
             membership.meet(&view, &meeting.reaches);
+            if let Some(standby) = &mut standby {
+                stands_by = !standby.is_needed(node, &view, now, self.parts.timing.lease);
+            }
             let apart = membership.apart().map(|apart| apart.told(&view, node));
             self.tell_apart(node, apart.as_deref(), &mut meeting);
             let has_met = apart.is_some() != is_apart;
@@ -436,7 +474,12 @@ impl Life {
         }
     }
 
+    fn has_done(&self, count: impl FnOnce(&mut Done)) {
+        count(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn become_node(&self, node: NodeId) {
+        self.has_done(|done| done.joins += 1);
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         (change.node, change.serves, change.has_given) = (node, None, false);
     }
@@ -456,6 +499,7 @@ impl Life {
             serves,
             changes: self.changes.load(Ordering::Relaxed),
             last_change,
+            done: *self.done.lock().unwrap_or_else(PoisonError::into_inner),
             ..Status::default()
         };
         self.parts.connections.describe(&mut status);
@@ -487,7 +531,10 @@ impl Life {
                 self.look_for_another_server(node, view, dead);
                 let name = view.node(dead).map_or_else(String::new, |dead| dead.said.name.clone());
                 match self.parts.directory.declare_dead(node, dead, beat).await {
-                    Ok(true) => tracing::warn!("node {dead} ({name}) is dead: its shards are taken over"),
+                    Ok(true) => {
+                        self.has_done(|done| done.deaths += 1);
+                        tracing::warn!("node {dead} ({name}) is dead: its shards are taken over");
+                    }
                     Ok(false) => {}
                     Err(error) => tracing::warn!("node {dead} ({name}) cannot be declared dead: {error}"),
                 }
@@ -498,10 +545,13 @@ impl Life {
                     .node(unreached)
                     .map_or_else(String::new, |node| node.said.name.clone());
                 match self.parts.directory.cut_off(node, unreached).await {
-                    Ok(true) => tracing::warn!(
-                        "node {unreached} ({name}) gives its shards away: most of the other nodes have not reached it for {:?}",
-                        2 * self.parts.timing.lease
-                    ),
+                    Ok(true) => {
+                        self.has_done(|done| done.cut_off += 1);
+                        tracing::warn!(
+                            "node {unreached} ({name}) gives its shards away: most of the other nodes have not reached it for {:?}",
+                            2 * self.parts.timing.lease
+                        );
+                    }
                     Ok(false) => {}
                     Err(error) => {
                         tracing::warn!("node {unreached} ({name}), which is not reached, cannot be drained: {error}")
@@ -512,6 +562,7 @@ impl Life {
             Action::Take(shards) => match self.parts.directory.take(node, &shards).await {
                 Ok(taken) => {
                     tracing::info!("takes the shards {taken}");
+                    self.has_done(|done| done.taken += taken.len() as u64);
                     !taken.is_empty()
                 }
                 Err(error) => {
@@ -558,7 +609,10 @@ impl Life {
                     let given = given.await;
                     let has_given = given.is_ok();
                     match given {
-                        Ok(()) => tracing::info!("has given {} shards ({shards}) to node {to}", shards.len()),
+                        Ok(()) => {
+                            life.has_done(|done| done.given += shards.len() as u64);
+                            tracing::info!("has given {} shards ({shards}) to node {to}", shards.len());
+                        }
                         // That one ends, too, or is gone.
                         Err(Error::Refused(why)) => tracing::info!("the shards {shards} stay here: {why}"),
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),

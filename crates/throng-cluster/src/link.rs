@@ -519,8 +519,9 @@ async fn shake_hands(trust: &Trust, own: Hello, node: Option<NodeId>, address: &
         Err(_) => return Err("it does not answer".to_string().into()),
     };
     connected.set_nodelay(true)?;
+    let trusted = trust.now();
     let shake = async {
-        let mut wire = Wire::connected(connected, address, trust).await?;
+        let mut wire = Wire::connected(connected, address, &trusted).await?;
         wire.send(&Frame::Hello(own.clone())).await?;
         let (hello, proof) = match wire.receive().await? {
             Frame::Welcome { hello, proof } => (hello, proof),
@@ -528,13 +529,13 @@ async fn shake_hands(trust: &Trust, own: Hello, node: Option<NodeId>, address: &
             _ => return Err("it does not answer as a node does".to_string().into()),
         };
         // First: a node that has just joined proves it before it knows its number.
-        if !trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
+        let Some(secret) = trusted.proved_by(&proof, Role::Server, &own, &hello) else {
             return Err(Failed::OtherSecret);
-        }
+        };
         if node.is_some_and(|node| hello.node != node.0) {
             return Err(format!("another node, {}, is there", hello.node).into());
         }
-        let proof = trust.secret.proof(Role::Client, &own, &hello);
+        let proof = secret.proof(Role::Client, &own, &hello);
         wire.send(&Frame::Proof(proof)).await?;
         Ok(wire)
     };

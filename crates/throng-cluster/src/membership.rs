@@ -4,8 +4,10 @@
 //! comes gets its share and nothing else moves, whoever goes gives what it has.
 
 mod plan;
+mod standby;
 
 use plan::Plan;
+pub use standby::Standby;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},

@@ -11,7 +11,10 @@ use crate::{
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use throng::host::{Host as Clock, TokioHost};
@@ -39,6 +42,8 @@ pub struct NodeOptions {
     pub trust: Trust,
     /// How fast it notices.
     pub timing: Timing,
+    /// A standby node owns nothing while at least so many others serve.
+    pub standby: Option<usize>,
     /// The loops on which the engine's other requests are executed: there requests are sent to other nodes, and theirs are answered, so
     /// that no thread has to wake another one in between. They have to run until the engine has stopped. None: threads of the node's own.
     pub loops: Vec<Handle>,
@@ -119,6 +124,7 @@ impl Connections for BothWays {
 
     fn describe(&self, status: &mut Status) {
         let counts = self.links.counts();
+        status.refused = self.server.refusals.load(Ordering::Relaxed);
         status.looked = Some(Instant::now());
         status.connected = self.links.connected();
         status.connected.remove(&status.node);
@@ -174,8 +180,9 @@ impl Node {
                 me: 0,
             }),
             refused: Warnings::default(),
+            refusals: AtomicU64::new(0),
         });
-        let life = Arc::new(Life::new(Parts {
+        let life = Life::new(Parts {
             directory: Arc::clone(&directory),
             host,
             connections: Arc::new(BothWays {
@@ -188,7 +195,8 @@ impl Node {
             clock,
             join: options.join,
             timing: options.timing,
-        }));
+        });
+        let life = Arc::new(life.stand_by(options.standby));
         // Those that join at the same moment ask for its proof.
         runtime.spawn(Arc::clone(&server).listen(listener));
         let node = runtime.block_on(life.join())?;

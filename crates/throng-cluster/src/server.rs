@@ -3,14 +3,17 @@
 use crate::{
     frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     life::Host,
-    wire::{self, Trust, Wire},
+    wire::{self, Trust, Trusted, Wire},
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
     collections::VecDeque,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use throng::driver::peers::Reply;
@@ -118,6 +121,8 @@ pub(crate) struct Server {
     pub(crate) shards: u16,
     pub(crate) known: Mutex<Known>,
     pub(crate) refused: Warnings,
+    /// Connections that were not let in.
+    pub(crate) refusals: AtomicU64,
 }
 
 impl Server {
@@ -158,15 +163,29 @@ impl Server {
 
     async fn serve(
         &self,
+        arrived: (io::Result<std::net::TcpStream>, SocketAddr),
+        stranger: Stranger,
+    ) -> Result<(), String> {
+        let entered = self.enter(arrived, stranger).await;
+        let wire = entered.inspect_err(|_| {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        })?;
+        self.answer(wire).await
+    }
+
+    /// Lets a connection in that proves to be a node's.
+    async fn enter(
+        &self,
         (stream, from): (io::Result<std::net::TcpStream>, SocketAddr),
         mut stranger: Stranger,
-    ) -> Result<(), String> {
+    ) -> Result<Wire, String> {
         // Registered with the loop that works it.
         let stream = stream.and_then(TcpStream::from_std).map_err(|why| why.to_string())?;
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
+        let trusted = self.trust.now();
         let shake = async {
-            let mut wire = Wire::accepted(stream, &self.trust).await?;
-            match self.shake(&mut wire).await {
+            let mut wire = Wire::accepted(stream, &trusted).await?;
+            match self.shake(&mut wire, &trusted).await {
                 Ok(()) => Ok(wire),
                 Err(why) => {
                     // It is told, if it listens still.
@@ -179,24 +198,22 @@ impl Server {
             shaken = timeout(HANDSHAKE, shake) => shaken,
             _ = &mut stranger.kept => return Err("others came before it has said who it is".into()),
         };
-        let wire = match shaken {
-            Ok(Ok(wire)) => wire,
+        match shaken {
+            Ok(Ok(wire)) => Ok(wire),
             Ok(Err(why)) => {
                 if let Some(count) = self.refused.due() {
                     tracing::warn!(
                         "a connection from {from} is not let in as a node's ({count} since the last such line): {why}"
                     );
                 }
-                return Err(why);
+                Err(why)
             }
-            Err(_) => return Err("it takes too long to say who it is".into()),
-        };
-        drop(stranger);
-        self.answer(wire).await
+            Err(_) => Err("it takes too long to say who it is".into()),
+        }
     }
 
     /// Has the other one say and prove who it is.
-    async fn shake(&self, wire: &mut Wire) -> Result<(), String> {
+    async fn shake(&self, wire: &mut Wire, trusted: &Trusted) -> Result<(), String> {
         let Frame::Hello(hello) = wire.receive().await? else {
             return Err("it does not begin as a node does".into());
         };
@@ -225,7 +242,7 @@ impl Server {
                 nonce: rand::random(),
             }
         };
-        let proof = self.trust.secret.proof(Role::Server, &hello, &own);
+        let proof = trusted.secret().proof(Role::Server, &hello, &own);
         let welcome = Frame::Welcome {
             hello: own.clone(),
             proof,
@@ -234,9 +251,9 @@ impl Server {
         let Frame::Proof(proof) = wire.receive().await? else {
             return Err("it does not prove that it knows the cluster's secret".into());
         };
-        match self.trust.secret.is_proved(&proof, Role::Client, &hello, &own) {
-            true => Ok(()),
-            false => Err(format!(
+        match trusted.proved_by(&proof, Role::Client, &hello, &own) {
+            Some(_) => Ok(()),
+            None => Err(format!(
                 "node {} does not know the cluster's secret: give all nodes the same --cluster-secret-file",
                 hello.node
             )),

@@ -1,13 +1,16 @@
 //! One connection between two nodes: plain, or under TLS with certificates on both sides.
 
-use crate::frame::{self, Frame, HELLO_BYTES_MAX, Secret};
+use crate::frame::{self, Frame, HELLO_BYTES_MAX, Hello, Role, Secret};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, PoisonError, RwLock},
+};
 use throng_journal::scratch::SCRATCH_BYTES_MAX;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
@@ -16,9 +19,14 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// How two nodes make sure of each other: by the secret all of them know, and by certificates where others can listen to what they say.
+/// Clones share what they hold: what is [renewed](Self::set_secrets) counts for each connection that begins after that.
 #[derive(Clone, Debug)]
-pub struct Trust {
-    pub(crate) secret: Secret,
+pub struct Trust(Arc<RwLock<Arc<Trusted>>>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Trusted {
+    /// Never empty: the first one proves, each is taken for a proof.
+    secrets: Vec<Secret>,
     tls: Option<Tls>,
 }
 
@@ -28,11 +36,28 @@ struct Tls {
     is_asked: Arc<ServerConfig>,
 }
 
+impl Trusted {
+    /// Finds the secret by which the other side has proved itself.
+    pub(crate) fn proved_by(&self, proof: &[u8; 32], role: Role, client: &Hello, server: &Hello) -> Option<&Secret> {
+        let mut secrets = self.secrets.iter();
+        secrets.find(|secret| secret.is_proved(proof, role, client, server))
+    }
+
+    /// Returns the secret by which the side that was asked proves itself.
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secrets[0]
+    }
+}
+
 impl Trust {
     /// By the secret alone: nothing that is said after both have proved it is encrypted.
     #[must_use]
     pub fn by_secret(secret: Secret) -> Self {
-        Self { secret, tls: None }
+        let trusted = Trusted {
+            secrets: vec![secret],
+            tls: None,
+        };
+        Self(Arc::new(RwLock::new(Arc::new(trusted))))
     }
 
     /// All of it under TLS, too: this node's certificate with those between it and the root, its key, and the root or roots that have signed
@@ -41,6 +66,40 @@ impl Trust {
     /// # Errors
     /// One of them is none, or they do not belong together.
     pub fn with_tls(self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<Self, String> {
+        self.set_tls(certificate, key, roots)?;
+        Ok(self)
+    }
+
+    /// Replaces the secrets. This node proves itself by the first one, and takes each for a proof: with two of them at every node, the order
+    /// can be turned and the old one dropped without a node that misses another. Connections that are open stay.
+    pub fn set_secrets(&self, first: Secret, others: impl IntoIterator<Item = Secret>) {
+        let secrets = std::iter::once(first).chain(others).collect();
+        self.renew(|trusted| trusted.secrets = secrets);
+    }
+
+    /// Replaces certificate, key and roots. Connections that are open stay.
+    ///
+    /// # Errors
+    /// As [`with_tls`](Self::with_tls): what was there before goes on to hold.
+    pub fn set_tls(&self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<(), String> {
+        let tls = Tls::new(certificate, key, roots)?;
+        self.renew(|trusted| trusted.tls = Some(tls));
+        Ok(())
+    }
+
+    fn renew(&self, change: impl FnOnce(&mut Trusted)) {
+        let mut trusted = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut trusted));
+    }
+
+    /// Returns what holds for a connection that begins now.
+    pub(crate) fn now(&self) -> Arc<Trusted> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Tls {
+    fn new(certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<Self, String> {
         let chain = certificates(certificate).map_err(|why| format!("the certificate: {why}"))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key: {why}"))?;
         let mut store = RootCertStore::empty();
@@ -63,11 +122,10 @@ impl Trust {
             .with_root_certificates(store)
             .with_client_auth_cert(chain, key)
             .map_err(unfit)?;
-        let tls = Tls {
+        Ok(Self {
             asks: Arc::new(asks),
             is_asked: Arc::new(is_asked),
-        };
-        Ok(Self { tls: Some(tls), ..self })
+        })
     }
 }
 
@@ -90,6 +148,9 @@ fn explained(error: &io::Error) -> String {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "no root in this node's --peer-tls-ca has signed the other node's certificate"
             }
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                "the other node's certificate has to be for servers and for clients: issue it for both (extended key usage)"
+            }
             _ => "the other node's --peer-tls-cert does not do",
         },
         rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
@@ -98,12 +159,26 @@ fn explained(error: &io::Error) -> String {
         rustls::Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
             "no root in the other node's --peer-tls-ca has signed this node's certificate"
         }
+        rustls::Error::AlertReceived(AlertDescription::UnsupportedCertificate) => {
+            "the other node asks for a certificate for servers and for clients: issue this node's for both (extended key usage)"
+        }
         rustls::Error::AlertReceived(AlertDescription::BadCertificate) => {
             "the other node does not take this node's certificate, which may be for another host: see --peer-advertise here"
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "the other side does not speak TLS, and this node does: all nodes need --peer-tls-cert, or none"
+        }
+        rustls::Error::PeerIncompatible(_) | rustls::Error::AlertReceived(AlertDescription::ProtocolVersion) => {
+            "the other side has no version of TLS or cipher in common with this node: is it a node?"
         }
         _ => "all nodes need --peer-tls-cert, or none",
     };
     format!("TLS fails: {error}; {advice}")
+}
+
+/// Tells if something that was to be a frame is a record of TLS: a handshake or an alert.
+fn is_tls(read: &[u8]) -> bool {
+    matches!(read, [0x15 | 0x16, 0x03, ..])
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -125,7 +200,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// The side that has connected to `address`, `host:port`.
-    pub(crate) async fn connected(stream: TcpStream, address: &str, trust: &Trust) -> Result<Self, String> {
+    pub(crate) async fn connected(stream: TcpStream, address: &str, trust: &Trusted) -> Result<Self, String> {
         let Some(tls) = &trust.tls else {
             return Ok(Self::plain(stream));
         };
@@ -138,7 +213,7 @@ impl Wire {
     }
 
     /// The side that was connected to.
-    pub(crate) async fn accepted(stream: TcpStream, trust: &Trust) -> Result<Self, String> {
+    pub(crate) async fn accepted(stream: TcpStream, trust: &Trusted) -> Result<Self, String> {
         let Some(tls) = &trust.tls else {
             return Ok(Self::plain(stream));
         };
@@ -173,7 +248,10 @@ impl Wire {
     /// Reads one frame of those by which two nodes make sure of each other.
     pub(crate) async fn receive(&mut self) -> Result<Frame, String> {
         loop {
-            let decoded = frame::decode(&self.read, HELLO_BYTES_MAX).map_err(|why| why.to_string())?;
+            let decoded = frame::decode(&self.read, HELLO_BYTES_MAX).map_err(|why| match is_tls(&self.read) {
+                true => "it speaks TLS, and this node does not: all nodes need --peer-tls-cert, or none".to_owned(),
+                false => why.to_string(),
+            })?;
             if let Some((frame, used)) = decoded {
                 self.read.drain(..used);
                 return Ok(frame);
@@ -198,6 +276,131 @@ pub(crate) fn advance(read: &mut Vec<u8>, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+        date_time_ymd,
+    };
+    use tokio::net::TcpListener;
+
+    struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+    impl Authority {
+        fn new() -> Self {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+            Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        }
+
+        /// Trust of a node here, with a certificate that is changed so.
+        fn trust(&self, change: impl FnOnce(&mut CertificateParams)) -> Trust {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+            change(&mut params);
+            let certificate = params.signed_by(&key, &self.0).unwrap().pem();
+            let (key, roots) = (key.serialize_pem(), self.0.pem());
+            let trust = Trust::by_secret(Secret::new(b"secret"));
+            trust
+                .with_tls(certificate.as_bytes(), key.as_bytes(), roots.as_bytes())
+                .unwrap()
+        }
+    }
+
+    /// Connects one to the other, and gives the failures of both.
+    async fn failures(asks: &Trust, is_asked: &Trust) -> [String; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let client = async {
+            let stream = TcpStream::connect(&address).await.unwrap();
+            let mut wire = Wire::connected(stream, &address, &asks.now()).await?;
+            wire.send(&Frame::Hello(Hello::default())).await?;
+            wire.receive().await
+        };
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut wire = Wire::accepted(stream, &is_asked.now()).await?;
+            let received = wire.receive().await;
+            if let Err(why) = &received {
+                let _ = wire.send(&Frame::Refused(why.clone())).await;
+            }
+            received
+        };
+        let (client, server) = tokio::join!(client, server);
+        [client, server].map(|frame| frame.err().unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn each_kind_of_wrong_tls_is_named_at_both_sides() {
+        let (ours, theirs) = (Authority::new(), Authority::new());
+        let (good, plain) = (ours.trust(|_| {}), Trust::by_secret(Secret::new(b"secret")));
+        let expired = ours.trust(|params| params.not_after = date_time_ymd(2020, 1, 1));
+        let early = ours.trust(|params| params.not_before = date_time_ymd(2200, 1, 1));
+        let elsewhere = ours.trust(|params| {
+            params.subject_alt_names = CertificateParams::new(["elsewhere.example".to_owned()])
+                .unwrap()
+                .subject_alt_names;
+        });
+        let only = |purpose| ours.trust(|params| params.extended_key_usages = vec![purpose]);
+        let of_servers = only(ExtendedKeyUsagePurpose::ServerAuth);
+        let of_clients = only(ExtendedKeyUsagePurpose::ClientAuth);
+        let foreign = theirs.trust(|_| {});
+        // At the side that connects, and at the side that was connected to.
+        let cases = [
+            (
+                &good,
+                &expired,
+                [
+                    "other node's certificate has expired",
+                    "takes this node's certificate for expired",
+                ],
+            ),
+            (
+                &expired,
+                &good,
+                [
+                    "takes this node's certificate for expired",
+                    "other node's certificate has expired",
+                ],
+            ),
+            (
+                &good,
+                &early,
+                ["not valid yet: look at the clocks", "look at the clocks"],
+            ),
+            (
+                &early,
+                &good,
+                ["look at the clocks", "not valid yet: look at the clocks"],
+            ),
+            (&good, &elsewhere, ["for another host", "may be for another host"]),
+            (
+                &good,
+                &foreign,
+                ["this node's --peer-tls-ca", "other node's --peer-tls-ca"],
+            ),
+            (
+                &good,
+                &of_clients,
+                ["for servers and for clients", "for servers and for clients"],
+            ),
+            (
+                &of_servers,
+                &good,
+                ["for servers and for clients", "for servers and for clients"],
+            ),
+            (&good, &plain, ["other side does not speak TLS", "it speaks TLS"]),
+            (&plain, &good, ["it speaks TLS", "other side does not speak TLS"]),
+        ];
+        for (number, (asks, is_asked, expected)) in cases.into_iter().enumerate() {
+            let failures = failures(asks, is_asked).await;
+            for (failure, expected) in failures.iter().zip(expected) {
+                assert!(
+                    failure.contains(expected),
+                    "case {number}: {failure:?} instead of {expected:?}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn tls_failures_say_which_certificate_to_mend() {

@@ -168,6 +168,7 @@ async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
         timing: Timing::of(Duration::from_secs(1)),
     }));
     let first = life.join().await.unwrap();
+    let mut statuses = life.statuses();
     let running = tokio::spawn(life.run(first));
     let (shards, serves) = loop {
         let (_, shards, serves) = next(&mut told).await;
@@ -197,7 +198,45 @@ async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
     let (node, again, _) = next(&mut told).await;
     assert_ne!(node, first);
     assert_eq!(again, shards);
+    let counts = |status: &Status| status.done.joins == 2 && status.done.taken == 2 * shards.len() as u64;
+    soon("both are counted", statuses.wait_for(counts)).await.unwrap();
     running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standby_node_takes_shards_once_too_few_others_serve() {
+    for lease in [Duration::from_hours(6), Duration::from_secs(1)] {
+        let directory = Arc::new(MemoryJournal::new().directory());
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let life = Life::new(Parts {
+            directory: directory.clone(),
+            host: Arc::new(SlowEngine(Mutex::new(tell))),
+            connections: Arc::new(Alone::default()),
+            clock: Arc::new(TokioHost::on(Handle::current())),
+            join: named("a"),
+            timing: Timing::of(lease),
+        });
+        let life = Arc::new(life.stand_by(Some(1)));
+        let node = life.join().await.unwrap();
+        let running = tokio::spawn(life.run(node));
+        let (_, mut shards, mut serves) = next(&mut told).await;
+        assert!(shards.is_empty());
+        if lease > Duration::from_secs(1) {
+            let view = directory.view().await.unwrap();
+            assert_eq!(
+                view.owners,
+                [None],
+                "what nobody owns stays so, as long as others may come"
+            );
+            assert_eq!(view.node(node).unwrap().state, NodeState::Draining);
+        } else {
+            while shards.is_empty() {
+                serves.send(()).unwrap();
+                (_, shards, serves) = next(&mut told).await;
+            }
+        }
+        running.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -137,6 +137,7 @@ fn advertised(
             lease: PATIENCE,
             ..Timing::of(Duration::from_secs(1))
         },
+        standby: None,
         loops,
     };
     let host = Arc::new(Engine(noted.clone(), journal.clone()));
@@ -332,17 +333,88 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// That of a node at this host, which knows others by certificates of the same authority.
-    fn trust(&self, host: &str) -> Trust {
+    /// A certificate for this host, and its key.
+    fn certify(&self, host: &str, change: impl FnOnce(&mut CertificateParams)) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([host.to_owned()]).unwrap();
+        change(&mut params);
         let certificate = params.signed_by(&key, &self.0).unwrap().pem();
-        let (key, roots) = (key.serialize_pem(), self.0.pem());
-        let trust = by_secret(b"secret");
-        trust
-            .with_tls(certificate.as_bytes(), key.as_bytes(), roots.as_bytes())
-            .unwrap()
+        [certificate, key.serialize_pem()]
     }
+
+    /// Trust of a node at this host, which knows others by certificates of the same authority.
+    fn trust(&self, host: &str) -> Trust {
+        let trust = by_secret(b"secret");
+        set_tls(&trust, &self.certify(host, |_| {}), &self.0.pem());
+        trust
+    }
+}
+
+fn set_tls(trust: &Trust, [certificate, key]: &[String; 2], roots: &str) {
+    let set = trust.set_tls(certificate.as_bytes(), key.as_bytes(), roots.as_bytes());
+    set.unwrap();
+}
+
+/// Starts a node that leaves again, once it is connected to the two of a pair.
+fn newcomer_is_taken_in(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, trust: &Trust) {
+    let started = start(directory, journal, name, trust.clone(), None);
+    let node = started.node.unwrap();
+    until(name, || {
+        let status = node.status();
+        status.connected.len() == 2 && status.apart.is_none()
+    });
+    node.leave();
+}
+
+/// Each step changes one node, then the other. Between the two a node comes in that has done the step.
+#[test]
+fn secret_changes_node_by_node_while_nodes_come_in() {
+    let secrets = |trust: &Trust, names: &[&str]| {
+        let mut secrets = names.iter().map(|name| Secret::new(name.as_bytes()));
+        trust.set_secrets(secrets.next().unwrap(), secrets);
+    };
+    let trusts = [by_secret(b"old"), by_secret(b"old")];
+    let (directory, journal, one, other) = pair_that_trusts(trusts.clone(), None);
+    let steps = [&["old", "new"][..], &["new", "old"], &["new"]];
+    for (number, step) in steps.iter().enumerate() {
+        secrets(&trusts[0], step);
+        let newcomer = by_secret(b"");
+        secrets(&newcomer, step);
+        newcomer_is_taken_in(&directory, &journal, &format!("n{number}"), &newcomer);
+        secrets(&trusts[1], step);
+    }
+    let refused = try_start(Vec::new(), &directory, &journal, "late", by_secret(b"old"), None);
+    let said = refused.err().unwrap().to_string();
+    assert!(said.contains("--cluster-secret-file"), "{said}");
+    drop((one, other));
+}
+
+#[test]
+fn certificates_and_ca_change_node_by_node_while_nodes_come_in() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let here = "127.0.0.1";
+    let own: [[String; 2]; 2] = std::array::from_fn(|_| old.certify(here, |_| {}));
+    let renewed: [[String; 2]; 2] = std::array::from_fn(|_| new.certify(here, |_| {}));
+    let trusts = [by_secret(b"secret"), by_secret(b"secret")];
+    for (trust, own) in trusts.iter().zip(&own) {
+        set_tls(trust, own, &old.0.pem());
+    }
+    let (directory, journal, one, other) = pair_that_trusts(trusts.clone(), None);
+    let both = old.0.pem() + &new.0.pem();
+    let steps = [(&own, &both), (&renewed, &both), (&renewed, &new.0.pem())];
+    for (number, (certificates, roots)) in steps.into_iter().enumerate() {
+        set_tls(&trusts[0], &certificates[0], roots);
+        let newcomer = by_secret(b"secret");
+        let signer = if number == 0 { &old } else { &new };
+        set_tls(&newcomer, &signer.certify(here, |_| {}), roots);
+        newcomer_is_taken_in(&directory, &journal, &format!("n{number}"), &newcomer);
+        set_tls(&trusts[1], &certificates[1], roots);
+    }
+    let stranger = start(&directory, &journal, "late", old.trust(here), None);
+    until("the old CA is not taken any more", || {
+        is_apart(&stranger, &["does not reach one at", "not reached at"])
+    });
+    drop((one, other));
 }
 
 #[test]
@@ -403,8 +475,10 @@ fn certificates_and_keys_that_are_none_are_told() {
 
 #[test]
 fn a_stranger_is_told_so_or_cut_off() {
-    let (directory, _journal, _one, _other) = pair(None);
+    let (directory, _journal, one, _other) = pair(None);
     let view = wait(directory.view()).unwrap();
+    let refused = || one.node.as_ref().unwrap().status().refused;
+    let before = refused();
     for hostile in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         b"THF1\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
@@ -417,6 +491,7 @@ fn a_stranger_is_told_so_or_cut_off() {
         let _ = stream.read_to_end(&mut said);
         assert!(said.starts_with(b"THF1"), "it says why: {said:?}");
     }
+    until("each is counted", || refused() >= before + 3);
 }
 
 #[test]
@@ -510,6 +585,7 @@ fn a_port_that_is_taken_is_told() {
         listen: taken.local_addr().unwrap(),
         trust: trust.clone(),
         timing: Timing::default(),
+        standby: None,
         loops: Vec::new(),
     };
     let host = Arc::new(Engine(Arc::default(), journal.clone()));

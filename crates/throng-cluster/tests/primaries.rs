@@ -47,6 +47,7 @@ fn start(name: &str, url: &str) -> Node {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         trust: trust.clone(),
         timing: Timing::of(Duration::from_secs(1)),
+        standby: None,
         loops: Vec::new(),
     };
     let directory = open_postgres(url.parse().unwrap()).unwrap().directory;

@@ -98,6 +98,7 @@ impl World {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             trust,
             timing: Timing::of(Duration::from_secs(1)),
+            standby: None,
             loops: Vec::new(),
         };
         let node = Node::start(opened.directory, Arc::new(engine.driver()), links, options).unwrap();

@@ -268,6 +268,7 @@ fn of_two_secrets_that_start_at_one_moment_one_stays() {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             trust: trust.clone(),
             timing: Timing::default(),
+            standby: None,
             loops: Vec::new(),
         };
         Running::start(directory, Arc::new(Idle), Links::new(SHARDS, trust), options)

@@ -302,6 +302,65 @@ mod tests {
         }
     }
 
+    fn counts(view: &View) -> Vec<usize> {
+        let serving = view.nodes.iter().filter(|node| node.serves());
+        serving.map(|node| view.shards_of(Some(node.id)).len()).collect()
+    }
+
+    /// Deals the shards of all nodes that do not serve, and looks that nothing is left to do.
+    fn deal(view: &mut View) {
+        let has_owner = |owner: &Option<NodeId>| owner.and_then(|owner| view.node(owner)).is_some_and(Node::serves);
+        let owners = (0..).map(ShardId).zip(&view.owners);
+        let free: ShardSet = owners
+            .filter(|(_, owner)| !has_owner(owner))
+            .map(|(shard, _)| shard)
+            .collect();
+        for (shard, node) in Plan::of(view).dealt(&free) {
+            view.owners[usize::from(shard.0)] = Some(node);
+        }
+        assert!(Plan::of(view).gives().is_empty(), "{view:?}");
+    }
+
+    /// A zone, then another one, of all sets of nodes there can be.
+    #[test]
+    fn losing_any_zone_leaves_the_rest_even_and_moves_no_more() {
+        for (nodes, shards) in (2..=6_usize).flat_map(|nodes| (1..=2 * nodes + 1).map(move |shards| (nodes, shards))) {
+            let given = Given {
+                nodes: vec![(0, true); nodes],
+                owners: Vec::new(),
+                pins: Vec::new(),
+            };
+            let mut whole = given.view();
+            whole.owners = vec![None; shards];
+            deal(&mut whole);
+            let all = 1_u32 << nodes;
+            for (zone, other) in (1..all - 1).flat_map(|zone| (0..all).map(move |other| (zone, other))) {
+                if zone & other != 0 || zone | other == all - 1 {
+                    continue;
+                }
+                let mut view = whole.clone();
+                for lost in [zone, other] {
+                    for (number, node) in view.nodes.iter_mut().enumerate() {
+                        if lost >> number & 1 == 1 {
+                            node.state = NodeState::Dead;
+                        }
+                    }
+                    let before = view.clone();
+                    deal(&mut view);
+                    let counts = counts(&view);
+                    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+                    assert!(
+                        most - least <= 1,
+                        "{nodes} nodes without {zone:b}, {other:b}: {counts:?}"
+                    );
+                    let mut both = before.owners.iter().zip(&view.owners);
+                    let stays = |owner: &Option<NodeId>| before.node(owner.unwrap()).unwrap().serves();
+                    assert!(both.all(|(owner, next)| owner == next || !stays(owner)));
+                }
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
