@@ -4,7 +4,7 @@ use crate::{answer::Answer, problem::Answered, request::headers};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use ring::digest::{Context, SHA256};
 use std::{io::Write as _, mem};
 use tokio::task::yield_now;
@@ -19,11 +19,14 @@ const TAG_BYTES: usize = 12;
 /// Compresses an answer, or says that its client has it, where the client asks for that.
 ///
 /// # Errors
-/// The answer was one.
-pub(super) async fn coded(answered: Answered<Response<Answer>>, asked: &HeaderMap) -> Answered<Response<Answer>> {
+/// A problem is passed on as it is.
+pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -> Answered<Response<Answer>> {
     let mut response = answered?;
+    let asked = &parts.headers;
     let takes_gzip = headers::takes_gzip(asked);
-    let has_tag = !response.headers().contains_key(header::CACHE_CONTROL);
+    // Another method has had its effect: that must not be answered by 304.
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    let has_tag = is_read && !response.headers().contains_key(header::CACHE_CONTROL);
     if !takes_gzip && !(has_tag && asked.contains_key(header::IF_NONE_MATCH)) {
         return Ok(response);
     }
@@ -75,4 +78,22 @@ async fn compressed(body: &Bytes) -> Option<Bytes> {
     }
     let compressed = encoder.finish().ok()?;
     (compressed.len() < body.len()).then(|| compressed.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer;
+    use http::Request;
+    use throng_testing::block_on;
+
+    #[test]
+    fn only_reads_are_answered_by_304() {
+        for (method, status) in [(Method::GET, 304), (Method::HEAD, 304), (Method::POST, 200)] {
+            let request = Request::builder().method(&method).header(header::IF_NONE_MATCH, "*");
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let answered = block_on(coded(Ok(answer::json(vec![b'0'; 2 * BYTES_MIN])), &parts));
+            assert_eq!(answered.unwrap().status(), status, "{method}");
+        }
+    }
 }

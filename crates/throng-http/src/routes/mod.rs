@@ -139,7 +139,7 @@ async fn other(
                 query::run(server, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
         };
-        let answered = coded(answered, &parts.headers).await;
+        let answered = coded(answered, &parts).await;
         return finish(server, connection, &parts, route, arrived, answered);
     }
     if console::page::is_page(path) {
@@ -149,12 +149,12 @@ async fn other(
     if path.starts_with("/admin/") {
         let answered = admin::answer(server, connection, &parts, body).await;
         let answered = slowed(server, connection, &parts, answered).await;
-        let answered = coded(answered, &parts.headers).await;
+        let answered = coded(answered, &parts).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(server, connection, &parts) {
         let answered = slowed(server, connection, &parts, answered).await;
-        let answered = coded(answered, &parts.headers).await;
+        let answered = coded(answered, &parts).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     app::handle(server, connection, parts, body).await

@@ -1,7 +1,7 @@
 //! HTTP/2: with prior knowledge and over TLS, targets that behave and targets that do not.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -237,12 +237,9 @@ fn a_connections_end_before_and_during_an_answer_differ() {
 const FINE: &[u8] = &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
 
 /// GOAWAY for this reason, after the last stream that was processed.
-const fn goaway(last: u8, reason: Reason) -> [u8; 17] {
-    let reason: u32 = match reason {
-        Reason::ENHANCE_YOUR_CALM => 11,
-        _ => 0,
-    };
-    [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, last, 0, 0, 0, reason as u8]
+fn goaway(last: u8, reason: Reason) -> [u8; 17] {
+    let reason = u32::from(reason) as u8;
+    [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, last, 0, 0, 0, reason]
 }
 
 /// Says what every server says first, and then `bytes` in answer to a request.
@@ -270,6 +267,7 @@ fn raw_each(bytes: impl Fn(usize) -> Vec<u8> + Send + 'static) -> Options {
                 }
             }
             let _ = stream.write_all(&bytes(number));
+            let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.read(&mut buffer);
         }
     });
@@ -325,6 +323,17 @@ fn a_request_that_a_goaway_gave_back_is_sent_again() {
     );
     assert_eq!(report.counters.retried, 5);
     assert_eq!(report.connections_opened, 10);
+}
+
+#[test]
+fn a_request_that_a_goaway_took_is_not_sent_again() {
+    let report = load(&raw_each(|_| goaway(1, Reason::NO_ERROR).to_vec()), 5);
+    assert_eq!(
+        (report.counters.failures, report.counters.retried),
+        (5, 0),
+        "{:?}",
+        report.counters.errors
+    );
 }
 
 #[test]
