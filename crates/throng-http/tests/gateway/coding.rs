@@ -1,6 +1,6 @@
 //! Answers that are compressed, or known already, for clients that ask.
 
-use crate::support::{Answer, Client, start};
+use crate::support::{Answer, Client, client::request, start};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::io::Read;
@@ -44,7 +44,7 @@ fn a_large_answer_is_compressed_for_the_client_that_asks() {
     assert_eq!(small.header("content-type"), Some("application/json"));
     assert!(small.body.len() < plain.body.len() / 10, "{}", small.body.len());
     assert_eq!(unpacked(&small), plain.body);
-    let head = client.request("HEAD", HISTORY, &[GZIP], "");
+    let head = client.send(request("HEAD", HISTORY, &[GZIP], "")).head().unwrap();
     assert_eq!(head.header("content-encoding"), Some("gzip"));
 }
 
