@@ -42,17 +42,14 @@ pub fn describe() -> Described {
             of_user(Route::post("/users/{user}/actions", "Takes in what a user did"))
                 .once()
                 .body::<Actions>()
-                .replies::<UserReply>(200, "All actions are durable")
-                .replies::<()>(
-                    422,
-                    "An item is not in the catalogue, or there are no actions, or too many: none was taken",
-                ),
+                .description("None is taken, and the answer is 422, if an item is not in the catalogue, or there are no actions, or too many.")
+                .replies::<UserReply>(200, "All actions are durable"),
         )
         .route(
             of_user(Route::get("/users/{user}/recommendations", "What the user might like"))
                 .query::<Recommend>()
-                .replies::<Recommendations>(200, "Best first, computed from all the user did")
-                .replies::<()>(404, "The user has never acted"),
+                .description("The answer is 404 if the user has never acted.")
+                .replies::<Recommendations>(200, "Best first, computed from all the user did"),
         )
 }
 

@@ -75,7 +75,7 @@ pub fn describe() -> Described {
         .route(
             of_show(Route::get("/shows/{show}", "A show with all its seats"))
                 .replies::<ShowView>(200, "Its seats as of now")
-                .replies::<()>(404, "There is no such show; no body"),
+                .answers(404, "There is no such show; no body"),
         )
         .route(
             of_show(Route::patch("/shows/{show}/seats/{seat}", "Reserves a seat, or gives it back"))

@@ -3,6 +3,7 @@
 use crate::{
     answer::{self, Answer},
     problem::{Answered, Problem},
+    request::headers,
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -94,16 +95,8 @@ pub(crate) fn answer(parts: &Parts) -> Answered<Response<Answer>> {
 }
 
 fn sent(page: &Page, parts: &Parts) -> Response<Answer> {
-    let given = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let is_known = given(header::IF_NONE_MATCH).is_some_and(|tags| {
-        let mut tags = tags.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
-        tags.any(|tag| tag == "*" || page.tag.as_bytes() == tag.as_bytes())
-    });
-    let takes_gzip = given(header::ACCEPT_ENCODING).is_some_and(|codings| {
-        let mut codings = codings.split(',').map(str::trim);
-        codings
-            .any(|coding| coding == "gzip" || coding.starts_with("gzip;") && !coding.replace(' ', "").ends_with(";q=0"))
-    });
+    let is_known = headers::knows(&parts.headers, &page.tag);
+    let takes_gzip = headers::takes_gzip(&parts.headers);
     let body = if takes_gzip { &page.compressed } else { &page.plain };
     let mut response = answer::bytes(body.clone(), page.media.clone());
     if is_known {

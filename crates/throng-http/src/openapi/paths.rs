@@ -46,6 +46,9 @@ impl KindSchemas {
     }
 }
 
+/// The form of a `Request-Timeout`.
+const TIMEOUT: &str = r"^([0-9]+(\.[0-9]+)?|[0-9]+ms)$";
+
 impl KindSchemas {
     /// All of them.
     pub(super) fn all(&self) -> impl Iterator<Item = &Schema> {
@@ -140,14 +143,14 @@ fn trace() -> Value {
 
 pub(super) fn key() -> Value {
     json!({
-        "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": KEY_BYTES_MAX },
+        "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[!-~]+$" },
         "description": "Under one key a command takes effect once, and gets the same answer again, for one hour. What its entity refused under a key stays refused under it for minutes: ask again with a fresh key.",
     })
 }
 
 fn timeout() -> Value {
     let description = "How long to wait at most: seconds such as 2 or 0.5, or milliseconds such as 500ms.";
-    json!({ "name": "Request-Timeout", "in": "header", "description": description, "schema": { "type": "string", "examples": ["2", "500ms"] } })
+    json!({ "name": "Request-Timeout", "in": "header", "description": description, "schema": { "type": "string", "pattern": TIMEOUT, "examples": ["2", "500ms"] } })
 }
 
 fn post(kind: &str, schemas: &KindSchemas, command: &CommandDoc) -> Value {
@@ -232,7 +235,7 @@ fn history(kind: &str, events: &[CommandDoc]) -> Value {
     responses.insert("200".into(), ok);
     responses.append(&mut problems(&["gone"]));
     let last = json!({ "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" }, "description": "Of a stream: go on after the event with this id; a sequence number is one, too." });
-    let after = json!({ "name": "after", "in": "query", "schema": { "type": "integer", "default": 0 }, "description": "After this sequence number" });
+    let after = json!({ "name": "after", "in": "query", "schema": { "type": "integer", "minimum": 0, "default": 0 }, "description": "After this sequence number" });
     json!({
         "tags": [kind], "operationId": format!("{kind}-events"), "summary": format!("What has happened to a {kind}"),
         "description": "Only what is durable. With `Accept: text/event-stream` the events come live.",
@@ -403,4 +406,21 @@ pub(super) fn own(with_administration: bool) -> Map<String, Value> {
 pub(super) fn tags(kinds: &Kinds) -> Vec<Value> {
     let names = kinds.names().into_iter().chain(["service"]);
     names.map(|name| json!({ "name": name })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_headers_and_pages_are_documented() {
+        assert_eq!(key()["schema"]["minLength"], 1);
+        assert_eq!(key()["schema"]["pattern"], "^[!-~]+$");
+        assert_eq!(timeout()["schema"]["pattern"], TIMEOUT);
+        let parameters = history("account", &[])["parameters"].take();
+        let after = parameters
+            .as_array()
+            .and_then(|all| all.iter().find(|one| one["name"] == "after"));
+        assert_eq!(after.map(|after| &after["schema"]["minimum"]), Some(&json!(0)));
+    }
 }

@@ -32,7 +32,11 @@ fn mend_within(part: &mut Value) {
     }
 }
 
+/// Generators name the type of an answer that is null, and do not write that type: it becomes any answer.
 fn mend(schema: &mut Value) {
+    if *schema == json!({ "type": "null" }) {
+        *schema = json!({});
+    }
     if let Ok(schema) = schema.try_into() {
         mend_schema(schema);
     }
@@ -74,7 +78,7 @@ fn name_contents(schemas: &mut Map<String, Value>) {
                 continue;
             };
             let name = name.clone() + &pascal(variant);
-            if content.get("properties").is_some() && !taken.contains(&name) {
+            if content.get("type").is_some_and(|kind| kind == "object") && !taken.contains(&name) {
                 let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
                 named.insert(name, std::mem::replace(content, reference));
             }
@@ -116,6 +120,24 @@ mod tests {
         let schema = json!({ "properties": { "a": { "type": "integer", "default": null }, "b": { "default": 0 } } });
         let expected = json!({ "properties": { "a": { "type": "integer" }, "b": { "default": 0 } } });
         assert_eq!(mended(schema), expected);
+    }
+
+    #[test]
+    fn null_alone_becomes_any_answer_and_stays_a_choice() {
+        assert_eq!(mended(json!({ "type": "null" })), json!({}));
+        let choice = json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] });
+        assert_eq!(mended(choice.clone()), choice);
+    }
+
+    #[test]
+    fn empty_variant_contents_stand_in_components() {
+        let variants = json!([{ "type": "object", "properties": { "NoData": { "type": "object" } } }]);
+        let mut document = json!({ "components": { "schemas": { "Refused": { "oneOf": variants } } } });
+        tidy(&mut document);
+        let schemas = &document["components"]["schemas"];
+        let variant = &schemas["Refused"]["oneOf"][0]["properties"]["NoData"];
+        assert_eq!(variant["$ref"], "#/components/schemas/RefusedNoData");
+        assert_eq!(schemas["RefusedNoData"], json!({ "type": "object" }));
     }
 
     #[test]

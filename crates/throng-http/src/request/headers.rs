@@ -223,6 +223,30 @@ pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     accepts(headers, "text/event-stream")
 }
 
+/// The client takes answers compressed by gzip.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let mut fields = headers.get_all(header::ACCEPT_ENCODING).iter();
+    fields.any(|field| {
+        let mut codings = field.to_str().unwrap_or_default().split(',').map(str::trim);
+        codings.any(|coding| {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+            let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+            name.trim() == "gzip" && weight.parse().is_ok_and(|weight: f32| weight > 0.0)
+        })
+    })
+}
+
+/// The client has what this tag stands for (RFC 9110 §13.1.2: weak tags are as good).
+pub(crate) fn knows(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+    let own = tag.to_str().map(opaque).unwrap_or_default();
+    let mut fields = headers.get_all(header::IF_NONE_MATCH).iter();
+    fields.any(|field| {
+        let mut tags = field.to_str().unwrap_or_default().split(',').map(str::trim);
+        tags.any(|tag| tag == "*" || opaque(tag) == own)
+    })
+}
+
 /// The client asks for a page.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     accepts(headers, "text/html")
@@ -376,5 +400,26 @@ mod tests {
             "text/html, text/event-stream;q=0.9"
         )));
         assert!(!wants_stream(&with(header::ACCEPT, "*/*")) && !wants_stream(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn gzip_is_taken_unless_its_weight_is_nothing() {
+        for taken in ["gzip", "br, gzip", "gzip;q=0.1, identity;q=0", "deflate, gzip; q=1.0"] {
+            assert!(takes_gzip(&with(header::ACCEPT_ENCODING, taken)), "{taken}");
+        }
+        for not in ["", "br", "gzip;q=0", "gzip; q=0.000", "x-gzip", "gzip;q=none"] {
+            assert!(!takes_gzip(&with(header::ACCEPT_ENCODING, not)), "{not}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_known_weak_or_strong_and_among_others() {
+        let tag = HeaderValue::from_static("W/\"a\"");
+        for known in ["W/\"a\"", "\"a\"", "\"b\", W/\"a\"", "*"] {
+            assert!(knows(&with(header::IF_NONE_MATCH, known), &tag), "{known}");
+        }
+        for unknown in ["", "a", "\"b\"", "W/\"A\""] {
+            assert!(!knows(&with(header::IF_NONE_MATCH, unknown), &tag), "{unknown}");
+        }
     }
 }

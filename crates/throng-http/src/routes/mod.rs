@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 mod answering;
 mod app;
+mod coding;
 mod command;
 mod conclude;
 mod entities;
@@ -41,6 +42,7 @@ use crate::{
     server::{Server, body::RequestBody},
 };
 use bytes::Bytes;
+use coding::coded;
 use conclude::finish;
 use entrance::{is_uncounted, let_in, tell_handler};
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
@@ -137,6 +139,7 @@ async fn other(
                 query::run(server, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
         };
+        let answered = coded(answered, &parts).await;
         return finish(server, connection, &parts, route, arrived, answered);
     }
     if console::page::is_page(path) {
@@ -146,10 +149,12 @@ async fn other(
     if path.starts_with("/admin/") {
         let answered = admin::answer(server, connection, &parts, body).await;
         let answered = slowed(server, connection, &parts, answered).await;
+        let answered = coded(answered, &parts).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(server, connection, &parts) {
         let answered = slowed(server, connection, &parts, answered).await;
+        let answered = coded(answered, &parts).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     app::handle(server, connection, parts, body).await

@@ -12,6 +12,7 @@ mod bodies;
 mod browsers;
 mod clients;
 mod closing;
+mod coding;
 mod connections;
 mod console;
 mod direct;

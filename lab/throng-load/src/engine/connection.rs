@@ -31,6 +31,8 @@ pub(crate) struct InFlight {
     pub(crate) bytes: u32,
     pub(crate) class: u16,
     pub(crate) no_body: bool,
+    /// Connections that have given it back unprocessed.
+    pub(crate) given_back: u8,
 }
 
 /// A slot for a connection; it is made again after a close.

@@ -125,6 +125,10 @@ pub(crate) struct Worker<S> {
     addresses_version: u32,
     /// True while the clock runs.
     driving: bool,
+    /// True once no more requests are sent.
+    has_ended: bool,
+    /// Requests that a GOAWAY gave back, to be sent again before others.
+    given_back: VecDeque<(InFlight, Box<[u8]>)>,
     ever_connected: bool,
     failed_connects: usize,
     last_failed_connect: Option<ErrorKind>,
@@ -156,6 +160,8 @@ impl<S: Source> Worker<S> {
             address: 0,
             addresses_version: 0,
             driving: false,
+            has_ended: false,
+            given_back: VecDeque::new(),
             ever_connected: false,
             failed_connects: 0,
             last_failed_connect: None,
@@ -241,6 +247,10 @@ impl<S: Source> Worker<S> {
                         self.give_all(now);
                     }
                 }
+                if ended.is_some() {
+                    self.has_ended = true;
+                    self.fail_given_back(now);
+                }
             } else if give_up_nanos > now + STOPPED_DRAIN_NANOS && self.orders.stop.is_set() {
                 give_up_nanos = now + STOPPED_DRAIN_NANOS;
             }
@@ -269,7 +279,7 @@ impl<S: Source> Worker<S> {
     fn should_end(&self, now: u64) -> Option<Ended> {
         if self.orders.stop.is_set() {
             Some(Ended::Stopped)
-        } else if self.source_done && self.in_flight == 0 {
+        } else if self.source_done && self.in_flight == 0 && self.given_back.is_empty() {
             Some(Ended::SourceDone)
         } else if now >= self.orders.give_until_nanos {
             Some(Ended::TimeUp)
@@ -289,7 +299,7 @@ impl<S: Source> Worker<S> {
         let mut until = (now + TICK_NANOS).min(self.scan_nanos).min(give_up_nanos);
         if giving {
             until = until.min(self.orders.give_until_nanos);
-            if self.has_free() && !self.source_done {
+            if self.has_free() && self.has_more() {
                 until = until.min(self.ask_nanos);
             }
         }
@@ -298,7 +308,7 @@ impl<S: Source> Worker<S> {
         let events = std::mem::take(&mut self.poll.events);
         for event in &events {
             self.ready(event.data.u64(), event.flags);
-            if giving && self.has_free() && !self.source_done && self.ask_nanos < u64::MAX {
+            if giving && self.has_free() && self.has_more() && self.ask_nanos < u64::MAX {
                 let now = self.now();
                 if now >= self.ask_nanos {
                     self.give_all(now);
@@ -317,6 +327,11 @@ impl<S: Source> Worker<S> {
         !self.free.is_empty() || !self.closed.is_empty()
     }
 
+    /// True if there is something to send, or may be.
+    fn has_more(&self) -> bool {
+        !self.source_done || !self.given_back.is_empty()
+    }
+
     /// A slot with room for a request: one that is connected before one that is not, so that there
     /// are only as many connections as the load needs.
     fn take_free(&mut self) -> Option<usize> {
@@ -331,7 +346,7 @@ impl<S: Source> Worker<S> {
 
     /// Lets every free connection ask the source, until it has nothing for now.
     fn give_all(&mut self, now: u64) {
-        while !self.source_done && self.ask_nanos <= now {
+        while self.has_more() && self.ask_nanos <= now {
             let Some(index) = self.take_free() else { return };
             self.connections[index].queued = false;
             self.give(index, now);
@@ -356,6 +371,21 @@ impl<S: Source> Worker<S> {
         let mut given = 0;
         let mut sent = Sent::All;
         while given < room {
+            if let Some((request, bytes)) = self.given_back.pop_front() {
+                given += 1;
+                let is_tls = self.orders.tls.is_some();
+                match &mut connection.http2 {
+                    Some(session) => session.send(request, &bytes, is_tls, &mut self.translator),
+                    None => {
+                        connection.in_flight.push_back(request);
+                        sent = connection.send(&bytes);
+                    }
+                }
+                continue;
+            }
+            if self.source_done {
+                break;
+            }
             match self.source.next(now) {
                 Next::Send(shot) => {
                     if let Some(intended) = shot.intended_nanos {
@@ -370,6 +400,7 @@ impl<S: Source> Worker<S> {
                         bytes: shot.bytes.len() as u32,
                         class: shot.class,
                         no_body: shot.bytes.starts_with(b"HEAD "),
+                        given_back: 0,
                     };
                     given += 1;
                     if let Some(session) = &mut connection.http2 {

@@ -1,7 +1,7 @@
 //! HTTP/2: with prior knowledge and over TLS, targets that behave and targets that do not.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -139,8 +139,13 @@ fn an_abrupt_goaway_counts_unanswered_requests_and_goes_on() {
     let gone =
         errors(&report, ErrorKind::GoAway) + errors(&report, ErrorKind::Reset) + errors(&report, ErrorKind::Closed);
     assert!(gone >= 5, "{:?}", report.counters.errors);
-    assert_eq!(report.counters.failures, gone, "{:?}", report.counters.errors);
-    assert_eq!(report.counters.successes + gone, 200);
+    assert_eq!(
+        report.counters.failures + report.counters.retried,
+        gone,
+        "{:?}",
+        report.counters.errors
+    );
+    assert_eq!(report.counters.successes + report.counters.failures, 200);
     assert!(report.connections_opened > 5, "{}", report.connections_opened);
 }
 
@@ -228,12 +233,26 @@ fn a_connections_end_before_and_during_an_answer_differ() {
     assert_eq!(errors(&report, ErrorKind::Closed), 5, "{:?}", report.counters.errors);
 }
 
+/// HEADERS of stream 1: status 200, and no body.
+const FINE: &[u8] = &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
+
+/// GOAWAY for this reason, after the last stream that was processed.
+fn goaway(last: u8, reason: Reason) -> [u8; 17] {
+    let reason = u32::from(reason) as u8;
+    [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, last, 0, 0, 0, reason]
+}
+
 /// Says what every server says first, and then `bytes` in answer to a request.
 fn raw(bytes: &'static [u8]) -> Options {
+    raw_each(move |_| bytes.to_vec())
+}
+
+/// The same, with `bytes` of the connection's number.
+fn raw_each(bytes: impl Fn(usize) -> Vec<u8> + Send + 'static) -> Options {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
+        for (number, mut stream) in listener.incoming().flatten().enumerate() {
             let _ = stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]); // SETTINGS
             let mut heard = Vec::new();
             let mut buffer = [0; 4096];
@@ -247,7 +266,8 @@ fn raw(bytes: &'static [u8]) -> Options {
                     _ => break,
                 }
             }
-            let _ = stream.write_all(bytes);
+            let _ = stream.write_all(&bytes(number));
+            let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.read(&mut buffer);
         }
     });
@@ -275,10 +295,45 @@ fn frames_that_break_the_protocol_are_named() {
 }
 
 #[test]
-fn an_early_goaway_is_named_and_followed_by_a_reconnect() {
-    let report = load(&raw(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11]), 5);
-    assert_eq!(errors(&report, ErrorKind::GoAway), 5, "{:?}", report.counters.errors);
-    assert!(report.connections_opened >= 5);
+fn a_request_that_each_goaway_gives_back_fails_in_the_end() {
+    let report = load(&raw_each(|_| goaway(0, Reason::ENHANCE_YOUR_CALM).to_vec()), 5);
+    assert_eq!(report.counters.failures, 5, "{:?}", report.counters.errors);
+    assert_eq!(report.counters.retried, 5 * 8);
+    assert_eq!(
+        errors(&report, ErrorKind::GoAway),
+        5 * 9,
+        "{:?}",
+        report.counters.errors
+    );
+    assert_eq!(report.connections_opened, 5 * 9);
+}
+
+#[test]
+fn a_request_that_a_goaway_gave_back_is_sent_again() {
+    let options = raw_each(|number| match number % 2 {
+        0 => goaway(0, Reason::NO_ERROR).to_vec(),
+        _ => [FINE, &goaway(1, Reason::NO_ERROR)].concat(),
+    });
+    let report = load(&options, 5);
+    assert_eq!(
+        (report.counters.successes, report.counters.failures),
+        (5, 0),
+        "{:?}",
+        report.counters.errors
+    );
+    assert_eq!(report.counters.retried, 5);
+    assert_eq!(report.connections_opened, 10);
+}
+
+#[test]
+fn a_request_that_a_goaway_took_is_not_sent_again() {
+    let report = load(&raw_each(|_| goaway(1, Reason::NO_ERROR).to_vec()), 5);
+    assert_eq!(
+        (report.counters.failures, report.counters.retried),
+        (5, 0),
+        "{:?}",
+        report.counters.errors
+    );
 }
 
 #[test]

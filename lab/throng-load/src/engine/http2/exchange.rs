@@ -17,6 +17,8 @@ pub(super) struct Exchange {
     pub(super) in_flight: InFlight,
     /// Bytes the connection had heard when it was sent.
     pub(super) heard_before: u64,
+    /// The request, should the peer give it back.
+    bytes: Box<[u8]>,
     stage: Stage,
     upload: Option<SendStream<Bytes>>,
     status: u16,
@@ -38,12 +40,18 @@ pub(crate) struct Finished {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     result: Result<(), ErrorKind>,
+    given_back: Option<Box<[u8]>>,
     status: u16,
     head: Vec<u8>,
     body: Vec<u8>,
 }
 
 impl Finished {
+    /// Takes the request, where the peer's GOAWAY says that it was not processed (RFC 9113 §6.8): it may be sent again.
+    pub(crate) fn take_given_back(&mut self) -> Option<Box<[u8]>> {
+        self.given_back.take()
+    }
+
     pub(crate) fn result(&self) -> Result<Answer<'_>, ErrorKind> {
         self.result.map(|()| Answer {
             status: self.status,
@@ -58,8 +66,8 @@ impl Exchange {
         sender: &mut SendRequest<Bytes>,
         in_flight: InFlight,
         heard_before: u64,
-        request: http::Request<()>,
-        body: Bytes,
+        bytes: &[u8],
+        (request, body): (http::Request<()>, Bytes),
     ) -> Self {
         let sent = sender
             .send_request(request, body.is_empty())
@@ -74,20 +82,22 @@ impl Exchange {
             Ok((response, upload)) => Exchange {
                 in_flight,
                 heard_before,
+                bytes: bytes.into(),
                 stage: Stage::Head(response),
                 upload: Some(upload),
                 status: 0,
                 head: Vec::new(),
                 body: Vec::new(),
             },
-            Err(error) => Exchange::broken(in_flight, kind_of(&error, false)),
+            Err(error) => Exchange::broken(in_flight, kind_of(&error, false), bytes),
         }
     }
 
-    pub(super) fn broken(in_flight: InFlight, kind: ErrorKind) -> Self {
+    pub(super) fn broken(in_flight: InFlight, kind: ErrorKind, bytes: &[u8]) -> Self {
         Exchange {
             in_flight,
             heard_before: 0,
+            bytes: bytes.into(),
             stage: Stage::Broken(kind),
             upload: None,
             status: 0,
@@ -131,12 +141,18 @@ impl Exchange {
         }
     }
 
-    pub(super) fn finish(self, result: Result<(), ErrorKind>, bytes_in: u64, bytes_out: u64) -> Finished {
+    pub(super) fn finish(
+        self,
+        result: Result<(), ErrorKind>,
+        is_given_back: bool,
+        (bytes_in, bytes_out): (u64, u64),
+    ) -> Finished {
         Finished {
             in_flight: self.in_flight,
             bytes_in,
             bytes_out,
             result,
+            given_back: is_given_back.then_some(self.bytes),
             status: self.status,
             head: self.head,
             body: self.body,

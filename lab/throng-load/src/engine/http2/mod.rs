@@ -144,8 +144,8 @@ impl Session {
     /// Gives a request a stream. That it cannot be sent is told as any other failure, by [`Session::next_finished`].
     pub(crate) fn send(&mut self, in_flight: InFlight, bytes: &[u8], scheme_tls: bool, translator: &mut Translator) {
         let exchange = match translator.translate(bytes, scheme_tls) {
-            Ok((request, body)) => Exchange::begin(&mut self.sender, in_flight, self.heard, request, body),
-            Err(kind) => Exchange::broken(in_flight, kind),
+            Ok(translated) => Exchange::begin(&mut self.sender, in_flight, self.heard, bytes, translated),
+            Err(kind) => Exchange::broken(in_flight, kind, bytes),
         };
         let number = self.vacant.pop().unwrap_or_else(|| {
             self.exchanges.push(None);
@@ -191,13 +191,15 @@ impl Session {
             };
             let mut context = Context::from_waker(&self.wakers[index]);
             if let Poll::Ready(result) = exchange.poll(&mut context) {
-                return self.finish(index, result);
+                // `h2` says so only of a stream beyond the last that the GOAWAY names, and of a request it does not send.
+                let is_given_back = result == Err(ErrorKind::GoAway);
+                return self.finish(index, result, is_given_back);
             }
         }
         let kind = self.over?;
         // Whatever was not told by then will not be.
         let index = self.exchanges.iter().position(Option::is_some)?;
-        self.finish(index, Err(kind))
+        self.finish(index, Err(kind), false)
     }
 
     /// Gives up the first request that was sent before `sent_before_nanos`, if there is one.
@@ -216,7 +218,7 @@ impl Session {
             }
         }
         self.woken.wake_connection();
-        self.finish(index, Err(ErrorKind::Timeout))
+        self.finish(index, Err(ErrorKind::Timeout), false)
     }
 
     /// When the longest waiting request was sent.
@@ -225,13 +227,13 @@ impl Session {
         under_way.map(|exchange| exchange.in_flight.sent_nanos).min()
     }
 
-    fn finish(&mut self, index: usize, result: Result<(), ErrorKind>) -> Option<Finished> {
+    fn finish(&mut self, index: usize, result: Result<(), ErrorKind>, is_given_back: bool) -> Option<Finished> {
         let exchange = self.exchanges[index].take()?;
         let result = result.map_err(|kind| self.reason(kind));
         self.vacant.push(index as u32);
         let bytes_in = std::mem::take(&mut self.bytes_in);
         let bytes_out = std::mem::take(&mut self.bytes_out);
-        Some(exchange.finish(result, bytes_in, bytes_out))
+        Some(exchange.finish(result, is_given_back, (bytes_in, bytes_out)))
     }
 
     /// Why the connection ended as it did: a peer says that it gives it up, and then closes.

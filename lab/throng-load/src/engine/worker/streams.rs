@@ -3,7 +3,10 @@
 use super::super::connection::{Sent, State};
 use super::super::http2::{Finished, Session};
 use super::Worker;
-use crate::{Outcome, Source};
+use crate::{ErrorKind, Outcome, Source, Verdict};
+
+/// Times that a request is sent again at most.
+const GIVEN_BACK_MAX: u8 = 8;
 
 impl<S: Source> Worker<S> {
     /// The socket is connected: says what HTTP/2 begins with. The connection is made when the peer has, too.
@@ -32,7 +35,7 @@ impl<S: Source> Worker<S> {
                 self.made(index, &mut session);
             }
             while let Some(finished) = session.next_finished() {
-                self.end_stream(&finished);
+                self.end_stream(finished);
             }
             let connection = &mut self.connections[index];
             if connection.out.is_empty() {
@@ -91,7 +94,7 @@ impl<S: Source> Worker<S> {
             return;
         };
         while let Some(finished) = session.next_expired(now.saturating_sub(timeout_nanos)) {
-            self.end_stream(&finished);
+            self.end_stream(finished);
         }
         let oldest = session.oldest_nanos();
         let connection = &mut self.connections[index];
@@ -100,18 +103,43 @@ impl<S: Source> Worker<S> {
         self.work(index);
     }
 
-    fn end_stream(&mut self, finished: &Finished) {
+    /// Ends a request, or has it sent again where it was given back.
+    fn end_stream(&mut self, mut finished: Finished) {
+        let mut request = finished.in_flight;
+        let bytes = finished
+            .take_given_back()
+            .filter(|_| request.given_back < GIVEN_BACK_MAX && !self.has_ended);
         self.in_flight -= 1;
-        let request = &finished.in_flight;
         let outcome = Outcome {
             result: finished.result(),
             sent_nanos: request.sent_nanos,
             intended_nanos: request.intended_nanos.unwrap_or(request.sent_nanos),
             done_nanos: self.now(),
         };
-        let verdict = self.source.answered(request.tag, &outcome);
+        let verdict = match bytes {
+            Some(_) => Verdict::Retried,
+            None => self.source.answered(request.tag, &outcome),
+        };
         self.recorder
             .ended(request.class, verdict, &outcome, finished.bytes_out, finished.bytes_in);
+        if let Some(bytes) = bytes {
+            request.given_back += 1;
+            self.given_back.push_back((request, bytes));
+        }
         self.ask_nanos = 0;
+    }
+
+    /// Counts the requests that were given back and cannot be sent again.
+    pub(super) fn fail_given_back(&mut self, now: u64) {
+        for (request, _) in std::mem::take(&mut self.given_back) {
+            let outcome = Outcome {
+                result: Err(ErrorKind::GoAway),
+                sent_nanos: request.sent_nanos,
+                intended_nanos: request.intended_nanos.unwrap_or(request.sent_nanos),
+                done_nanos: now,
+            };
+            let verdict = self.source.answered(request.tag, &outcome);
+            self.recorder.ended(request.class, verdict, &outcome, 0, 0);
+        }
     }
 }
