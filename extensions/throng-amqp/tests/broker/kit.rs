@@ -21,10 +21,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
     services::health::Status,
 };
-use throng_amqp::{
-    Broker, Error, Ingress, IngressOptions, Intake, Message, Publisher, PublisherOptions, QueueOptions, QueueSource,
-    Topology,
-};
+use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
 pub(crate) use throng_testing::eventually as until;
 
 /// Gone when the test's process is, see `servers`.
@@ -67,7 +64,14 @@ pub(crate) fn url_by(server: &RabbitMq, port: u16) -> String {
 
 /// A durable queue.
 pub(crate) fn queue(name: &str) -> Topology {
-    Topology::durable([name])
+    Topology {
+        queues: vec![Queue {
+            name: name.into(),
+            durable: true,
+            ..Queue::default()
+        }],
+        ..Topology::default()
+    }
 }
 
 /// Publishes to a durable queue.
@@ -91,23 +95,18 @@ pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
 }
 
 /// Consumes a durable queue; messages that counters do not take go to the dead letters `{queue}-dead`.
-pub(crate) fn ingress_options(broker: Broker, name: &str) -> QueueOptions {
+pub(crate) fn ingress_options(broker: Broker, name: &str) -> IngressOptions {
     let dead = format!("{name}-dead");
-    QueueOptions {
+    IngressOptions {
         topology: queue(name).with_dead_letters(&dead),
         dead_letters: Some(dead),
-        ..QueueOptions::new(broker, name)
+        ..IngressOptions::new(broker, name)
     }
-}
-
-/// Consumes a queue.
-pub(crate) fn start(engine: &Engine, options: QueueOptions, intake: impl Intake) -> Result<Ingress, Error> {
-    Ingress::start(engine, QueueSource::new(options), IngressOptions::default(), intake)
 }
 
 /// Consumes a durable queue into counters.
 pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
-    start(engine, ingress_options(broker(server), name), counter::read).unwrap()
+    Ingress::start(engine, ingress_options(broker(server), name), counter::read).unwrap()
 }
 
 fn options() -> Options {

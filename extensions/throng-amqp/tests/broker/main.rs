@@ -14,6 +14,5 @@ mod proxy;
 mod publisher;
 mod resend;
 mod standby;
-mod stock;
 mod tls;
 mod topology;

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Counts messages, and says when to pause. Anybody counts, one thread pauses.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     pause: Duration,
     /// All messages so far. [`add`](Self::add) raises it; the thread that pauses reads it.
     messages: AtomicU64,
@@ -28,8 +28,7 @@ pub struct Pace {
 
 impl Pace {
     /// Returns a pace with pauses of this length, while there are any.
-    #[must_use]
-    pub fn new(pause: Duration) -> Self {
+    pub(crate) fn new(pause: Duration) -> Self {
         Self {
             pause,
             messages: AtomicU64::new(0),
@@ -38,12 +37,12 @@ impl Pace {
     }
 
     /// Counts messages that came, or leave.
-    pub fn add(&self, messages: usize) {
+    pub(crate) fn add(&self, messages: usize) {
         self.messages.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
     /// Pauses if that gathers something. For a thread that has nothing left to do.
-    pub fn pause(&self) {
+    pub(crate) fn pause(&self) {
         let messages = self.messages.load(Ordering::Relaxed);
         let gathers = {
             let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,0 @@
-//! Messages and events take effect once, whatever ends in between.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod kills;
-mod memory;
