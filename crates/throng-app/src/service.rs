@@ -183,7 +183,7 @@ impl Service {
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
         }
-        if keeps {
+        if keeps && settings.durability != Durability::Memory {
             gateway = gateway.journal_place(settings.place.medium(), settings.place.to_string());
         }
         let is_ending = Arc::new(AtomicBool::new(false));
