@@ -62,6 +62,8 @@ pub(crate) struct About {
     pub(crate) loops_max: usize,
     /// Of a node of a cluster: the nodes and what they own, as it sees them.
     pub(crate) cluster: Option<ClusterReport>,
+    /// The owners of all shards, for clients that are told them.
+    pub(crate) owners: Option<ClusterReport>,
 }
 
 /// Says how the nodes of a cluster are; `null` as long as that is not known.
