@@ -17,11 +17,9 @@ use throng::{
     services::health::{Check, Reason, Status},
 };
 use throng_http::{Limits, Running};
-#[cfg(feature = "postgres")]
-use tokio::sync::watch;
 
 #[cfg(feature = "postgres")]
-use crate::cluster::{ClusterSettings, check, not_shared, report};
+use crate::cluster::{ClusterSettings, Statuses, not_shared, register};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -193,19 +191,11 @@ impl Service {
         });
         // It says where it listens before it joins, and listens there once it can serve.
         #[cfg(feature = "postgres")]
-        let statuses = Arc::new(std::sync::OnceLock::new());
+        let statuses = Statuses::default();
         #[cfg(feature = "postgres")]
-        if joining.is_some() {
-            let (of_health, statuses) = (Arc::clone(&statuses), Arc::clone(&statuses));
-            gateway = gateway.closed().health(move || {
-                let statuses: Option<&watch::Receiver<throng_cluster::Status>> = of_health.get();
-                let found = statuses.and_then(|statuses| check(&statuses.borrow()));
-                found.into_iter().collect()
-            });
-            gateway = gateway.cluster(move || {
-                let statuses: Option<&watch::Receiver<throng_cluster::Status>> = statuses.get();
-                statuses.map_or(serde_json::Value::Null, |statuses| report(&statuses.borrow()))
-            });
+        if let Some((cluster, _, _)) = &joining {
+            gateway = cluster.tell(gateway, &statuses);
+            engine.metrics().register(|registry| register(registry, &statuses));
         }
         gateway = settings.access_log.set(settings.security.set(gateway));
         let mut beside: Vec<End> = Vec::new();
