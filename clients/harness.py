@@ -60,8 +60,8 @@ class Service:
     """The program, on one port and one directory over all its lives."""
 
     def __init__(self, program: str, directory: str) -> None:
-        self.port, admin = free_port(), free_port()
-        self.arguments = [program, "serve", "--listen", f"127.0.0.1:{self.port}", "--admin-listen", f"127.0.0.1:{admin}",
+        self.port, self.admin = free_port(), free_port()
+        self.arguments = [program, "serve", "--listen", f"127.0.0.1:{self.port}", "--admin-listen", f"127.0.0.1:{self.admin}",
                           "--data", f"{directory}/data"]
         self.output = open(f"{directory}/service.log", "ab")
         self.process = None
@@ -236,7 +236,8 @@ async def main(program: str, command: list[str]) -> int:
         servers = [await asyncio.start_server(serve, "127.0.0.1", 0) for serve in (proxy.client, proxy.control)]
         url, control = (f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in servers)
         try:
-            environment = {**os.environ, "THRONG_URL": url, "THRONG_CONTROL": control, "THRONG_DIRECT": f"http://127.0.0.1:{service.port}"}
+            environment = {**os.environ, "THRONG_URL": url, "THRONG_CONTROL": control, "THRONG_DIRECT": f"http://127.0.0.1:{service.port}",
+                           "THRONG_ADMIN": f"http://127.0.0.1:{service.admin}"}
             run = await asyncio.create_subprocess_exec(*command, env=environment)
             code = await run.wait()
             if code != 0:

@@ -6,6 +6,7 @@ import { link, type Screen } from './lib/route';
 import { Badge } from './parts/basic';
 import { Dialog } from './parts/dialog';
 import { Icon } from './parts/icon';
+import { Palette } from './parts/palette';
 import { EntityScreen } from './screens/entity';
 import { JournalScreen } from './screens/journal';
 import { LiveScreen } from './screens/live';
@@ -37,7 +38,9 @@ const ITEMS: Item[] = [
 
 export function App() {
   const [helps, setHelps] = useState(false);
-  useEffect(() => listen(() => setHelps(true)), []);
+  const [finds, setFinds] = useState(false);
+  const [help, find] = [() => setHelps(true), () => setFinds(true)];
+  useEffect(() => listen(help, find), []);
   const current = ITEMS.find((item) => item.screen === route.value.screen) ?? ITEMS[0];
   useTitle(current);
   const Shown = current?.shows ?? LiveScreen;
@@ -46,12 +49,13 @@ export function App() {
       <button type="button" class="skip" onClick={focusMain}>
         To the content
       </button>
-      <Nav current={current?.screen} help={() => setHelps(true)} />
+      <Nav current={current?.screen} help={help} find={find} />
       <main class="main" id="main" tabIndex={-1}>
         <Banner />
         {wantsToken.value === undefined ? <Shown /> : <TokenScreen reason={wantsToken.value} />}
       </main>
       {helps && <Help close={() => setHelps(false)} />}
+      {finds && <Palette screens={shownItems()} help={help} close={() => setFinds(false)} />}
       <div class="toasts" role="status" aria-live="polite">
         {toasts.value.map((toast) => (
           <div class="toast" key={toast.key}>
@@ -81,8 +85,11 @@ function focusMain(): void {
   document.getElementById('main')?.focus();
 }
 
-function Nav({ current, help }: { current: Screen | undefined; help: () => void }) {
-  const items = ITEMS.filter((item) => item.screen !== 'picos' || overview.value?.console.picos);
+/** Picos are left out where none are served. */
+const shownItems = () => ITEMS.filter((item) => item.screen !== 'picos' || overview.value?.console.picos);
+
+function Nav({ current, help, find }: { current: Screen | undefined; help: () => void; find: () => void }) {
+  const items = shownItems();
   return (
     <nav class="nav" aria-label="Console">
       <a class="brand" href={link('live')}>
@@ -113,6 +120,15 @@ function Nav({ current, help }: { current: Screen | undefined; help: () => void 
       <div class="nav-foot">
         <ConnectionState />
         <div class="nav-tools">
+          <button
+            type="button"
+            class="button plain icon-only"
+            onClick={find}
+            aria-label="Find anything"
+            title="Find anything (/ or Ctrl-K)"
+          >
+            <Icon name="search" />
+          </button>
           <button
             type="button"
             class="button plain icon-only"

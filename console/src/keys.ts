@@ -23,7 +23,7 @@ export const SHORTCUTS: { keys: string[]; does: string }[] = [
   { keys: ['g', 't'], does: 'Trouble: what needs somebody' },
   { keys: ['g', 'j'], does: 'Journal: where it is stored' },
   { keys: ['g', 'p'], does: 'Picos, where they are served' },
-  { keys: ['/'], does: 'Search: on this screen, or for an entity' },
+  { keys: ['/'], does: 'Finds entities, kinds, screens and actions; Ctrl-K does it also while you type' },
   { keys: ['←', '→'], does: 'One event back or on, on the slider of an entity; between tabs and tiles' },
   { keys: ['d'], does: 'Light, dark, or as the system is' },
   { keys: ['?'], does: 'This list' },
@@ -31,9 +31,13 @@ export const SHORTCUTS: { keys: string[]; does: string }[] = [
 ];
 
 /** Listens until the returned function is called. */
-export function listen(help: () => void): () => void {
+export function listen(help: () => void, find: () => void): () => void {
   let armedUntil = 0;
   const pressed = (event: KeyboardEvent) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === 'k' && !document.querySelector('dialog[open]')) {
+      event.preventDefault();
+      find();
+    }
     if (
       event.ctrlKey ||
       event.metaKey ||
@@ -51,7 +55,7 @@ export function listen(help: () => void): () => void {
       armedUntil = performance.now() + SECOND_KEY_MS;
     } else if (event.key === '/') {
       event.preventDefault();
-      search();
+      find();
     } else if (event.key === '?') {
       event.preventDefault();
       help();
@@ -61,27 +65,6 @@ export function listen(help: () => void): () => void {
   };
   addEventListener('keydown', pressed);
   return () => removeEventListener('keydown', pressed);
-}
-
-/** Frames in which a screen that has just been opened may take the focus for itself. */
-const FRAMES = 10;
-
-/** The screen's own search, or the one for an entity. */
-function search(): void {
-  const find = () => document.querySelector<HTMLInputElement>('input[type="search"]');
-  const field = find();
-  if (field) {
-    field.focus();
-    field.select();
-    return;
-  }
-  go('entity');
-  const focus = (left: number) => {
-    const typed = find();
-    if (document.activeElement !== typed) typed?.focus();
-    if (left > 0) requestAnimationFrame(() => focus(left - 1));
-  };
-  focus(FRAMES);
 }
 
 function isTyping(target: EventTarget | null): boolean {

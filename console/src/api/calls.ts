@@ -67,6 +67,18 @@ export function whatIf(kind: string, id: string, at: number | undefined, body: {
   return ask<WhatIf>(`${entityPath(kind, id)}/what-if`, { method: 'POST', query: { at }, body });
 }
 
+/** An entity that is quarantined or cannot be brought back. */
+export interface StuckEntity {
+  kind: string;
+  id: string;
+  state: 'quarantined' | 'retrying';
+  reason: string;
+  by: string | null;
+}
+
+/** More of them than `/admin/trouble` lists, without what can be done. */
+export const stuck = () => ask<{ entities: StuckEntity[] }>('/admin/stuck');
+
 /** What came of an action. Those on all dead messages of a cause say how many, and why not all if so. */
 export interface Done {
   retried?: { outcome: string; reason?: string }[];

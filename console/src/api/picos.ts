@@ -1,7 +1,8 @@
 /** The routes of picos (docs/picos.md): those of pico-engine 1.x. Over a channel one sees what its policy allows. */
 
-import type { Json } from '../lib/diff';
+import { isMap, type Json } from '../lib/diff';
 import type { Policy } from '../lib/policy';
+import { entity } from './calls';
 import { ask } from './client';
 
 /** A place of a ruleset's source, from 1. */
@@ -29,6 +30,7 @@ export interface Checked {
 export interface TriedOut {
   error: string | null;
   log: Json[];
+  rules: SelectedRule[];
   directives: Json[];
   changes: Json[];
   sends: string[];
@@ -72,6 +74,15 @@ export interface Pico {
   rulesets: Ruleset[];
 }
 
+/** A rule that an event selected. */
+export interface SelectedRule {
+  rid: string;
+  rule: string;
+  /** Counts the rounds in which it took its actions, and those in which its condition kept it from them; left out at 0. */
+  fired?: number;
+  not_fired?: number;
+}
+
 export interface LogEntry {
   seq: number;
   time: string;
@@ -81,6 +92,8 @@ export interface LogEntry {
   attrs: Json;
   changes: Json[];
   log: Json[];
+  /** Left out by an older program. */
+  rules?: SelectedRule[];
   error?: Json;
 }
 
@@ -102,6 +115,8 @@ export const log = (eci: string, after: number, limit: number) =>
   ask<{ events: LogEntry[]; next: number | null }>(`${over(eci)}/log`, { query: { after, limit } });
 export const flush = (url: string) => ask<Json>('/api/flush', { query: { url } });
 export const check = (source: string) => ask<Checked>('/api/krl', { method: 'POST', body: { source } });
+export const format = (source: string) =>
+  ask<{ source: string }>('/api/krl-format', { method: 'POST', body: { source } });
 export const tryOut = (eci: string, source: string, what: object) =>
   ask<TriedOut>(`${over(eci)}/try`, { method: 'POST', body: { source, ...what } });
 export const install = (eci: string, source: string) =>
@@ -109,3 +124,28 @@ export const install = (eci: string, source: string) =>
 export const testing = (eci: string, rid: string) => ask<Testing>(`${over(eci)}/query/${part(rid)}/__testing`);
 export const subscriptions = (eci: string) =>
   ask<Subscription[]>(`${over(eci)}/query/io.picolabs.subscription/established`);
+
+/** The kind of the entities that picos are. */
+export const KIND = 'pico';
+
+/** The pico's id is what its channels begin with. */
+export const idOf = (eci: string) => eci.slice(0, 16);
+
+/** A name that tells a pico from others: most have none, and are all called the same then. */
+export function nameOf({ name, eci, parent }: Box): string {
+  if (name !== 'Pico') return name;
+  return parent === null ? 'Root pico' : `Pico ${idOf(eci).slice(0, 8)}`;
+}
+
+export interface Variable {
+  rid: string;
+  name: string;
+  value: Json;
+}
+
+/** The entity variables of a pico, and the event they are as of. */
+export async function variables(eci: string, signal: AbortSignal): Promise<{ seq: number; variables: Variable[] }> {
+  const { seq, state } = await entity(KIND, idOf(eci), undefined, signal);
+  const found = isMap(state) && Array.isArray(state.variables) ? state.variables : [];
+  return { seq, variables: found as unknown as Variable[] };
+}

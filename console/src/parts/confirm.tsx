@@ -16,9 +16,14 @@ const DOES: Record<string, string> = {
   resume: 'It tries the event it has stopped at again. If it still cannot take it, it stops there again.',
 };
 
+/** Tells in words what an action does. */
+export const doesOf = ({ name, confirm }: Action) => confirm ?? DOES[name] ?? 'It is done at once.';
+
 /** An action somebody has chosen, and of what it is. */
 interface Asked {
   action: Action;
+  /** Counts what is left of an action on many. */
+  left?: () => number;
   of: { kind: string | null; id: string | null; what: string } & Partial<Trouble>;
 }
 
@@ -31,7 +36,7 @@ export function useConfirm(done: () => void) {
 }
 
 /** Why an action was done and has mended nothing; `undefined` if it has. */
-function vain({ retried, loaded, reason }: calls.Done): string | undefined {
+export function vain({ retried, loaded, reason }: calls.Done): string | undefined {
   if (loaded === false) return `It still cannot be brought back: ${reason ?? 'nobody knows why'}`;
   const [one] = retried ?? [];
   return one?.outcome === 'dead' ? `It is dead again: ${one.reason ?? ''}` : undefined;
@@ -55,7 +60,7 @@ function outcome({ retried, done, refused, dead, dropped, stopped, released, loa
 }
 
 /** Says what an action will do, and does it. */
-function Confirm({ action, of, close, done }: Asked & { close: () => void; done: () => void }) {
+function Confirm({ action, of, left, close, done }: Asked & { close: () => void; done: () => void }) {
   const [isBusy, setBusy] = useState(false);
   const [wrong, setWrong] = useState<string>();
   const [reason, setReason] = useState('');
@@ -96,7 +101,7 @@ function Confirm({ action, of, close, done }: Asked & { close: () => void; done:
           <span class="break">{of.what}</span>
         </p>
         {of.message && <Content of={of} message={of.message} />}
-        <p>{action.confirm ?? DOES[action.name] ?? 'It is done at once.'}</p>
+        <p>{doesOf(action)}</p>
         {action.needs_reason && (
           <div class="field">
             <label for="reason">Why? It is recorded with who did it.</label>
@@ -111,6 +116,7 @@ function Confirm({ action, of, close, done }: Asked & { close: () => void; done:
           </div>
         )}
         <p class="small quiet">The log will say that it was done{by ? `, by ${by}` : ''}.</p>
+        {isBusy && left && <Left left={left()} />}
         {wrong && <Note tone="bad">{wrong}</Note>}
       </div>
       <div class="dialog-foot">
@@ -127,5 +133,18 @@ function Confirm({ action, of, close, done }: Asked & { close: () => void; done:
         </button>
       </div>
     </Dialog>
+  );
+}
+
+/** Shows how far an action on many has come. */
+function Left({ left }: { left: number }) {
+  const [first] = useState(left);
+  return (
+    <>
+      <progress class="progress" max={Math.max(1, first)} value={first - left} aria-label="How far it has come" />
+      <p role="status" class="tabular">
+        {whole(left)} of {whole(first)} left
+      </p>
+    </>
   );
 }

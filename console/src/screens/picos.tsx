@@ -85,7 +85,7 @@ function Branch({ eci, chosen, depth, changes }: BranchProps) {
             type="button"
             class="button plain icon-only pico-toggle"
             aria-expanded={isOpen}
-            aria-label={`Children of ${box.name}`}
+            aria-label={`Children of ${picos.nameOf(box)}`}
             onClick={() => setOpen(!isOpen)}
           >
             <Icon name={isOpen ? 'down' : 'right'} />
@@ -94,7 +94,7 @@ function Branch({ eci, chosen, depth, changes }: BranchProps) {
           <span class="pico-toggle" />
         )}
         <a class="pico-name break" href={link('picos', [eci])} aria-current={eci === chosen ? 'true' : undefined}>
-          {box.name}
+          {picos.nameOf(box)}
         </a>
         {children.length > 0 && <span class="quiet small tabular">{children.length}</span>}
       </span>

@@ -1,15 +1,19 @@
+import { signal } from '@preact/signals';
 import * as calls from '../api/calls';
 import type { DeadGroup, Trouble } from '../api/types';
 import { ago, bytes, instant, plural, whole } from '../lib/format';
 import { line } from '../lib/json';
+import { byReason } from '../lib/reasons';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Note } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
 import { Content } from '../parts/content';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
+import { save } from '../parts/save';
 import { troubles } from '../state/service';
 import { say } from '../state/toast';
+import { Reason } from './trouble/all';
 
 const RELOAD_MS = 3_000;
 /** So many of a type are listed. */
@@ -77,10 +81,19 @@ const TYPES: Record<string, Type> = {
 
 const ORDER = Object.keys(TYPES);
 
+/** The groups as the server counted them last. */
+const deadGroups = signal<DeadGroup[]>([]);
+
+const leftOf = (kind: string, cause: string) =>
+  deadGroups.value.find((group) => group.kind === kind && group.cause === cause)?.count ?? 0;
+
 export function TroubleScreen() {
   const { value, failure, reload } = useLoad(() => calls.troubles(), [], RELOAD_MS);
   const { ask, dialog } = useConfirm(reload);
-  if (value) troubles.value = value.total;
+  if (value) {
+    troubles.value = value.total;
+    deadGroups.value = value.dead_groups;
+  }
   const present = value
     ? [...new Set(value.items.map((item) => item.type))].sort((one, other) => place(one) - place(other))
     : [];
@@ -104,6 +117,7 @@ export function TroubleScreen() {
             isUncounted={value?.uncounted.includes(type)}
             groups={type === 'dead' ? (value?.dead_groups ?? []) : []}
             ask={ask}
+            reload={reload}
           />
         ))}
         {value?.more && <Note tone="accent">There is more than is shown. Mend these first.</Note>}
@@ -139,10 +153,12 @@ interface GroupProps {
   isUncounted: boolean | undefined;
   groups: DeadGroup[];
   ask: ReturnType<typeof useConfirm>['ask'];
+  reload: () => void;
 }
 
-function Group({ type, items, total, isUncounted, groups, ask }: GroupProps) {
+function Group({ type, items, total, isUncounted, groups, ask, reload }: GroupProps) {
   const { title, icon, tone, says } = TYPES[type] ?? { title: type, icon: 'trouble', tone: 'warn' as const, says: '' };
+  const reasons = type === 'dead' ? [] : byReason(items);
   return (
     <Card
       title={
@@ -156,6 +172,13 @@ function Group({ type, items, total, isUncounted, groups, ask }: GroupProps) {
       }
       aside={<span class="small quiet">{says}</span>}
     >
+      {reasons.length > 0 && (
+        <ul class="troubles" aria-label="By reason">
+          {reasons.map((group) => (
+            <Reason key={group.key} group={group} done={reload} />
+          ))}
+        </ul>
+      )}
       {/* One message has buttons of its own. */}
       {groups.some(({ count }) => count > 1) && (
         <ul class="troubles" aria-label="By cause">
@@ -178,7 +201,7 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
   const { kind, cause, count } = group;
   const of = `messages to ${kind}: ${cause}`;
   return (
-    <li class="trouble">
+    <li class="trouble of-many">
       <div class="trouble-text">
         <p class="trouble-what break">
           {plural(count, 'message')} to {kind}
@@ -186,7 +209,7 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
         <p class="quiet break">{cause}</p>
       </div>
       <div class="row trouble-actions">
-        <button type="button" class="button" aria-label={`Export all ${of}`} onClick={() => void save(group)}>
+        <button type="button" class="button" aria-label={`Export all ${of}`} onClick={() => void exportAll(group)}>
           Export all
         </button>
         {group.actions.map((action) => (
@@ -195,7 +218,7 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
             type="button"
             class={`button ${action.needs_reason ? 'danger' : ''}`}
             aria-label={`${action.label} ${of}`}
-            onClick={() => ask({ action, of: { kind: null, id: null, what: cause } })}
+            onClick={() => ask({ action, of: { kind: null, id: null, what: cause }, left: () => leftOf(kind, cause) })}
           >
             {action.label}
           </button>
@@ -206,14 +229,10 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
 }
 
 /** Gives the browser a file of the messages. */
-async function save({ kind, export: path }: DeadGroup): Promise<void> {
+async function exportAll({ kind, export: path }: DeadGroup): Promise<void> {
   try {
     const { lines, exported } = await calls.exportDead(path);
-    const link = document.createElement('a');
-    link.href = URL.createObjectURL(new Blob([lines], { type: 'application/x-ndjson' }));
-    link.download = `dead-${kind}.jsonl`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), RELOAD_MS);
+    save(`dead-${kind}.jsonl`, lines);
     say(`Export all: ${plural(exported, 'message')}.`);
   } catch (error) {
     say(`Export all: ${error instanceof Error ? error.message : String(error)}`);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
-import { go, heading, launch, open } from './browser';
+import { accessible, go, heading, launch, open } from './browser';
 import { Server } from './server';
 
 let browser: Browser;
@@ -49,17 +49,49 @@ test('help opens with a key, holds the focus, and gives it back', async () => {
   await page.context().close();
 });
 
-test('the key of the search leads from any screen to a field', async () => {
+test('two keys open the palette on any screen, and it opens what is found', async () => {
   const { page, wrong } = await open(browser, server);
-  for (const hash of ['#/live', '#/trouble', '#/journal', '#/map']) {
+  const palette = page.getByRole('dialog', { name: 'Find anything' });
+  const found = (name: string | RegExp) => palette.getByRole('option', { name });
+  for (const [hash, key] of [
+    ['#/live', '/'],
+    ['#/trouble', 'Control+k'],
+    ['#/journal', '/'],
+    ['#/map', 'Control+k'],
+  ] as const) {
     await go(page, hash);
     await heading(page, /^(Live|Trouble|Journal|Map)$/);
-    await page.keyboard.press('/');
-    await heading(page, 'Entity');
-    await page.waitForFunction(() => document.activeElement?.getAttribute('type') === 'search');
-    await page.keyboard.type('A');
-    await page.getByRole('list', { name: 'Ids that begin with A' }).getByRole('link').first().waitFor();
+    await page.keyboard.press(key);
+    await palette.waitFor();
+    await page.keyboard.type('section/B');
+    await found('section/B 1').waitFor();
+    await page.keyboard.press('Enter');
+    await heading(page, 'B 1');
   }
+  // Ctrl-K also where somebody types, and what was viewed comes first.
+  await page.getByLabel('Go to').focus();
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('B');
+  await palette.getByRole('group', { name: 'Recently viewed' }).getByRole('option', { selected: true }).waitFor();
+  await palette.getByRole('combobox').fill('jour');
+  await found(/Journal/).waitFor();
+  await page.keyboard.press('Enter');
+  await heading(page, 'Journal');
+  // Kinds and actions, by any part and with the arrows.
+  await page.keyboard.press('/');
+  await palette.getByRole('combobox').fill('collection');
+  await palette.getByRole('group', { name: 'Kinds' }).getByRole('option', { selected: true }).waitFor();
+  await page.keyboard.press('ArrowDown');
+  await palette.getByRole('group', { name: 'Actions' }).getByRole('option', { selected: true }).waitFor();
+  await accessible(page);
+  await page.keyboard.press('Enter');
+  await heading(page, 'Create a collection');
+  await page.keyboard.press('/');
+  await palette.getByRole('combobox').fill('no such thing');
+  await palette.getByText('Nothing found').waitFor();
+  await accessible(page);
+  await page.keyboard.press('Escape');
+  await palette.waitFor({ state: 'detached' });
   assert.deepEqual(wrong, []);
   await page.context().close();
 });
@@ -68,8 +100,7 @@ test('an entity is found, opened, and taken back in time without a mouse', async
   const { page, wrong } = await open(browser, server, '#/map/section');
   await heading(page, 'section');
   await page.getByRole('group', { name: 'All of section' }).waitFor();
-  await page.keyboard.press('/');
-  await page.keyboard.type('A');
+  await page.getByRole('searchbox').fill('A');
   await page.getByText('2 entities').waitFor();
   await page.getByRole('group', { name: 'All of section' }).focus();
   await page.keyboard.press('ArrowRight');

@@ -121,12 +121,114 @@ test('a subscription is a dashed line between two picos, and is said in words', 
   await page.context().close();
 });
 
+const CHOOSY = `ruleset console.choosy {
+  rule always { select when choosy ask
+    fired { ent:asked := ent:asked.defaultsTo(0) + 1 } }
+  rule never { select when choosy ask
+    if false then noop() }
+}
+`;
+
+test('the log says which rules were selected and whether they fired; variables are shown', async () => {
+  const { page, wrong } = await open(browser, server, '#/picos?tab=editor');
+  await page.getByLabel('The ruleset', { exact: true }).fill(CHOOSY);
+  await page.getByText('No errors.').waitFor();
+  await page.getByRole('button', { name: 'Try out' }).click();
+  const rules = page.getByRole('list', { name: 'Rules' });
+  await rules.getByRole('listitem').filter({ hasText: 'never' }).getByText('not fired').waitFor();
+  await page.getByRole('button', { name: 'Install', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Install' }).click();
+  await page.getByText(/console.choosy is installed/).waitFor();
+  await page.getByRole('tab', { name: 'Try' }).click();
+  await page.getByLabel('Ruleset to test').selectOption('console.choosy');
+  await page.getByRole('button', { name: 'Send it' }).click();
+  await page.getByRole('list', { name: 'Answer' }).getByText('eid').waitFor();
+  await page.getByRole('tab', { name: 'Log' }).click();
+  await page
+    .getByRole('button', { name: /choosy:ask/ })
+    .first()
+    .click();
+  await rules.getByRole('listitem').filter({ hasText: 'always' }).getByText('fired', { exact: true }).waitFor();
+  await rules.getByRole('listitem').filter({ hasText: 'never' }).getByText('not fired').waitFor();
+  await accessible(page);
+  await page.getByRole('tab', { name: 'Variables' }).click();
+  await page.getByRole('list', { name: 'ent:asked of console.choosy' }).getByText('1', { exact: true }).waitFor();
+  await accessible(page);
+  await page.getByRole('link', { name: 'Go back in time' }).click();
+  await page.getByRole('slider', { name: 'As of event' }).waitFor();
+  assert.match(page.url(), /#\/entity\/pico\//);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('a ruleset is painted, laid out and uninstalled', async () => {
+  const { page, wrong } = await open(browser, server, '#/picos?tab=editor');
+  const text = page.getByLabel('The ruleset', { exact: true });
+  await text.fill('ruleset console.flat {\nrule only {\nselect when flat go // as it was typed\n}\n}');
+  await page.getByText('No errors.').waitFor();
+  assert.deepEqual(await page.locator('.editor-painted .krl-word').allTextContents(), [
+    'ruleset',
+    'rule',
+    'select',
+    'when',
+  ]);
+  assert.equal(await page.locator('.editor-painted .krl-comment').textContent(), '// as it was typed');
+  await page.getByRole('button', { name: 'Format' }).click();
+  await page.waitForFunction(() =>
+    document.querySelector('textarea')?.value.includes('\n  rule only {\n    select when'),
+  );
+  await page.getByText('No errors.').waitFor();
+  await page.getByRole('button', { name: 'Install', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Install' }).click();
+  await page.getByText(/console.flat is installed/).waitFor();
+  await page.getByRole('tab', { name: /Rulesets/ }).click();
+  const ruleset = page
+    .getByRole('list', { name: 'Rulesets' })
+    .getByRole('listitem')
+    .filter({ hasText: 'console.flat' });
+  await ruleset.first().waitFor();
+  await page.getByRole('button', { name: 'Uninstall console.flat' }).click();
+  await accessible(page);
+  await page.getByRole('dialog').getByRole('button', { name: 'Uninstall' }).click();
+  await page.getByText('console.flat is uninstalled.').waitFor();
+  await ruleset.first().waitFor({ state: 'detached' });
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('a pico without a name is told from others, is named, and is deleted', async () => {
+  const { eci } = await (await fetch(new URL('/api/ui-context', server.console))).json();
+  await fetch(new URL(`/c/${eci}/event-wait/engine_ui/new`, server.console), { method: 'POST' });
+  const { page, wrong } = await open(browser, server, '#/picos');
+  const family = page.getByRole('list', { name: 'Picos' });
+  await family.getByRole('link', { name: 'Root pico' }).waitFor();
+  await family
+    .getByRole('link', { name: /^Pico [0-9a-f]{8}$/ })
+    .first()
+    .click();
+  await page.getByRole('heading', { name: /^Pico [0-9a-f]{8}$/ }).waitFor();
+  await page.getByLabel('Its name').fill('Cleo');
+  await page.getByRole('button', { name: 'Rename' }).click();
+  await page.getByRole('heading', { name: 'Cleo' }).waitFor();
+  await family.getByRole('link', { name: 'Cleo' }).waitFor();
+  await page.getByRole('button', { name: 'Delete the pico' }).click();
+  await page.getByRole('dialog', { name: 'Delete Cleo?' }).waitFor();
+  await accessible(page);
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete the pico' }).click();
+  await page.getByText('Cleo is deleted.').waitFor();
+  await page.getByRole('heading', { name: 'Root pico' }).waitFor();
+  await family.getByRole('link', { name: 'Cleo' }).waitFor({ state: 'detached' });
+  assert.equal(await page.getByRole('button', { name: 'Delete the pico' }).count(), 0, 'the root pico stays');
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
 test('each view of a pico fits a phone and is accessible in both themes', async () => {
   for (const colorScheme of ['light', 'dark'] as Theme[]) {
     const { page, wrong } = await open(browser, server, '#/picos', { colorScheme, viewport: PHONE });
     await heading(page, 'Picos');
     const eci = await page.getByRole('list', { name: 'Picos' }).getByRole('link').first().getAttribute('href');
-    for (const tab of ['rulesets', 'editor', 'channels', 'map', 'log', 'try']) {
+    for (const tab of ['rulesets', 'variables', 'editor', 'channels', 'map', 'log', 'try']) {
       await go(page, `${eci}?tab=${tab}`);
       await page.getByRole('tab', { selected: true, name: new RegExp(tab, 'i') }).waitFor();
       await page.getByText('Loading').waitFor({ state: 'detached' });

@@ -1,7 +1,7 @@
 /** A server of the project on a free port, with a directory of its own; it ends with the test. */
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -80,6 +80,19 @@ export class Server {
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill('SIGKILL');
     await ended;
+  }
+
+  /** Stops, changes what is recorded line by line, and starts again. */
+  async rewrite(change: (line: string) => string): Promise<void> {
+    await this.kill();
+    const [name = '', , , data = ''] = this.command;
+    const file = join(this.directory, 'export.jsonl');
+    execFileSync(name, ['journal', 'export', data, '--output', file], { stdio: 'ignore' });
+    const lines = readFileSync(file, 'utf8').split('\n');
+    writeFileSync(file, lines.map(change).join('\n'));
+    rmSync(data, { recursive: true });
+    execFileSync(name, ['journal', 'import', '--unchecked', '--input', file, '--to', data], { stdio: 'ignore' });
+    await this.start();
   }
 
   async end(): Promise<void> {

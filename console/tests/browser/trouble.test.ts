@@ -93,7 +93,18 @@ test('all dead messages of one cause are exported, tried again and dropped', asy
   await causes.getByRole('button', { name: /^Try all again/ }).click();
   await dialog.getByText('3 when they were counted last').waitFor();
   await accessible(page);
+  let go = () => {};
+  const held = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  await page.route('**/admin/dead/retry*', async (route) => {
+    await held;
+    await route.continue();
+  });
   await dialog.getByRole('button', { name: 'Try all again' }).click();
+  await dialog.getByText('3 of 3 left').waitFor();
+  await accessible(page);
+  go();
   await page.getByText('Try all again: 0 taken, 0 refused, 3 dead again.').waitFor();
   await causes.getByRole('button', { name: /^Drop all/ }).click();
   await dialog.getByText('3 when they were counted last').waitFor();

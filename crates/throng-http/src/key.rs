@@ -3,6 +3,7 @@
 use crate::limits::KEY_BYTES_MAX;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::digest::{Context, SHA256};
+use std::borrow::Cow;
 
 /// A key that belongs to somebody begins with this.
 const OWNED: char = '@';
@@ -10,7 +11,7 @@ const OWNED: char = '@';
 const OWNER_LENGTH: usize = 16;
 
 /// The key as its caller's own, by the name of that: the same key of another caller is another one, so that nobody learns or takes the keys of others.
-pub(crate) fn own_key(caller: Option<&str>, key: String) -> String {
+pub(crate) fn own_key<'a>(caller: Option<&str>, key: Cow<'a, str>) -> Cow<'a, str> {
     let name = match caller {
         None if !key.starts_with(OWNED) => return key,
         None => "",
@@ -26,8 +27,8 @@ pub(crate) fn own_key(caller: Option<&str>, key: String) -> String {
     };
     let owned = format!("{OWNED}{}:{key}", &hash([name, ""])[..OWNER_LENGTH]);
     match owned.len() > KEY_BYTES_MAX {
-        true => format!("{OWNED}{}", hash([name, &key])),
-        false => owned,
+        true => format!("{OWNED}{}", hash([name, &key])).into(),
+        false => owned.into(),
     }
 }
 
@@ -47,7 +48,7 @@ mod tests {
     fn key_is_its_callers_own_whatever_others_write() {
         let of = |name: &str, key: &str| {
             let caller = (!name.is_empty()).then_some(name);
-            own_key(caller, key.to_owned())
+            own_key(caller, key.into()).into_owned()
         };
         assert_eq!(of("", "k"), "k", "nobody's is as it was written");
         let long = "k".repeat(KEY_BYTES_MAX);

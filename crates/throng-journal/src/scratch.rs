@@ -4,6 +4,7 @@
 pub const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// Empties a buffer. A large one gives its memory back: otherwise the largest use would be paid for by each buffer for ever.
+#[inline]
 pub fn empty<T>(buffer: &mut Vec<T>) {
     match buffer.capacity().saturating_mul(size_of::<T>()) <= SCRATCH_BYTES_MAX {
         true => buffer.clear(),

@@ -42,6 +42,8 @@ pub trait Host: Send + Sync + 'static {
 
 /// A time of day that grows by so much more than the clock that never goes back was set forward, or the machine slept.
 const JUMP_MICROS: i64 = 100_000;
+/// Time of day that may have passed since a look at the other clock before both are looked at anew.
+const MOMENT_MICROS: i64 = 1_000;
 /// The part by which each look approaches a time of day that was set back: a timer is late by a hundredth at most.
 const SLEW_MICROS: i64 = 1_000;
 
@@ -86,6 +88,19 @@ impl SteadyHost {
         let day = self.host.now().micros;
         let elapsed = i64::try_from(self.host.elapsed_micros()).unwrap_or(i64::MAX);
         (day.saturating_sub(elapsed), elapsed)
+    }
+}
+
+impl SteadyHost {
+    /// The time of day a moment after the clock that never goes back was read: [`now`](Host::now), without reading that clock again.
+    pub(crate) fn just_after(&self, elapsed_micros: u64) -> Timestamp {
+        let elapsed = i64::try_from(elapsed_micros).unwrap_or(i64::MAX);
+        let known = self.ahead_micros.load(Ordering::Acquire).saturating_add(elapsed);
+        match self.host.now().micros.saturating_sub(known) <= MOMENT_MICROS {
+            true => Timestamp { micros: known },
+            // The time of day was set forward, or the moment was a long one.
+            false => self.now(),
+        }
     }
 }
 

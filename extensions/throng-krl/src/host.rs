@@ -403,6 +403,12 @@ pub trait Host {
     /// If there are too many.
     fn directive(&mut self, directive: Directive) -> Result<(), Interrupt>;
 
+    /// An event selects a rule: its body runs next.
+    fn rule_selected(&mut self, _rid: &Arc<str>, _rule: &Arc<str>) {}
+
+    /// The rule selected last takes its actions, or its condition keeps it from them. A rule with `foreach` tells it once a round.
+    fn rule_fired(&mut self, _fired: bool) {}
+
     /// Takes a log entry. Asked with `is_logged` first, so that nothing is made for nobody.
     fn log(&mut self, entry: LogEntry);
 

@@ -11,7 +11,7 @@ use crate::{
     family::{Family, Fresh},
     id::{Eci, PicoId, Secret},
     intern::name,
-    pico::{Answers, Body, Change, Installed, Logged, Pico, put},
+    pico::{Answers, Body, Change, Installed, Logged, Pico, SelectedRule, put},
     rulesets::Loaded,
 };
 use std::{
@@ -24,7 +24,7 @@ use throng_krl::{Error, Event, Interrupt, Value};
 const RAISED_MAX: usize = 10_000;
 /// Most directives of one transaction.
 const DIRECTIVES_MAX: usize = 10_000;
-/// Most entries one transaction has logged; the rest is left out.
+/// Most entries one transaction has logged, and most rules it has recorded as selected; the rest is left out.
 const LOGGED_MAX: usize = 100;
 /// Most channels of a pico: each event looks for its own among them.
 const CHANNELS_MAX: usize = 10_000;
@@ -69,6 +69,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) outgoing: Outgoing,
     pub(crate) directives: Vec<Value>,
     pub(crate) log: Vec<Logged>,
+    pub(crate) rules: Vec<SelectedRule>,
+    /// More rules were selected than are recorded.
+    rules_left_out: bool,
     /// A ruleset that is only tried.
     pub(crate) trial: Option<Arc<Loaded>>,
 }
@@ -112,6 +115,8 @@ impl<'a> Draft<'a> {
             outgoing: Outgoing::default(),
             directives: Vec::new(),
             log: Vec::new(),
+            rules: Vec::new(),
+            rules_left_out: false,
             trial: None,
         }
     }

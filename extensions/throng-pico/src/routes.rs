@@ -16,6 +16,7 @@
 //! | `GET /api/owner-eci` | `{ok, eci}`: the root pico's channel that is tagged `owner`, where the students' page of 2017 begins |
 //! | `/api/flush?url=` | the ruleset, fetched anew |
 //! | `POST /api/krl`, for administration | what is wrong with a ruleset (`source`), and where |
+//! | `POST /api/krl-format`, for administration | a ruleset (`source`) in its standard layout |
 //! | `POST /c/{eci}/try`, for administration | what would come of an event or a query with a ruleset (`source`); nothing is recorded |
 //! | `POST /c/{eci}/install`, for administration | installs a ruleset (`source`) as it stands |
 //!
@@ -56,7 +57,7 @@ use throng_http::{Administrator, Described, KnowsCallers, LiveEvents, Once, Prob
 use throng_krl::Value;
 
 /// The names below `/api/` that are these routes'.
-pub(crate) const API_NAMES: [&str; 4] = ["ui-context", "owner-eci", "flush", "krl"];
+pub(crate) const API_NAMES: [&str; 5] = ["ui-context", "owner-eci", "flush", "krl", "krl-format"];
 
 const FLUSH: &str = "/api/flush";
 
@@ -76,6 +77,7 @@ pub fn routes(picos: Picos) -> Router {
         .route("/api/owner-eci", get(owner_eci))
         .route(FLUSH, every(flush))
         .route("/api/krl", post(editor::check))
+        .route("/api/krl-format", post(editor::format))
         .route("/c/{eci}/try", post(editor::try_out))
         .route("/c/{eci}/install", post(editor::install))
         .with_state(picos)
@@ -186,6 +188,11 @@ pub fn describe() -> Described {
                     200,
                     "Errors and warnings with their places, and what it can be tried with",
                 ),
+        )
+        .route(
+            Route::post("/api/krl-format", "Lays a ruleset out")
+                .body::<editor::Source>()
+                .replies::<editor::Formatted>(200, "The ruleset in its standard layout"),
         )
         .route(
             eci(Route::post("/c/{eci}/try", "Tries a ruleset out; nothing is recorded"))

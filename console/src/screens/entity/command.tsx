@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import * as calls from '../../api/calls';
 import { Failure } from '../../api/client';
-import type { Kind, WhatIf } from '../../api/types';
+import type { Address, Kind, WhatIf } from '../../api/types';
 import type { Json } from '../../lib/diff';
 import { isMap } from '../../lib/diff';
 import { sentence, whole } from '../../lib/format';
@@ -10,6 +10,7 @@ import { Badge, Empty, Note } from '../../parts/basic';
 import { Icon } from '../../parts/icon';
 import { JsonTree } from '../../parts/json';
 import { overview } from '../../state/service';
+import { WouldChange } from './would_change';
 
 type Outcome = { sent: { reply: Json; seq: number } } | { tried: WhatIf } | { failed: Failure };
 
@@ -128,7 +129,7 @@ export function CommandForm({ kind, id, at, done }: Props) {
             : 'Runs it against the state as of then. Nothing is recorded.'}
         </span>
       </div>
-      <div aria-live="polite">{outcome && <Came outcome={outcome} />}</div>
+      <div aria-live="polite">{outcome && <Came of={{ kind: kind.name, id }} outcome={outcome} />}</div>
     </form>
   );
 }
@@ -242,7 +243,7 @@ function WholeBody({ value, put, wrong }: { value: string; put: (value: string) 
   );
 }
 
-function Came({ outcome }: { outcome: Outcome }) {
+function Came({ of, outcome }: { of: Address; outcome: Outcome }) {
   if ('failed' in outcome) {
     const { status, problem, message } = outcome.failed;
     return (
@@ -264,10 +265,10 @@ function Came({ outcome }: { outcome: Outcome }) {
       </div>
     );
   }
-  return <Tried tried={outcome.tried} />;
+  return <Tried of={of} tried={outcome.tried} />;
 }
 
-function Tried({ tried }: { tried: WhatIf }) {
+function Tried({ of, tried }: { of: Address; tried: WhatIf }) {
   const tones = { done: 'good', refused: 'warn', failed: 'bad' } as const;
   const says = { done: 'It would be done.', refused: 'It would be refused.', failed: 'It would fail.' };
   return (
@@ -278,6 +279,8 @@ function Tried({ tried }: { tried: WhatIf }) {
       </Note>
       {tried.outcome === 'done' && (
         <>
+          <h3>What would change</h3>
+          <WouldChange of={of} tried={tried} />
           <h3>Effects</h3>
           {tried.effects.length === 0 && <p class="quiet">None: nothing would change.</p>}
           <ul class="effects">
@@ -290,8 +293,6 @@ function Tried({ tried }: { tried: WhatIf }) {
           </ul>
           <h3>Reply</h3>
           <JsonTree value={tried.reply} label="Reply" />
-          <h3>State then</h3>
-          <JsonTree value={tried.state} label="State then" />
         </>
       )}
     </section>

@@ -1,24 +1,44 @@
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Cause, EntityEvent } from '../../api/types';
+import { isEmpty } from '../../lib/filter';
 import { instant, plural, whole } from '../../lib/format';
 import { line } from '../../lib/json';
 import { Absent } from '../../parts/absent';
-import { Card, Empty } from '../../parts/basic';
+import { Badge, Card, Empty } from '../../parts/basic';
 import { Icon } from '../../parts/icon';
 import { JsonTree } from '../../parts/json';
 import { EntityLink } from '../../parts/link';
+import { Raw } from '../../parts/raw';
 import { set } from '../../state/place';
+import { FilteredFoot, filterOf, HistoryTools, useFiltered } from './filter';
 import type { HistoryHeld } from './use_history';
 
 interface Props {
+  kind: string;
+  id: string;
+  /** The event that cannot be applied, and what can be done about it. */
+  bad: Bad | undefined;
   history: HistoryHeld;
   at: number | undefined;
   last: number;
 }
 
+/** An event that an entity stands quarantined at. */
+export interface Bad {
+  seq: number;
+  reason: string;
+  tools: ComponentChildren;
+}
+
 /** What has happened, the newest first; the event one looks at is open, with who or what caused it. */
-export function HistoryCard({ history, at, last }: Props) {
-  const { events, isLoading, failure, removed } = history;
+export function HistoryCard({ kind, id, bad, history, at, last }: Props) {
+  const { isLoading, failure, removed } = history;
+  const filter = filterOf();
+  const isFiltered = !isEmpty(filter);
+  const found = useFiltered(kind, id, filter, last);
+  const events = isFiltered ? found.events : history.events;
+  const names = [...new Set([...history.events, ...found.events].map((event) => event.name))];
   const first = events[0]?.seq ?? 0;
   const newest = events.at(-1)?.seq ?? 0;
   const open = at ?? last;
@@ -27,7 +47,7 @@ export function HistoryCard({ history, at, last }: Props) {
       title="History"
       aside={
         <span class="small quiet tabular">
-          {last === 0 ? '' : `${whole(first)} to ${whole(newest)} of ${whole(last)}, the newest first`}
+          {last === 0 || isFiltered ? '' : `${whole(first)} to ${whole(newest)} of ${whole(last)}, the newest first`}
         </span>
       }
     >
@@ -36,18 +56,28 @@ export function HistoryCard({ history, at, last }: Props) {
           <p>Each event appears here with the command, message or timer that caused it.</p>
         </Empty>
       )}
-      {events.length === 0 && last > 0 && <Absent failure={isLoading ? undefined : failure} what="the history" />}
-      {newest < last && events.length > 0 && (
+      {last > 0 && <HistoryTools kind={kind} id={id} last={last} names={names} />}
+      {!isFiltered && events.length === 0 && last > 0 && (
+        <Absent failure={isLoading ? undefined : failure} what="the history" />
+      )}
+      {isFiltered && <FilteredFoot found={found} last={last} />}
+      {!isFiltered && newest < last && events.length > 0 && (
         <button type="button" class="button plain" disabled={isLoading} onClick={history.on}>
           <Icon name="up" /> {plural(last - newest, 'newer event')}
         </button>
       )}
       <ol class="events" reversed>
         {events.toReversed().map((event) => (
-          <Event key={event.seq} event={event} isOpen={event.seq === open} last={last} />
+          <Event
+            key={event.seq}
+            event={event}
+            isOpen={event.seq === open}
+            last={last}
+            bad={bad?.seq === event.seq ? bad : undefined}
+          />
         ))}
       </ol>
-      {first > removed + 1 && (
+      {!isFiltered && first > removed + 1 && (
         <button type="button" class="button plain" disabled={isLoading} onClick={history.back}>
           Older events
         </button>
@@ -56,7 +86,14 @@ export function HistoryCard({ history, at, last }: Props) {
   );
 }
 
-function Event({ event, isOpen, last }: { event: EntityEvent; isOpen: boolean; last: number }) {
+interface EventProps {
+  event: EntityEvent;
+  isOpen: boolean;
+  last: number;
+  bad: Bad | undefined;
+}
+
+function Event({ event, isOpen, last, bad }: EventProps) {
   const row = useRef<HTMLLIElement>(null);
   // The list moves to the event, and the page stays where it is.
   useEffect(() => {
@@ -67,7 +104,7 @@ function Event({ event, isOpen, last }: { event: EntityEvent; isOpen: boolean; l
     if (!isSeen) list.scrollTop = offsetTop - list.clientHeight / 3;
   }, [isOpen]);
   return (
-    <li ref={row} class={`event ${isOpen ? 'open' : ''}`}>
+    <li ref={row} class={`event ${isOpen ? 'open' : ''} ${bad ? 'bad' : ''}`}>
       <button
         type="button"
         class="event-head"
@@ -76,9 +113,20 @@ function Event({ event, isOpen, last }: { event: EntityEvent; isOpen: boolean; l
       >
         <span class="event-seq tabular quiet">{whole(event.seq)}</span>
         <span class="event-name break">{event.name}</span>
+        {bad && (
+          <Badge tone="bad" icon="stopped">
+            cannot be applied
+          </Badge>
+        )}
         {!isOpen && <span class="event-preview mono quiet">{line(event.payload, 80)}</span>}
         <time class="event-at tabular small quiet">{instant(event.at)}</time>
       </button>
+      {bad && (
+        <div class="event-body">
+          <p class="break">{bad.reason}</p>
+          <div class="row">{bad.tools}</div>
+        </div>
+      )}
       {isOpen && <Open event={event} />}
     </li>
   );
@@ -108,6 +156,17 @@ function Open({ event }: { event: EntityEvent }) {
       <p class="small quiet tabular">
         {instant(event.at)}, commit <span class="mono">{event.position}</span>, version {event.version}
       </p>
+      <div class="row">
+        <button
+          type="button"
+          class="button plain"
+          aria-label={`What if from here, event ${event.seq}`}
+          onClick={() => set({ at: event.seq, tab: 'command' })}
+        >
+          What if from here
+        </button>
+        <Raw value={event} what={`event ${event.seq}`} />
+      </div>
     </div>
   );
 }

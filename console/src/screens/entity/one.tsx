@@ -65,22 +65,27 @@ interface ShownProps {
 
 function Shown({ kind, id, now, reload, refresh }: ShownProps) {
   const { query } = route.value;
-  const history = useHistory(kind, id, now.seq, query.get('at') === undefined ? undefined : Number(query.get('at')));
-  const last = Math.max(now.seq, history.last);
+  const bad = badEvent(now);
+  const seq = Math.max(now.seq, bad ?? 0);
+  const wanted = query.get('at');
+  const history = useHistory({ kind, id, seq, at: wanted === undefined ? undefined : Number(wanted), bad });
+  const last = Math.max(seq, history.last);
   const at = number(query.get('at'), last);
   const against = number(query.get('with'), last);
   const view = (query.get('tab') ?? 'state') as View;
   const { ask, dialog } = useConfirm(reload);
+  useLastGood(bad);
   const past = usePast(kind, id, at, last);
   const [isFollowed, setFollowed] = useState(true);
   history.follow(isFollowed);
-  useFresh(history.last > now.seq, refresh);
+  useFresh(history.last > now.seq && bad === undefined, refresh);
   const shown = at === undefined ? now : past.value;
   const shownEvent = history.events.find((event) => event.seq === (at ?? last));
+  const askOf = (action: Action, what: string) => ask({ action, of: { kind, id, what } });
   const around = (now.timers?.length ?? 0) + (now.pending_in?.length ?? 0) + (now.pending_out?.length ?? 0);
   return (
     <>
-      <Head kind={kind} id={id} now={now} ask={(action, what) => ask({ action, of: { kind, id, what } })} />
+      <Head kind={kind} id={id} now={now} ask={askOf} />
       {dialog}
       <div class="stack">
         {now.quarantine && <Quarantined quarantine={now.quarantine} />}
@@ -138,7 +143,18 @@ function Shown({ kind, id, now, reload, refresh }: ShownProps) {
                 last={last}
                 failure={past.failure}
               />
-              <HistoryCard history={history} at={at} last={last} />
+              <HistoryCard
+                kind={kind}
+                id={id}
+                bad={
+                  bad === undefined
+                    ? undefined
+                    : { seq: bad, reason: now.quarantine?.reason ?? '', tools: <Mend now={now} ask={askOf} /> }
+                }
+                history={history}
+                at={at}
+                last={last}
+              />
             </div>
           )}
         </TabPanel>
@@ -156,6 +172,39 @@ function Quarantined({ quarantine: { by, seq, reason, waiting } }: { quarantine:
       {by === null ? where : ` by ${by}`}: {reason}
       {(waiting ?? 0) > 0 && `. About ${plural(waiting ?? 0, 'message')} wait for it.`}
     </Note>
+  );
+}
+
+/** The event at which an entity cannot be brought back; none where an operator has quarantined it. */
+function badEvent({ quarantine }: Entity): number | undefined {
+  return quarantine && quarantine.by === null && quarantine.seq > 0 ? quarantine.seq : undefined;
+}
+
+/** Leads to the last event that could be applied, unless the address says where to look. */
+function useLastGood(bad: number | undefined): void {
+  useEffect(() => {
+    if (bad !== undefined && route.value.query.get('at') === undefined) set({ at: bad - 1 });
+  }, [bad]);
+}
+
+/** Shows what mends a quarantined entity, beside the event it stands at. */
+function Mend({ now, ask }: { now: Entity; ask: (action: Action, what: string) => void }) {
+  return (
+    <>
+      {now.actions
+        ?.filter((action) => action.name === 'release')
+        .map((action) => (
+          <button
+            key={action.name}
+            type="button"
+            class="button primary"
+            aria-label={`${action.label}, after what cannot be applied was mended`}
+            onClick={() => ask(action, now.quarantine?.reason ?? '')}
+          >
+            {action.label}
+          </button>
+        ))}
+    </>
   );
 }
 
@@ -218,7 +267,7 @@ function Head({ kind, id, now, ask }: HeadProps) {
           )}
           {now.ended && <Badge>ended</Badge>}
           <span class="quiet tabular">
-            {plural(now.seq, 'event')}
+            {badEvent(now) === undefined && plural(now.seq, 'event')}
             {(now.per_second ?? 0) > 0 && `, ${whole(now.per_second ?? 0)} a second`}
           </span>
           {(now.dead ?? 0) > 0 && (

@@ -9,6 +9,7 @@ import { Absent } from '../../parts/absent';
 import { Card, Empty, Note } from '../../parts/basic';
 import { JsonTree } from '../../parts/json';
 import { useLoad } from '../../parts/load';
+import { Raw } from '../../parts/raw';
 import { set } from '../../state/place';
 
 interface Props {
@@ -58,7 +59,12 @@ function State({ shown, failure }: { shown: Entity | undefined; failure: Failure
       </Empty>
     );
   }
-  return <JsonTree key={shown.at_seq} value={shown.state} label="State" />;
+  return (
+    <>
+      <JsonTree key={shown.at_seq} value={shown.state} label="State" />
+      <Raw value={shown.state} what={`the state as of event ${shown.at_seq}`} />
+    </>
+  );
 }
 
 interface ComparedProps {
@@ -105,16 +111,25 @@ function Compared({ kind, id, shown, place, against, last }: ComparedProps) {
         </p>
       )}
       {changes && changes.length > 0 && (
-        <ul class="changes" aria-label={`What differs from event ${from} to event ${to}`}>
-          {changes.map((change) => (
-            <ChangeRow key={change.path.join('\u0000')} change={change} />
-          ))}
-        </ul>
-      )}
-      {changes?.length === CHANGES_MAX && (
-        <Note tone="accent">The first {whole(CHANGES_MAX)} differences are shown.</Note>
+        <Changes changes={changes} label={`What differs from event ${from} to event ${to}`} />
       )}
     </div>
+  );
+}
+
+/** Shows differences, one a line. */
+export function Changes({ changes, label }: { changes: Change[]; label: string }) {
+  return (
+    <>
+      <ul class="changes" aria-label={label}>
+        {changes.map((change) => (
+          <ChangeRow key={change.path.join('\u0000')} change={change} />
+        ))}
+      </ul>
+      {changes.length === CHANGES_MAX && (
+        <Note tone="accent">The first {whole(CHANGES_MAX)} differences are shown.</Note>
+      )}
+    </>
   );
 }
 

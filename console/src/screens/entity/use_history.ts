@@ -29,8 +29,19 @@ export interface HistoryHeld {
   follow: (wanted: boolean) => void;
 }
 
+export interface HistoryOf {
+  kind: string;
+  id: string;
+  /** The last event there is, as far as the entity says. */
+  seq: number;
+  /** The event one looks at; the last one without it. */
+  at: number | undefined;
+  /** The event that cannot be applied. */
+  bad: number | undefined;
+}
+
 /** The events around `at`, or the last ones, and those that come. */
-export function useHistory(kind: string, id: string, seq: number, at: number | undefined): HistoryHeld {
+export function useHistory({ kind, id, seq, at, bad }: HistoryOf): HistoryHeld {
   const [events, setEvents] = useState<EntityEvent[]>([]);
   const [last, setLast] = useState(seq);
   const [removed, setRemoved] = useState(0);
@@ -41,11 +52,17 @@ export function useHistory(kind: string, id: string, seq: number, at: number | u
   const held = useRef(events);
   held.current = events;
 
+  // The entity does not know what comes behind the event it cannot get past.
+  const around = (wanted: number) =>
+    bad === undefined ? { before: Math.min(last, wanted + PAGE / 2) + 1 } : { after: Math.max(0, wanted - PAGE / 2) };
+
   const load = (query: { after?: number; before?: number }, join: (page: EntityEvent[]) => EntityEvent[]) => {
     setLoading(true);
     return calls.history(kind, id, { ...query, limit: PAGE }).then(
       (page) => {
         setEvents(join(page.events));
+        // A quarantined entity does not know how much there is.
+        setLast((before) => Math.max(before, page.events.at(-1)?.seq ?? 0));
         setRemoved(page.removed);
         setFailure(undefined);
         setLoading(false);
@@ -67,10 +84,7 @@ export function useHistory(kind: string, id: string, seq: number, at: number | u
       if (last === 0) setLoading(false);
       return;
     }
-    const timer = setTimeout(
-      () => void load({ before: Math.min(last, wanted + PAGE / 2) + 1 }, (page) => page),
-      at === undefined ? 0 : 120,
-    );
+    const timer = setTimeout(() => void load(around(wanted), (page) => page), at === undefined ? 0 : 120);
     return () => clearTimeout(timer);
   }, [kind, id, wanted, isHeld, epoch.value]);
 

@@ -25,9 +25,6 @@ interface Around {
   unseen: number;
 }
 
-/** The pico's id is what its channels begin with. */
-const picoOf = (eci: string) => eci.slice(0, 16);
-
 async function around(eci: string): Promise<Around> {
   const box = await picos.box(eci);
   const drawn = box.children.slice(0, DRAWN_MAX);
@@ -35,31 +32,32 @@ async function around(eci: string): Promise<Around> {
   const children = await Promise.all(drawn.map((child) => picos.box(child)));
   const asked = [eci, ...drawn];
   const established = await Promise.all(asked.map((of) => picos.subscriptions(of).catch(() => [])));
+  const columns = Math.max(1, Math.min(COLUMNS, children.length));
   const rows = Math.ceil(children.length / COLUMNS);
-  const middle = ((COLUMNS - 1) * (WIDTH + GAP_X)) / 2;
-  const nodes: Node[] = [{ pico: picoOf(eci), name: box.name, eci, x: middle, y: HEIGHT + GAP_Y }];
+  const middle = ((columns - 1) * (WIDTH + GAP_X)) / 2;
+  const nodes: Node[] = [{ pico: picos.idOf(eci), name: picos.nameOf(box), eci, x: middle, y: HEIGHT + GAP_Y }];
   if (parent && box.parent) {
-    nodes.push({ pico: picoOf(box.parent), name: parent.name, eci: box.parent, x: middle, y: 0 });
+    nodes.push({ pico: picos.idOf(box.parent), name: picos.nameOf(parent), eci: box.parent, x: middle, y: 0 });
   }
   for (const [at, child] of children.entries()) {
     const own = drawn[at] ?? '';
     const place = { x: (at % COLUMNS) * (WIDTH + GAP_X), y: (2 + Math.floor(at / COLUMNS)) * (HEIGHT + GAP_Y) };
-    nodes.push({ pico: picoOf(own), name: child.name, eci: own, ...place });
+    nodes.push({ pico: picos.idOf(own), name: picos.nameOf(child), eci: own, ...place });
   }
-  const family = nodes.slice(1).map((node): [string, string] => [picoOf(eci), node.pico]);
+  const family = nodes.slice(1).map((node): [string, string] => [picos.idOf(eci), node.pico]);
   const subscriptions = new Map<string, Around['subscriptions'][number]>();
   for (const [at, all] of established.entries()) {
-    const from = picoOf(asked[at] ?? '');
+    const from = picos.idOf(asked[at] ?? '');
     for (const one of all) {
       if (!one.Tx) continue;
-      const to = picoOf(one.Tx);
+      const to = picos.idOf(one.Tx);
       if (!nodes.some((node) => node.pico === to)) {
         const extra = nodes.filter((node) => node.eci === undefined).length;
         const place = {
           x: (extra % COLUMNS) * (WIDTH + GAP_X),
           y: (2 + rows + Math.floor(extra / COLUMNS)) * (HEIGHT + GAP_Y),
         };
-        nodes.push({ pico: to, name: `pico ${to.slice(0, 8)}…`, eci: undefined, ...place });
+        nodes.push({ pico: to, name: `Pico ${to.slice(0, 8)}`, eci: undefined, ...place });
       }
       const says = `${one.Rx_role ?? 'no role'} to ${one.Tx_role ?? 'no role'}`;
       const key = [from, to].sort().join(' ');
@@ -79,11 +77,14 @@ export function PicoMap({ eci }: { eci: string }) {
     Math.max(...nodes.map((node) => node.x)) + WIDTH,
     Math.max(...nodes.map((node) => node.y)) + HEIGHT,
   ];
+  // Nothing stands above a pico that has no parent.
+  const top = Math.min(...nodes.map((node) => node.y));
   return (
     <div class="stack">
       <svg
         class="pico-map"
-        viewBox={`-4 -4 ${right + 8} ${bottom + 8}`}
+        viewBox={`-4 ${top - 4} ${right + 8} ${bottom - top + 8}`}
+        width={right + 8}
         role="group"
         aria-label={`${plural(nodes.length, 'pico')}, ${plural(subscriptions.length, 'subscription')}`}
       >

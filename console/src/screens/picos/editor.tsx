@@ -6,6 +6,8 @@ import { Badge, Note } from '../../parts/basic';
 import { Dialog } from '../../parts/dialog';
 import { JsonTree } from '../../parts/json';
 import { say } from '../../state/toast';
+import { Painted } from './painted';
+import { Rules } from './rules';
 import { TestingForm, type Tried } from './testing';
 
 /** Checked so long after the last key. */
@@ -39,6 +41,13 @@ export function Editor({ eci, rulesets, done }: { eci: string; rulesets: picos.R
     setChosen(rid);
     setSource(own.find((ruleset) => ruleset.rid === rid)?.meta?.krl ?? NEW);
   };
+  const format = async () => {
+    try {
+      setSource((await picos.format(source)).source);
+    } catch (error) {
+      say(message(error));
+    }
+  };
   const flush = async (url: string) => {
     try {
       await picos.flush(url);
@@ -66,6 +75,9 @@ export function Editor({ eci, rulesets, done }: { eci: string; rulesets: picos.R
       <div class="row">
         <button type="button" class="button primary" disabled={!checked?.sound} onClick={() => setAsked(true)}>
           Install
+        </button>
+        <button type="button" class="button" disabled={!checked || checked.rid === null} onClick={() => void format()}>
+          Format
         </button>
         {installed && !installed.url.startsWith('throng:') && (
           <button type="button" class="button" onClick={() => void flush(installed.url)}>
@@ -124,6 +136,7 @@ interface SourceProps {
 function Source({ source, change, marks, warnings }: SourceProps) {
   const text = useRef<HTMLTextAreaElement>(null);
   const gutter = useRef<HTMLPreElement>(null);
+  const painted = useRef<HTMLPreElement>(null);
   const lines = source.split('\n');
   const marked = new Set(marks.map((mark) => mark.line));
   const warned = new Set(warnings.map((mark) => mark.line));
@@ -148,6 +161,10 @@ function Source({ source, change, marks, warnings }: SourceProps) {
             </span>
           ))}
         </pre>
+        <pre ref={painted} class="editor-painted" aria-hidden="true">
+          <Painted krl={source} />
+          {'\n'}
+        </pre>
         <textarea
           id="editor-source"
           ref={text}
@@ -160,7 +177,9 @@ function Source({ source, change, marks, warnings }: SourceProps) {
           aria-describedby="editor-findings"
           onInput={(event) => change(event.currentTarget.value)}
           onScroll={(event) => {
-            if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
+            const { scrollTop, scrollLeft } = event.currentTarget;
+            if (gutter.current) gutter.current.scrollTop = scrollTop;
+            if (painted.current) [painted.current.scrollTop, painted.current.scrollLeft] = [scrollTop, scrollLeft];
           }}
         />
       </div>
@@ -218,6 +237,7 @@ function TryOut({ eci, source, testing }: { eci: string; source: string; testing
         {outcome && 'came' in outcome && (
           <>
             {outcome.came.error !== null && <Note tone="bad">It would fail: {outcome.came.error}</Note>}
+            {!outcome.isQuery && <Rules rules={outcome.came.rules ?? []} failed={outcome.came.error !== null} />}
             <JsonTree value={shown(outcome.came, outcome.isQuery)} label="What would come of it" />
           </>
         )}

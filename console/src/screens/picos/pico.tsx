@@ -3,6 +3,7 @@ import * as picos from '../../api/picos';
 import { instant, plural } from '../../lib/format';
 import { line } from '../../lib/json';
 import { type Policy as PolicyRules, verdict } from '../../lib/policy';
+import { link } from '../../lib/route';
 import { Absent } from '../../parts/absent';
 import { Badge, Card, Empty, TabPanel, Tabs } from '../../parts/basic';
 import { JsonTree } from '../../parts/json';
@@ -11,12 +12,16 @@ import { route, set } from '../../state/place';
 import { PicoMap } from './around';
 import { Change } from './change';
 import { Editor } from './editor';
+import { Manage, Uninstall } from './manage';
+import { Painted } from './painted';
+import { Rules } from './rules';
 import { Try } from './try';
+import { Variables } from './variables';
 
 const LOG_PAGE = 100;
 const RELOAD_MS = 5_000;
 
-type View = 'rulesets' | 'editor' | 'channels' | 'map' | 'log' | 'try';
+type View = 'rulesets' | 'variables' | 'editor' | 'channels' | 'map' | 'log' | 'try';
 
 /** One pico: what it has, what it has handled, and trying it. */
 export function PicoView({ eci, changed }: { eci: string; changed: () => void }) {
@@ -31,8 +36,13 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
   };
   return (
     <Card
-      title={<span class="break">{box.name}</span>}
-      aside={<span class="small quiet">{plural(box.children.length, 'child', 'children')}</span>}
+      title={<span class="break">{picos.nameOf(box)}</span>}
+      aside={
+        <span class="row small quiet">
+          {plural(box.children.length, 'child', 'children')}
+          <a href={link('entity', [picos.KIND, picos.idOf(eci)])}>Time travel</a>
+        </span>
+      }
     >
       <Tabs
         label="What of it"
@@ -40,6 +50,7 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
         choose={(tab) => set({ tab: tab === 'rulesets' ? undefined : tab })}
         items={[
           { id: 'rulesets', label: 'Rulesets', count: pico.rulesets.length },
+          { id: 'variables', label: 'Variables' },
           { id: 'editor', label: 'Editor' },
           { id: 'channels', label: 'Channels', count: pico.channels.length },
           { id: 'map', label: 'Map' },
@@ -49,7 +60,9 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
       />
       <TabPanel id={view}>
         <div class="pico-panel">
-          {view === 'channels' ? (
+          {view === 'variables' ? (
+            <Variables eci={eci} />
+          ) : view === 'channels' ? (
             <Channels eci={eci} pico={pico} />
           ) : view === 'editor' ? (
             <Editor eci={eci} rulesets={pico.rulesets} done={reload} />
@@ -61,8 +74,9 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
             <Try eci={eci} pico={pico} />
           ) : (
             <div class="stack">
-              <Rulesets rulesets={pico.rulesets} />
+              <Rulesets eci={eci} rulesets={pico.rulesets} done={reload} />
               <Change eci={eci} done={reload} />
+              <Manage box={box} done={reload} />
             </div>
           )}
         </div>
@@ -71,7 +85,7 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
   );
 }
 
-function Rulesets({ rulesets }: { rulesets: picos.Ruleset[] }) {
+function Rulesets({ eci, rulesets, done }: { eci: string; rulesets: picos.Ruleset[]; done: () => void }) {
   return (
     <ul class="lines" aria-label="Rulesets">
       {rulesets.map((ruleset) => (
@@ -82,7 +96,10 @@ function Rulesets({ rulesets }: { rulesets: picos.Ruleset[] }) {
             {ruleset.url.startsWith('throng:') && <Badge>part of the engine</Badge>}
           </p>
           <p class="mono quiet break">{ruleset.url}</p>
-          {ruleset.meta?.krl && <Source krl={ruleset.meta.krl} />}
+          <div class="row">
+            {ruleset.meta?.krl && <Source krl={ruleset.meta.krl} />}
+            {!ruleset.url.startsWith('throng:') && <Uninstall eci={eci} rid={ruleset.rid} done={done} />}
+          </div>
         </li>
       ))}
     </ul>
@@ -96,7 +113,11 @@ function Source({ krl }: { krl: string }) {
       <button type="button" class="button plain" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         {isOpen ? 'Hide its source' : 'Its source'}
       </button>
-      {isOpen && <pre class="source">{krl}</pre>}
+      {isOpen && (
+        <pre class="source" tabIndex={0}>
+          <Painted krl={krl} />
+        </pre>
+      )}
     </>
   );
 }
@@ -208,6 +229,7 @@ function Log({ eci }: { eci: string }) {
               <span class="event-name break">
                 {entry.domain}:{entry.name}
               </span>
+              {(entry.rules?.length ?? 0) > 0 && <Badge>{plural(entry.rules?.length ?? 0, 'rule')}</Badge>}
               {entry.error !== undefined && entry.error !== null && (
                 <Badge tone="bad" icon="stopped">
                   failed
@@ -218,6 +240,7 @@ function Log({ eci }: { eci: string }) {
             </button>
             {open === entry.seq && (
               <div class="event-body">
+                {entry.rules && <Rules rules={entry.rules} failed={entry.error != null} />}
                 <JsonTree
                   value={{
                     attrs: entry.attrs,

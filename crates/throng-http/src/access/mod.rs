@@ -32,8 +32,14 @@ pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_
     if entrance.is_admin {
         return Err(Problem::only_administration().boxed());
     }
-    let guard = &server.shared().guard;
-    guard.names.check(sender, entrance.is_loopback, Part::Service)?;
+    let is_known = sender.host.is_some() && sender.host == connection.known_host();
+    if !is_known || sender.origin.is_some() || sender.authority.is_some() {
+        let guard = &server.shared().guard;
+        guard.names.check(sender, entrance.is_loopback, Part::Service)?;
+        if let Some(host) = sender.host {
+            connection.knows_host(host);
+        }
+    }
     who(server, connection, sender.authorization)
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 use looks::Looks;
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     future::{Future, poll_fn},
     net::{IpAddr, Ipv4Addr},
     ops::Deref,
@@ -119,6 +119,8 @@ pub(crate) struct Connection {
     /// Whose certificate its client has shown.
     certified: RefCell<Option<Caller>>,
     entrance: Cell<Entrance>,
+    /// The first `Host` of its requests that names this service; the others say the same.
+    known_host: OnceCell<Box<[u8]>>,
     address: Cell<IpAddr>,
     /// Its word is taken for whose its requests are.
     is_believed: Cell<bool>,
@@ -187,6 +189,7 @@ impl Connection {
             caller: RefCell::default(),
             held: RefCell::default(),
             certified: RefCell::default(),
+            known_host: OnceCell::new(),
             entrance: Cell::new(Entrance {
                 is_admin: false,
                 is_loopback: true,
@@ -220,6 +223,16 @@ impl Connection {
     }
 
     /// It came in there.
+    /// The `Host` that was found to name this service, if a request came with one.
+    pub(crate) fn known_host(&self) -> Option<&[u8]> {
+        self.known_host.get().map(|host| &**host)
+    }
+
+    /// A request's `Host` names this service.
+    pub(crate) fn knows_host(&self, host: &[u8]) {
+        self.known_host.get_or_init(|| host.into());
+    }
+
     pub(crate) fn came_by(&self, entrance: Entrance) {
         self.entrance.set(entrance);
     }

@@ -12,7 +12,12 @@ use http::Uri;
 pub fn head(bytes: &[u8]) {
     let limits = Limits::default();
     let parsed = |bytes: &[u8], look: &mut dyn FnMut(Parsed<'_, '_>)| {
-        look(parse(bytes, &mut Room::new(), limits.header_bytes_max, BODY_BYTES_MAX));
+        look(parse(
+            bytes,
+            &mut Room::new(None),
+            limits.header_bytes_max,
+            BODY_BYTES_MAX,
+        ));
     };
     let mut plain = None;
     parsed(bytes, &mut |parsed| match parsed {
@@ -46,7 +51,7 @@ pub fn exchange(bytes: &[u8]) {
     }
     let seen = event_loop::fuzzing::request(&bytes[..taken], &limits);
     assert_eq!(seen, event_loop::fuzzing::request(bytes, &limits));
-    let mut room = Room::new();
+    let mut room = Room::new(None);
     let Parsed::Plain(head) = parse(bytes, &mut room, limits.header_bytes_max, BODY_BYTES_MAX) else {
         return;
     };

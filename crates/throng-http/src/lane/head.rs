@@ -8,11 +8,18 @@ use std::{mem::MaybeUninit, ops::Range};
 const FIELDS_MAX: usize = 48;
 
 /// Where the header fields of a head are kept while it is looked at.
-pub(super) struct Room<'a>([MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
+pub(super) struct Room<'a> {
+    fields: [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX],
+    /// A host that needs no look: a request of the same connection came with it.
+    known_host: Option<&'a [u8]>,
+}
 
-impl Room<'_> {
-    pub(super) fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; FIELDS_MAX])
+impl<'a> Room<'a> {
+    pub(super) fn new(known_host: Option<&'a [u8]>) -> Self {
+        Self {
+            fields: [const { MaybeUninit::uninit() }; FIELDS_MAX],
+            known_host,
+        }
     }
 }
 
@@ -71,7 +78,7 @@ pub(super) fn parse<'a, 'room>(
     body_bytes_max: usize,
 ) -> Parsed<'a, 'room> {
     let mut request = httparse::Request::new(&mut []);
-    let head_bytes = match request.parse_with_uninit_headers(bytes, &mut room.0) {
+    let head_bytes = match request.parse_with_uninit_headers(bytes, &mut room.fields) {
         Ok(httparse::Status::Complete(length)) if length <= head_bytes_max => length,
         Ok(httparse::Status::Partial) if bytes.len() < head_bytes_max => return Parsed::Partial,
         _ => return Parsed::Odd,
@@ -93,7 +100,7 @@ pub(super) fn parse<'a, 'room>(
         sender: Sender::default(),
         telling: 0,
     };
-    match head.read(body_bytes_max) {
+    match head.read(body_bytes_max, room.known_host) {
         Some(()) => Parsed::Plain(head),
         None => Parsed::Odd,
     }
@@ -101,7 +108,7 @@ pub(super) fn parse<'a, 'room>(
 
 impl Head<'_, '_> {
     /// Reads what its fields say; `None` if the length of the body, the connection's end, or the host, is not plainly said.
-    fn read(&mut self, body_bytes_max: usize) -> Option<()> {
+    fn read(&mut self, body_bytes_max: usize, known_host: Option<&[u8]>) -> Option<()> {
         let (mut length, mut has_type) = (None, false);
         let fields = self.fields;
         for (at, &httparse::Header { name, value }) in fields.iter().enumerate() {
@@ -109,7 +116,8 @@ impl Head<'_, '_> {
             let is_usual = match name.len() {
                 2 if is(name, b"te") => return None,
                 4 if is(name, b"host") => {
-                    if self.sender.host.replace(value).is_some() || !rules::is_host(value) {
+                    let is_host = known_host == Some(value) || rules::is_host(value);
+                    if self.sender.host.replace(value).is_some() || !is_host {
                         return None;
                     }
                     true
@@ -192,7 +200,7 @@ mod tests {
     const BODY_MAX: usize = 64 << 10;
 
     fn plain(bytes: &str) -> Option<(String, String, Range<usize>, bool)> {
-        match parse(bytes.as_bytes(), &mut Room::new(), HEAD_MAX, BODY_MAX) {
+        match parse(bytes.as_bytes(), &mut Room::new(None), HEAD_MAX, BODY_MAX) {
             Parsed::Plain(head) => Some((head.method.into(), head.target.into(), head.body, head.closes)),
             _ => None,
         }
@@ -217,7 +225,7 @@ mod tests {
         for length in 0..request.len() {
             assert!(
                 matches!(
-                    parse(&request.as_bytes()[..length], &mut Room::new(), HEAD_MAX, BODY_MAX),
+                    parse(&request.as_bytes()[..length], &mut Room::new(None), HEAD_MAX, BODY_MAX),
                     Parsed::Partial
                 ),
                 "{length}"
@@ -254,7 +262,7 @@ mod tests {
             let request = format!("POST /x HTTP/1.1\r\nhost: x\r\n{fields}\r\n\r\n");
             assert!(
                 matches!(
-                    parse(request.as_bytes(), &mut Room::new(), HEAD_MAX, BODY_MAX),
+                    parse(request.as_bytes(), &mut Room::new(None), HEAD_MAX, BODY_MAX),
                     Parsed::Odd
                 ),
                 "{fields}"
@@ -273,7 +281,7 @@ mod tests {
             let request = format!("{line}\r\nhost: x\r\n\r\n");
             assert!(
                 matches!(
-                    parse(request.as_bytes(), &mut Room::new(), HEAD_MAX, BODY_MAX),
+                    parse(request.as_bytes(), &mut Room::new(None), HEAD_MAX, BODY_MAX),
                     Parsed::Odd
                 ),
                 "{line}"
@@ -282,11 +290,26 @@ mod tests {
     }
 
     #[test]
+    fn host_is_looked_at_unless_it_is_the_known_one() {
+        let is_plain = |known: Option<&[u8]>, host: &str| {
+            let request = format!("GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n");
+            let mut room = Room::new(known);
+            matches!(
+                parse(request.as_bytes(), &mut room, HEAD_MAX, BODY_MAX),
+                Parsed::Plain(_)
+            )
+        };
+        assert!(is_plain(None, "a:1") && !is_plain(None, "a/b"));
+        assert!(is_plain(Some(b"a"), "a:1") && !is_plain(Some(b"a"), "a/b"));
+        assert!(is_plain(Some(b"a/b"), "a/b"), "it was looked at before");
+    }
+
+    #[test]
     fn optional_headers_reach_the_command() {
         let request = "POST /api/a/b/c HTTP/1.1\r\nHOST: x\r\nUser-Agent: y\r\nAccept: */*\r\naccept-encoding: z\r\n\
                        Content-Type: application/json\r\nAuthorization: one\r\nIdempotency-Key: k\r\n\
                        x-trace: t\r\n\r\n";
-        let mut room = Room::new();
+        let mut room = Room::new(None);
         let Parsed::Plain(head) = parse(request.as_bytes(), &mut room, HEAD_MAX, BODY_MAX) else {
             panic!("it is plain");
         };
@@ -308,7 +331,7 @@ mod tests {
         let expected: [(&str, &[u8]); 2] = [("idempotency-key", b"k"), ("x-trace", b"t")];
         assert_eq!(told, expected);
         let page = "POST /api/a/b/c HTTP/1.1\r\nhost: x\r\nOrigin: o\r\ncontent-type: text/plain\r\n\r\n";
-        let mut room = Room::new();
+        let mut room = Room::new(None);
         let Parsed::Plain(head) = parse(page.as_bytes(), &mut room, HEAD_MAX, BODY_MAX) else {
             panic!("it is plain");
         };
@@ -320,18 +343,23 @@ mod tests {
     fn a_head_over_the_limit_is_odd_whether_it_is_complete_or_not() {
         let long = format!("GET /x HTTP/1.1\r\nhost: x\r\nname: {}", "v".repeat(200));
         assert!(matches!(
-            parse(long.as_bytes(), &mut Room::new(), 100, BODY_MAX),
+            parse(long.as_bytes(), &mut Room::new(None), 100, BODY_MAX),
             Parsed::Odd
         ));
         assert!(matches!(
-            parse(format!("{long}\r\n\r\n").as_bytes(), &mut Room::new(), 100, BODY_MAX),
+            parse(
+                format!("{long}\r\n\r\n").as_bytes(),
+                &mut Room::new(None),
+                100,
+                BODY_MAX
+            ),
             Parsed::Odd
         ));
         let many = "a: b\r\n".repeat(FIELDS_MAX + 1);
         assert!(matches!(
             parse(
                 format!("GET /x HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes(),
-                &mut Room::new(),
+                &mut Room::new(None),
                 HEAD_MAX,
                 BODY_MAX
             ),

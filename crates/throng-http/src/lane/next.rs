@@ -72,8 +72,8 @@ pub(super) struct Other {
 }
 
 /// Looks at what has come.
-pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
-    let mut room = Room::new();
+pub(super) fn look<'a>(input: &'a [u8], known_host: Option<&'a [u8]>, limits: &Limits) -> Next<'a> {
+    let mut room = Room::new(known_host);
     let (head, body) = match request(input, &mut room, limits) {
         Ok(request) => request,
         Err(other) => return Next::Else(other),
@@ -98,7 +98,7 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
 
 /// Looks at a command as at any other request: it has to wait for more than its commit, or is refused.
 pub(super) fn look_beyond_command(input: &[u8], limits: &Limits) -> Else {
-    request(input, &mut Room::new(), limits).map_or_else(|other| other, |(head, body)| other(&head, body))
+    request(input, &mut Room::new(None), limits).map_or_else(|other| other, |(head, body)| other(&head, body))
 }
 
 /// Reads a request that is here; otherwise what is to be done instead.

@@ -107,7 +107,7 @@ impl Direct {
             let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
             match head::parse(
                 &member.wire.input,
-                &mut Room::new(),
+                &mut Room::new(member.open.connection.known_host()),
                 limits.header_bytes_max,
                 body_bytes_max,
             ) {

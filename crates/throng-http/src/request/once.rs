@@ -34,6 +34,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Once {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let key = headers::idempotency_key(&parts.headers).map_err(|problem| *problem)?;
         let caller = parts.extensions.get().map(Caller::name);
-        Ok(Self(key.map(|key| own_key(caller, key))))
+        Ok(Self(key.map(|key| own_key(caller, key.into()).into_owned())))
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     gate::Admitted,
     key::own_key,
     kinds::Names,
+    limits::Limits,
     problem::{Answered, Problem, engine_problem},
     request::trace,
     server::{
@@ -24,6 +25,8 @@ use crate::{
 use http::HeaderMap;
 use std::{
     borrow::Cow,
+    pin::pin,
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 use throng::driver::Execution;
@@ -39,7 +42,6 @@ pub(crate) struct CommandRequest<'a> {
     pub(crate) owner: RateOwner<'a>,
     pub(crate) terms: Answered<Terms>,
     pub(crate) traceparent: Option<&'a str>,
-    pub(crate) body: CommandBody<'a>,
 }
 
 /// Limits that a client sets to what its command does.
@@ -48,10 +50,51 @@ pub(crate) struct Terms {
     pub(crate) deadline: Duration,
 }
 
+impl Terms {
+    /// The terms of a command whose client sets none.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self {
+            key: None,
+            deadline: limits.deadline,
+        }
+    }
+}
+
 pub(crate) enum CommandBody<'a> {
     Here(&'a [u8]),
     /// Read once its caller is authorised; the header fields say its length.
     Coming(&'a mut RequestBody, &'a HeaderMap),
+}
+
+/// A command whose caller may have it run.
+struct Authorised<'a> {
+    kind: usize,
+    names: &'a Names,
+    name: &'a str,
+    id: &'a str,
+    terms: &'a Terms,
+}
+
+/// Runs a command whose body is here and whose connection has its place in this turn; `None`: nothing was done, and it has to wait.
+/// The future is polled where it stands: moving it costs as much as authorising.
+pub(crate) fn run_now(
+    server: &Server,
+    connection: &Connection,
+    (request, body): (&CommandRequest<'_>, &[u8]),
+    place: Admitted,
+    arrived: &mut Option<Instant>,
+) -> Option<Answered<CommandExecution>> {
+    let running = pin!(run(
+        server,
+        connection,
+        (request, CommandBody::Here(body)),
+        Some(place),
+        arrived
+    ));
+    match running.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(execution) => Some(execution),
+        Poll::Pending => None,
+    }
 }
 
 /// Authorises, admits and executes a command. `place` admits it already: its connection has a place in this turn. Sets `arrived` once the
@@ -59,21 +102,13 @@ pub(crate) enum CommandBody<'a> {
 pub(crate) async fn run(
     server: &Server,
     connection: &Connection,
-    request: CommandRequest<'_>,
+    (request, body): (&CommandRequest<'_>, CommandBody<'_>),
     place: Option<Admitted>,
     arrived: &mut Option<Instant>,
 ) -> Answered<CommandExecution> {
-    let RateOwner { client, caller } = request.owner;
-    access::spend(server, request.owner)?;
-    let (kind, names) = commanded(server, request.kind)?;
-    let Some(name) = names.command(&request.name) else {
-        return Err(unknown(server, (request.no_command)(names, &request.name)));
-    };
-    let id = request.id?;
-    access::may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;
-    let Terms { key, deadline } = request.terms?;
+    let command = authorise(server, request)?;
     let read;
-    let body = match request.body {
+    let body = match body {
         CommandBody::Here(bytes) => bytes,
         CommandBody::Coming(body, headers) => {
             read = body::read(body, headers, server, connection).await?;
@@ -84,22 +119,65 @@ pub(crate) async fn run(
     if body.len() > limit {
         return Err(Problem::body_too_large(Some(body.len() as u64), limit).boxed());
     }
+    let (client, deadline) = (request.owner.client, command.terms.deadline);
     let left = match place {
         Some(admitted) => time_left(admitted, deadline, arrived)?,
         None => enter(server, connection, client, deadline, body.len(), arrived).await?,
     };
+    execute(server, command, (request.owner.caller, request.traceparent), body, left)
+}
+
+/// Checks the caller's rate, the names, and that the caller may have this done.
+fn authorise<'a>(server: &'a Server, request: &'a CommandRequest<'_>) -> Answered<Authorised<'a>> {
+    access::spend(server, request.owner)?;
+    let (kind, names) = commanded(server, request.kind)?;
+    let Some(name) = names.command(&request.name) else {
+        return Err(unknown(server, (request.no_command)(names, &request.name)));
+    };
+    let id = &**request.id.as_ref().map_err(Clone::clone)?;
+    access::may(
+        server,
+        request.owner.caller,
+        (names.kind, Some(id)),
+        Action::Command(name),
+    )?;
+    let terms = request.terms.as_ref().map_err(Clone::clone)?;
+    Ok(Authorised {
+        kind,
+        names,
+        name,
+        id,
+        terms,
+    })
+}
+
+/// Executes a command that is admitted, and has so much time left.
+fn execute(
+    server: &Server,
+    command: Authorised<'_>,
+    (caller, traceparent): (Option<&Caller>, Option<&str>),
+    body: &[u8],
+    left: Duration,
+) -> Answered<CommandExecution> {
+    let Authorised {
+        kind,
+        names,
+        name,
+        id,
+        terms,
+    } = command;
     server.has_room_for_reply()?;
     let driver = &server.shared().driver;
-    let mut attempt = driver.command(kind, &*id, name, body).map_err(engine_problem)?;
-    if let Some(key) = key {
+    let mut attempt = driver.command(kind, id, name, body).map_err(engine_problem)?;
+    if let Some(key) = &terms.key {
         attempt = attempt
-            .once(own_key(caller.map(Caller::name), key))
+            .once(own_key(caller.map(Caller::name), Cow::Borrowed(key)))
             .map_err(engine_problem)?;
     }
     if let Some(caller) = caller {
         attempt = attempt.caller(caller.name());
     }
-    let span = trace::span(request.traceparent, names.kind, &id, name);
+    let span = trace::span(traceparent, names.kind, id, name);
     let attempt = attempt.within(left);
     let execution = match &span {
         None => driver.try_now(attempt),

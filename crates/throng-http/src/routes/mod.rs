@@ -17,7 +17,7 @@ mod staged;
 
 pub(crate) use answering::{Answering, answer};
 pub(crate) use app::{Handling, handle_now};
-pub(crate) use command::{CommandBody, CommandRequest, Terms, run};
+pub(crate) use command::{CommandBody, CommandRequest, Terms, run, run_now};
 pub(crate) use entrance::is_urgent;
 pub use live::LiveEvents;
 pub(crate) use post::{HttpCommand, try_now};

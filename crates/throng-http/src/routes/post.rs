@@ -1,7 +1,7 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
 use super::{
-    command::{CommandBody, CommandRequest, Terms, run},
+    command::{CommandBody, CommandRequest, Terms, run, run_now},
     conclude::entry,
     staged::Staged,
 };
@@ -20,7 +20,6 @@ use crate::{
     },
     server::Server,
 };
-use futures_util::FutureExt;
 use http::{HeaderMap, Method};
 use std::future::poll_fn;
 use throng::driver::Execution;
@@ -35,24 +34,28 @@ pub(crate) struct HttpCommand<'a> {
 }
 
 impl HttpCommand<'_> {
+    #[inline]
     fn request<'a>(
         &'a self,
         server: &Server,
         connection: &Connection,
         caller: Option<&'a Caller>,
-        body: CommandBody<'a>,
     ) -> CommandRequest<'a> {
         let (kind, id, name) = self.place;
-        let traceparent = self.headers.get(trace::TRACEPARENT);
+        // Most clients say nothing but what every one says.
+        let says_more = !self.headers.is_empty() || !self.sender.is_json;
+        let (terms, traceparent) = match says_more {
+            true => (self.terms(server.limits()), self.headers.get(trace::TRACEPARENT)),
+            false => (Ok(Terms::of(server.limits())), None),
+        };
         CommandRequest {
             kind,
             id: entity_id(id),
             name: path::decode(name).unwrap_or_default(),
             no_command,
             owner: RateOwner::of(server, connection, self.headers, caller),
-            terms: self.terms(server.limits()),
+            terms,
             traceparent: traceparent.and_then(|value| value.to_str().ok()),
-            body,
         }
     }
 
@@ -95,9 +98,9 @@ pub(crate) fn try_now(
     }
     let caller = access::enter(server, connection, &command.sender).ok()?;
     let place = server.gate.enter_now(&connection.place, body.len())?;
-    let request = command.request(server, connection, caller.as_ref(), CommandBody::Here(body));
+    let request = command.request(server, connection, caller.as_ref());
     let mut arrived = None;
-    let execution = run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
+    let execution = run_now(server, connection, (&request, body), place, &mut arrived)?;
     let log = command.log(server, connection, caller.as_ref());
     // An answer that is no problem needs no path.
     let is_reply = matches!(&execution, Ok(Execution::Done(executed)) if !executed.is_refused());
@@ -122,8 +125,8 @@ pub(super) async fn stage(
             Ok(caller) => caller,
             Err(problem) => return Err(access::refused(server, connection, command.headers, problem).await),
         };
-        let request = command.request(server, connection, caller.as_ref(), body);
-        run(server, connection, request, None, &mut arrived).await
+        let request = command.request(server, connection, caller.as_ref());
+        run(server, connection, (&request, body), None, &mut arrived).await
     };
     let execution = execution.await;
     let log = command.log(server, connection, caller.as_ref());

@@ -98,6 +98,7 @@ impl Staged {
     }
 
     /// `path` is where a problem happened; a message has none.
+    #[inline]
     pub(crate) fn new(
         server: &Server,
         execution: Answered<CommandExecution>,

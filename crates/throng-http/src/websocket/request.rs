@@ -12,7 +12,6 @@ use crate::{
     routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
-use futures_util::FutureExt;
 use std::{
     borrow::Cow,
     future::poll_fn,
@@ -37,7 +36,6 @@ fn request<'a>(
         owner: owner(connection, caller),
         terms: within(server, command.timeout).map(terms),
         traceparent: command.traceparent.as_deref(),
-        body: CommandBody::Here(command.body.as_bytes()),
     }
 }
 
@@ -54,7 +52,13 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     let place = server.gate.enter_now(&connection.place, command.body.len())?;
     let (caller, mut arrived) = (connection.caller(), Some(place.arrived));
     let request = request(server, connection, command, caller.as_ref());
-    let begun = routes::run(server, connection, request, Some(place), &mut arrived).now_or_never()?;
+    let begun = routes::run_now(
+        server,
+        connection,
+        (&request, command.body.as_bytes()),
+        place,
+        &mut arrived,
+    )?;
     let log = log(server, connection, command);
     Some(Staged::new(server, begun, arrived, "", log))
 }
@@ -64,7 +68,10 @@ pub(super) async fn stage(server: &Server, connection: &Connection, command: Com
     let log = log(server, connection, &command);
     let (caller, mut arrived) = (connection.caller(), None);
     let request = request(server, connection, &command, caller.as_ref());
-    let begun = routes::run(server, connection, request, None, &mut arrived).await;
+    let begun = {
+        let body = CommandBody::Here(command.body.as_bytes());
+        routes::run(server, connection, (&request, body), None, &mut arrived).await
+    };
     let begun = in_turn(server, connection, begun, &mut arrived).await;
     let mut staged = Staged::new(server, begun, arrived, "", log);
     poll_fn(|context| staged.poll_executed(server, context)).await;

@@ -31,6 +31,16 @@ fn a_service_on_loopback_is_asked_under_no_foreign_name() {
             assert_eq!(answer.status, 200, "{host}");
         }
     }
+    // So it is on a connection whose requests before named the service.
+    let mut client = Client::new(&gateway);
+    for host in ["localhost", "evil.example", "127.0.0.1", "evil.example", "localhost"] {
+        let open = post(host) + "content-length: 14\r\n\r\n{\"capacity\":1}";
+        let answer = client.send(&open).answer();
+        match host {
+            "evil.example" => drop(answer.problem(421, "misdirected")),
+            _ => assert_ne!(answer.status, 421, "{host}"),
+        }
+    }
     // The target of a request in absolute form counts, too.
     let mut client = Client::new(&gateway);
     client.send("GET http://evil.example/metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");

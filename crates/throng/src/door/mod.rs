@@ -224,7 +224,7 @@ impl Door {
             return execution;
         }
         let moment = Moment {
-            now: self.context.host.now(),
+            now: self.context.clock.just_after(attempt.now),
             entropy: self.context.host.entropy(),
             may_wait: self.may_wait(attempt),
         };

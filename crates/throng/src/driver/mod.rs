@@ -110,6 +110,7 @@ impl Driver {
 
     /// Tries an attempt here and now, without waiting for anything.
     #[must_use]
+    #[inline]
     pub fn try_now<'a>(&self, attempt: Attempt<'a>) -> Execution<Executed, Waiting<'a>, Error<JsonRejection>> {
         if attempt.target.kind >= self.core.context.registry.kinds().len() {
             #[cfg(feature = "services")]

@@ -113,6 +113,8 @@ pub(crate) enum Operation {
     Error(LogLevel),
     /// Ends the rule, and the ruleset's other rules for this event.
     Last,
+    /// Tells the host whether the rule has fired, as this local says.
+    Fired(u16),
 }
 
 /// An operator between two values.

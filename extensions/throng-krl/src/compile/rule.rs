@@ -82,6 +82,7 @@ impl Compiler {
                 fired
             }
         };
+        self.emit(Operation::Fired(fired));
         let Some(postlude) = &rule.postlude else { return };
         if !postlude.fired.is_empty() {
             self.emit(Operation::Local(fired));

@@ -58,6 +58,7 @@ impl Run<'_> {
             let rule = &program.rules[usize::from(*place)];
             self.rule = Some(Arc::clone(&rule.name));
             if let Some(settings) = self.select(rule, event, state)? {
+                self.host.rule_selected(&program.rid, &rule.name);
                 self.run_code(self.root, rule.body, &settings)?;
             }
             if self.is_last {

@@ -110,6 +110,10 @@ impl Run<'_> {
                     self.return_top();
                     return Ok(());
                 }
+                Operation::Fired(local) => {
+                    let fired = self.vm.stack[base + usize::from(local)].is_true();
+                    self.host.rule_fired(fired);
+                }
                 Operation::Last => {
                     self.is_last = true;
                     self.push(Value::Null);

@@ -5,7 +5,7 @@ use crate::{
     ask::Ask,
     id::Eci,
     native::{self, Given, shown, text, value},
-    pico::{Change, Logged, ScheduleId, Scheduled, When},
+    pico::{Change, Logged, ScheduleId, Scheduled, SelectedRule, When},
 };
 use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{
@@ -88,6 +88,29 @@ impl Host for Draft<'_> {
             ("meta", meta),
         ];
         self.direct(Value::map(entries)).map_err(|stop| self.interrupt(stop))
+    }
+
+    fn rule_selected(&mut self, rid: &Arc<str>, rule: &Arc<str>) {
+        if self.rules.len() < super::LOGGED_MAX {
+            self.rules.push(SelectedRule {
+                rid: rid.clone(),
+                rule: rule.clone(),
+                fired: 0,
+                not_fired: 0,
+            });
+        } else {
+            self.rules_left_out = true;
+        }
+    }
+
+    fn rule_fired(&mut self, fired: bool) {
+        if self.rules_left_out {
+            return;
+        }
+        if let Some(rule) = self.rules.last_mut() {
+            let count = if fired { &mut rule.fired } else { &mut rule.not_fired };
+            *count = count.saturating_add(1);
+        }
     }
 
     fn log(&mut self, entry: LogEntry) {

@@ -83,6 +83,9 @@ pub struct Entry {
     pub changes: Json,
     /// The log entries of its rules.
     pub log: Json,
+    /// The rules that were selected, in order: `{rid, rule}`, with how often each has `fired` and has `not_fired`.
+    #[serde(default)]
+    pub rules: Json,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -139,6 +142,7 @@ impl Entry {
             attributes,
             changes,
             log,
+            rules,
             ..
         } = handled;
         Some(Self {
@@ -151,6 +155,7 @@ impl Entry {
             attrs: serde_json::to_value(attributes).unwrap_or_default(),
             changes: serde_json::to_value(changes).unwrap_or_default(),
             log: serde_json::to_value(log).unwrap_or_default(),
+            rules: serde_json::to_value(rules).unwrap_or_default(),
             error,
         })
     }
@@ -282,6 +287,11 @@ impl Picos {
     }
 }
 
+/// Names a rule as the original's log does.
+fn named_rule(rule: &Json) -> Json {
+    json!({ "rid": rule["rid"], "rule_name": rule["rule"] })
+}
+
 fn episode(entry: &Entry) -> Json {
     let clock = entry.time.split_once('T').map_or("", |(_, clock)| clock);
     let mut attributes = entry.attrs.clone();
@@ -290,6 +300,18 @@ fn episode(entry: &Entry) -> Json {
     }
     let header = format!("EVENT {} {}:{} {attributes}", entry.eci, entry.domain, entry.name);
     let mut lines = vec![format!("{clock} [DEBUG] txnQueued {header}")];
+    for rule in entry.rules.as_array().into_iter().flatten() {
+        let count = |name: &str| rule.get(name).and_then(Json::as_u64).unwrap_or_default();
+        let mut line = |what: &str| lines.push(format!("{clock} [DEBUG] {what} {}", named_rule(rule)));
+        line("rule selected");
+        for (what, count) in [("fired", count("fired")), ("not fired", count("not_fired"))] {
+            match count {
+                0 => {}
+                1 => line(what),
+                times => line(&format!("{what} {times} times")),
+            }
+        }
+    }
     for logged in entry.log.as_array().into_iter().flatten() {
         let of = |name: &str| logged.get(name).and_then(Json::as_str).unwrap_or_default();
         let value = logged.get("value").cloned().unwrap_or_default();

@@ -413,6 +413,7 @@ impl Task {
             attributes: self.incoming.attributes,
             changes: std::mem::take(&mut draft.changes),
             log: std::mem::take(&mut draft.log),
+            rules: std::mem::take(&mut draft.rules),
             waited: self.number,
             due,
         }
@@ -436,6 +437,7 @@ impl Task {
                 waited: self.number,
                 due,
                 log: draft.log.clone(),
+                rules: draft.rules.clone(),
                 ..Handled::default()
             },
             error: error.into(),

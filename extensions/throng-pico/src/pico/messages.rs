@@ -4,6 +4,7 @@ use super::{Body, Change, schedule::ScheduleId};
 use crate::{
     ask::{Answered, Ask},
     id::{Eci, PicoId, Secret},
+    intern::name,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -225,6 +226,9 @@ pub struct Handled {
     /// The log entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<Logged>,
+    /// The rules that were selected, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<SelectedRule>,
     /// The number under which it had waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<u64>,
@@ -248,6 +252,27 @@ pub struct Logged {
     /// The argument of `klog` or `log`; null for a bare text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
+}
+
+/// A rule that an event selected. Both counts are 0 where the event failed in it, or its `foreach` had no round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelectedRule {
+    /// The ruleset it is in.
+    #[serde(with = "name")]
+    pub rid: Arc<str>,
+    /// Its name.
+    #[serde(with = "name")]
+    pub rule: Arc<str>,
+    /// Times it took its actions: with `foreach`, once a round.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fired: u32,
+    /// Times its condition kept it from them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_fired: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// An event that waits for answers from elsewhere.

@@ -14,7 +14,7 @@ pub use change::Change;
 pub use children::{Child, Children, GetPage, PAGE_CHILDREN, Page, PageCommand, PageId};
 pub use messages::{
     Adoption, Answers, Asked, Handled, Imported, Incoming, Installing, Logged, Newborn, PicoCommand, PicoEvent,
-    PicoRejection, Portion, Ran, Waiting,
+    PicoRejection, Portion, Ran, SelectedRule, Waiting,
 };
 pub use moving::Moving;
 pub use query::{Everything, Look, May, PicoQuery, PicoView, Seen, Use};

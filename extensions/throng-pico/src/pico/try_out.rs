@@ -1,6 +1,6 @@
 //! The trial of an event or a query with a ruleset as it is being written: on a copy of the pico, of which nothing is kept.
 
-use super::{Answers, Asked, Change, Incoming, Installed, Logged, Pico, PicoRejection, Use};
+use super::{Answers, Asked, Change, Incoming, Installed, Logged, Pico, PicoRejection, SelectedRule, Use};
 use crate::{
     draft::{Draft, Parcel, Stop},
     id::Secret,
@@ -42,6 +42,9 @@ pub struct Tried {
     /// The log entries of the rules and functions that ran, in order.
     #[schemars(with = "serde_json::Value")]
     pub log: Vec<Logged>,
+    /// The rules that were selected, in order.
+    #[schemars(with = "serde_json::Value")]
+    pub rules: Vec<SelectedRule>,
     /// The directives of an event.
     #[schemars(with = "serde_json::Value")]
     pub directives: Vec<Value>,
@@ -101,6 +104,7 @@ impl Query<Pico> for TryOut {
         };
         let tried = Tried {
             log: std::mem::take(&mut draft.log),
+            rules: std::mem::take(&mut draft.rules),
             error,
             ..Tried::default()
         };

@@ -157,6 +157,21 @@ pub(super) async fn check(_: Administrator, body: Body<Source>) -> Result<Respon
     Ok(Json(checked(&source)).into_response())
 }
 
+/// A ruleset in its standard layout.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Formatted {
+    source: String,
+}
+
+pub(super) async fn format(_: Administrator, body: Body<Source>) -> Result<Response, Response> {
+    let source = bounded(given(body)?.source)?;
+    let source = throng_krl::format(&source).map_err(|error| {
+        let why = format!("The ruleset cannot be formatted: {error}");
+        answer::problem(&why, &Problem::malformed(why.clone()).at_field("source"))
+    })?;
+    Ok(Json(Formatted { source }).into_response())
+}
+
 pub(super) async fn try_out(
     _: Administrator,
     State(picos): State<Picos>,

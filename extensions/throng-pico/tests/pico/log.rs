@@ -210,3 +210,51 @@ fn log_page_ends_with_a_mebibyte_of_events() {
     }
     assert_eq!(found, [4, 4, 0]);
 }
+
+const CHOOSY: &str = r#"ruleset choosy {
+  rule always { select when choosy ask
+    fired { raise choosy event "asked" } }
+  rule never { select when choosy ask
+    if false then noop() }
+  rule elsewhere { select when choosy ask by re#^ann$# }
+  rule each { select when choosy ask foreach [1, 2, 3] setting(n)
+    if n > 1 then noop() }
+  rule after { select when choosy asked }
+  rule fails { select when choosy fail
+    pre { nothing = event:attrs{"nothing"} }
+    if nothing() then noop() }
+}
+"#;
+
+#[test]
+fn log_names_selected_rules_and_whether_each_fired() {
+    let service = Service::start(Settings::default());
+    let ui = service.ui();
+    let root = service.root();
+    let installed = service.post(&format!("/c/{ui}/install"), &json!({ "source": CHOOSY }));
+    assert_eq!(installed.status, 200, "{}", installed.body);
+    service.event(&root, "choosy", "ask", &json!({ "by": "bob" }));
+    service.post(&format!("/c/{root}/event-wait/choosy/fail"), &json!({}));
+    let log = service.get(&format!("/c/{root}/log?domain=choosy")).json();
+    let rule = |name: &str| json!({ "rid": "choosy", "rule": name });
+    let with = |name: &str, counts: &[(&str, u32)]| {
+        let mut rule = rule(name);
+        for (count, times) in counts {
+            rule[count] = json!(times);
+        }
+        rule
+    };
+    assert_eq!(
+        log["events"][0]["rules"],
+        json!([
+            with("always", &[("fired", 1)]),
+            with("never", &[("not_fired", 1)]),
+            with("each", &[("fired", 2), ("not_fired", 1)]),
+            with("after", &[("fired", 1)]),
+        ]),
+        "{log}"
+    );
+    let failed = &log["events"][1];
+    assert!(failed["error"].is_string(), "{failed}");
+    assert_eq!(failed["rules"], json!([rule("fails")]));
+}

@@ -308,8 +308,12 @@ fn lines_of_the_log_name_their_ruleset() {
         r#"[WARN] {"a":1} {"rid":"told"}"#,
         r#"[ERROR] 5 {"rid":"told"}"#,
     ];
-    assert_eq!(lines.len(), 1 + ends.len(), "{lines:?}");
-    for (line, end) in lines[1..].iter().zip(ends) {
+    let rules = [
+        r#"[DEBUG] rule selected {"rid":"told","rule_name":"lines"}"#,
+        r#"[DEBUG] fired {"rid":"told","rule_name":"lines"}"#,
+    ];
+    assert_eq!(lines.len(), 1 + rules.len() + ends.len(), "{lines:?}");
+    for (line, end) in lines[1..].iter().zip(rules.into_iter().chain(ends)) {
         assert!(line.ends_with(end), "{line}: {end}");
     }
 }

@@ -455,6 +455,18 @@ fn a_check_names_places_of_errors_and_possible_trials() {
 }
 
 #[test]
+fn a_ruleset_is_laid_out_in_the_standard_way() {
+    let counters = Counters::start();
+    let format = |source: &str| counters.service.post("/api/krl-format", &json!({ "source": source }));
+    let laid_out = format("ruleset a{rule b{select when c d}}");
+    assert_eq!(laid_out.status, 200, "{}", laid_out.body);
+    assert_eq!(laid_out.json()["source"], "ruleset a { rule b { select when c d } }\n");
+    let broken = format("ruleset a {\n  rule b {\n    select where\n  }\n}\n");
+    assert_eq!(broken.status, 400, "{}", broken.body);
+    assert!(broken.body.contains("line 4"), "{}", broken.body);
+}
+
+#[test]
 fn a_trial_runs_on_a_copy_of_the_pico_and_records_nothing() {
     let counters = Counters::start();
     let ui = counters.service.ui();

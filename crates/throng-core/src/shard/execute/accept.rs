@@ -164,32 +164,8 @@ impl<E: Entity> Entities<E> {
         let recorded = !self.effects.is_empty();
         // Allocated only where something is recorded under it.
         let own = || Address::new(E::KIND, call.id);
-        for sent in self.effects.sent.drain(..) {
-            if sent.child {
-                written.children.push((sent.kind.to_owned(), sent.id.clone()));
-            }
-            let asks = sent.note.as_ref().map(|note| Asks {
-                by: (E::KIND.to_owned(), call.id.to_owned()),
-                asked: (sent.kind.to_owned(), sent.id.clone()),
-                note: note.clone(),
-            });
-            if asks.is_some() && !self.hears.iter().any(|(kind, _)| *kind == sent.kind) {
-                return Err(crashed(format!(
-                    "{} requests of {} but was not given `on_outcome` for it",
-                    E::KIND,
-                    sent.kind
-                )));
-            }
-            let taking = write_message(common, &own(), &sent, asks, None)?;
-            written.deliveries.push(Delivery {
-                to: sent.address(),
-                parcel: Parcel::typed(sent),
-                taking,
-                commit: 0,
-            });
-        }
-        for timer in self.effects.timers.drain(..) {
-            written.timers.push(write_timer::<E>(common, &own(), timer)?);
+        if !self.effects.sent.is_empty() || !self.effects.timers.is_empty() {
+            self.write_effects(common, call, written)?;
         }
         let asked = if let Cause::Message(taking) = call.cause {
             taking.asks.as_ref()
@@ -264,6 +240,44 @@ impl<E: Entity> Entities<E> {
             common.records.bytes(),
             limits::RECORD_BYTES_MAX,
         )
+    }
+
+    /// Writes down messages and timers.
+    fn write_effects(
+        &mut self,
+        common: &mut Common,
+        call: &Call<'_>,
+        written: &mut Written<E>,
+    ) -> Result<(), Error<E::Rejection>> {
+        let own = || Address::new(E::KIND, call.id);
+        for sent in self.effects.sent.drain(..) {
+            if sent.child {
+                written.children.push((sent.kind.to_owned(), sent.id.clone()));
+            }
+            let asks = sent.note.as_ref().map(|note| Asks {
+                by: (E::KIND.to_owned(), call.id.to_owned()),
+                asked: (sent.kind.to_owned(), sent.id.clone()),
+                note: note.clone(),
+            });
+            if asks.is_some() && !self.hears.iter().any(|(kind, _)| *kind == sent.kind) {
+                return Err(crashed(format!(
+                    "{} requests of {} but was not given `on_outcome` for it",
+                    E::KIND,
+                    sent.kind
+                )));
+            }
+            let taking = write_message(common, &own(), &sent, asks, None)?;
+            written.deliveries.push(Delivery {
+                to: sent.address(),
+                parcel: Parcel::typed(sent),
+                taking,
+                commit: 0,
+            });
+        }
+        for timer in self.effects.timers.drain(..) {
+            written.timers.push(write_timer::<E>(common, &own(), timer)?);
+        }
+        Ok(())
     }
 
     /// Parent and children, recorded on both sides.
@@ -387,11 +401,17 @@ impl<E: Entity> Entities<E> {
 impl Common {
     /// Has values published once what they rest on is durable.
     fn publish(&mut self, values: Vec<Published>, rests_on: u64) {
+        if values.is_empty() {
+            return;
+        }
         self.published.extend(values.into_iter().map(|value| (rests_on, value)));
     }
 
     /// Has messages sent that were recorded in this commit.
     fn send(&mut self, deliveries: Vec<Delivery>, commit: u64) {
+        if deliveries.is_empty() {
+            return;
+        }
         let recorded = deliveries.into_iter().map(|delivery| Delivery { commit, ..delivery });
         self.outbox.extend(recorded);
     }

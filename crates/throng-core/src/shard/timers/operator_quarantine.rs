@@ -16,6 +16,7 @@ const NEVER_MICROS: i64 = 253_370_764_800_000_000;
 
 impl Common {
     /// The answer for an entity that an operator has quarantined, and the commit it rests on.
+    #[inline]
     pub(crate) fn refused_by_operator<R>(&mut self, hash: u64, kind: &str, id: &str) -> Option<(Error<R>, u64)> {
         let (address, quarantine) = self.timers.quarantines.find(hash, kind, id)?;
         quarantine.refused.set(quarantine.refused.get() + 1);

@@ -92,6 +92,7 @@ impl OperatorQuarantines {
         !self.all.is_empty() && self.all.contains_key(&key(address))
     }
 
+    #[inline]
     pub(crate) fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
         // Nearly always there are none, and then this is all that a command pays.
         if self.all.is_empty() {

@@ -38,7 +38,7 @@ impl Direct {
         let is_answered = member.answered_in == self.pass;
         let mut context = Context::from_waker(&member.waker);
         while member.waiting < TOGETHER_MAX {
-            let next = match look(&member.wire.input, self.server.limits()) {
+            let next = match look(&member.wire.input, connection.known_host(), self.server.limits()) {
                 // Its answer leaves on its own, after those that have not left yet.
                 Next::Command(_) if is_answered => {
                     self.send_done();
