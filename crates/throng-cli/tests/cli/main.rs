@@ -13,7 +13,6 @@ mod krl;
 mod load;
 mod new;
 mod postgres;
-mod rolling;
 mod serve;
 mod supervisor;
 mod trace;
