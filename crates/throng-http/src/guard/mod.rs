@@ -128,10 +128,15 @@ impl Guard {
         }]
     }
 
-    /// Tells when certificates expire that were read.
+    /// Tells when certificates expire that were read, once for each file.
     pub(crate) fn expiries(&self) -> impl Fn() -> Vec<Expiry> + Clone + Send + Sync + use<> {
         let watched = self.watched.clone();
-        move || watched.iter().flat_map(|watched| watched.expiries()).collect()
+        move || {
+            let mut expiries: Vec<Expiry> = watched.iter().flat_map(|watched| watched.expiries()).collect();
+            expiries.sort_by(|one, other| (&one.file, one.at).cmp(&(&other.file, other.at)));
+            expiries.dedup_by(|one, other| one.file == other.file);
+            expiries
+        }
     }
 
     /// How a caller is known.
