@@ -2,27 +2,25 @@
 
 mod command;
 mod control;
+mod metrics;
 mod shown;
 
 pub use command::ClusterCommands;
 pub(crate) use control::ClusterControl;
+pub(crate) use metrics::{Statuses, register};
+use shown::owners;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use std::{
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use serde_json::Value;
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use throng::{
     Engine,
     journal::{Directory, FEATURES, Join},
     services::health::{self, Check, Reason},
 };
 use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
-use throng_http::{Running, check_private_key};
+use throng_http::{Gateway, Running, check_private_key};
 
 use crate::{
     limits,
@@ -60,10 +58,12 @@ pub struct ClusterArguments {
     /// The address by which the others reach it, if that is another.
     #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
     peer_advertise: Option<String>,
-    /// A file with the secret that all nodes share: any bytes, at least 16.
+    /// A file with the secret that all nodes share: any bytes, at least 16. It may hold two with an empty line between them: the node proves itself
+    /// by the first and takes both. Read again when it changes.
     #[arg(long, value_name = "FILE", requires = "cluster")]
     cluster_secret_file: Option<PathBuf>,
     /// A PEM file with this node's certificate for the host by which the others reach it: what nodes say to each other is then under TLS.
+    /// Read again when it changes, as the two below.
     #[arg(long, value_name = "FILE", requires_all = ["cluster", "peer_tls_key", "peer_tls_ca"])]
     peer_tls_cert: Option<PathBuf>,
     /// A PEM file with the certificate's private key.
@@ -75,6 +75,13 @@ pub struct ClusterArguments {
     /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
     #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = lease)]
     cluster_lease: Duration,
+    /// Tell clients which node owns which shards, at `GET /cluster` and by its address for HTTP: a client that asks the owner saves the way through
+    /// another node.
+    #[arg(long, requires = "cluster")]
+    tell_owner: bool,
+    /// Own nothing while at least so many other nodes serve: a standby node. It takes requests all the same.
+    #[arg(long, value_name = "NODES", requires = "cluster", value_parser = clap::value_parser!(u16).range(1..))]
+    standby: Option<u16>,
     /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release. An engine without --cluster is refused,
     /// too, where the journal was finalized at a greater one.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -108,7 +115,12 @@ pub struct ClusterSettings {
     listen: SocketAddr,
     advertise: Option<String>,
     trust: Trust,
+    secret_file: Option<PathBuf>,
+    /// Certificate, key and roots.
+    tls_files: Option<[PathBuf; 3]>,
     timing: Timing,
+    tell_owner: bool,
+    standby: Option<usize>,
     app: u64,
 }
 
@@ -133,55 +145,100 @@ impl ClusterArguments {
                 self.peer_listen
             );
         }
+        let (trust, tls_files) = self.trust()?;
         Ok(Some(ClusterSettings {
             name: name.clone(),
             listen: self.peer_listen,
             advertise: self.peer_advertise.clone(),
-            trust: self.trust()?,
+            trust,
+            secret_file: self.cluster_secret_file.clone(),
+            tls_files,
             timing: Timing::of(self.cluster_lease),
+            tell_owner: self.tell_owner,
+            standby: self.standby.map(usize::from),
             app: self.app_number,
         }))
     }
 
-    fn trust(&self) -> anyhow::Result<Trust> {
+    fn trust(&self) -> anyhow::Result<(Trust, Option<[PathBuf; 3]>)> {
         let has_tls = self.peer_tls_cert.is_some();
-        let trust = Trust::by_secret(secret(self.cluster_secret_file.as_deref(), self.peer_listen, has_tls)?);
-        let (Some(certificate), Some(key), Some(roots)) = (&self.peer_tls_cert, &self.peer_tls_key, &self.peer_tls_ca)
-        else {
-            return Ok(trust);
+        let trust = Trust::by_secret(Secret::new(b""));
+        let read = |path: &PathBuf| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+        match &self.cluster_secret_file {
+            None if !self.peer_listen.ip().is_loopback() && !has_tls => bail!(
+                "--peer-listen {} is open to other machines: give all nodes the same --cluster-secret-file, or certificates with --peer-tls-cert, or \
+                 listen on 127.0.0.1",
+                self.peer_listen
+            ),
+            None => {}
+            Some(file) => {
+                warn_if_open(file, Guarded::Private);
+                set_secrets(&trust, &read(file)?).map_err(|why| anyhow!("{}: {why}", file.display()))?;
+            }
+        }
+        let files = [&self.peer_tls_cert, &self.peer_tls_key, &self.peer_tls_ca];
+        let [Some(certificate), Some(key), Some(roots)] = files else {
+            return Ok((trust, None));
         };
-        let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
-        let key_bytes = read(key)?;
-        check_private_key(&key_bytes).map_err(|why| anyhow!("--peer-tls-key {}: {why}", key.display()))?;
-        trust
-            .with_tls(&read(certificate)?, &key_bytes, &read(roots)?)
-            .map_err(|why| anyhow!("--peer-tls-cert, --peer-tls-key and --peer-tls-ca do not do: {why}"))
+        warn_if_open(key, Guarded::Private);
+        let contents = [read(certificate)?, read(key)?, read(roots)?];
+        let names = [certificate, key, roots]
+            .map(|file| file.display().to_string())
+            .join(", ");
+        set_tls(&trust, &contents).map_err(|why| anyhow!("{names}: {why}"))?;
+        Ok((trust, Some([certificate, key, roots].map(Clone::clone))))
     }
 }
 
-fn secret(file: Option<&Path>, listen: SocketAddr, has_tls: bool) -> anyhow::Result<Secret> {
+/// Takes the secret of a file, or two with an empty line between them.
+fn set_secrets(trust: &Trust, bytes: &[u8]) -> Result<(), String> {
     const BYTES_MIN: usize = 16;
-    let Some(file) = file else {
-        if !listen.ip().is_loopback() && !has_tls {
-            bail!(
-                "--peer-listen {listen} is open to other machines: give all nodes the same --cluster-secret-file, or certificates with --peer-tls-cert, or listen on \
-                 127.0.0.1"
-            );
+    const COUNT_MAX: usize = 2;
+    let mut parts: Vec<Vec<u8>> = vec![Vec::new()];
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let separates = line.trim_ascii().is_empty();
+        if separates && parts.last().is_some_and(|part| !part.is_empty()) {
+            parts.push(Vec::new());
+        } else if let Some(part) = parts.last_mut().filter(|_| !separates) {
+            part.extend_from_slice(line);
         }
-        return Ok(Secret::new(b""));
-    };
-    warn_if_open(file, Guarded::Private);
-    let bytes =
-        fs::read(file).with_context(|| format!("the cluster's secret cannot be read from {}", file.display()))?;
-    let secret = bytes.trim_ascii();
-    if secret.len() < BYTES_MIN {
-        bail!(
-            "the cluster's secret in {} has {} bytes, at least {BYTES_MIN} are needed",
-            file.display(),
-            secret.len()
-        );
     }
-    Ok(Secret::new(secret))
+    let secrets: Vec<&[u8]> = parts.iter().map(|part| part.trim_ascii()).collect();
+    let secrets = match secrets.split_last() {
+        Some((last, before)) if last.is_empty() && !before.is_empty() => before,
+        _ => &secrets[..],
+    };
+    if secrets.len() > COUNT_MAX {
+        let count = secrets.len();
+        return Err(format!(
+            "there are {count} secrets of the cluster in it, with empty lines between them: at most {COUNT_MAX} hold at once"
+        ));
+    }
+    if let Some(short) = secrets
+        .iter()
+        .map(|secret| secret.len())
+        .find(|bytes| *bytes < BYTES_MIN)
+    {
+        return Err(format!(
+            "a secret of the cluster has {short} bytes, at least {BYTES_MIN} are needed; an empty line separates two secrets"
+        ));
+    }
+    let mut secrets = secrets.iter().copied().map(Secret::new);
+    if let Some(first) = secrets.next() {
+        trust.set_secrets(first, secrets);
+    }
+    Ok(())
+}
+
+/// Takes certificate, key and roots.
+fn set_tls(trust: &Trust, files: &[Vec<u8>]) -> Result<(), String> {
+    let [certificate, key, roots] = files else {
+        return Err("a certificate, its key and a CA are needed".into());
+    };
+    check_private_key(key).map_err(|why| format!("--peer-tls-key: {why}"))?;
+    trust
+        .set_tls(certificate, key, roots)
+        .map_err(|why| format!("--peer-tls-cert, --peer-tls-key and --peer-tls-ca do not do: {why}"))
 }
 
 impl ClusterSettings {
@@ -193,6 +250,32 @@ impl ClusterSettings {
     /// The connections to the other nodes, for the engine.
     pub(crate) fn links(&self, shards: u16) -> Links {
         Links::new(shards, self.trust.clone())
+    }
+
+    /// Has a gateway tell of the node, and read the files again by which nodes know each other.
+    pub(crate) fn tell(&self, mut gateway: Gateway, statuses: &Statuses) -> Gateway {
+        let of_health = Arc::clone(statuses);
+        gateway = gateway.closed().health(move || {
+            let found = of_health.get().and_then(|statuses| check(&statuses.borrow()));
+            found.into_iter().collect()
+        });
+        if self.tell_owner {
+            let of_owners = Arc::clone(statuses);
+            gateway = gateway.owners(move || {
+                of_owners
+                    .get()
+                    .map_or(Value::Null, |statuses| owners(&statuses.borrow()))
+            });
+        }
+        if let Some(file) = &self.secret_file {
+            let trust = self.trust.clone();
+            gateway = gateway.watch_files(vec![file.clone()], move |files| set_secrets(&trust, &files.concat()));
+        }
+        if let Some(files) = &self.tls_files {
+            let trust = self.trust.clone();
+            gateway = gateway.watch_files(files.to_vec(), move |files| set_tls(&trust, files));
+        }
+        gateway
     }
 
     /// Joins, and waits until the engine can serve.
@@ -225,7 +308,7 @@ impl ClusterSettings {
             listen: self.listen,
             trust: self.trust.clone(),
             timing: self.timing,
-            standby: None,
+            standby: self.standby,
             loops: gateway.loops().to_vec(),
         };
         // An address of every interface is no host: settings() has seen to it that another one was said then.
@@ -248,7 +331,7 @@ impl ClusterSettings {
 }
 
 /// Says that a node may own nothing, and is not ready then, or that others use another server.
-pub(crate) fn check(status: &Status) -> Option<Check> {
+fn check(status: &Status) -> Option<Check> {
     let apart = status.apart.as_ref().map(|why| (health::Status::Fail, why));
     let (status, why) = apart.or_else(|| Some((health::Status::Warn, status.two_primaries.as_ref()?)))?;
     Some(Check {
@@ -316,5 +399,30 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(said.contains("key.pem") && said.contains("encrypted"), "{said}");
+    }
+
+    #[test]
+    fn secret_file_holds_two_secrets_at_most() {
+        let trust = Trust::by_secret(Secret::new(b""));
+        let set = |text: &str| set_secrets(&trust, text.as_bytes());
+        let (one, other) = ("0123456789abcdef", "fedcba9876543210");
+        for good in [
+            one.to_owned(),
+            format!("{one}\n"),
+            format!("{one}\n\n{other}\n"),
+            format!("\n{one}\r\n\r\n\n{other}\n\n"),
+            // Of several lines, as `openssl rand -base64` writes it.
+            format!("{one}\n{other}\nend"),
+        ] {
+            assert_eq!(set(&good), Ok(()), "{good:?}");
+        }
+        for (bad, word) in [
+            (String::new(), "has 0 bytes"),
+            (format!("{one}\n\nshort"), "has 5 bytes"),
+            (format!("{one}\n\n{other}\n\n{one}"), "3 secrets"),
+        ] {
+            let said = set(&bad).unwrap_err();
+            assert!(said.contains(word), "{bad:?}: {said}");
+        }
     }
 }

@@ -17,11 +17,9 @@ use throng::{
     services::health::{Check, Reason, Status},
 };
 use throng_http::{Limits, Running};
-#[cfg(feature = "postgres")]
-use tokio::sync::watch;
 
 #[cfg(feature = "postgres")]
-use crate::cluster::{ClusterControl, ClusterSettings, check, not_shared};
+use crate::cluster::{ClusterControl, ClusterSettings, Statuses, not_shared, register};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -193,20 +191,15 @@ impl Service {
         });
         // It says where it listens before it joins, and listens there once it can serve.
         #[cfg(feature = "postgres")]
-        let statuses = Arc::new(std::sync::OnceLock::new());
+        let statuses = Statuses::default();
         #[cfg(feature = "postgres")]
-        if let Some((_, directory, links)) = &joining {
-            let of_health = Arc::clone(&statuses);
-            gateway = gateway.closed().health(move || {
-                let statuses: Option<&watch::Receiver<throng_cluster::Status>> = of_health.get();
-                let found = statuses.and_then(|statuses| check(&statuses.borrow()));
-                found.into_iter().collect()
-            });
-            gateway = gateway.cluster(ClusterControl {
+        if let Some((cluster, directory, links)) = &joining {
+            gateway = cluster.tell(gateway, &statuses).cluster(ClusterControl {
                 directory: Arc::clone(directory),
                 links: links.clone(),
                 statuses: Arc::clone(&statuses),
             });
+            engine.metrics().register(|registry| register(registry, &statuses));
         }
         gateway = settings.access_log.set(settings.security.set(gateway));
         let mut beside: Vec<End> = Vec::new();

@@ -5,11 +5,11 @@ use crate::{
     caller::{Access, Role},
     checks::Checks,
     console,
-    console_state::{About as ConsoleAbout, Cluster},
+    console_state::{About as ConsoleAbout, Cluster, OwnersReport},
     error::StartError,
     event_loop::{self, Start},
     gate::Pass,
-    guard::{Jwt, LOOK_EVERY, Refresh, Sources, Tls},
+    guard::{Jwt, LOOK_EVERY, OtherFiles, Sources, Tls, expiry::Reminder},
     listen,
     openapi::{About, Described},
     running::Running,
@@ -17,12 +17,13 @@ use crate::{
     server::{ADMIN_CONNECTIONS_MAX, Shared, Stage, Trust, connections_in_memory},
 };
 use http::HeaderName;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr, TcpListener},
     path::PathBuf,
-    sync::{Arc, PoisonError, Weak, atomic::Ordering, mpsc::RecvTimeoutError},
+    sync::{Arc, PoisonError, atomic::Ordering, mpsc::RecvTimeoutError},
     thread,
     time::Duration,
 };
@@ -48,6 +49,7 @@ pub struct Gateway {
     about: About,
     place: Option<(&'static str, String)>,
     cluster: Option<Box<dyn Cluster>>,
+    owners: Option<OwnersReport>,
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
@@ -70,6 +72,7 @@ impl Gateway {
             about: About::default(),
             place: None,
             cluster: None,
+            owners: None,
             trust: Trust::default(),
             checks: Checks::default(),
             access_log: None,
@@ -192,6 +195,20 @@ impl Gateway {
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.sources.tls = Some(tls);
+        self
+    }
+
+    /// Reads further files at the start and whenever one of them changes, and hands their contents to `read`. A file that cannot be read or used
+    /// is told as those of [`tokens`](Self::tokens) are: the start fails, or later the log and `/health/ready` say so. A certificate in them
+    /// (PEM) is told for 30 days before it expires.
+    #[must_use]
+    pub fn watch_files(
+        mut self,
+        paths: Vec<PathBuf>,
+        read: impl Fn(&[Vec<u8>]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        let read = Box::new(read);
+        self.sources.others.push(OtherFiles { paths, read });
         self
     }
 
@@ -350,6 +367,13 @@ impl Gateway {
         self
     }
 
+    /// Tells clients at `GET /cluster` which node owns which shards. Who may ask the service's own routes may ask this one.
+    #[must_use]
+    pub fn owners(mut self, owners: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
+        self.owners = Some(Box::new(owners));
+        self
+    }
+
     /// Describes the service in its documentation, in Markdown.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
@@ -425,7 +449,7 @@ impl Gateway {
         }
         let guard = &mut self.trust.guard;
         guard.has_admin_listener = admin.is_some();
-        let watched = guard.read(self.sources)?;
+        guard.read(self.sources)?;
         self.about.credentials = guard.credentials();
         self.about.has_admin_listener = guard.has_admin_listener;
         if !address.ip().is_loopback() && !guard.authenticates() {
@@ -445,6 +469,7 @@ impl Gateway {
                     "http"
                 }
             ),
+            owners: self.owners,
         };
         let shared = Arc::new(Shared::new(
             self.engine,
@@ -504,8 +529,8 @@ impl Gateway {
             drop(named.spawn(watching).map_err(StartError::Loop)?);
         }
         let (files_over, is_files_over) = std::sync::mpsc::channel();
-        if !watched.is_empty() {
-            look_after_files(Arc::downgrade(&shared), watched, is_files_over)?;
+        if !shared.guard.watched.is_empty() {
+            look_after_files(&shared, is_files_over)?;
         }
         let (points_over, is_points_over) = std::sync::mpsc::channel();
         console::watch(Arc::downgrade(&shared), is_points_over).map_err(StartError::Loop)?;
@@ -536,18 +561,23 @@ fn warn_of_everybody(address: SocketAddr) {
 }
 
 /// Reads files again when they change, until the gateway is over.
-fn look_after_files(
-    shared: Weak<Shared>,
-    watched: Vec<Arc<dyn Refresh>>,
-    is_over: std::sync::mpsc::Receiver<()>,
-) -> Result<(), StartError> {
+fn look_after_files(shared: &Arc<Shared>, is_over: std::sync::mpsc::Receiver<()>) -> Result<(), StartError> {
     let (first, is_first_done) = std::sync::mpsc::channel();
+    let (watched, expiries) = (shared.guard.watched.clone(), shared.guard.expiries());
+    let shared = Arc::downgrade(shared);
     let look = move || {
+        let mut reminder = Reminder::default();
+        let mut remind = || {
+            let lines = reminder.lines(expiries(), Timestamp::now());
+            lines.iter().for_each(|line| tracing::warn!("{line}"));
+        };
         // What has to be fetched is there before the first request, or was found not to be there.
         let _ = first.send(watched.iter().filter(|watched| watched.refresh()).count());
+        remind();
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             // All of them are looked at.
             let changed = watched.iter().filter(|watched| watched.refresh()).count();
+            remind();
             let Some(shared) = shared.upgrade() else { return };
             let unread = watched.iter().filter(|watched| watched.has_failed()).count();
             shared.guard.unread.store(unread, Ordering::Relaxed);

@@ -59,6 +59,11 @@ struct ProblemLabels {
     r#type: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
 /// What was reached, by the name of its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
@@ -103,6 +108,7 @@ pub(crate) struct Metrics {
     requests: [[Counter; STATUSES.len()]; ROUTES.len()],
     seconds: [Histogram; ROUTES.len()],
     problems: Family<ProblemLabels, Counter>,
+    tls_failures: Family<ReasonLabels, Counter>,
     /// Frames of WebSockets.
     pub(crate) frames_in: Counter,
     pub(crate) frames_out: Counter,
@@ -130,6 +136,7 @@ impl Metrics {
             }),
             seconds: ROUTES.map(|(_, route)| seconds.get_or_create(&RouteLabels { route }).clone()),
             problems: Family::default(),
+            tls_failures: Family::default(),
             frames_in: Counter::default(),
             frames_out: Counter::default(),
             sockets: Gauge::default(),
@@ -150,6 +157,11 @@ impl Metrics {
                 "problems",
                 "Requests answered with a problem, by its type",
                 metrics.problems.clone(),
+            );
+            http.register(
+                "tls_failures",
+                "TLS handshakes that failed, by the reason",
+                metrics.tls_failures.clone(),
             );
             http.register(
                 "connections_refused",
@@ -227,6 +239,11 @@ impl Metrics {
     pub(crate) fn socket_opened(&self) -> Level {
         self.sockets.inc();
         Level(self.sockets.clone())
+    }
+
+    /// Counts a TLS handshake that failed.
+    pub(crate) fn tls_failed(&self, reason: &'static str) {
+        self.tls_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// A request was answered with a problem of this type.

@@ -83,6 +83,18 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
     report
 }
 
+/// Returns the owners of all shards for clients that ask the owner.
+pub(crate) fn owners(status: &Status) -> serde_json::Value {
+    let view = &status.view;
+    let owning = view.nodes.iter().filter(|node| node.lives()).filter_map(|node| {
+        let shards = view.shards_of(Some(node.id));
+        let said = &node.said;
+        (!shards.is_empty())
+            .then(|| serde_json::json!({ "name": said.name, "http": said.http, "shards": shards.to_string() }))
+    });
+    serde_json::json!({ "version": view.version, "shards": view.owners.len(), "owners": owning.collect::<Vec<_>>() })
+}
+
 /// Tells it of a node that drains, and was not asked to.
 fn apart(view: &View, node: &Node) -> Option<String> {
     let is_asked = node.state != NodeState::Draining || node.wants_drain;
@@ -149,6 +161,38 @@ impl<'a> Shown<'a> {
 mod tests {
     use super::*;
     use throng::journal::{Join, NodeId};
+
+    #[test]
+    fn owners_are_the_living_nodes_that_own_shards() {
+        let node = |number, name: &str, state| {
+            let (name, http) = (name.to_owned(), format!("http://{name}:8080"));
+            let said = Join {
+                name,
+                http,
+                ..Join::default()
+            };
+            Node::new(NodeId(number), said, state)
+        };
+        let view = View {
+            version: 5,
+            nodes: vec![
+                node(1, "a", NodeState::Serving),
+                node(2, "b", NodeState::Dead),
+                node(3, "c", NodeState::Serving),
+            ],
+            owners: [1, 1, 2, 1].map(|owner| Some(NodeId(owner))).to_vec(),
+            ..View::default()
+        };
+        let status = Status {
+            view,
+            ..Status::default()
+        };
+        let a = serde_json::json!({ "name": "a", "http": "http://a:8080", "shards": "0-1,3" });
+        assert_eq!(
+            owners(&status),
+            serde_json::json!({ "version": 5, "shards": 4, "owners": [a] })
+        );
+    }
 
     #[test]
     fn ended_nodes_are_told_from_disconnected_ones() {

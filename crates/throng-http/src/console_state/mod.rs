@@ -93,7 +93,12 @@ pub(crate) struct About {
     pub(crate) cluster: Option<Box<dyn Cluster>>,
     /// The URL for clients, as far as it is known.
     pub(crate) url: String,
+    /// The owners of all shards, for clients that are told them.
+    pub(crate) owners: Option<OwnersReport>,
 }
+
+/// Says who owns the shards of a cluster; `null` as long as that is not known.
+pub(crate) type OwnersReport = Box<dyn Fn() -> Value + Send + Sync>;
 
 impl Console {
     pub(crate) fn new(about: About) -> Self {

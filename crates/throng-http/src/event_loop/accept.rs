@@ -96,7 +96,7 @@ fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance
             let open = open(event_loop, arrival, places);
             drop(tokio::task::spawn_local(shake_hands(
                 event_loop.clone(),
-                open,
+                (open, address),
                 stream,
                 config,
             )));
@@ -179,7 +179,12 @@ fn enter(event_loop: &Rc<EventLoop>, stream: Stream, arrival: Arrival, places: C
 }
 
 /// Opens the TLS session of a connection, within the time a head may take.
-async fn shake_hands(event_loop: Rc<EventLoop>, open: OpenConnection, stream: TcpStream, config: Arc<ServerConfig>) {
+async fn shake_hands(
+    event_loop: Rc<EventLoop>,
+    (open, address): (OpenConnection, IpAddr),
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) {
     let wait = event_loop.server.limits().header_wait;
     let mut accepting = pin!(timeout(wait, Stream::accept(stream, config)));
     let accepted = poll_fn(|context| {
@@ -198,8 +203,15 @@ async fn shake_hands(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Tc
             let wire = Wire::new(stream, event_loop.server.clone(), open.connection.clone());
             event_loop.door.enter(open, wire);
         }
-        Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
-        Err(_) => tracing::debug!("a TLS handshake was not done within {wait:?}"),
+        Ok(Err(error)) => {
+            let reason = tls::failure(&error);
+            event_loop.server.metrics().tls_failed(reason);
+            tracing::debug!("a TLS handshake with {address} failed ({reason}): {error}");
+        }
+        Err(_) => {
+            event_loop.server.metrics().tls_failed("timeout");
+            tracing::debug!("a TLS handshake with {address} was not done within {wait:?}");
+        }
     }
 }
 

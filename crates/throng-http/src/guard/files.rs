@@ -1,5 +1,6 @@
 //! Files that are read again when they change, while the service runs.
 
+use super::expiry::{Expiry, first_expiry};
 use crate::error::FileError;
 use std::{
     fs, io,
@@ -49,6 +50,8 @@ struct Seen {
     read: Vec<Option<Stamp>>,
     /// The reason why they could not be read since, which was logged.
     failed: Option<String>,
+    /// When certificates in them expire, as they were read well.
+    expiries: Vec<Expiry>,
 }
 
 /// What changes when a file does.
@@ -67,7 +70,7 @@ impl<T> Watched<T> {
     ) -> Result<Self, FileError> {
         let stamps = paths.iter().map(|path| stamp(path)).collect();
         let read: Read<T> = Box::new(move |files| read(files).map_err(Into::into));
-        let value = read_all(&paths, &read)?;
+        let (value, expiries) = read_all(&paths, &read)?;
         Ok(Self {
             paths,
             read,
@@ -75,6 +78,7 @@ impl<T> Watched<T> {
             seen: Mutex::new(Seen {
                 read: stamps,
                 failed: None,
+                expiries,
             }),
         })
     }
@@ -92,6 +96,11 @@ pub(crate) trait Refresh: Send + Sync {
 
     /// Tells if the last look could not read it, so that it says what it said before.
     fn has_failed(&self) -> bool;
+
+    /// Tells when certificates in it expire.
+    fn expiries(&self) -> Vec<Expiry> {
+        Vec::new()
+    }
 }
 
 impl<T: Send + Sync> Refresh for Watched<T> {
@@ -105,10 +114,11 @@ impl<T: Send + Sync> Refresh for Watched<T> {
             return false;
         }
         match read_all(&self.paths, &self.read) {
-            Ok(value) => {
+            Ok((value, expiries)) => {
                 *seen = Seen {
                     read: stamps,
                     failed: None,
+                    expiries,
                 };
                 *self.value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
                 tracing::info!("read again: {}", self.names());
@@ -130,6 +140,11 @@ impl<T: Send + Sync> Refresh for Watched<T> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.failed.is_some()
     }
+
+    fn expiries(&self) -> Vec<Expiry> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.expiries.clone()
+    }
 }
 
 impl<T> Watched<T> {
@@ -148,13 +163,20 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-fn read_all<T>(paths: &[PathBuf], read: &Read<T>) -> Result<T, FileError> {
+/// Reads what the files say, and when certificates in them expire.
+fn read_all<T>(paths: &[PathBuf], read: &Read<T>) -> Result<(T, Vec<Expiry>), FileError> {
     let named = |path: &Path, why: String| FileError::new(&path.display().to_string(), why);
     let mut contents = Vec::new();
     for path in paths {
         contents.push(read_file(path).map_err(|why| named(path, why.to_string()))?);
     }
-    read(&contents).map_err(|Wrong { file, why }| named(paths.get(file).map_or(Path::new(""), PathBuf::as_path), why))
+    let value = read(&contents)
+        .map_err(|Wrong { file, why }| named(paths.get(file).map_or(Path::new(""), PathBuf::as_path), why))?;
+    let expiry = |(path, pem): (&PathBuf, &Vec<u8>)| {
+        let (file, at) = (path.display().to_string(), first_expiry(pem)?);
+        Some(Expiry { file, at })
+    };
+    Ok((value, paths.iter().zip(&contents).filter_map(expiry).collect()))
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {

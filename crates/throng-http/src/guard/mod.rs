@@ -1,6 +1,8 @@
 //! What a service knows of who may come in: names, tokens, keys, certificates, and the files they stand in.
 
 mod browsers;
+mod der;
+pub(crate) mod expiry;
 mod files;
 pub(crate) mod jwt;
 mod names;
@@ -11,6 +13,7 @@ mod tokens;
 mod wrong;
 
 pub(crate) use browsers::{BEARER, TICKET_LIFE, Tickets, take_offered};
+use expiry::Expiry;
 pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};
 pub use jwt::Jwt;
@@ -70,6 +73,8 @@ pub(crate) struct Guard {
     pub(crate) version: Version,
     /// Sources that could not be read when they were looked at last. Written by the thread that looks at them.
     pub(crate) unread: Arc<AtomicUsize>,
+    /// All that is read again.
+    pub(crate) watched: Vec<Arc<dyn Refresh>>,
 }
 
 /// Where it stands who is let in.
@@ -80,11 +85,19 @@ pub(crate) struct Sources {
     pub(crate) admin_tokens: Option<PathBuf>,
     pub(crate) jwt: Option<Jwt>,
     pub(crate) tls: Option<Tls>,
+    /// Files with another reader.
+    pub(crate) others: Vec<OtherFiles>,
+}
+
+/// Files beside those of the gateway, and what takes their contents.
+pub(crate) struct OtherFiles {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) read: Box<dyn Fn(&[Vec<u8>]) -> Result<(), String> + Send + Sync>,
 }
 
 impl Guard {
-    /// Reads the sources, and gives what has to be read again when it changes.
-    pub(crate) fn read(&mut self, sources: Sources) -> Result<Vec<Arc<dyn Refresh>>, FileError> {
+    /// Reads the sources; those that have to be read again when they change are [`watched`](Self::watched).
+    pub(crate) fn read(&mut self, sources: Sources) -> Result<(), FileError> {
         let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
         if let Some(file) = sources.tokens {
             let read = |files: &[Vec<u8>]| Tokens::parse(&String::from_utf8_lossy(&files.concat()));
@@ -109,7 +122,11 @@ impl Guard {
             watched.push(tls.clone());
             self.tls = Some(tls);
         }
-        Ok(watched)
+        for OtherFiles { paths, read } in sources.others {
+            watched.push(Arc::new(Watched::new(paths, read)?));
+        }
+        self.watched = watched;
+        Ok(())
     }
 
     /// Tells of sources that could not be read: what was to be taken back holds on. Which one, and why, is in the log.
@@ -124,6 +141,17 @@ impl Guard {
             status: Status::Warn,
             reason: Reason::Other(reason.into()),
         }]
+    }
+
+    /// Tells when certificates expire that were read, once for each file.
+    pub(crate) fn expiries(&self) -> impl Fn() -> Vec<Expiry> + Clone + Send + Sync + use<> {
+        let watched = self.watched.clone();
+        move || {
+            let mut expiries: Vec<Expiry> = watched.iter().flat_map(|watched| watched.expiries()).collect();
+            expiries.sort_by(|one, other| (&one.file, one.at).cmp(&(&other.file, other.at)));
+            expiries.dedup_by(|one, other| one.file == other.file);
+            expiries
+        }
     }
 
     /// How a caller is known.

@@ -1,15 +1,15 @@
 //! Certificates: the service's own, and those of its clients.
 
-use super::files::Wrong;
+use super::{der::element, files::Wrong};
 use crate::caller::{Caller, Means, is_name};
 use rustls::{
-    RootCertStore, ServerConfig,
+    AlertDescription, CertificateError, RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject as _},
     server::{NoServerSessionStorage, WebPkiClientVerifier},
 };
 use serde_json::Map;
-use std::{iter, path::PathBuf, sync::Arc};
+use std::{io, iter, path::PathBuf, sync::Arc};
 
 /// What a gateway speaks under TLS, in the order of its liking.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
@@ -84,6 +84,43 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Wrong> {
     Ok(Arc::new(config))
 }
 
+/// Names the reason why a handshake failed, as the metric has it.
+pub(crate) fn failure(error: &io::Error) -> &'static str {
+    use rustls::Error;
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        None => "closed",
+        Some(Error::InvalidMessage(_)) => "no_tls",
+        Some(Error::PeerIncompatible(_) | Error::AlertReceived(AlertDescription::ProtocolVersion)) => {
+            "no_common_version"
+        }
+        Some(Error::InvalidCertificate(invalid)) => match invalid {
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => "client_certificate_expired",
+            CertificateError::Revoked => "client_certificate_revoked",
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => "client_certificate_of_other_ca",
+            _ => "client_certificate",
+        },
+        // The client's judgement of the service's certificate.
+        Some(Error::AlertReceived(alert)) if is_of_certificates(*alert) => "not_trusted",
+        Some(_) => "other",
+    }
+}
+
+fn is_of_certificates(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::DecryptError
+    )
+}
+
 /// Refuses a private key that asks for a passphrase: PKCS#8, or as OpenSSL wrote them before.
 ///
 /// # Errors
@@ -153,29 +190,6 @@ fn common_name(subject: &[u8]) -> Option<&str> {
         }
     }
     None
-}
-
-/// The first element of some DER (X.690).
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-    rest: &'a [u8],
-}
-
-fn element(der: &[u8]) -> Option<Element<'_>> {
-    let (&tag, der) = der.split_first()?;
-    let (&first, mut der) = der.split_first()?;
-    let length = match first {
-        0..=0x7f => usize::from(first),
-        0x81..=0x83 => {
-            let (bytes, rest) = der.split_at_checked(usize::from(first & 0x7f))?;
-            der = rest;
-            bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte))
-        }
-        _ => return None,
-    };
-    let (content, rest) = der.split_at_checked(length)?;
-    Some(Element { tag, content, rest })
 }
 
 #[cfg(test)]

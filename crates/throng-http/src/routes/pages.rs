@@ -49,6 +49,9 @@ fn inline_hash(page: &str, element: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(hash))
 }
 
+/// The path at which clients are told which node owns which shards, if they are.
+const OWNERS: &str = "/cluster";
+
 /// The service as a whole: the target of `OPTIONS *`.
 const SERVICE: &str = "*";
 
@@ -68,7 +71,9 @@ pub(super) fn is_open(path: &str) -> bool {
 /// Answers a path that is the gateway's own; `None` if it is not.
 pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) -> Option<Answered<Response<Answer>>> {
     let path = parts.uri.path();
-    if !is_own(path) {
+    let owners = server.shared().console.about.owners.as_ref();
+    let owners = owners.filter(|_| path == OWNERS);
+    if !is_own(path) && owners.is_none() {
         return None;
     }
     if path == SERVICE {
@@ -80,6 +85,9 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Some(Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed()));
+    }
+    if let Some(owners) = owners {
+        return Some(Ok(fresh(answer::json(owners().to_string()))));
     }
     Some(match path {
         "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),

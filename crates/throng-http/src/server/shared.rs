@@ -8,7 +8,10 @@ use crate::{
     connection::{Connection, Entrance},
     console_state::{About, Console},
     gate::Client,
-    guard::{Guard, Wrong},
+    guard::{
+        Guard, Wrong,
+        expiry::{self, Expiries},
+    },
     kinds::Kinds,
     limits::CONNECTION_BYTES,
     metrics::Metrics,
@@ -20,6 +23,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
+use jiff::Timestamp;
 use rustls::ServerConfig;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use throng::{
@@ -131,10 +135,14 @@ impl Shared {
         checks.add(move || of_services.checks());
         let unread = trust.guard.unread.clone();
         checks.add(move || Guard::check(&unread));
+        let expiries = trust.guard.expiries();
+        let of_certificates = Box::new(Expiries(expiries.clone()));
+        checks.add(move || expiry::check(expiries(), Timestamp::now()).into_iter().collect());
         let collector = Box::new(checks.clone());
-        engine
-            .metrics()
-            .register(|registry| registry.register_collector(collector));
+        engine.metrics().register(|registry| {
+            registry.register_collector(collector);
+            registry.register_collector(of_certificates);
+        });
         Ok(Self {
             kinds: described.kinds,
             openapi: described.document,

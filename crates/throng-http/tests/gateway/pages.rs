@@ -244,6 +244,17 @@ fn the_pages_need_nothing_but_this_server() {
 }
 
 #[test]
+fn owners_of_shards_are_told_where_the_service_has_them() {
+    let map = json!({ "version": 3, "shards": 256, "owners": [] });
+    let told = map.clone();
+    let gateway = start(|gateway| gateway.owners(move || told.clone()));
+    let answer = Client::new(&gateway).get("/cluster");
+    assert_eq!((answer.status, answer.json()), (200, map));
+    assert_eq!(Client::new(&gateway).request("POST", "/cluster", &[], "").status, 405);
+    assert_eq!(Client::new(&start(|gateway| gateway)).get("/cluster").status, 404);
+}
+
+#[test]
 fn index_names_metrics_only_where_they_are() {
     let apart = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()));
     let routes = axum::Router::new().route("/own", axum::routing::get(async || "own"));

@@ -19,9 +19,11 @@ use std::{
     fs,
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
 };
 use throng_http::{Gateway, Running, Tls};
+use throng_testing::until;
 
 pub(crate) type Secure = StreamOwned<ClientConnection, TcpStream>;
 
@@ -220,6 +222,11 @@ fn clients_without_tls_or_trust_are_refused_and_hold_up_none() {
     assert!(sent.is_err());
     assert_eq!(files.connect(&gateway, None).get("/health/live").status, 200);
     drop(silent);
+    let told = || files.connect(&gateway, None).get("/metrics").text().to_owned();
+    for reason in ["no_tls", "not_trusted"] {
+        let line = format!("throng_http_tls_failures_total{{reason=\"{reason}\"}} 1");
+        until(reason, || told().contains(&line));
+    }
 }
 
 #[test]
@@ -294,6 +301,57 @@ fn certificates_are_read_again_without_a_restart() {
         .err()
         .unwrap();
     assert!(error.to_string().contains("cert.pem"), "{error}");
+}
+
+#[test]
+fn certificate_that_expires_is_told_by_health_and_metrics() {
+    let files = Files::new();
+    let in_days = |days: u64| {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        params.not_after = date_time_ymd(1970, 1, 1) + since_epoch + Duration::from_hours(24 * days + 1);
+        files.write(files.authority.signs(params));
+    };
+    in_days(40);
+    let other = files.path("other");
+    fs::write(&other, "first").unwrap();
+    let read = Arc::new(Mutex::new(Vec::new()));
+    let gateway = start(|gateway| {
+        let read = read.clone();
+        gateway
+            .tls(files.tls(None))
+            .watch_files(vec![other.clone()], move |files| match files {
+                [text] if text != b"bad" => {
+                    read.lock().unwrap().push(text.clone());
+                    Ok(())
+                }
+                _ => Err("it is bad".into()),
+            })
+            // Nodes may go by the same certificate.
+            .watch_files(vec![files.path("cert.pem")], |_| Ok(()))
+    });
+    let told = |path: &str| files.connect(&gateway, None).get(path).text().to_owned();
+    assert!(!told("/health/ready").contains("certificates"));
+    in_days(20);
+    until("it is told", || told("/health/ready").contains("expires at"));
+    let ready = told("/health/ready");
+    assert!(
+        ready.contains("in 20 days") && ready.contains(r#""ready":true"#),
+        "{ready}"
+    );
+    let metrics = told("/metrics");
+    assert!(
+        metrics.contains("throng_certificate_expiry_timestamp_seconds{file=") && metrics.contains("cert.pem"),
+        "{metrics}"
+    );
+
+    fs::write(&other, "second").unwrap();
+    until("it is read again", || read.lock().unwrap().len() == 2);
+    fs::write(&other, "bad").unwrap();
+    until("it is told", || told("/health/ready").contains("credentials"));
+    assert_eq!(*read.lock().unwrap(), [b"first".to_vec(), b"second".to_vec()]);
+    let series = metrics.matches("throng_certificate_expiry_timestamp_seconds{file=");
+    assert_eq!(series.count(), 1, "a file read for two uses: {metrics}");
 }
 
 /// A client's certificate with these names.
