@@ -89,10 +89,13 @@ pub(crate) struct Sources {
     pub(crate) others: Vec<OtherFiles>,
 }
 
+/// Reads what these files hold, and says what is wrong with it.
+type ReadFiles = Box<dyn Fn(&[Vec<u8>]) -> Result<(), String> + Send + Sync>;
+
 /// Files beside those of the gateway, and what takes their contents.
 pub(crate) struct OtherFiles {
     pub(crate) paths: Vec<PathBuf>,
-    pub(crate) read: Box<dyn Fn(&[Vec<u8>]) -> Result<(), String> + Send + Sync>,
+    pub(crate) read: ReadFiles,
 }
 
 impl Guard {

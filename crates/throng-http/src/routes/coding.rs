@@ -27,7 +27,7 @@ pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -
     // Another method has had its effect: that must not be answered by 304.
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let has_tag = is_read && !response.headers().contains_key(header::CACHE_CONTROL);
-    if !takes_gzip && !(has_tag && asked.contains_key(header::IF_NONE_MATCH)) {
+    if !(takes_gzip || has_tag && asked.contains_key(header::IF_NONE_MATCH)) {
         return Ok(response);
     }
     let is_plain = response.status() == StatusCode::OK && !response.headers().contains_key(header::CONTENT_ENCODING);
