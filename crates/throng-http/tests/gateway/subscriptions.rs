@@ -84,30 +84,23 @@ fn an_entity_s_events_come_as_far_as_credit_goes() {
 
 #[test]
 fn entity_created_earlier_in_the_frame_is_followed() {
-    let journal = MemoryJournal::new();
-    let store = MemoryStore::new(journal.clone());
-    let (journal, hold) = HeldJournal::new(journal, false);
-    let engine = Engine::builder().with::<section::Section>();
-    let engine = wait(engine.start(Box::new(journal) as Box<dyn Journal>, store)).unwrap();
-    let gateway = Gateway::builder(engine).start().unwrap();
+    let gateway = plain();
     let mut socket = Socket::new(&gateway);
-    hold.send_replace(true);
     let (open, nobody) = (json!({ "capacity": 1 }), json!({ "student": "1" }));
-    socket.send(&json!([
-        command("open", "S1", "open", &open),
-        subscribe("s", Some("S1"), (), 10),
-        // Answered at once: the frame has been read to its end.
-        { "type": "credit", "id": "unknown", "credit": 1 },
-    ]));
-    socket.problem("unknown", "malformed");
-    hold.send_replace(false);
-    socket.expect("reply", "open");
-    assert_eq!(socket.expect("subscribed", "s")["cursor"], "0");
-    assert_eq!(events(&mut socket, "s", 1).0[0]["name"], "opened");
+    for number in 0..20 {
+        let (section, follower) = (format!("S{number}"), format!("s{number}"));
+        socket.send(&json!([
+            command("open", &section, "open", &open),
+            subscribe(follower.as_str(), Some(&section), (), 10),
+        ]));
+        socket.expect("reply", "open");
+        assert_eq!(socket.expect("subscribed", follower.as_str())["cursor"], "0");
+        assert_eq!(events(&mut socket, follower.as_str(), 1).0[0]["name"], "opened");
+    }
     // A command that does not create it leaves nothing to follow.
     socket.send(&json!([
-        command("add", "S9", "add-student", &nobody),
-        subscribe("none", Some("S9"), (), 10),
+        command("add", "S99", "add-student", &nobody),
+        subscribe("none", Some("S99"), (), 10),
     ]));
     socket.problem("add", "unknown-entity");
     socket.problem("none", "unknown-entity");

@@ -69,7 +69,7 @@ function chart(title, { series = [], bands = [], x = {}, y = {}, height = 250, m
   const draw = () => {
     holder.replaceChildren();
     const width = Math.max(240, holder.clientWidth);
-    const left = 58, right = 24, top = 10, bottom = x.label ? 40 : 26;
+    const left = 58, right = 24, top = 10, bottom = x.label ? 40 : 28;
     const xs = [...series, ...bands].flatMap((one) => one.points.map((point) => point[0]));
     const positive = (value) => !y.log || value > 0;
     const ys = [...series.flatMap((one) => one.points.map((point) => point[1])), ...bands.flatMap((one) => one.points.flatMap((point) => point.slice(1))), ...marks.map((mark) => mark.value)].filter(positive);
@@ -102,7 +102,7 @@ function chart(title, { series = [], bands = [], x = {}, y = {}, height = 250, m
       const half = Math.max(22, label.length * 3.5 + 5);
       if (px(tick) - half < labelled) continue;
       labelled = px(tick) + half;
-      svg.append(drawn("text", { x: px(tick), y: height - bottom + 17, "text-anchor": "middle" }, label));
+      svg.append(drawn("text", { x: px(tick), y: height - bottom + 19, "text-anchor": "middle" }, label));
     }
     svg.append(drawn("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
     if (x.label) svg.append(drawn("text", { x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle" }, x.label));
