@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_in_the_bucket_whose_bound_is_at_most_an_eighth_above_it(units in 1_u64..1 << 42) {
+        fn bucket_bound_is_at_most_an_eighth_above_a_value(units in 1_u64..1 << 42) {
             let upper_bound = upper(bucket(units));
             prop_assert!(units <= upper_bound && upper_bound <= units + units / 8 + 1, "{units} {upper_bound}");
             prop_assert!(bucket(units) == 0 || upper(bucket(units) - 1) < units);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_came_since() {
+    fn percentiles_are_those_of_values_since() {
         let histogram = Histogram::of_seconds();
         histogram.observe(5.0);
         let before = histogram.counts();

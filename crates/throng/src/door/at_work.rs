@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watchdog_reads_what_the_holder_wrote() {
+    fn watchdog_reads_the_record_of_the_lock_holder() {
         let at_work = AtWork::default();
         at_work.begin(7, 3, "C S 142-1");
         assert_eq!(

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_pays_for_few_of_those_who_leave_memory() {
+    fn command_pays_for_few_evictions() {
         const MB: usize = 1 << 20;
         assert_eq!(passivated(100 * MB, 40 * MB, 300), PASSIVATED_BYTES);
         assert_eq!(

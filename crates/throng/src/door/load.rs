@@ -194,7 +194,7 @@ mod tests {
     use throng_journal::{CommitNo, Position, ShardId, StoredEvent, StoredState, WriterId};
 
     #[test]
-    fn a_recorded_state_counts_where_the_store_has_its_event_and_not_the_ones_before() {
+    fn recorded_state_counts_if_the_store_lacks_events_before_it() {
         let position = Position::new(WriterId(1), CommitNo(7));
         let event = |seq| StoredEvent {
             seq,

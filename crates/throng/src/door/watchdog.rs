@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_whose_thread_was_not_let_run_was_not_at_work() {
+    fn command_is_not_at_work_while_its_thread_does_not_run() {
         assert_eq!(at_work_micros(5_000, 5_000, 0), 5_000);
         assert_eq!(at_work_micros(5_000, 40, 0), 40, "another process had the core");
         assert_eq!(

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_position_goes_over_streams_without_commits() {
+    fn position_after_passes_streams_without_commits() {
         let sealed = [at(1, 3), at(2, 0), at(4, 2)];
         let ends = Ends {
             sealed: &sealed,

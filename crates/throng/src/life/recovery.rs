@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_read_from_where_the_shards_are_covered_that_it_may_hold() {
+    fn stream_is_read_from_the_coverage_of_its_shards() {
         let at = |writer, commit| Position::new(WriterId(writer), CommitNo(commit));
         let of = |shards: [u16; 2]| shards.into_iter().map(ShardId).collect::<ShardSet>();
         let covered = |shards, upto| Covered {

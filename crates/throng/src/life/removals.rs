@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_engine_and_what_nodes_have_written_goes_together() {
+    fn removals_of_one_engine_and_of_nodes_go_together() {
         let written = row(&[("account", "9.2")], 50).write_of_all().unwrap();
         let (of, shared) = read_row(ROW, &written).unwrap();
         assert_eq!((of, &shared), (None, &row(&[("account", "9.2")], 50)));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn no_event_is_applied_to_rows_that_earlier_ones_have_yet_to_change() {
+    fn event_waits_for_earlier_changes_of_its_rows() {
         let mut cache = RowCache::default();
         cache.fetched(b"a".to_vec(), Some(b"0".to_vec()));
         // The last one is possible only after the one before it.

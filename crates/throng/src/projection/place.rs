@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_among_several_streams_has_a_row_and_one_of_a_single_stream_has_none() {
+    fn only_a_place_of_several_streams_has_a_row() {
         let one = ProjectionPosition {
             last: last("3.5"),
             told: "3.5".parse().unwrap(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_stands_in_the_row_of_the_place() {
+    fn row_of_the_place_holds_skipped_events() {
         let skipped = Skipped {
             number: 1,
             event: "3.4.0".parse().unwrap(),

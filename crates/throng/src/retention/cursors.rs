@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_of_several_owners_are_looked_at_from_where_the_first_pass_over_all_of_them_came() {
+    fn shards_of_several_owners_begin_at_the_first_whole_pass() {
         let rows = BTreeMap::from([
             (ShardId(3), row(&[("account", "4.7"), ("diary", "2.1")], 90)),
             (ShardId(5), row(&[("account", "5.1")], 70)),

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_to_what_was_covered_is_behind_no_longer() {
+    fn cursor_at_the_coverage_is_behind_no_longer() {
         let goals = Goals::default();
         let behind = |reached, covered, now| goals.behind("it", at(reached), at(covered), now).as_micros();
         assert_eq!(behind("1.0", "1.9", 100), 0);

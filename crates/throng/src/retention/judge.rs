@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_judges_what_its_shards_have_recorded_and_nothing_else() {
+    fn node_judges_only_records_of_its_shards() {
         let own = |record, seq| (1, record, seq);
         let of_timers = own(RecordKind::TimerSet, 0);
         let (event, state) = (own(RecordKind::Event, 6), own(RecordKind::State, 5));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_undoes_older_records_goes_with_a_pass_that_comes_to_those_first() {
+    fn undoing_records_go_only_after_the_undone_ones() {
         let mut open = CommitBuilder::default();
         let own = Address::new("diary", "of 1");
         let mut push = |record, seq, shape: (&str, u16), body: &[u8]| {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_erasure_reaches_the_messages_that_other_nodes_shards_have_sent() {
+    fn erasure_reaches_messages_sent_by_other_nodes() {
         let erased = [(Address::new("diary", "gone"), Erasing { seq: 3, at: at(9, 1) })];
         let plan = Plan {
             erased: erased.into(),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_erasure_goes_on_where_the_last_was_cut_off_but_not_beyond_its_end() {
+    fn later_erasure_goes_on_from_the_cut_to_its_end() {
         let (first, later) = (Erasing { seq: 5, at: at(2, 8) }, Erasing { seq: 7, at: at(3, 1) });
         let left = |reached: &str, later| first.left_by(reached.parse().unwrap(), later).to_string();
         assert_eq!(left("3.0", first), "3.0");

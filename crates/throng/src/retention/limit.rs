@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projection_holds_from_the_first_commit_on_that_it_has_not_read() {
+    fn projection_holds_history_from_its_first_unread_commit() {
         let reached = |told: &str| {
             let ends = ["2.5", "3.0", "4.7", "6.9"].map(at);
             reached(&told.parse().unwrap(), ends).to_string()

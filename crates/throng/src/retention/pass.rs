@@ -464,7 +464,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_has_become_over_is_looked_at() {
+    fn only_ended_records_are_looked_at() {
         let at = |commit| Position::new(WriterId(1), CommitNo(commit));
         let of = |list: &[(&str, u64)]| {
             list.iter()

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_while_a_follower_waited_is_told_with_what_it_waited_for() {
+    fn passed_commits_are_told_with_the_awaited_one() {
         let everything = Interest { kind: 0, entity: None };
         let from = cursor("1.5,2.5");
         let mut window = Window::new(0, from.told.clone(), BOUNDS);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_moves_only_to_whom_it_would_not_reach_soon() {
+    fn window_moves_only_to_a_follower_out_of_reach() {
         let everything = Interest { kind: 0, entity: None };
         for (to, is_live, moves) in [
             ("1.10", false, false),

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_ends_behind_its_last_event_and_the_next_one_goes_on_there() {
+    fn next_page_begins_behind_the_last_event_of_a_page() {
         let mut window = window("1.4", usize::MAX);
         window.push(decoded(
             at(1, 5),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_in_another_order_is_told_the_rest_once() {
+    fn follower_told_in_another_order_hears_the_rest_once() {
         let mut window = window("1.4", usize::MAX);
         window.push(decoded(at(1, 5), &[("till", "a", 1)]));
         window.push(decoded(at(2, 1), &[("till", "c", 1), ("till", "d", 1)]));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_commits_go_first_and_what_is_missing_is_not_covered() {
+    fn oldest_commits_go_first_and_gaps_are_not_covered() {
         let one = decoded(at(1, 1), &[("till", "a", 1)]).bytes;
         let mut window = window("1.0", 3 * one);
         let covers = |window: &Window, from: &str| window.covers(&cursor(from), None);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_it_is_added_while_there_is_room_if_nothing_is_missing_between() {
+    fn earlier_reads_are_added_while_room_and_no_gap() {
         let commit = |number| decoded(at(1, number), &[("till", "a", number)]);
         let mut window = window("1.7", 4 * commit(1).bytes);
         let streams = [stream(1, 30, false), stream(2, 30, false)];

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_the_log_while_it_is_read_is_read_too() {
+    fn messages_left_to_the_log_during_a_read_are_read() {
         let mut behind = Behind::of(at(10));
         behind.add(at(20));
         let seen = behind;
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_comes_for_what_is_in_the_log_wakes_whoever_reads_it() {
+    fn room_wakes_the_reader_of_the_log() {
         let outbox = outbox(1);
         outbox.push([message(1, 1)]);
         let first = outbox.take(&mut 1).unwrap();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_an_earlier_commit_that_comes_later_is_read_from_the_log_too() {
+    fn late_message_of_an_earlier_commit_is_read_from_the_log() {
         let outbox = outbox(1);
         outbox.push([message(5, 1), message(6, 2)]);
         assert_eq!(outbox.with(|window| window.behind), Some(Behind::of(at(6))));
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_has_read_and_leaves_to_the_log_again_is_read_again() {
+    fn messages_left_to_the_log_again_are_read_again() {
         let outbox = outbox(10);
         let line = unreachable_line(&outbox, message(1, 1));
         let seen = Behind::of(at(1));
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_has_read_waits_for_an_earlier_one_that_is_left_to_the_log_meanwhile() {
+    fn read_messages_wait_for_an_earlier_one_left_to_the_log() {
         let outbox = outbox(10);
         let line = unreachable_line(&outbox, message(2, 1));
         let seen = Behind::of(at(2));
