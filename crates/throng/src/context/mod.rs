@@ -1,4 +1,4 @@
-//! What every part of an engine is handed: its settings, the world it runs in, and the signals between its tasks.
+//! The surroundings of every part of an engine: its settings, the world it runs in, and the signals between its tasks.
 
 mod newer;
 #[cfg(feature = "services")]
@@ -54,7 +54,7 @@ pub(crate) struct Context {
     pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
     #[cfg(feature = "services")]
-    /// What actors and an app's own services record of themselves.
+    /// The statistics of actors and of an app's own services.
     pub(crate) stats: Stats,
     #[cfg(feature = "services")]
     pub(crate) topics: Topics,
@@ -66,7 +66,7 @@ pub(crate) struct Context {
     pub(crate) budget: Budget,
 }
 
-/// One signal for each background task, and those who wait for durable commits.
+/// One signal for each background task, and the wakers of tasks that wait for durable commits.
 #[derive(Default)]
 pub(crate) struct Signals {
     /// There is something to commit, from a caller outside of a gateway's loops.
@@ -81,7 +81,7 @@ pub(crate) struct Signals {
     pub(crate) recover: Signal,
     /// Other messages are dead, or other entities quarantined.
     pub(crate) unresolved: Signal,
-    /// Those who wait for a commit, on a loop that another one wakes.
+    /// The wakers of tasks that wait for a commit on one loop while another loop makes it durable.
     pub(crate) relay: Arc<Relay>,
     watchers: Mutex<Vec<Waker>>,
 }
@@ -103,7 +103,7 @@ impl Signals {
 }
 
 impl Context {
-    /// Whether there is room for new work: on the disk, and within what the journal may take of it.
+    /// Tells whether there is room for new work: on the disk, and within the disk budget.
     pub(crate) fn has_room(&self) -> bool {
         self.journal.has_room() && self.disk.has_room()
     }
@@ -141,7 +141,7 @@ impl Context {
         self.seen_newer.look(&**peers, self.host.elapsed_micros())
     }
 
-    /// What a client is told of what this program does not understand, if a newer release may.
+    /// Returns the error for a request that this program does not understand, but a newer release may. `None` if no such release is known.
     pub(crate) fn left_to_a_newer<R>(&self, why: &str) -> Option<Error<R>> {
         let newer = self.newer()?;
         Some(Error::Unavailable {

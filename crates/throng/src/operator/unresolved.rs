@@ -75,7 +75,7 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
         let (messages, next) = read.await.map_err(|why| why.to_string())?;
         for message in messages {
             let to = &message.receiver;
-            // Those of other nodes count their own.
+            // Each node counts the messages to its own entities.
             if life.ledger.shards.contains(context.registry.shard_of(&to.kind, &to.id)) {
                 groups.add(&to.kind, message.cause());
             }

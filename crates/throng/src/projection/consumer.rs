@@ -1,4 +1,4 @@
-//! What takes a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
+//! The consumers of a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
 
 use super::{
     EventOffset, Projection, Sink, SinkError,
@@ -17,7 +17,7 @@ pub(crate) trait Consumer: Send + Sync {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &'static str;
     fn version(&self) -> u32;
-    /// It changes rows, and nothing else.
+    /// Tells whether it is a projection, which changes rows and nothing else, or a sink.
     fn is_projection(&self) -> bool;
     /// Its place has to be durable before it goes on.
     fn is_to_sync(&self) -> bool {

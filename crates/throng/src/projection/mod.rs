@@ -146,7 +146,7 @@ pub struct Seen<E: Entity> {
     pub offset: EventOffset,
     /// When it was recorded.
     pub at: Timestamp,
-    /// What has happened.
+    /// The event, in the program's present shape.
     pub event: E::Event,
 }
 

@@ -56,7 +56,7 @@ pub enum SinkError {
     /// The receiver cannot be reached or said no for now: the batch is tried again, after a pause that grows.
     #[error("{0}")]
     Retry(String),
-    /// It will never take this event: the sink stops before the event's commit.
+    /// The receiver will never take this event: the sink stops before the event's commit.
     #[error("the event at {offset} cannot be delivered: {reason}")]
     Poison {
         /// The event's place in history.
