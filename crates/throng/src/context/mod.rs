@@ -66,7 +66,7 @@ pub(crate) struct Context {
     pub(crate) budget: Budget,
 }
 
-/// One signal for each background task, and the wakers of tasks that wait for durable commits.
+/// The signals of the background tasks, and the wakers of tasks that wait for durable commits.
 #[derive(Default)]
 pub(crate) struct Signals {
     /// There is something to commit, from a caller outside of a gateway's loops.
@@ -81,7 +81,7 @@ pub(crate) struct Signals {
     pub(crate) recover: Signal,
     /// Other messages are dead, or other entities quarantined.
     pub(crate) unresolved: Signal,
-    /// The wakers of tasks that wait for a commit on one loop while another loop makes it durable.
+    /// Wakes tasks that wait for a commit on another loop than the one that makes it durable.
     pub(crate) relay: Arc<Relay>,
     watchers: Mutex<Vec<Waker>>,
 }

@@ -173,7 +173,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Returns the outcome of the event, after its rows are done with.
+    /// Returns the outcome of the event that these rows were applied to.
     pub(super) fn finish(self, applied: Result<(), Interrupt>) -> Outcome {
         match (applied, self.unfit) {
             (Err(Interrupt(Why::Poison(reason))), _) | (Ok(()), Some(reason)) => Outcome::Poison(reason),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a pass removed, or would remove.
+/// The numbers of a pass: what it removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PruneReport {
     /// Nothing was removed: this is what would be.

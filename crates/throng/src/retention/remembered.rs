@@ -6,7 +6,7 @@ use std::{
 };
 use throng_journal::Address;
 
-/// What is remembered of states on the way, in bytes.
+/// The most bytes of states that are remembered.
 const REMEMBERED_BYTES: usize = 16 << 20;
 
 /// States that were met on the way.
@@ -24,7 +24,7 @@ struct Met {
 
 struct MetState {
     of: Address,
-    /// It is the state right after this event.
+    /// The event right after which the entity had this state.
     seq: u64,
     /// In the form in which the journal and the store keep states.
     recorded: Vec<u8>,

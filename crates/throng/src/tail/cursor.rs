@@ -13,7 +13,7 @@ use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 pub struct Cursor {
     /// The commits that were told.
     pub(crate) told: Positions,
-    /// Of the next one of these streams, so many records were told.
+    /// The number of records that were told of a stream's next commit, where that is more than none.
     pub(crate) begun: BTreeMap<WriterId, u32>,
 }
 
@@ -29,7 +29,7 @@ pub enum FeedError {
 }
 
 impl Cursor {
-    /// So many records of a commit were told, whatever is told before it.
+    /// Returns the number of records that were told of a commit; 0 if it is not the next commit of its stream.
     pub(crate) fn records(&self, of: Position) -> u32 {
         let records = self.begun.get(&of.writer).copied().unwrap_or_default();
         let is_next = || of.commit.0.checked_sub(1).map(CommitNo);
@@ -52,7 +52,7 @@ impl Cursor {
         self.begun.insert(commit.writer, records);
     }
 
-    /// What is told there was told here, too.
+    /// Adds what `told` says was told.
     pub(crate) fn join(&mut self, told: &Positions) {
         let before = match self.begun.is_empty() {
             true => Positions::default(),
