@@ -31,7 +31,7 @@ use throng_services::{
 
 /// Services of a kind that is at work in place: more than any machine has loops, so that they rarely meet.
 const PARTS_IN_PLACE: usize = 64;
-/// When to come again after a kind's queue was full.
+/// The time after which a caller may come again where a kind's queue was full.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A kind of actor.

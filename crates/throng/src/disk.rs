@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks at what it takes, and once that is told.
+/// The time between two looks at what the journal takes, and the same once the level is high.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_HIGH: Duration = Duration::from_millis(250);
-/// In percent of the budget: it is told from here on, …
+/// The percentage of the budget from which on it is told, …
 const HIGH: u64 = 80;
 /// … until it is below this again.
 const HIGH_ENDS: u64 = 75;

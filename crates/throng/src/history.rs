@@ -47,7 +47,7 @@ impl History {
         self
     }
 
-    /// Nothing has happened after the number it was asked for.
+    /// Tells whether nothing has happened after the number that was asked for.
     fn is_end(&self) -> bool {
         self.events.is_empty() && !self.more && self.removed == 0
     }
@@ -255,7 +255,7 @@ impl Core {
         })
     }
 
-    /// Up to which event the log says what an entity is, so that its events need not be kept.
+    /// Returns up to which event the log says what an entity is, so that its events need not be kept.
     async fn recorded(&self, address: &Address) -> Result<u64, throng_journal::Error> {
         let row = now_or_later(self.context.store.system(&base_row(address))).await?;
         let seq = row.and_then(|row| row.first_chunk::<8>().copied());

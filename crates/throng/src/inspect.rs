@@ -24,7 +24,7 @@ pub struct Population {
     pub known: usize,
     /// The entities whose state is in memory; the others are loaded when they are asked.
     pub resident: usize,
-    /// The resident entities that are quarantined.
+    /// The quarantined entities: those in memory that cannot be brought back, and all that an operator has quarantined.
     pub quarantined: usize,
 }
 

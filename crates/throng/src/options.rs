@@ -33,9 +33,9 @@ pub struct Options {
     pub deliveries_per_turn: usize,
     /// The time that a graceful stop waits for what is in flight.
     pub drain: Duration,
-    /// For how long the events of a kind are kept, where that is not what the kind says.
+    /// The time for which the events of a kind are kept, where that is not what the kind says.
     pub keep: BTreeMap<String, Keep>,
-    /// Between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
+    /// The time between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
     /// [`Duration::MAX`]: only when [asked](crate::Engine::prune).
     pub prune_every: Option<Duration>,
     /// A projection that has been behind for so long does not hold up the removal of what it has not read. Without, all do.

@@ -19,14 +19,14 @@ pub struct AsOf {
     id: String,
     /// The event; 0: before the first.
     pub seq: u64,
-    /// When that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
+    /// The time when that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
     pub at_micros: Option<i64>,
     /// The state after it, as JSON.
     pub state: String,
     check: Box<dyn KindCheck>,
 }
 
-/// Why there is no such moment.
+/// The reason why there is no such moment.
 #[derive(Debug, thiserror::Error)]
 pub enum TravelError {
     /// The engine could not read it, for a reason that is not this entity's.

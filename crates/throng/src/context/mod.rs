@@ -36,7 +36,7 @@ use throng_journal::{Journal, Store};
 use throng_services::stats::Stats;
 use throng_turn::Relay;
 
-/// Told by each refusal of a quiet engine, and among its troubles.
+/// The reason given by each refusal of a quiet engine, and among its troubles.
 pub(crate) const QUIET: &str = "the service was started quiet: it answers queries and changes nothing";
 
 /// The surroundings of an engine. Nothing in here belongs to one writer's life.
@@ -48,7 +48,7 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<SteadyHost>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
-    /// In a cluster: the other nodes.
+    /// The other nodes, in a cluster.
     pub(crate) peers: Option<Arc<dyn Peers>>,
     pub(crate) seen_newer: SeenNewer,
     pub(crate) disk: DiskBudget,
@@ -122,7 +122,7 @@ impl Context {
         kind.ok_or_else(|| Error::Malformed(unknown_kind(name)))
     }
 
-    /// For how long each kind's events are kept, of those that keep not all.
+    /// Returns how long each kind's events are kept, of the kinds that do not keep all.
     pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
         let options = &self.options.keep;
         let kinds = self.registry.kinds().iter();
@@ -149,8 +149,8 @@ impl Context {
         })
     }
 
-    /// Why what this program does not understand waits; `None`: no newer release lives, by a look at the nodes that began after this
-    /// call, nor has one lived lately.
+    /// Returns why work that this program does not understand waits. `None` if no newer release lives, by a look at the nodes that began
+    /// after this call, and none has lived lately.
     pub(crate) async fn waits_for(&self) -> Option<String> {
         let peers = self.peers.clone()?;
         if let Some(newer) = self.newer() {
@@ -178,7 +178,7 @@ impl Context {
         }
     }
 
-    /// When a call with this deadline has waited long enough, by the host's clock.
+    /// Returns the end of a call with this deadline, by the host's clock.
     pub(crate) fn until(&self, deadline: Option<Duration>) -> u64 {
         let deadline = deadline.unwrap_or(self.options.deadline);
         self.host.elapsed_micros().saturating_add(micros(deadline))

@@ -20,7 +20,7 @@ pub(crate) struct SeenNewer(Mutex<Option<Seen>>);
 
 struct Seen {
     node: String,
-    /// When it was found to be gone, by the engine's clock that never goes back; `None`: it lives.
+    /// The time when the node was found to be gone, by the engine's clock that never goes back; `None`: it lives.
     gone_micros: Option<u64>,
 }
 

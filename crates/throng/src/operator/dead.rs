@@ -48,7 +48,7 @@ impl DeadFilter {
 /// Dead messages, at most so many, in the order of their receivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadPage {
-    /// At most as many as were asked for, in the order of their numbers.
+    /// The messages, at most as many as were asked for, in the order of their numbers.
     pub messages: Vec<DeadMessage>,
     /// The place where the next page begins, to be given as `after`; `None` if this page is not full.
     pub next: Option<String>,

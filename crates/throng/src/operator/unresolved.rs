@@ -25,13 +25,13 @@ const COUNTED_MAX: usize = 1_000;
 const NAMED_MAX: usize = 20;
 /// Quarantined entities of a group that are named.
 const ENTITIES_NAMED_MAX: usize = 3;
-/// Between two counts at least.
+/// The shortest time between two counts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two counts at most.
+/// The longest time between two counts.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Between two counts at least so many times what the last one took.
+/// The time between two counts is at least this many times what the last one took.
 const PART: u32 = 10;
-/// Between two pages others have the store and the processor.
+/// The pause between two pages, in which others have the store and the processor.
 const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Begins to count.

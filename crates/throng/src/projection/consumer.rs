@@ -48,7 +48,7 @@ pub(crate) trait Consumer: Send + Sync {
     }
 }
 
-/// Why nothing is delivered.
+/// The reason why nothing is delivered.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// Another attempt may succeed.
@@ -78,9 +78,9 @@ pub(crate) struct Handled {
     pub(super) events: usize,
     /// The last event that was delivered; of a sink.
     pub(super) delivered: Option<EventOffset>,
-    /// Why nothing was.
+    /// The reason why nothing was delivered.
     pub(super) obstacle: Option<Obstacle>,
-    /// Why it stops there, if it does, and at which event.
+    /// The reason why it stops there, if it does, and the event at which it stops.
     pub(crate) poison: Option<(String, Option<EventOffset>)>,
 }
 

@@ -15,7 +15,7 @@ use throng_journal::{Commit, RecordKind};
 pub(super) struct Poison {
     /// The index of its commit in the batch: nothing of that commit counts.
     pub(super) commit: usize,
-    /// Which event, and why.
+    /// The event, as text, and why it cannot be read or applied.
     pub(super) reason: String,
     /// The place of that event; `None` if its record is damaged, so that the rest of the commit cannot be told from it.
     pub(super) event: Option<EventOffset>,

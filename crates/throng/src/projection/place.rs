@@ -33,7 +33,7 @@ const REBUILDING: &str = "rebuilding";
 const COMPLETE: &str = "complete";
 
 impl ProjectionPosition {
-    /// Before the first event.
+    /// Returns the place before the first event.
     pub(super) fn beginning(life: &Life, version: u32) -> Self {
         let last = ViewOffset {
             position: Ends::of(life).start(),
@@ -47,7 +47,7 @@ impl ProjectionPosition {
         }
     }
 
-    /// Somebody has [asked](begin_anew) for a rebuild while it did not run.
+    /// Tells whether somebody has [asked](begin_anew) for a rebuild while the projection did not run.
     pub(super) fn is_asked_for_anew(&self) -> bool {
         self.is_rebuilding && self.last.position == Position::default()
     }

@@ -52,7 +52,7 @@ pub struct Progress {
     pub lag_commits: u64,
     /// Age of the last commit it has read, in seconds; 0 once it has read all.
     pub lag_seconds: f64,
-    /// For so long there was always something it had not read, in seconds; 0 once it has read all.
+    /// The seconds for which there was always something it had not read; 0 once it has read all.
     pub behind_seconds: f64,
     /// Events it has taken since the engine started.
     pub events: u64,

@@ -19,9 +19,9 @@ pub(super) struct Report {
     pub(super) untold: u64,
     /// The commit up to which history of its kind had been removed before it read it.
     pub(super) missed_upto: Option<Position>,
-    /// When it had last read all there was, by the host's clock.
+    /// The time when it had last read all there was, by the host's clock.
     pub(super) complete_micros: u64,
-    /// When the last commit it has taken was made, or the first one it has read and not taken.
+    /// The time when the last commit it has taken was made, or the first one it has read and not taken.
     pub(super) at_micros: i64,
     pub(super) events: u64,
     pub(super) batches: u64,

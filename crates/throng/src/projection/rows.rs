@@ -9,7 +9,7 @@ pub(super) const KEY_BYTES_MAX: usize = 1 << 10;
 /// Largest value of a row, in bytes.
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Why an event was not applied.
+/// The reason why an event was not applied.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Interrupt(pub(super) Why);
 

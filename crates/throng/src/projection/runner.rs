@@ -26,11 +26,11 @@ use throng_journal::{Applied, Commit, CommitNo, Position, Positions, Stream, Str
 
 /// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
 const PAUSE: Duration = Duration::from_millis(100);
-/// With nothing new, it checks this often whether somebody else has cleared its rows.
+/// The time between two checks whether somebody else has cleared its rows, with nothing new.
 const IDLE: Duration = Duration::from_secs(10);
-/// In a cluster it looks so often whether it is this node's to run, and whether somebody else has cleared its rows.
+/// The time between two looks in a cluster: whether this node is to run it, and whether somebody else has cleared its rows.
 const LOOK: Duration = Duration::from_millis(500);
-/// In a cluster, what was read without an event for it is stored so often: other nodes read from the rows how far it has come.
+/// The time after which what was read without an event for it is stored, in a cluster: other nodes read from the rows how far it has come.
 const STORE: Duration = Duration::from_secs(1);
 /// The first pause after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -93,12 +93,12 @@ struct Runner {
     failures: u32,
     /// The last event that was delivered, of a sink.
     delivered: Option<EventOffset>,
-    /// When the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
+    /// The time when the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
     compared_micros: Option<u64>,
     has_stopped: bool,
     /// There was nothing new when it read last.
     is_idle: bool,
-    /// When it stored, and when it looked for what others have stored, by the host's clock.
+    /// The times when it stored, and when it looked for what others have stored, by the host's clock.
     stored_micros: u64,
     looked_micros: u64,
 }
@@ -463,7 +463,7 @@ impl Runner {
         was_idle && is_due
     }
 
-    /// Something was read without an event for it, and not stored for long enough.
+    /// Tells whether something was read without an event for it, and not stored for long enough.
     fn is_to_store(&self, projections: &Projections) -> bool {
         let now = projections.lives.context.host.elapsed_micros();
         self.skipped_bytes > 0 && now.saturating_sub(self.stored_micros) > micros(STORE)
@@ -620,7 +620,8 @@ impl Runner {
         }
     }
 
-    /// Before the rows: were it ended in between, the receiver would be found to have lost all it had.
+    /// Clears the receiver of a sink. It goes before the rows: were this ended in between, the receiver would be found to have lost all it
+    /// had.
     async fn clear_receiver(&self) -> Result<(), String> {
         let cleared = self.projector.consumer.clear().await;
         cleared.map_err(|obstacle| match obstacle {
@@ -747,7 +748,7 @@ impl Runner {
         Ok(moved)
     }
 
-    /// Before the end: what was read without an event for it need not be read again.
+    /// Stores the place before the end: what was read without an event for it need not be read again.
     async fn store_skipped(&mut self, projections: &Projections) {
         if self.has_stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;

@@ -61,7 +61,7 @@ pub enum SinkError {
     Poison {
         /// The event's place in history.
         offset: EventOffset,
-        /// Why not, for people.
+        /// The reason why it cannot be delivered, for people.
         reason: String,
     },
     /// The receiver has lost events it had taken: those after the one it has come to are delivered again. In a cluster, where one event does not say how

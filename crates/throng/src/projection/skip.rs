@@ -19,13 +19,13 @@ pub struct Skipped {
     /// The event's place in the log.
     #[serde(serialize_with = "write_offset", deserialize_with = "read_offset")]
     pub event: EventOffset,
-    /// Why the projection had stopped at it.
+    /// The reason why the projection had stopped at it.
     pub why: String,
-    /// When it was gone past.
+    /// The time when it was gone past.
     pub at: Timestamp,
     /// The caller who decided it.
     pub by: String,
-    /// Why, in that person's words.
+    /// The reason for the decision, in that person's words.
     pub reason: String,
 }
 
@@ -87,7 +87,7 @@ impl Skip {
         (skip, answered)
     }
 
-    /// With why the projection had stopped there.
+    /// Returns the decision as it is kept, with why the projection had stopped there.
     pub(super) fn decided(&self, why: &str, at: Timestamp) -> Skipped {
         Skipped {
             number: 0,

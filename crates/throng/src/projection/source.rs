@@ -6,7 +6,7 @@ use throng_journal::{Commit, CommitNo, Error, Journal, Position, RecordKind, Str
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Why a place is not one of this history; `None` if it is.
+/// Returns why a place is not one of this history; `None` if it is.
 pub(super) async fn mismatch(
     journal: &dyn Journal,
     streams: &[Stream],

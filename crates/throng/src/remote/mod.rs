@@ -29,7 +29,7 @@ pub enum Request {
         /// … at most so many.
         limit: u64,
     },
-    /// To list the entities of a kind that have events on that node, in any of its shards, that the store may not have.
+    /// To list the entities of a kind with events that the store may not have, in any shard of that node.
     List {
         /// The kind, by name.
         kind: String,
@@ -64,11 +64,11 @@ pub enum Request {
     DropSent(OperatorAction),
     /// To drop messages, all from one entity to another one which an operator has quarantined.
     DropLetters {
-        /// In the order of their numbers.
+        /// The messages, in the order of their numbers.
         letters: Vec<Letter>,
         /// The caller's name, or what stands for it.
         by: String,
-        /// Why, in a person's words.
+        /// The reason, in a person's words.
         reason: String,
     },
 }
@@ -76,7 +76,7 @@ pub enum Request {
 /// A decision of an operator about an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAction {
-    /// Which it is.
+    /// The kind of the decision.
     pub what: OperatorActionKind,
     /// The kind of the entity, by name.
     pub kind: String,
@@ -84,7 +84,7 @@ pub struct OperatorAction {
     pub id: String,
     /// The caller's name, or what stands for it.
     pub by: String,
-    /// Why, in a person's words.
+    /// The reason, in a person's words.
     pub reason: String,
 }
 
@@ -172,7 +172,7 @@ pub enum Reply {
     Unknown,
     /// A page of an entity's history.
     History {
-        /// In order, without a gap.
+        /// The events, in order and without a gap.
         events: Vec<Happened>,
         /// The page was cut, as in [`History::more`](crate::History::more).
         more: bool,
@@ -227,7 +227,7 @@ pub struct Happened {
     pub seq: u64,
     /// The commit it stands in: writer and number.
     pub position: (u64, u64),
-    /// When it was recorded, microseconds since 1970-01-01 UTC.
+    /// The time when it was recorded, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
     /// The variant it is one of, by its serde name.
     pub name: String,

@@ -10,9 +10,9 @@ use throng_journal::{Address, Error, Position, ShardId};
 
 /// The progress of the passes over the shards of one epoch.
 pub(super) struct Cursors {
-    /// Up to where each kind's history was looked at, of all of these shards.
+    /// The place up to which each kind's history was looked at, in all of these shards.
     pub(super) kinds: HashMap<Box<str>, Position>,
-    /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
+    /// The time when all of the journal was looked at, microseconds since 1970-01-01 UTC.
     pub(super) looked_at_all: i64,
     rows: BTreeMap<ShardId, Row>,
     /// The row as an engine that is alone writes it.

@@ -450,7 +450,8 @@ async fn overwrite(
     })
 }
 
-/// Up to where a stream is looked at: of those that this life has taken over and writes itself, up to a position.
+/// Returns the commit up to which a stream is looked at. In streams that this epoch has taken over and writes itself, it is not beyond
+/// `upto`.
 fn end_of(life: &Life, stream: &Stream, upto: Position) -> CommitNo {
     let is_of_life =
         stream.writer == life.ledger.writer || life.ledger.sealed.iter().any(|end| end.writer == stream.writer);

@@ -1,4 +1,4 @@
-//! Which records nothing needs any more. A decision about one record at a time, without any I/O.
+//! Decides which records nothing needs any more: one record at a time, without any I/O.
 
 use std::collections::{HashMap, HashSet};
 use throng_core::{
@@ -58,16 +58,17 @@ impl Erasing {
 pub(super) struct Plan {
     /// Only records of these are judged by their age: whoever owns others judges those.
     pub(super) shards: ShardSet,
-    /// Up to where records of a kind are looked at; those of other kinds stay.
+    /// The places up to which records of a kind are looked at; those of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
     /// The pass looks at all of the journal, from its beginning.
     pub(super) is_whole: bool,
     pub(super) entities: HashMap<Address, Going>,
-    /// Nothing is left of these as they were up to there, whatever their kinds keep.
+    /// The entities of which nothing is left as they were up to there, whatever their kinds keep.
     pub(super) erased: HashMap<Address, Erasing>,
     /// The number of messages that each shard has taken, and the commit that says so.
     pub(super) counts: HashMap<ShardId, (MessageCounts, Position)>,
-    /// In a cluster, where a shard's messages go to shards of other nodes: up to where each shard's were taken, durably, and a checkpoint covers that.
+    /// The places up to which each shard's messages were taken, durably and covered by a checkpoint. Set in a cluster, where a shard's
+    /// messages go to shards of other nodes.
     pub(super) taken_upto: Option<Vec<Position>>,
     /// The timers that are set.
     pub(super) timers: HashSet<u64>,
@@ -169,7 +170,7 @@ mod tests {
         Position::new(WriterId(writer), CommitNo(commit))
     }
 
-    /// Which records are over of a commit in a stream that ended with the shards 1 and 2, as shard, kind of record and number.
+    /// Returns the records that are over, of a commit in a stream that ended with the shards 1 and 2: shard, kind of record and number.
     fn over(plan: &Plan, stands: Position) -> Vec<(u16, RecordKind, u64)> {
         let mut open = CommitBuilder::default();
         let message = br#"{"to":["diary","gone"],"command":null}"#;

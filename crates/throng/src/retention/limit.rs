@@ -1,4 +1,4 @@
-//! Up to where a pass may go: nothing that a checkpoint does not cover, or that a projection has not read.
+//! The limit of a pass: nothing goes that a checkpoint does not cover, or that a projection has not read.
 
 use super::Retention;
 use crate::life::Life;
@@ -17,7 +17,7 @@ pub(super) struct Holder {
     pub(super) is_behind: bool,
 }
 
-/// And the projections that hold more.
+/// Returns the place up to which a pass may go, and the projections that hold more.
 pub(super) async fn limit(retention: &Retention, life: &Life) -> Result<(Position, Vec<Holder>), Error> {
     let Some(covers) = life.ledger.covers() else {
         return Ok((Position::default(), Vec::new()));
@@ -101,8 +101,8 @@ async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Re
     Ok(stored.into_iter().map(of_one).collect())
 }
 
-/// Up to where all is told of streams that end there, one after the other. What is told beyond a stream that is not told whole counts once
-/// that one is.
+/// Returns the place up to which all is told of streams that end there, one after the other. What is told beyond a stream that is not told
+/// whole counts once that one is.
 #[cfg(feature = "projections")]
 fn reached(told: &Positions, ends: impl IntoIterator<Item = Position>) -> Position {
     let mut reached = Position::default();

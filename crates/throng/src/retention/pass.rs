@@ -28,7 +28,7 @@ use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, Wri
 
 pub(super) use throng_journal::PruneHow as How;
 
-/// Between two passes that look at all of the journal: what has become over behind the others' backs goes then.
+/// The time between two passes that look at all of the journal: what has become over behind the others' backs goes then.
 const ALL_EVERY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 /// Timers read from the store at a time.
 const TIMERS_MAX: usize = 1_024;

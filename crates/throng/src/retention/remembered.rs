@@ -17,7 +17,7 @@ pub(crate) struct Remembered {
 
 #[derive(Default)]
 struct Met {
-    /// In the order they were met, so that the oldest goes first.
+    /// The states in the order they were met, so that the oldest goes first.
     states: VecDeque<MetState>,
     bytes: usize,
 }
@@ -26,7 +26,7 @@ struct MetState {
     of: Address,
     /// The event right after which the entity had this state.
     seq: u64,
-    /// In the form in which the journal and the store keep states.
+    /// The state, in the form in which the journal and the store keep states.
     recorded: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Remembered {
         }
     }
 
-    /// Nothing of an entity is kept any more.
+    /// Forgets all states of an entity.
     pub(crate) fn forget(&self, of: &Address) {
         let mut met = self.met();
         met.states.retain(|state| state.of != *of);

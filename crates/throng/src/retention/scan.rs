@@ -27,13 +27,13 @@ pub(super) struct Noted {
 /// The result of a search.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Up to where each kind's records are looked at.
+    /// The places up to which each kind's records are looked at.
     pub(super) horizons: HashMap<Box<str>, Position>,
-    /// In order: what is recorded of them is written the same way whenever it is.
+    /// The entities of these records, in order: what is recorded of them is written the same way whenever it is.
     pub(super) noted: BTreeMap<Address, Noted>,
     /// There is more.
     pub(super) is_cut_short: bool,
-    /// When the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
+    /// The time when the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
     pub(super) at_micros: i64,
 }
 

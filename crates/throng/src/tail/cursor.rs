@@ -17,7 +17,7 @@ pub struct Cursor {
     pub(crate) begun: BTreeMap<WriterId, u32>,
 }
 
-/// Why there is no page.
+/// The reason why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
     /// The log has no such place.
@@ -64,7 +64,7 @@ impl Cursor {
             .retain(|writer, _| before.upto_of(*writer) == now.upto_of(*writer));
     }
 
-    /// This history has such a place: in its streams, or at a stream's end.
+    /// Tells whether this history has such a place: in its streams, or at a stream's end.
     pub(crate) fn is_in(&self, streams: &[Stream]) -> bool {
         self.told.positions().all(|at| {
             let of_writer = streams.iter().find(|stream| stream.writer == at.writer);

@@ -63,7 +63,7 @@ pub(super) struct Window {
     id: u64,
     begin: Positions,
     end: Positions,
-    /// In an order in which they may be told; none missing between `begin` and `end`.
+    /// The commits, in an order in which they may be told; none is missing between `begin` and `end`.
     commits: VecDeque<Decoded>,
     /// The place of the first of them.
     first: i64,
@@ -82,7 +82,7 @@ pub(crate) struct Spot {
 }
 
 impl Window {
-    /// Nothing yet, but what is not told here is to come.
+    /// Makes an empty window; what is not told at `begin` is to come.
     pub(super) fn new(id: u64, begin: Positions, bounds: Bounds) -> Self {
         Self {
             id,
@@ -108,7 +108,7 @@ impl Window {
         &self.end
     }
 
-    /// Before the next commit.
+    /// Returns the spot before the next commit.
     pub(super) fn end_spot(&self) -> Spot {
         Spot {
             window: self.id,
@@ -116,12 +116,12 @@ impl Window {
         }
     }
 
-    /// Nothing between the cursor and the window's end is missing.
+    /// Tells whether nothing between the cursor and the window's end is missing.
     pub(super) fn covers(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         self.place_of(spot).is_some() || from.told.includes(&self.begin)
     }
 
-    /// All that was decoded is before the cursor.
+    /// Tells whether all that was decoded is before the cursor.
     pub(super) fn is_before(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         spot == Some(self.end_spot()) || from.told.includes(&self.end)
     }
