@@ -7,7 +7,7 @@ use std::{
 };
 use throng_journal::Position;
 
-/// Where projections of a cluster are to come to, to be no longer behind than since then.
+/// The covered position that each projection of a cluster is to reach next, and the time when a pass found it.
 #[derive(Default)]
 pub(super) struct Goals {
     of: Mutex<BTreeMap<&'static str, Goal>>,
@@ -22,7 +22,7 @@ struct Goal {
 }
 
 impl Goals {
-    /// For so long there was always something covered that it had not read.
+    /// Returns how long there was always something covered that the projection had not read.
     pub(super) fn behind(&self, name: &'static str, reached: Position, covered: Position, now_micros: u64) -> Duration {
         let next = Goal {
             at: covered,

@@ -35,16 +35,16 @@ pub(crate) struct Watch {
     number: u64,
 }
 
-/// What a follower does next.
+/// The next step of a follower.
 pub(crate) enum Next {
-    /// It looks at what there is, from here on if that is known.
+    /// Looks at what there is, from here on if that is known.
     Read(Option<Reached>),
-    /// It waits still: all that was decoded since it began to wait is not for it.
+    /// Waits still: nothing that was decoded since it began to wait is for it.
     Wait,
 }
 
 impl Watch {
-    /// What is next for a follower.
+    /// Returns the follower's next step, or why it cannot read on.
     pub(crate) fn next(&self) -> Result<Next, Arc<str>> {
         let mut state = self.tail.state();
         match state.watchers.outcome(&self.interest, self.number) {
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// What is decoded from a cursor on, and the spot behind it; `None` if the window begins after it.
+    /// Returns what is decoded from a cursor on, and the spot behind it; `None` if the window begins after the cursor.
     pub(crate) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
         match &self.tail.state().window {
             Some(window) if !window.covers(from, spot) => None,
