@@ -1,4 +1,4 @@
-//! The demo's last report: sentences for a person, and a [`Summary`] for a program.
+//! The demo's last report: sentences for a person, and a summary for a program.
 
 use registration::{
     reference::{ContradictoryAnswers, Difference},

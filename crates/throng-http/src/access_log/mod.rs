@@ -31,7 +31,7 @@ pub(crate) const UNKNOWN: &str = "-";
 /// Which requests are logged, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// One request in this many is logged; 1: all.
+    /// The number of requests of which one is logged; 1: all.
     pub one_in: NonZeroU32,
     /// The file that lines are added to, made for its owner only, and made anew when it was moved or deleted; unless said, standard output.
     pub file: Option<PathBuf>,

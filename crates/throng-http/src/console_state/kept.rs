@@ -11,7 +11,7 @@ use std::{
 
 /// The greatest age of an answer that is given to another console.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-/// Answers that are kept at most. An answer of more than [`BYTES_MAX`] is not kept.
+/// Answers that are kept at most. An answer of more than `BYTES_MAX` is not kept.
 const ANSWERS_MAX: usize = 32;
 const BYTES_MAX: usize = 1 << 20;
 
