@@ -11,7 +11,7 @@ pub(crate) enum ApiPath<'a> {
     Kind(&'a str),
     /// The entity itself: `/api/{kind}/{id}`
     Entity(&'a str, &'a str),
-    /// A command, query or list of an entity: `/api/{kind}/{id}/{name}`
+    /// A command or query of an entity, or its events: `/api/{kind}/{id}/{name}`
     Member(&'a str, &'a str, &'a str),
 }
 
