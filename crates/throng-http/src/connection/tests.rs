@@ -89,7 +89,7 @@ fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
     assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
     assert!(late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
     in_time.came(1 << 20);
-    // That another request ends changes nothing.
+    // The end of another request changes nothing.
     drop(connection.begin(http::Version::HTTP_2));
     assert_eq!(after(&ticks, &connection, 11), Verdict::Serve);
     assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));

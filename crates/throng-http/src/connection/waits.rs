@@ -1,4 +1,4 @@
-//! What a connection waits for its client with: bodies that come, answers that go. On HTTP/2 there are several of each.
+//! The waits of a connection for its client: request bodies that arrive, answers that leave. HTTP/2 may have several of each.
 
 use super::ticks::Bounds;
 use std::{

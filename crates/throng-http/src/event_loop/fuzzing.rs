@@ -1,4 +1,4 @@
-//! What the full implementation makes of bytes, without sockets.
+//! Reads requests with hyper, as the connections do, but from bytes in memory. Fuzzing compares the fast path with it.
 
 use super::shared::Protocols;
 use crate::limits::Limits;

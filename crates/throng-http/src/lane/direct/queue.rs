@@ -1,12 +1,12 @@
-//! What waits for its commit, in the order of execution.
+//! The queue of commands that wait for their commit, in the order of execution.
 
 use std::collections::VecDeque;
 
-/// What one connection waits for stands there one behind the other.
+/// A queue in which the entries of one connection stand one behind the other.
 pub(super) struct Queue<T> {
     /// `None`: it was [taken](Self::take) out of the middle.
     waiting: VecDeque<Option<T>>,
-    /// So many stood before the first.
+    /// The number of entries that left from the front.
     gone: u64,
 }
 
