@@ -56,7 +56,7 @@ impl Input {
         }
     }
 
-    /// Room for so many bytes more.
+    /// Makes room for this many more bytes.
     pub(crate) fn reserve(&mut self, count: usize) {
         if self.bytes.capacity() - self.bytes.len() < count {
             self.bytes.drain(..std::mem::take(&mut self.done));

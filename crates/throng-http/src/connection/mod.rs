@@ -236,7 +236,7 @@ impl Connection {
         self.entrance.set(entrance);
     }
 
-    /// Its word is taken for whose its requests are: it comes from a proxy that is trusted.
+    /// The peer may name the origin of its requests in a header: it is a trusted proxy, or no proxies are configured.
     pub(crate) fn is_believed(&self) -> bool {
         self.is_believed.get()
     }

@@ -38,7 +38,7 @@ use tokio::{
 const FIRST_BYTES: usize = 2 << 10;
 /// The time that a refused client has to read the reason.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-/// After so many refusals others have their turn, for this long: 3,200 a second.
+/// The refusals in a row before a pause, and the pause: at most 3,200 refusals a second.
 const REFUSALS_TOGETHER: usize = 32;
 const REFUSALS_PAUSE: Duration = Duration::from_millis(10);
 /// The pause when the system has no file descriptors left.
@@ -252,7 +252,8 @@ async fn begin_refused(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io:
     }
 }
 
-/// Half of the spare connections are for those that are told, by all loops; the others for health, metrics and administration.
+/// The most refusals at a time on this loop. All loops use half of the spare connections for refusals.
+/// The other half is for health, metrics and administration.
 fn refusals_max(event_loop: &EventLoop) -> usize {
     let loops = usize::try_from(event_loop.server.metrics().loops.get()).unwrap_or(1);
     (event_loop.server.limits().spare_connections_max / 2 / loops.max(1)).max(1)

@@ -20,14 +20,14 @@ pub(crate) struct TurnSlot {
     /// Requests and bytes that may still go.
     left: Cell<(usize, usize)>,
     arrived: Cell<Option<Instant>>,
-    /// When the connection got it, until its first request goes.
+    /// The time when the connection got the place, until its first request goes.
     now: Cell<Option<Instant>>,
 }
 
 /// A request may go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
-    /// When it can have arrived at the earliest.
+    /// The earliest time when the request can have arrived.
     pub(crate) arrived: Instant,
     pub(crate) now: Instant,
 }
@@ -99,7 +99,7 @@ pub(super) enum State {
 pub(crate) struct Ticket {
     pub(super) waiter: Waiter,
     pub(super) client: Client,
-    /// When its request can have arrived at the earliest.
+    /// The earliest time when its request can have arrived.
     pub(super) arrived: Instant,
     pub(super) state: Cell<State>,
 }

@@ -132,7 +132,7 @@ impl Direct {
         }
     }
 
-    /// Looks after those whose turn it is, and refuses those who would wait too long.
+    /// Looks after the connections that are admitted to this batch, and refuses those that would wait too long.
     pub(super) fn work_off_queue(&mut self) {
         let server = self.server.clone();
         while let Some(key) = server.gate.next() {

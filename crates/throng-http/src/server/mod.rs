@@ -26,16 +26,16 @@ use std::{cell::RefCell, sync::Arc, time::Duration};
 use throng::driver::Charge;
 use tokio::sync::watch;
 
-/// An answer up to so many bytes is a part of what its connection takes.
+/// The largest answer that is not charged: it is a part of what its connection takes.
 const FREE_BYTES: usize = 64 << 10;
 
-/// When a client that found no place for a live stream may come back.
+/// The time after which a client that found no place for a live stream may come back.
 const LIVE_RETRY: Duration = Duration::from_secs(5);
 
-/// When a client whose body found no room may come back.
+/// The time after which a client whose body found no room may come back.
 const BODIES_RETRY: Duration = Duration::from_secs(1);
 
-/// When a client whose answer found no room may come back.
+/// The time after which a client whose answer found no room may come back.
 const PAGES_RETRY: Duration = Duration::from_secs(1);
 
 /// A place among the live streams, with its memory.
@@ -119,7 +119,7 @@ impl Server {
         })
     }
 
-    /// Room for so many bytes of a body among those in flight, with what it has taken of it.
+    /// Charges this many bytes of a body among those in flight. `taken` is what the body holds already.
     pub(crate) fn takes_body(&self, taken: Option<Charge>, bytes: usize) -> Result<Charge, Box<Problem>> {
         let bodies = &self.shared.held.bodies;
         let mut taken = taken.unwrap_or_else(|| bodies.nothing());

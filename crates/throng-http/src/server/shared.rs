@@ -48,7 +48,7 @@ pub(crate) fn connections_in_memory(budget: &Budget) -> usize {
 pub(crate) struct Trust {
     pub(crate) guard: Guard,
     pub(crate) client_header: Option<HeaderName>,
-    /// The addresses whose word is taken for it; none: everybody's.
+    /// The trusted proxies, which may set that header. If there are none, every peer may.
     pub(crate) proxies: Vec<IpAddr>,
     /// Kinds without generic routes.
     pub(crate) hidden: Vec<String>,
@@ -78,9 +78,9 @@ pub(crate) struct Shared {
     pub(crate) admin_openapi: Option<Bytes>,
     /// Access control: decides which callers are let in.
     pub(crate) guard: Guard,
-    /// A header that says whose a request is, where whoever sets it is trusted.
+    /// The header that names a request's client, where its sender is trusted.
     pub(crate) client_header: Option<HeaderName>,
-    /// The addresses whose word is taken for it; none: everybody's.
+    /// The trusted proxies, which may set that header. If there are none, every peer may.
     pub(crate) proxies: Vec<IpAddr>,
     /// The names below `/api/` that are the app's.
     pub(crate) app_names: Vec<String>,
@@ -198,7 +198,7 @@ impl Shared {
         (!entrance.is_admin || !entrance.is_loopback).then(|| (*tls.get()).clone())
     }
 
-    /// The header that says whose a connection's requests are, where its word is taken.
+    /// Returns the header that names a request's client, if the connection's peer is trusted with it.
     pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
         self.client_header.as_ref().filter(|_| connection.is_believed())
     }
@@ -232,7 +232,7 @@ pub(crate) struct HeldBytes {
     pub(crate) connections: Share,
     /// Connections for administration: the others cannot take these.
     pub(crate) admin: Share,
-    /// Bodies in flight that came in more than one piece.
+    /// Bodies in flight, except those that were whole when the fast path had read the head.
     pub(crate) bodies: Share,
     /// Messages of WebSockets, from their first frame's head until they are executed.
     pub(crate) frames: Share,
@@ -274,7 +274,7 @@ const PAGE_RETRY: Duration = Duration::from_secs(1);
 pub struct PageRoom(#[expect(dead_code, reason = "it is held")] Charge);
 
 impl PageRoom {
-    /// Waits for room for so many bytes.
+    /// Waits for room for this many bytes.
     ///
     /// # Errors
     /// [`Problem`] 503: other answers have held it for half a second.

@@ -106,7 +106,7 @@ pub(crate) fn mask(payload: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// Writes the head of a service's message of text, of so many bytes.
+/// Writes the head of the service's own text message of this length.
 pub(super) fn head(output: &mut Vec<u8>, length: usize) {
     output.push(FINAL | TEXT);
     match (u8::try_from(length), u16::try_from(length)) {

@@ -116,7 +116,7 @@ impl Shared {
         self.answered.get() + self.staged.borrow().len() as u64
     }
 
-    /// Waits until so many commands are answered. Each is answered in its time, whatever comes of it.
+    /// Waits until this many commands are answered. Each is answered in its time, with success or not.
     pub(super) async fn answered(&self, commands: u64) {
         loop {
             let settled = self.settled.notified();
@@ -148,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Waits until no more than so many bytes wait for the client.
+    /// Waits until no more than this many bytes wait for the client.
     pub(super) async fn room(&self, bytes: usize) {
         loop {
             let left = self.left.notified();

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Room for what is read at once, at least.
 const READ_BYTES: usize = 1 << 10;
-/// A message of so many bytes is a part of what its connection takes.
+/// The largest message that is not charged: it is a part of what its connection takes.
 const FREE_BYTES: usize = 4 << 10;
 
 /// The reason why no more of a message is read.

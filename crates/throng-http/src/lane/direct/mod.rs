@@ -1,4 +1,4 @@
-//! One task of the loop looks after all plain connections.
+//! The task of a loop that looks after all plain connections.
 //!
 //! In a batch (the code calls it a turn) the task reads each ready connection and executes its requests in place.
 //! Answers that depend on nothing new leave together. The loop's committer runs behind and makes the records durable.

@@ -61,7 +61,7 @@ impl Direct {
         limits.socket_frame_bytes_max.min(BODY_BYTES_MAX)
     }
 
-    /// More has come of a socket whose commands are not all answered, or it has to be asked whether it is there, or to end.
+    /// Handles a socket that is woken while its commands are not all answered, or that is to be pinged or to end.
     pub(in crate::lane) fn asks_on(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -225,7 +225,7 @@ impl Direct {
         self.goes_on(key);
     }
 
-    /// The socket becomes a task, which goes on with what was begun, until so many plain commands have come.
+    /// Moves a socket into a task, which goes on with all that was begun. The socket returns after `plain` plain commands.
     pub(super) fn leave(&mut self, key: usize, plain: u32) {
         let Some(mut member) = self.members.try_remove(key) else {
             return;
@@ -278,7 +278,7 @@ impl Pending {
     }
 }
 
-/// The messages of a frame but the first so many, if all are commands.
+/// Returns the messages of a frame but the first `done`, if all are commands.
 fn commands(text: &str, done: usize, most: usize) -> Option<Vec<(Id, CommandMessage<'_>)>> {
     let messages = message::messages(text, most).ok()?.skip(done);
     let commands = messages.map(|(id, message)| match (id, message) {
