@@ -1,4 +1,4 @@
-//! Connections that are ready: they go at once, wait unread for their turn, or are refused.
+//! Connections that are ready: they go at once, wait unread for a batch, or are refused.
 
 use super::{
     direct::Direct,

@@ -66,13 +66,13 @@ struct Newcomer {
 }
 
 impl Door {
-    /// A connection becomes direct.
+    /// Adds a connection to the fast path.
     pub(crate) fn enter(&self, open: OpenConnection, wire: Wire) {
         let socket = None;
         self.enters(Newcomer { open, wire, socket });
     }
 
-    /// The same of a WebSocket.
+    /// Does the same for a WebSocket.
     pub(crate) fn enter_socket(&self, open: OpenConnection, wire: Wire, opened: websocket::Opened) {
         let socket = Some(Socket::new(opened));
         self.enters(Newcomer { open, wire, socket });
@@ -84,7 +84,7 @@ impl Door {
     }
 }
 
-/// A WebSocket among the direct connections.
+/// A WebSocket among the connections of the fast path.
 pub(in crate::lane) struct Socket {
     opened: Opened,
     /// The messages of the current frame that are done with.
@@ -165,7 +165,7 @@ pub(super) struct Direct {
     answers: Vec<u8>,
     /// The same, if it is a WebSocket.
     outbox: Outbox,
-    /// Connections that were answered between two turns and have asked for more: they go on in the next.
+    /// Connections that were answered between two batches and have asked for more: they go on in the next.
     going_on: Vec<usize>,
     /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
     pub(super) output: Vec<u8>,
