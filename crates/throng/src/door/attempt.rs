@@ -18,7 +18,7 @@ use throng_core::{
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
 
-/// One piece of work for one entity, tried again and again until it is done or refused.
+/// A piece of work for one entity, tried again and again until it is done or refused.
 /// Its progress (it was admitted, it was forwarded) stays with it, so that nothing is done twice.
 pub struct Attempt<'a> {
     pub(crate) target: Target<'a>,
@@ -28,7 +28,7 @@ pub struct Attempt<'a> {
     pub(crate) until: u64,
     /// The host's clock at the last look.
     pub(super) now: u64,
-    /// The commit that its answer rests on so far. It names the writer of the first try, and no other writer tries it.
+    /// The commit that its answer rests on so far. While there is one, no other writer may execute the attempt.
     pub(crate) rests_on: Option<Position>,
     /// The budget has let it in.
     pub(super) is_admitted: bool,

@@ -1,5 +1,5 @@
 //! Admission of work to execution. All execution draws on one budget.
-//! That is the open commit's bytes, the memory for what cannot be given away, and a hot entity's share of a batch.
+//! Its parts are the open commit's bytes, the memory for what cannot be given away, and a hot entity's share of a batch.
 //! Work from outside is refused when it would wait too long. Work between entities waits as long as it takes: it is in the log.
 //! Operators have a reserve: they mend what work from outside is refused for.
 

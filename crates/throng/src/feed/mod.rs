@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) async fn feed_within(&self, kind: usize, from: Cursor, limit: PageLimit) -> Result<Feed, FeedError> {
         let streams = self.core.streams(from.told.first()).await?;
         let mut feed = self.core.tail.page(kind, from, limit, &streams).await?;
-        // Streams that have ended and were told to their end go. A place that names one is neither before nor behind a place that does not.
+        // Drops streams that have ended and were told to their end. A place that names one is neither before nor behind a place that does not.
         feed.next.told.drop_ended(&streams);
         Ok(feed)
     }

@@ -1,4 +1,4 @@
-//! One epoch of the engine: from a recovery to the end of its writer. When the writer ends, all of it is forgotten.
+//! An epoch of the engine, from a recovery to the end of its writer. When the writer ends, all of it is forgotten.
 //! The next epoch begins from the journal.
 
 mod checkpoint;
