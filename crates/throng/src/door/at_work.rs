@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a shard is at: written by the holder of its lock, read by the watchdog.
+/// The command that a shard executes now. Written by the holder of the shard's lock, read by the watchdog.
 #[derive(Default)]
 pub(super) struct AtWork {
     /// Since when, microseconds of the engine's clock plus one; 0: nothing.

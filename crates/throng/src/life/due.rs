@@ -2,7 +2,7 @@
 
 use throng_journal::Cut;
 
-/// What the next checkpoint takes along.
+/// The rows and cuts that the next checkpoint takes along.
 #[derive(Default)]
 pub(crate) struct Due {
     pub(crate) cuts: Vec<Cut>,

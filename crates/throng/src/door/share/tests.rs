@@ -10,7 +10,7 @@ fn share() -> Arc<Share> {
     share
 }
 
-/// As if others had nothing to do lately.
+/// Returns a share on a loop where other entities had nothing to do lately.
 fn alone() -> Arc<Share> {
     let share = Share::new(Duration::from_micros(4 * u64::from(REQUEST_MICROS)));
     share.begin();
