@@ -1,4 +1,4 @@
-//! What a command can want done, and what it is told of the world.
+//! The effects that a command can ask for, and the facts it is given: the time, its family, its asker.
 
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
@@ -30,7 +30,7 @@ impl Timestamp {
 pub struct Family {
     /// The entity that created it, with [`Turn::create`](super::Turn::create).
     pub parent: Option<(String, String)>,
-    /// Whom it created, as kind and id.
+    /// The entities it created, as kind and id.
     pub children: BTreeSet<(String, String)>,
 }
 

@@ -108,7 +108,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     }
 }
 
-/// Where and when something is looked at.
+/// The circumstances under which an entity decides a command or answers a query.
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
