@@ -49,7 +49,7 @@ pub struct Kind {
     pub(super) check: fn(&Self) -> Box<dyn KindCheck>,
     /// The kinds it requests something of.
     pub(super) requests: &'static [&'static str],
-    /// From kind to `HearFn` of this kind.
+    /// The `HearFn`s of this kind, by the kind whose outcomes it hears.
     pub(super) hears: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
     pub(super) observer: Option<CommandObserver>,
 }

@@ -107,7 +107,7 @@ impl std::str::FromStr for AccountId {
     }
 }
 
-/// It has a fault, too.
+/// Reads an amount, with a deliberate fault: `i64::MIN` panics.
 fn read_amount<'de, D: serde::Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     let amount = i64::deserialize(from)?;
     assert_ne!(amount, i64::MIN, "an odd amount");

@@ -57,7 +57,7 @@ mod tests {
         found.into_keys().map(Into::into).collect()
     }
 
-    /// One that passes for a known one is looked for first, and not found.
+    /// Creates an account. An id that the filter takes for a known one is looked for first, and not found.
     fn open(bench: &mut Bench, id: &str) {
         let hash = crate::limits::hash("account", id);
         bench.shard.loaded(0, hash, id, Recalled::default());

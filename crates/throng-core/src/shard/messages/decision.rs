@@ -1,4 +1,4 @@
-//! A person's decision about work that is left over, as it is recorded.
+//! An operator's decision about work that is left over, as it is recorded.
 
 use crate::{limits, shard::timers::QUARANTINE};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use throng_journal::{Record, RecordKind};
 /// The name of the record that drops a message.
 pub(crate) const DROPPED: &str = "dropped";
 
-/// Who decided it, and why.
+/// An operator's name, and the reason of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByHand<'a> {
     /// The caller's name, or what stands for it.
@@ -63,7 +63,7 @@ pub(crate) fn drops_untaken(record: &Record<'_>) -> bool {
     record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }
 
-/// Whether a record says what a person decided: no command of the entity has led to it.
+/// Returns true if a record holds an operator's decision: no command of the entity has led to it.
 #[must_use]
 pub fn is_by_hand(record: &Record<'_>) -> bool {
     match record.record {

@@ -482,7 +482,7 @@ fn weigh_change(key: &[u8]) -> usize {
     key.len() + 96
 }
 
-/// What a set of due timers looks like in the order they fire.
+/// Returns the time at which a repeating timer is due next, after the missed ticks; `None` for a timer that does not repeat.
 pub(super) fn next_after(due: &Due, now: Timestamp) -> Option<Timestamp> {
     let every = i64::try_from(due.every_micros?).ok()?.max(1);
     let missed = i64::try_from(due.missed_ticks(now)).ok()?;
