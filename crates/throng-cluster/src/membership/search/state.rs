@@ -111,7 +111,7 @@ pub(super) struct Process {
     pub(super) is_disconnected: bool,
     /// The shards that its life believes its engine to serve.
     pub(super) serves: Option<Mask>,
-    /// It serves nothing because it has given some of it away.
+    /// The engine serves nothing because some of its shards were given away.
     pub(super) has_given: bool,
     pub(super) change: Option<Change>,
     /// The last orders of its engine: the node and its shards.

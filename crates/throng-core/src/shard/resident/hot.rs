@@ -12,9 +12,9 @@ const WINDOW_MICROS: i64 = 4_000_000;
 pub struct HotEntity {
     /// The kind's index in the registry.
     pub kind: usize,
-    /// As in its address.
+    /// The id in its address.
     pub id: Box<str>,
-    /// How often it was seen a second, at least.
+    /// A lower bound of the times a second that it was seen in the sample.
     pub seen_per_second: f64,
 }
 
@@ -34,7 +34,7 @@ struct Counter {
     hash: u64,
     id: Box<str>,
     count: u64,
-    /// So many of these may have been others, before it took their counter over.
+    /// The part of `count` that may belong to others, from before this entity took their counter over.
     others: u64,
 }
 

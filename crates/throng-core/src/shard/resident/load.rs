@@ -196,7 +196,7 @@ fn rebuild<E: Entity>(
 
 /// A state: the number of the event after which it is, its version, its bytes.
 type NumberedState = (u64, u16, Vec<u8>);
-/// What was read of the log, with each event's content.
+/// The events and states that were read from the log, with their content.
 type Tail = [(TailEvent, Vec<u8>)];
 
 fn newest_state(stored: Option<StoredState>, pending: Option<NumberedState>, tail: &Tail) -> Option<NumberedState> {

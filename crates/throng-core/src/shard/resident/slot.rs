@@ -1,4 +1,4 @@
-//! One entity's place in its table.
+//! The slot of an entity in its table.
 
 use super::recency::Links;
 use crate::{
@@ -13,13 +13,13 @@ use throng_journal::{Place, Position, StoredEvent};
 pub struct TailEvent {
     /// Its sequence number within the entity.
     pub seq: u64,
-    /// Where its payload stands.
+    /// The place of its payload in the log.
     pub place: Place,
     /// The event's name; names are few, and live as long as the program.
     pub name: &'static str,
     /// The version of its shape.
     pub version: u16,
-    /// It is no event but the state after it: what is before it may be gone.
+    /// True for the recorded state after this event; the events before it may be gone.
     pub is_state: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct EventShape {
     pub(crate) length: u32,
 }
 
-/// What the store does not have yet.
+/// The part of an entity that the store does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) tail: Vec<TailEvent>,
@@ -40,15 +40,15 @@ pub(crate) struct Trace {
     pub(crate) family: bool,
     /// The note of its family and its end, where there is no state to keep them with.
     pub(crate) note: Kept,
-    /// It is gone, and its end needs a row: it has no state to keep that with.
+    /// The entity is gone, and its end needs a row: there is no state to keep the end with.
     pub(crate) gone: bool,
     /// A checkpoint was given that row.
     pub(crate) end_given: bool,
-    /// It is in the table's list of traces.
+    /// The trace is in the table's list of traces.
     pub(crate) listed: bool,
 }
 
-/// What a trace takes in memory beside what it holds, about.
+/// The approximate bytes of a trace in memory without its content.
 const TRACE_BYTES: usize = size_of::<Trace>() + 32;
 
 impl Trace {
@@ -60,7 +60,7 @@ impl Trace {
         }
     }
 
-    /// One more event, or the state in the place of what the log said before of one. By so many bytes it has grown.
+    /// Adds an event, or a recorded state, which replaces an earlier one. Returns the growth in bytes.
     pub(crate) fn add(&mut self, event: TailEvent) -> isize {
         let before = self.tail_bytes();
         if event.is_state {
@@ -70,7 +70,7 @@ impl Trace {
         self.tail_bytes() as isize - before as isize
     }
 
-    /// The store has the events up to there. So many bytes are not needed any more.
+    /// Drops the events that the store has, up to this position. Returns the bytes freed.
     pub(crate) fn cover(&mut self, upto: Position) -> usize {
         let before = self.tail_bytes();
         self.tail.retain(|event| event.place.position > upto);
@@ -102,7 +102,7 @@ pub(crate) struct Slot<E: Entity> {
     pub(crate) trace: Option<Box<Trace>>,
     pub(crate) family: Option<Box<Family>>,
     pub(crate) links: Links,
-    /// What it was last counted as.
+    /// The bytes it was last counted with; 0: it is not in memory.
     pub(crate) bytes: u32,
 }
 
@@ -146,12 +146,13 @@ pub(crate) struct Resident<E: Entity> {
     pub(crate) seq: u64,
     /// The sequence number of the last state given to the store.
     pub(crate) stored_seq: u64,
-    /// It has ended, and nothing is kept of it.
+    /// The entity has ended, and nothing is kept of it.
     pub(crate) is_gone: bool,
 }
 
 impl<E: Entity> Resident<E> {
-    /// How many events it has had since it was created anew, if it ended after this one; of one that has ended, all.
+    /// The number of events since the entity was created anew, if it ended with event `ended` before. All events, if `ended` is
+    /// its last one.
     pub(crate) fn seq_since(&self, ended: u64) -> u64 {
         if self.seq > ended { self.seq - ended } else { self.seq }
     }
