@@ -18,8 +18,8 @@ use throng_journal::{Apart, Node, NodeId, NodeState, ShardId, ShardSet, View};
 /// The times after which a node acts: on silence of another node, and on shards that nobody takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A node whose beat has not changed for 1.25 times this is dead, if the node that looks has beaten all that time. At least a
-    /// second.
+    /// A node is dead when its beat has not changed for 1.25 times this. The node that looks must have beaten all that time. At
+    /// least a second.
     pub lease: Duration,
     /// The time between two beats, if nothing happens.
     pub beat: Duration,

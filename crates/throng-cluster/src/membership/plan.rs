@@ -2,8 +2,8 @@
 //! spread so that the nodes own equally many, as far as the pinned shards leave room for that.
 //!
 //! A plan depends on the view only. Once it is carried out, the plan of the new view is empty, so shards do not go back and
-//! forth. Each step brings a pinned shard to the node where it stays, or moves another one to a node that owns at least two
-//! fewer. A shard is pinned or not regardless of the node that owns it.
+//! forth. Each step brings a pinned shard to the node where it stays, or moves another one to a node that owns fewer, by at
+//! least two. A shard is pinned or not regardless of the node that owns it.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 use throng_journal::{Node, NodeId, ShardId, ShardSet, View};

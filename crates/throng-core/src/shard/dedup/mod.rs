@@ -1,9 +1,9 @@
 //! Idempotency keys. A command is accepted once under its key, and repeats get the same answer for an hour, or for a longer
 //! [`KeyLife`](self::key::KeyLife).
 //!
-//! A refused command is not accepted under its key for ten minutes. The client that was told "no" may have gone elsewhere,
-//! and a delayed copy of the request may come over another connection or at another node. The refusal is therefore recorded
-//! as an acceptance is. A repeat is decided again each time, and refused with the reason of that time.
+//! A refused command is not accepted under its key for ten minutes. The client that was told "no" may have gone elsewhere.
+//! A delayed copy of its request may still come over another connection, or at another node. The refusal is therefore
+//! recorded as an acceptance is. A repeat is decided again each time, and refused with the reason of that time.
 //!
 //! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](self::key_rows), found through four
 //! bytes of each, so that a fresh key costs no read.
