@@ -45,7 +45,7 @@ pub enum Frame {
     },
     /// The proof that the node that connects knows the secret, too.
     Proof([u8; 32]),
-    /// Why the other one is not let in; the connection ends.
+    /// The reason why the other node is not let in; the connection ends.
     Refused(String),
     /// Requests, in the order in which their shards are to begin them.
     Asks(Vec<Ask>),
@@ -85,11 +85,11 @@ pub struct Ask {
     pub shard: u16,
     /// The time that the asker waits for the answer.
     pub within_micros: u32,
-    /// For the engine that owns the shard.
+    /// The request for the engine that owns the shard.
     pub request: Request,
 }
 
-/// Why bytes are no frame.
+/// The reason why bytes are no frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// They begin with something else.

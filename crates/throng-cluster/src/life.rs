@@ -88,7 +88,7 @@ pub struct Status {
     pub lease: Duration,
     /// The time for which each other living node had not beaten when it looked last. Nodes look about as often as others beat.
     pub silences: BTreeMap<NodeId, Duration>,
-    /// When it looked last; `None` in a simulation, which has no such clock.
+    /// The time of its last look; `None` in a simulation, which has no such clock.
     pub looked: Option<Instant>,
     /// A node that lives on and uses another server of the database: there are two primaries.
     pub two_primaries: Option<String>,
@@ -96,7 +96,7 @@ pub struct Status {
     pub serves: ShardSet,
     /// Nodes it is connected to.
     pub connected: BTreeSet<NodeId>,
-    /// Why it may own nothing yet, and is not ready: which nodes it does not reach, or which do not reach it.
+    /// The reason why it may own nothing yet, and is not ready: the nodes that it does not reach, or that do not reach it.
     pub apart: Option<String>,
     /// The number of times it has changed which shards it serves.
     pub changes: u64,
@@ -168,7 +168,7 @@ pub struct Parts {
 struct Meeting {
     reaches: BTreeSet<NodeId>,
     told: Option<String>,
-    /// Since when it may own nothing.
+    /// The time since when it may own nothing.
     begun: u64,
 }
 
@@ -467,7 +467,7 @@ impl Life {
         }
     }
 
-    /// Until what failed is tried again. A loss waits for a person.
+    /// The pause before a failed attempt is repeated. A loss waits for an operator, so its pause is longer.
     fn pause_after(&self, error: &Error) -> Duration {
         match error {
             Error::Lost { .. } => self.parts.timing.lease,
@@ -507,7 +507,7 @@ impl Life {
         self.status.send_replace(status);
     }
 
-    /// Over once the other node has joined here.
+    /// Returns the message about two primaries, and forgets it once the other node has joined here.
     fn two_primaries(&self, view: &View) -> Option<String> {
         let mut found = self.two_primaries.lock().unwrap_or_else(PoisonError::into_inner);
         let is_here = |name: &str| view.nodes.iter().any(|node| node.lives() && node.said.name == name);

@@ -103,9 +103,9 @@ struct Link {
 #[derive(Default)]
 struct Queue {
     is_connected: bool,
-    /// To be sent with the next frame.
+    /// The requests to send with the next frame.
     waiting: Vec<Ask>,
-    /// Sent or not, and not answered.
+    /// The requests that are not answered, sent or not.
     asked: HashMap<u32, Asked>,
 }
 
@@ -116,7 +116,8 @@ struct Asked {
 }
 
 impl Links {
-    /// To the nodes of a cluster whose service has so many shards; to nobody, until a [`Node`](crate::Node) with them has joined.
+    /// Makes links to the nodes of a cluster whose service has this many shards. They lead to no node until a
+    /// [`Node`](crate::Node) with them has joined.
     #[must_use]
     pub fn new(shards: u16, trust: Trust) -> Self {
         Self {

@@ -94,11 +94,11 @@ pub struct Membership {
     timing: Timing,
     /// The last beat of each other node, and the time since when it has been that one.
     beats: BTreeMap<NodeId, (u64, u64)>,
-    /// Since when shards have been nobody's.
+    /// The time since when shards have been free.
     free_since: Option<u64>,
     /// The node that [gives way](View::gives_way), and since when it is that.
     gives_way: Option<(NodeId, u64)>,
-    /// Why this node may own nothing yet.
+    /// The reason why this node may own nothing yet.
     apart: Option<Apart>,
 }
 
@@ -116,7 +116,7 @@ impl Membership {
         }
     }
 
-    /// Why this node may own nothing yet.
+    /// Returns the reason why this node may own nothing yet.
     #[must_use]
     pub fn apart(&self) -> Option<&Apart> {
         self.apart.as_ref()

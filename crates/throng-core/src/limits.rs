@@ -42,7 +42,7 @@ pub(crate) fn events_per_state(state_bytes: u32, hash: u64) -> u64 {
     usual / 2 + (hash >> 32) % usual
 }
 
-/// Is this a kind's name: 1 to 64 of `[a-z0-9-]`?
+/// Returns true if this can be a kind's name: 1 to 64 of `[a-z0-9-]`.
 #[must_use]
 pub fn is_kind(name: &str) -> bool {
     (1..=throng_journal::Address::KIND_BYTES_MAX).contains(&name.len())
@@ -51,7 +51,7 @@ pub fn is_kind(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// Is this an entity's id: 1 to 256 bytes?
+/// Returns true if this can be an entity's id: 1 to 256 bytes.
 #[must_use]
 pub fn is_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len())

@@ -53,7 +53,7 @@ pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, St
     }
 }
 
-/// Why [`from_parts`] fails, with the field at fault: reads once more, slowly.
+/// Says why [`from_parts`] fails, with the field at fault. Reads the content once more, slowly.
 #[must_use]
 pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
     let mut track = serde_path_to_error::Track::new();

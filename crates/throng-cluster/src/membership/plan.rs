@@ -191,7 +191,7 @@ fn take_last(set: Option<&mut ShardSet>, count: usize) -> ShardSet {
     taken
 }
 
-/// Which node a shard rather goes to, of those that own as many: by a number that all compute alike.
+/// The weight of a node for a shard, which all nodes compute alike. Of nodes that own equally many, the least weight gets it.
 fn weight(shard: ShardId, node: NodeId) -> u64 {
     let mut bytes = [0; 10];
     bytes[..2].copy_from_slice(&shard.0.to_le_bytes());

@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// Under the first name that no node that lives has.
+    /// Has a node join, under the first name that no living node has.
     fn join(&mut self) {
         let id = NodeId(self.view.nodes.last().map_or(1, |last| last.id.0 + 1));
         let is_taken = |name: &String| {

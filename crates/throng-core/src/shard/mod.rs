@@ -17,7 +17,7 @@ mod resident;
 mod tests;
 mod timers;
 
-/// For the driver of a shard, the engine in the crate `throng`, and for what checks its journals.
+/// The parts for the driver of a shard, which is the engine in the crate `throng`, and for the checks of its journals.
 #[doc(hidden)]
 pub use self::{
     checkpoint::{

@@ -15,7 +15,7 @@ struct Account {
     balance: i64,
 }
 
-/// With this balance an account has no state that can be stored.
+/// The balance with which an account's state cannot be stored.
 pub(super) const UNSTORABLE: i64 = 666_666;
 
 fn storable<S: serde::Serializer>(balance: &i64, to: S) -> Result<S::Ok, S::Error> {

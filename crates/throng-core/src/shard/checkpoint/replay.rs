@@ -225,7 +225,7 @@ impl NumbersRow {
     }
 }
 
-/// Which shard a system row belongs to, of this many.
+/// Returns the shard to which a system row belongs.
 #[must_use]
 pub fn shard_of_row(row: &[u8], registry: &crate::shard::Registry) -> Option<ShardId> {
     match row.first()? {

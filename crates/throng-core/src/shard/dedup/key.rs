@@ -31,7 +31,7 @@ impl CommandKey {
 pub(crate) struct Kept {
     /// Hash of the command, so that another one under the same key is noticed.
     pub(crate) print: u64,
-    /// Until when, microseconds.
+    /// The time until which it is kept, in microseconds.
     pub(crate) until: i64,
     pub(crate) answer: KeptAnswer,
     /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
@@ -105,7 +105,7 @@ pub(crate) enum KeptAnswer {
 /// The number of refused commands that a key remembers. A caller that tries more different commands under one key is not
 /// protected from delayed copies of the first ones.
 pub(crate) const REFUSED_MAX: usize = 16;
-/// For how long a refusal is remembered.
+/// The time that a refusal is remembered, in microseconds: ten minutes.
 pub(crate) const REFUSED_MICROS: i64 = 600_000_000;
 
 impl Kept {

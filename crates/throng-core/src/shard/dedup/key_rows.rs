@@ -146,7 +146,7 @@ impl Stored {
     }
 }
 
-/// In how many bits slices of that many bytes in all are numbered.
+/// Returns the number of bits in the slice numbers of a list with this many bytes.
 fn slice_bits(bytes: usize) -> u8 {
     let slices = bytes.div_ceil(SLICE_BYTES).next_power_of_two();
     (slices.trailing_zeros() as u8).min(SLICE_BITS_MAX)

@@ -53,7 +53,7 @@ pub enum Output<'a> {
     Nobody,
 }
 
-/// Why an entity is asked.
+/// The cause of a call.
 #[derive(Clone, Copy)]
 pub enum Cause<'a> {
     /// A client asks, or an app's own code.

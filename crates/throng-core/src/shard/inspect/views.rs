@@ -29,7 +29,7 @@ pub struct Glance {
     pub children: Option<usize>,
 }
 
-/// Which parts of an entity to read; all of them cost time under its shard's lock.
+/// The parts of an entity to read; each costs time under its shard's lock.
 #[derive(Clone, Debug, Default)]
 pub struct Inspect {
     /// The state, written as JSON.
@@ -45,7 +45,7 @@ pub struct ChildrenPage {
     pub prefix: String,
     /// Kind and id of the last child of the page before; `None` for the first page.
     pub after: Option<(String, String)>,
-    /// At most so many.
+    /// The largest number of children in the page.
     pub limit: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct Inspected {
     pub ended: u64,
     /// The state as JSON, if that was asked for and there is one.
     pub state: Option<String>,
-    /// Why it is quarantined, if it is.
+    /// The quarantine it is in, if it is.
     pub quarantine: Option<Quarantined>,
     /// Kind and id of the entity that created it, if one did.
     pub parent: Option<(String, String)>,
@@ -72,7 +72,7 @@ pub struct Inspected {
     pub rests_on: u64,
 }
 
-/// Why an entity cannot be brought back.
+/// The reason why an entity cannot be brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unloadable<'a> {
     /// The reason, in a sentence.
@@ -88,9 +88,9 @@ pub struct Quarantined {
     pub address: Address,
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub seq: u64,
-    /// Why it is quarantined.
+    /// The reason of the quarantine.
     pub reason: String,
-    /// When this engine found that out (again, once it was passivated), or an operator quarantined it.
+    /// The time when this engine found that out (again, once it was passivated), or an operator quarantined it.
     pub since: Timestamp,
     /// Commands and messages it has refused since, in this life of the engine.
     pub refused: u64,

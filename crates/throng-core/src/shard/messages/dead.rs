@@ -18,7 +18,7 @@ use throng_journal::{Address, ShardId};
 #[derive(Serialize, Deserialize)]
 struct Dead<'a> {
     reason: Cow<'a, str>,
-    /// When it died, microseconds.
+    /// The time it died, in microseconds.
     at: i64,
     /// The same of its first death, if that was another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,11 +78,11 @@ pub struct DeadMessage {
     pub receiver: Address,
     /// The command's name; `~heard` is the outcome of a request.
     pub name: String,
-    /// Why it is dead.
+    /// The reason why it is dead.
     pub reason: String,
-    /// When it died, the last time.
+    /// The time it died last.
     pub at: Timestamp,
-    /// When it died first: earlier than `at` if it was tried again in vain.
+    /// The time it died first: earlier than `at` if it was retried in vain.
     pub first_at: Timestamp,
     /// The attempts to take it that have failed.
     pub attempts: u32,
@@ -245,7 +245,7 @@ pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
     record.name != "dead" && serde_json::from_slice::<Retried<'_>>(record.body).is_ok()
 }
 
-/// Why a message was refused or is dead, as its record says.
+/// Reads the reason why a message was refused or is dead from its record's body.
 #[must_use]
 pub fn taken_reason(body: &[u8]) -> String {
     match serde_json::from_slice(body) {

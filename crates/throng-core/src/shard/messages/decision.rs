@@ -13,7 +13,7 @@ pub(crate) const DROPPED: &str = "dropped";
 pub struct ByHand<'a> {
     /// The caller's name, or what stands for it.
     pub by: Cow<'a, str>,
-    /// Why, in a person's words.
+    /// The reason, in the operator's words.
     pub reason: Cow<'a, str>,
 }
 
@@ -36,7 +36,7 @@ struct DroppedUntaken<'a> {
 }
 
 impl ByHand<'_> {
-    /// With both no longer than a record's reason may be.
+    /// Returns the decision with both texts cut to the length that a record's reason may have.
     pub(crate) fn shortened(&self) -> ByHand<'_> {
         let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
         ByHand {

@@ -42,7 +42,7 @@ pub struct Taking {
     pub number: u64,
     /// The sending entity.
     pub sender: Address,
-    /// Somebody wants the outcome.
+    /// The request, if its asker wants the outcome.
     pub asks: Option<Asks>,
     /// The idempotency key under which it takes effect.
     pub key: Option<String>,
@@ -120,7 +120,7 @@ pub struct Envelope<'a> {
     /// The receiver's kind and id.
     #[serde(borrow)]
     pub to: (Cow<'a, str>, Cow<'a, str>),
-    /// Somebody wants the outcome.
+    /// The request, if its asker wants the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Asks>,
     /// The idempotency key under which it takes effect.
@@ -144,9 +144,9 @@ pub const OUTCOME_NAME: &str = "~heard";
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     counts: MessageCounts,
-    /// Given out for the command at hand.
+    /// The receiving shards of the numbers given out for the command at hand.
     given: Vec<ShardId>,
-    /// Since the last checkpoint.
+    /// True if the counts have changed since the last checkpoint.
     changed: bool,
     /// A checkpoint is being made with what changed.
     storing: bool,
@@ -266,7 +266,7 @@ impl Numbers {
         self.counts.taken.entry(from).or_default().insert(number);
     }
 
-    /// For a checkpoint, if anything changed since the last one.
+    /// Returns the counts for a checkpoint, if anything changed since the last one.
     pub(super) fn rows(&mut self) -> Option<&MessageCounts> {
         self.storing = std::mem::take(&mut self.changed);
         self.storing.then_some(&self.counts)

@@ -1,4 +1,4 @@
-//! Which entities of a shard are asked most, as far as a sample tells: space-saving counters (Metwally, Agrawal, El Abbadi:
+//! The entities of a shard that are asked most, as far as a sample tells: space-saving counters (Metwally, Agrawal, El Abbadi:
 //! "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), over the last two windows of time.
 
 use crate::model::Timestamp;
@@ -23,7 +23,7 @@ pub struct HotEntity {
 pub(crate) struct Hot {
     current: Vec<Counter>,
     before: Vec<Counter>,
-    /// When the current window began.
+    /// The time when the current window began, in microseconds.
     begun: i64,
     pub(crate) done: u64,
 }

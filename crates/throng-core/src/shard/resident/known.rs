@@ -1,8 +1,8 @@
-//! Which ids a kind has in a shard: so an unknown one costs neither a slot nor a read of the store.
+//! The ids that a kind has in a shard. An unknown id thus costs neither a slot nor a read of the store.
 //!
-//! The store keeps it as system rows, so that a start reads two bytes an entity and not the entities. A checkpoint adds a row with
-//! the fingerprints of the ids that are new since the last one; once there are many such rows, those layers of the filter that
-//! have changed take their place. So a checkpoint writes a few bytes for each new id, and now and then one shard's filter.
+//! The store keeps them as system rows, so that a start reads two bytes an entity and not the entities. A checkpoint adds a row
+//! with the fingerprints of the ids that are new since the last one. Once there are many such rows, the changed layers of the
+//! filter replace them. A checkpoint thus writes a few bytes for each new id, and now and then one shard's filter.
 //!
 //! ```text
 //! n, kind, 0, shard (2), number of the layer (1)   → a layer of the filter

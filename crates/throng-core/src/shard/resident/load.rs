@@ -229,7 +229,7 @@ fn events(stored: Vec<StoredEvent>, tail: Vec<(TailEvent, Vec<u8>)>) -> impl Ite
     }))
 }
 
-/// When an entity ended, as its row says.
+/// Reads the number of the event with which an entity ended from its row; 0 without a row.
 fn end_of(row: Option<Vec<u8>>) -> u64 {
     row.and_then(|row| row.try_into().ok()).map_or(0, u64::from_be_bytes)
 }

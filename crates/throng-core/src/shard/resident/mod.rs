@@ -67,11 +67,11 @@ pub(super) struct Listing {
 
 /// The place where an entity was found.
 pub(super) enum Lookup<R> {
-    /// In this slot, which was made just now if it is new.
+    /// The entity is in this slot, which was made just now if it is new.
     Found { at: u32, is_new: bool },
-    /// Not in memory.
+    /// The entity is not in memory.
     Load,
-    /// Nowhere: its id is not one of this kind.
+    /// The id is not one of this kind, so the entity is nowhere.
     Refused(Error<R>),
 }
 

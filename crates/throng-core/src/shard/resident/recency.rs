@@ -1,4 +1,4 @@
-//! Which entity was not used for the longest time: segmented least recently used (Karedla et al., 1994).
+//! The order in which entities were used last: segmented least recently used (Karedla et al., 1994).
 //!
 //! The first use puts an entity on **probation**, a second one **protects** it. Victims come from probation first, so
 //! that a scan over ids used once does not push out those used again and again.

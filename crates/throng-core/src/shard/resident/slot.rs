@@ -86,7 +86,7 @@ impl Trace {
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) seq: u64,
-    /// Which of the table's stored states this is.
+    /// The number of this state among all that the table has stored.
     pub(crate) generation: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -115,7 +115,7 @@ pub(crate) enum Body<E: Entity> {
     Quarantined(Box<SetAside>),
 }
 
-/// Why an entity is quarantined, since when, and what that has cost.
+/// A quarantine: its reason, its begin, and the number of refused commands and messages.
 pub(crate) struct SetAside {
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub(crate) seq: u64,
@@ -208,7 +208,7 @@ pub(crate) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended:
     Ok(bytes)
 }
 
-/// In the length of the family: the entity has ended.
+/// The bit in the length of the family which says that the entity has ended.
 const ENDED: u32 = 1 << 31;
 
 /// The parts of an encoded state.
@@ -240,7 +240,7 @@ pub fn state_json(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(parts_of(bytes).ok()?.state).ok()
 }
 
-/// With which event the entity had ended last, by a recorded state; 0: it never had.
+/// Reads from a recorded state the event with which the entity ended last; 0: it never did.
 #[must_use]
 pub fn ended_by_state(bytes: &[u8]) -> u64 {
     parts_of(bytes).map_or(0, |parts| parts.ended)
