@@ -34,7 +34,7 @@ const FIRST: Duration = Duration::from_secs(60);
 /// A shorter one is over where a machine is only busy.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
-/// Where shards are moved that are to be pinned to no node any more.
+/// The word for every node in `cluster move --to`: shards that are moved there are pinned to no node any more.
 const ANY: &str = "any";
 
 /// The arguments with which a service joins a cluster.
@@ -72,7 +72,7 @@ pub struct ClusterArguments {
     /// A PEM file with the roots that have signed the certificates of all nodes.
     #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
     peer_tls_ca: Option<PathBuf>,
-    /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
+    /// The time for which a silent node may still be alive. A dead one is noticed after 1.25 times this. At least 1s.
     #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = lease)]
     cluster_lease: Duration,
     /// Tell clients which node owns which shards, at `GET /cluster` and by its address for HTTP: a client that asks the owner saves the way through
@@ -108,7 +108,7 @@ fn lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What was said of the cluster this service is a node of.
+/// The settings of this service as a node of a cluster, from its arguments.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     name: String,
@@ -130,7 +130,7 @@ impl ClusterArguments {
         self.app_number
     }
 
-    /// What was said; nothing, for an engine that is alone.
+    /// Returns the settings from the arguments; `None` for an engine that is alone.
     ///
     /// # Errors
     /// The secret is missing, cannot be read, or is too short.

@@ -268,7 +268,7 @@ impl Service {
         self.running.admin_address()
     }
 
-    /// Where its console is: on the listener for administration, if it has one of its own.
+    /// The URL of its console: on the listener for administration, if it has one of its own.
     #[must_use]
     pub fn console_url(&self) -> String {
         match self.running.admin_address() {

@@ -12,7 +12,7 @@ use throng_load::{Aftermath, Options, OrderedReplay, Outcome, Report, Target, Tr
 
 use crate::progress::Progress;
 
-/// How often a request is sent again that the service had no room for.
+/// The number of times that a request is sent again after the service had no room for it.
 const TRIES_MAX: u8 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 

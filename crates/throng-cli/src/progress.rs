@@ -1,4 +1,4 @@
-//! How far something is: a bar on a terminal, a line now and then in a pipe.
+//! Progress of long work: a bar on a terminal, a line now and then in a pipe.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{

@@ -16,7 +16,7 @@ use std::{
 use throng_app::cli::is_colourless;
 use throng_load::{TlsOptions, over_tls};
 
-/// How long a service may take to answer.
+/// The time in which a service must answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(1);
 /// An answer that is longer is not read.
@@ -30,7 +30,7 @@ const HOT_MAX: usize = 5;
 /// Home, and what was below it is erased.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
-/// What to look at.
+/// Arguments of `throng top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
     /// The service's listener for administration.
@@ -282,7 +282,7 @@ fn troubles(trouble: &Value) -> String {
             (kind, _) if kind.is_empty() => String::new(),
             (kind, id) => format!(" {kind}/{id}"),
         };
-        // As far as the second: `2026-11-23T09:00:00Z`.
+        // Cut after the second: `2026-11-23T09:00:00`.
         let since = match text("since").get(..19) {
             Some(since) => format!(", since {} UTC", since.replace('T', " ")),
             None => String::new(),

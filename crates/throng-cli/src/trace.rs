@@ -29,13 +29,13 @@ struct GenerateArguments {
     /// The same seed gives the same trace everywhere.
     #[arg(long, default_value_t = DEFAULT_SEED)]
     seed: u64,
-    /// Where the sections go, one line `section<tab>seats` each.
+    /// The file for the sections, one line `section<tab>seats` each.
     #[arg(long, value_name = "FILE")]
     capacities: PathBuf,
-    /// Where the requests go, one line `student,section,YYYY-MM-DD,HH:MM:SS,operation` each.
+    /// The file for the requests, one line `student,section,YYYY-MM-DD,HH:MM:SS,operation` each.
     #[arg(long, value_name = "FILE")]
     requests: PathBuf,
-    /// One part in so many of the published trace: 1 is all of it, 10 a tenth.
+    /// The part of the published trace to make: 1 is all of it, 10 a tenth.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
 }

@@ -1,4 +1,4 @@
-//! What goes over the wire between two nodes.
+//! The frames that two nodes exchange, and the proofs that both know the cluster's secret.
 //!
 //! ```text
 //! offset  size  header (16 bytes, little-endian)
@@ -9,15 +9,16 @@
 //!     16     …  payload: a `Frame` as postcard
 //! ```
 //!
-//! The one that connects says `Hello`, with a number it has drawn. The other one answers `Welcome`, with a number of its own and a proof: HMAC-SHA256
-//! over both numbers and both nodes, with the cluster's secret as its key. The first one checks it and sends its own `Proof`. Only then are
-//! requests read. A frame of requests is a micro-batch: all that waited when the one before was written.
+//! The node that connects sends `Hello`, with a random number. The other node answers `Welcome`, with a random number of its
+//! own and a proof: HMAC-SHA256 over both numbers and both nodes, with the cluster's secret as its key. The first node checks
+//! it and sends its own `Proof`. Only then are requests read. A frame of requests is a micro-batch: all requests that waited
+//! when the frame before it was written.
 
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use throng::driver::peers::{Reply, Request};
 
-/// Of this version are the frames; two nodes whose ranges do not meet do not talk.
+/// The version of the frames. Two nodes whose ranges of versions do not meet do not talk.
 pub const PROTOCOL: u16 = 1;
 /// Most bytes of a frame's payload.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -37,14 +38,14 @@ pub enum Frame {
     Hello(Hello),
     /// The answer to it.
     Welcome {
-        /// Of the node that was connected to.
+        /// The node that was connected to.
         hello: Hello,
-        /// That it knows the secret.
+        /// The proof that it knows the secret.
         proof: [u8; 32],
     },
-    /// That the node that connects knows the secret, too.
+    /// The proof that the node that connects knows the secret, too.
     Proof([u8; 32]),
-    /// Why the other one is not let in; the connection ends.
+    /// The reason why the other node is not let in; the connection ends.
     Refused(String),
     /// Requests, in the order in which their shards are to begin them.
     Asks(Vec<Ask>),
@@ -60,7 +61,7 @@ pub enum Frame {
     Reports(String),
 }
 
-/// What a node says of itself before anything else.
+/// The introduction of a node on a connection, before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the frames.
@@ -69,7 +70,7 @@ pub struct Hello {
     pub cluster: String,
     /// The node's number in it.
     pub node: u64,
-    /// How many shards its service has.
+    /// The number of shards of its service.
     pub shards: u16,
     /// Drawn for this connection.
     pub nonce: Nonce,
@@ -82,13 +83,13 @@ pub struct Ask {
     pub id: u32,
     /// The shard it is for.
     pub shard: u16,
-    /// For how long the answer is waited.
+    /// The time that the asker waits for the answer.
     pub within_micros: u32,
-    /// For the engine that owns the shard.
+    /// The request for the engine that owns the shard.
     pub request: Request,
 }
 
-/// Why bytes are no frame.
+/// The reason why bytes are no frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// They begin with something else.
@@ -100,7 +101,7 @@ pub enum FrameError {
     /// The payload is not what was sent.
     #[error("a frame was altered on the way: its checksum does not match")]
     Checksum,
-    /// It is what was sent, and cannot be read.
+    /// The payload is what was sent, but cannot be read.
     #[error("a frame cannot be read: {0}; do the two nodes run programs of versions too far apart?")]
     Payload(String),
 }
@@ -171,7 +172,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Of these bytes; an empty one proves nothing, and is for nodes of one machine.
+    /// Makes a secret of these bytes. An empty one proves nothing, and is for nodes on one machine.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
@@ -186,7 +187,7 @@ impl Secret {
         proof
     }
 
-    /// Whether the other one knows it.
+    /// Returns true if this proof shows that the other node knows the secret.
     #[must_use]
     pub fn is_proved(&self, proof: &[u8; 32], role: Role, client: &Hello, server: &Hello) -> bool {
         hmac::verify(&self.0, &proved(role, client, server), proof).is_ok()

@@ -23,11 +23,11 @@ use tokio::sync::{Notify, watch};
 /// Looks for the server that a silent node uses: it may be about to find it itself.
 const SERVER_LOOKS: u32 = 10;
 
-/// What membership has an engine do.
+/// The engine, as far as membership controls it.
 pub trait Host: Send + Sync + 'static {
     /// Serves exactly these shards from now on: ends the stream before in order, opens the next one.
     fn serve(&self, node: NodeId, shards: ShardSet) -> Later<'static, Result<(), Error>>;
-    /// Ends the stream in order and serves nothing; whoever asks waits.
+    /// Ends the stream in order and serves nothing; callers wait.
     fn release(&self) -> Later<'static, Result<(), Error>>;
     /// Answers what another node asks.
     fn answer(&self, request: Request, within: Duration) -> Later<'static, Reply>;
@@ -77,30 +77,30 @@ pub trait Connections: Send + Sync + 'static {
     fn describe(&self, status: &mut Status);
 }
 
-/// How a node is.
+/// The status of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Its number; 0 while it is no member.
     pub node: NodeId,
-    /// What it saw last.
+    /// The cluster as it saw it last.
     pub view: View,
-    /// What it goes by: see [`Timing::lease`].
+    /// The lease that it applies, see [`Timing::lease`].
     pub lease: Duration,
-    /// How long each of the other nodes that live had not beaten when it looked last. Nodes look about as often as others beat.
+    /// The time for which each other living node had not beaten when it looked last. Nodes look about as often as others beat.
     pub silences: BTreeMap<NodeId, Duration>,
-    /// When it looked last; `None` in a simulation, which has no such clock.
+    /// The time of its last look; `None` in a simulation, which has no such clock.
     pub looked: Option<Instant>,
     /// A node that lives on and uses another server of the database: there are two primaries.
     pub two_primaries: Option<String>,
-    /// What its engine serves.
+    /// The shards that its engine serves.
     pub serves: ShardSet,
     /// Nodes it is connected to.
     pub connected: BTreeSet<NodeId>,
-    /// Why it may own nothing yet, and is not ready: which nodes it does not reach, or which do not reach it.
+    /// The reason why it may own nothing yet, and is not ready: the nodes that it does not reach, or that do not reach it.
     pub apart: Option<String>,
-    /// How often it has changed what it serves.
+    /// The number of times it has changed which shards it serves.
     pub changes: u64,
-    /// How long the last change took, from the first request that waited to the first that was answered, at most.
+    /// The duration of the last change, at most, from the first request that waited to the first that was answered.
     pub last_change: Duration,
     /// The node's deeds since its start.
     pub done: Done,
@@ -131,12 +131,12 @@ pub struct Done {
     pub cut_off: u64,
 }
 
-/// What a node is, without its threads and sockets.
+/// A node without its threads and sockets.
 pub struct Life {
     parts: Parts,
-    /// The node stands by while at least so many others serve.
+    /// The node stands by while at least this many others serve.
     stands_by_beside: Option<usize>,
-    /// It gives away what it has, and leaves.
+    /// True once [`drain`](Self::drain) was called: the node gives away its shards, and leaves.
     is_leaving: AtomicBool,
     wake: Notify,
     status: watch::Sender<Status>,
@@ -148,19 +148,19 @@ pub struct Life {
     two_primaries: Mutex<Option<(String, String)>>,
 }
 
-/// What a life is made of.
+/// The parts that a life is made of.
 pub struct Parts {
-    /// Where the nodes meet.
+    /// The directory through which the nodes find each other.
     pub directory: Arc<dyn Directory>,
     /// The engine that serves what the node owns.
     pub host: Arc<dyn Host>,
-    /// To the other nodes.
+    /// The connections to the other nodes.
     pub connections: Arc<dyn Connections>,
-    /// Its time, and where its tasks run.
+    /// The clock, which also runs its tasks.
     pub clock: Arc<dyn Clock>,
-    /// What it says of itself.
+    /// The node's own description.
     pub join: Join,
-    /// How fast it notices.
+    /// The times after which it acts.
     pub timing: Timing,
 }
 
@@ -168,7 +168,7 @@ pub struct Parts {
 struct Meeting {
     reaches: BTreeSet<NodeId>,
     told: Option<String>,
-    /// Since when it may own nothing.
+    /// The time since when it may own nothing.
     begun: u64,
 }
 
@@ -182,7 +182,7 @@ impl Meeting {
     }
 }
 
-/// What the engine serves, and whether that is being changed.
+/// The shards that the engine serves, and a change of them that is under way.
 #[derive(Default)]
 struct Change {
     /// The node it is now: what was begun for the one before is not what this one serves.
@@ -195,7 +195,7 @@ struct Change {
 }
 
 impl Life {
-    /// One that has not joined yet.
+    /// Makes a node that has not joined yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self {
@@ -211,26 +211,27 @@ impl Life {
         }
     }
 
-    /// Has it own nothing while at least so many others serve, if that is said.
+    /// Has the node own nothing while at least this many others serve; `None`: it is no standby node.
     #[must_use]
     pub fn stand_by(mut self, others_min: Option<usize>) -> Self {
         self.stands_by_beside = others_min;
         self
     }
 
-    /// How it is, now and later.
+    /// The node's status now and each later one.
     #[must_use]
     pub fn statuses(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// From now on it gives away what it owns.
+    /// Has the node give away all shards that it owns, and leave.
     pub fn drain(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
-    /// Joins. What stands against it may be over in a moment: a node of the same name that was killed is there until its sessions are gone.
+    /// Joins the cluster. A refusal is tried again, since it may be over in a moment: a killed node of the same name is there
+    /// until its sessions are gone.
     ///
     /// # Errors
     /// As [`Directory::join`], after a lease of trying where it was refused. A node that takes part has another secret: then this one has left
@@ -466,7 +467,7 @@ impl Life {
         }
     }
 
-    /// Until what failed is tried again. A loss waits for a person.
+    /// The pause before a failed attempt is repeated. A loss waits for an operator, so its pause is longer.
     fn pause_after(&self, error: &Error) -> Duration {
         match error {
             Error::Lost { .. } => self.parts.timing.lease,
@@ -506,7 +507,7 @@ impl Life {
         self.status.send_replace(status);
     }
 
-    /// Over once the other node has joined here.
+    /// Returns the message about two primaries, and forgets it once the other node has joined here.
     fn two_primaries(&self, view: &View) -> Option<String> {
         let mut found = self.two_primaries.lock().unwrap_or_else(PoisonError::into_inner);
         let is_here = |name: &str| view.nodes.iter().any(|node| node.lives() && node.said.name == name);

@@ -42,35 +42,35 @@ const HANDSHAKE: Duration = Duration::from_secs(3);
 const REPORT: Duration = Duration::from_secs(1);
 /// A connection that takes nothing for so long is over.
 const STALLED: Duration = Duration::from_secs(3);
-/// So many refused connections in a row are a port that nobody listens at.
+/// The number of refused connections in a row after which a port counts as closed.
 const REFUSED: u32 = 2;
 /// Failures in a row that are told.
 const FAILED: u32 = 3;
 
-/// Where an engine's requests go: to the node that owns the shard. Cheap to clone.
+/// The connections over which an engine's requests go to the node that owns the shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Links {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// By shard: the owner's number, 0 for nobody.
+    /// The number of each shard's owner, 0 for nobody.
     owners: Box<[AtomicU64]>,
     nodes: RwLock<HashMap<NodeId, Arc<Link>>>,
     me: AtomicU64,
     cluster: Mutex<String>,
-    /// Of the nodes that live, one that understands the least: its newest feature, and its name.
+    /// The living node that understands the least: its newest feature, and its name.
     oldest: Mutex<Option<(u32, String)>>,
-    /// One that lives and is of a newer release than this one.
+    /// A living node of a newer release than this one.
     newer: Mutex<Option<String>>,
     /// A node of a newer release that was gone before this process joined, for how long by then, and when that was.
     newer_gone: OnceLock<(String, Duration, Instant)>,
-    /// So often the nodes were looked at.
+    /// The number of looks at the nodes so far.
     looks: watch::Sender<u64>,
     trust: Trust,
-    /// Where connections are worked; those of a node on one of them.
+    /// The event loops that handle connections; all connections to a node are on the same one.
     loops: OnceLock<Vec<Handle>>,
-    /// A connection began to fail, or to work, or somebody wants a look: whoever looks after the cluster looks again.
+    /// Wakes the node's membership for another look: a connection began to fail or to work, or somebody wants a look.
     changed: Notify,
     counts: Counts,
     /// Tells the others what this node does. Set once, before it joins.
@@ -80,7 +80,7 @@ struct Shared {
 /// Says what a node does, as JSON.
 type Report = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What was asked of other nodes since the start.
+/// The counts of requests to other nodes since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) asks: AtomicU64,
@@ -103,9 +103,9 @@ struct Link {
 #[derive(Default)]
 struct Queue {
     is_connected: bool,
-    /// To be sent with the next frame.
+    /// The requests to send with the next frame.
     waiting: Vec<Ask>,
-    /// Sent or not, and not answered.
+    /// The requests that are not answered, sent or not.
     asked: HashMap<u32, Asked>,
 }
 
@@ -116,7 +116,8 @@ struct Asked {
 }
 
 impl Links {
-    /// To the nodes of a cluster whose service has so many shards; to nobody, until a [`Node`](crate::Node) with them has joined.
+    /// Makes links to the nodes of a cluster whose service has this many shards. They lead to no node until a
+    /// [`Node`](crate::Node) with them has joined.
     #[must_use]
     pub fn new(shards: u16, trust: Trust) -> Self {
         Self {
@@ -387,7 +388,7 @@ impl Link {
         Some(told)
     }
 
-    /// What waits, as much as fits into one frame.
+    /// Takes the requests that wait, as many as fit into one frame.
     fn take(&self) -> Vec<Ask> {
         let mut queue = self.queue();
         let mut bytes = 0;

@@ -1,7 +1,7 @@
-//! What a node does about what it sees: a state machine without I/O and without a clock of its own.
+//! The decisions of a node about the cluster it sees: a state machine without I/O and without a clock of its own.
 //!
-//! Every node looks at the same [`View`] and comes to the same plan of it; each does its own part. A plan changes as little as it can: whoever
-//! comes gets its share and nothing else moves, whoever goes gives what it has.
+//! Every node looks at the same [`View`] and derives the same plan from it; each does its own part. A plan moves as few shards
+//! as it can: a node that comes gets its share and nothing else moves; a node that goes gives away its shards.
 
 mod plan;
 mod standby;
@@ -15,19 +15,20 @@ use std::{
 };
 use throng_journal::{Apart, Node, NodeId, NodeState, ShardId, ShardSet, View};
 
-/// How fast a node notices, and how patient it is.
+/// The times after which a node acts: on silence of another node, and on shards that nobody takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A node whose beat has not changed for 1.25 times this is dead, if whoever looks has beaten all that time. At least a second.
+    /// A node is dead when its beat has not changed for 1.25 times this. The node that looks must have beaten all that time. At
+    /// least a second.
     pub lease: Duration,
-    /// How long after one beat the next one follows, if nothing happens.
+    /// The time between two beats, if nothing happens.
     pub beat: Duration,
-    /// What is dealt to a node and not taken by it for so long may be taken by any that is below its share.
+    /// The time after which any node below its share may take shards that were dealt to another one and not taken.
     pub patience: Duration,
 }
 
 impl Timing {
-    /// Of a lease; the rest follows from it.
+    /// Derives all times from a lease.
     #[must_use]
     pub fn of(lease: Duration) -> Self {
         let lease = lease.max(Duration::from_secs(1));
@@ -45,14 +46,14 @@ impl Default for Timing {
     }
 }
 
-/// What a node is to do.
+/// An action that a node is to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Declares another one dead, if its beat is still this one.
     DeclareDead {
         /// The one that was silent, or whose port and sessions are gone.
         node: NodeId,
-        /// As it was seen: with another one it lives.
+        /// The beat that was seen; a node with another one lives.
         beat: u64,
     },
     /// Has a node drain that others have not reached for two leases.
@@ -61,47 +62,48 @@ pub enum Action {
     Take(ShardSet),
     /// Gives shards to another node.
     Give {
-        /// One that serves, and has less than its share or is where they are pinned.
+        /// A node that serves, and has less than its share or is the one that the shards are pinned to.
         to: NodeId,
-        /// What is pinned there, and what this one has above its share.
+        /// The shards that are pinned there, and those that this node has above its share.
         shards: ShardSet,
     },
     /// Has the engine serve exactly these, whatever it has served before.
     Serve(ShardSet),
-    /// It has given away all it owned, as it was asked to.
+    /// Leaves the cluster: the node has given away all it owned, as it was asked to.
     Leave,
 }
 
-/// What a node knows beside the view.
+/// The facts that a node knows beside the view.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Nodes whose ports refuse connections.
     pub refusing: BTreeSet<NodeId>,
-    /// What the engine serves; `None`: nothing, and it has to be told.
+    /// The shards that the engine serves; `None`: none, and it has to be told.
     pub serves: Option<ShardSet>,
-    /// It serves nothing because its stream has ended in order, and shards of it were given away: so may others be, before it is told.
+    /// The engine serves nothing because its stream ended in order and shards of it were given away. Further shards may be given
+    /// away before the engine is told what to serve.
     pub has_given: bool,
     /// The engine ends one stream and begins another: it can do nothing else.
     pub is_changing: bool,
 }
 
-/// What a node remembers between two looks.
+/// The memory of a node between two looks.
 #[derive(Debug)]
 pub struct Membership {
     me: NodeId,
     timing: Timing,
-    /// Of each other node, its last beat, and since when it has been that.
+    /// The last beat of each other node, and the time since when it has been that one.
     beats: BTreeMap<NodeId, (u64, u64)>,
-    /// Since when shards have been nobody's.
+    /// The time since when shards have been free.
     free_since: Option<u64>,
     /// The node that [gives way](View::gives_way), and since when it is that.
     gives_way: Option<(NodeId, u64)>,
-    /// Why this node may own nothing yet.
+    /// The reason why this node may own nothing yet.
     apart: Option<Apart>,
 }
 
 impl Membership {
-    /// Of a node that has just joined.
+    /// Begins for a node that has just joined.
     #[must_use]
     pub fn new(me: NodeId, timing: Timing) -> Self {
         Self {
@@ -114,13 +116,14 @@ impl Membership {
         }
     }
 
-    /// Why this node may own nothing yet.
+    /// Returns the reason why this node may own nothing yet.
     #[must_use]
     pub fn apart(&self) -> Option<&Apart> {
         self.apart.as_ref()
     }
 
-    /// Looks whether this node may own shards, as one that is connected to these. Once it may, it only may not when others have it drain.
+    /// Decides whether this node, which is connected to the nodes of `reaches`, may own shards. Once it may, only other nodes that
+    /// have it drain end that.
     pub fn meet(&mut self, view: &View, reaches: &BTreeSet<NodeId>) {
         let is_cut_off = view.node(self.me).is_some_and(|node| node.is_cut_off);
         if is_cut_off || self.apart.is_some() {
@@ -129,13 +132,14 @@ impl Membership {
         }
     }
 
-    /// The directory could not be asked: it may be that nobody could. Nobody is declared dead before a whole lease has been watched again.
+    /// Forgets all silences, because the directory could not be asked and perhaps nobody could ask it. No node is declared dead
+    /// before a whole lease has been watched again.
     pub fn was_cut_off(&mut self) {
         self.beats.clear();
         self.gives_way = None;
     }
 
-    /// How long the others that live have not beaten, as far as this node has watched.
+    /// The time for which each other living node has not beaten, as far as this node has watched.
     #[must_use]
     pub fn silences(&self, now: u64) -> BTreeMap<NodeId, Duration> {
         let silence = |since: u64| Duration::from_micros(now.saturating_sub(since));
@@ -145,7 +149,7 @@ impl Membership {
             .collect()
     }
 
-    /// What to do now, in this order; `now` in microseconds of any clock that never goes back.
+    /// Returns the actions to take now, in this order. `now` is in microseconds of any clock that never goes back.
     pub fn actions(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
         let mut actions = self.dead(view, now, seen);
         if !actions.is_empty() {
@@ -216,7 +220,7 @@ impl Membership {
         dead
     }
 
-    /// What of the free shards this node takes.
+    /// The free shards that this node takes.
     fn dealt(&self, view: &View, free: &ShardSet, is_late: bool) -> ShardSet {
         let plan = Plan::of(&takers(view));
         if is_late {
@@ -229,7 +233,7 @@ impl Membership {
             .collect()
     }
 
-    /// What this node has to give, to one other node.
+    /// The next node that this node has to give shards to, and these shards.
     fn surplus(&self, view: &View) -> Option<(NodeId, ShardSet)> {
         let gives = Plan::of(view).gives();
         let mut own = gives.into_iter().filter(|((from, _), _)| *from == self.me);
@@ -237,7 +241,8 @@ impl Membership {
     }
 }
 
-/// Has those that were asked to drain take what is nobody's, where no node serves: else nobody would, after they have started again.
+/// Counts nodes that were asked to drain as serving where no node serves. Otherwise nobody would take the free shards after
+/// these nodes have started again.
 fn takers(view: &View) -> Cow<'_, View> {
     let mut view = Cow::Borrowed(view);
     if !view.nodes.iter().any(Node::serves) {
@@ -255,7 +260,8 @@ fn takers(view: &View) -> Cow<'_, View> {
     view
 }
 
-/// Shards that nobody owns who lives, or may still answer: to take them is to wait until that is over, and to serve nothing meanwhile.
+/// The shards whose owner neither lives nor may still answer. Taking the shards of one that may still answer would mean to
+/// wait until that is over, and to serve nothing meanwhile.
 fn free(view: &View) -> ShardSet {
     let has = |owner: NodeId| view.node(owner).is_some_and(|node| node.lives() || node.may_answer);
     let owners = view.owners.iter().enumerate();

@@ -28,21 +28,21 @@ use tokio::{
 
 /// Threads on which nodes talk.
 const THREADS: usize = 2;
-/// How long a node that leaves waits until others have what it owned.
+/// The longest time that a leaving node waits until others have its shards.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How a node takes part.
+/// The options with which a node takes part in a cluster.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// What it says of itself; `peer` is filled in with where it listens, if it says nothing.
+    /// The node's own description. An empty `peer` is replaced by the address at which it listens.
     pub join: Join,
-    /// Where it listens for other nodes.
+    /// The address at which it listens for other nodes.
     pub listen: SocketAddr,
-    /// How it knows the others, and they it: the same as its [`Links`].
+    /// The secrets and certificates by which nodes recognize each other: the same as of its [`Links`].
     pub trust: Trust,
-    /// How fast it notices.
+    /// The times after which it acts.
     pub timing: Timing,
-    /// A standby node owns nothing while at least so many others serve.
+    /// A standby node owns nothing while at least this many others serve.
     pub standby: Option<usize>,
     /// The loops on which the engine's other requests are executed: there requests are sent to other nodes, and theirs are answered, so
     /// that no thread has to wake another one in between. They have to run until the engine has stopped. None: threads of the node's own.
@@ -58,7 +58,8 @@ pub enum NodeError {
     /// The system gives no threads.
     #[error("the node's threads cannot be started: {0}")]
     Threads(std::io::Error),
-    /// What the directory says: who lives, another number of shards, or that the database cannot be reached. A node that lives has another secret.
+    /// The directory refuses the node: its name is taken, or the number of shards is another one. Or the database cannot be
+    /// reached, or a living node has another secret.
     #[error(transparent)]
     Directory(#[from] Error),
 }
@@ -71,7 +72,7 @@ pub struct Node {
     runtime: Option<Runtime>,
 }
 
-/// Those this node has made, and those it takes.
+/// The connections that this node makes, and those that it accepts.
 struct BothWays {
     directory: Arc<dyn Directory>,
     clock: Arc<dyn Clock>,
@@ -212,13 +213,13 @@ impl Node {
         })
     }
 
-    /// What it saw last, and what its engine serves.
+    /// The node's last view of the cluster, and the shards that its engine serves.
     #[must_use]
     pub fn status(&self) -> Status {
         self.life.statuses().borrow().clone()
     }
 
-    /// How it is, now and later; also once the node itself is gone.
+    /// The node's status now and each later one. The last one stays readable once the node itself is gone.
     #[must_use]
     pub fn statuses(&self) -> watch::Receiver<Status> {
         self.life.statuses()

@@ -105,7 +105,7 @@ impl Drop for Stranger {
     }
 }
 
-/// Who may come, and who this is.
+/// The cluster whose nodes are let in, and this node's own number.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) cluster: String,
@@ -114,7 +114,7 @@ pub(crate) struct Known {
 }
 
 pub(crate) struct Server {
-    /// Where connections are worked; one at least.
+    /// The event loops that handle connections; at least one.
     pub(crate) loops: Vec<Handle>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) directory: Arc<dyn Directory>,

@@ -1,4 +1,4 @@
-//! One connection between two nodes: plain, or under TLS with certificates on both sides.
+//! A connection between two nodes: plain, or under TLS with certificates on both sides.
 
 use crate::frame::{self, Frame, HELLO_BYTES_MAX, Hello, Role, Secret};
 use rustls::{
@@ -18,8 +18,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// How two nodes make sure of each other: by the secret all of them know, and by certificates where others can listen to what they say.
-/// Clones share what they hold: what is [renewed](Self::set_secrets) counts for each connection that begins after that.
+/// The secrets by which two nodes authenticate each other, and the certificates for networks on which others can listen.
+/// Clones share them: [renewed](Self::set_secrets) secrets count for each connection that begins after that.
 #[derive(Clone, Debug)]
 pub struct Trust(Arc<RwLock<Arc<Trusted>>>);
 
@@ -50,7 +50,7 @@ impl Trusted {
 }
 
 impl Trust {
-    /// By the secret alone: nothing that is said after both have proved it is encrypted.
+    /// Trusts the secret alone. The connection stays unencrypted after both sides have proved that they know it.
     #[must_use]
     pub fn by_secret(secret: Secret) -> Self {
         let trusted = Trusted {

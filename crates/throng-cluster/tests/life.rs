@@ -23,7 +23,7 @@ use throng_journal::{
 use throng_testing::{eventually, soon};
 use tokio::{runtime::Handle, sync::mpsc, sync::oneshot};
 
-/// What an engine was told to serve, and how it says that it does.
+/// The node and the shards that an engine was told to serve, and the channel by which it confirms that it does.
 type Told = (NodeId, ShardSet, oneshot::Sender<()>);
 
 /// An engine that serves once the test says so.

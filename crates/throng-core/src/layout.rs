@@ -1,8 +1,8 @@
-//! How entities are dealt to shards. Every record names its shard, so this is fixed when a journal is begun.
+//! The assignment of entities to shards. Every record names its shard, so the assignment is fixed when a journal is begun.
 //!
-//! The store keeps it as a system row, written at the first start and again with every checkpoint. Without that row a store
-//! counts for nothing: the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that stands
-//! in another shard. So there is no start at which neither of the two would notice.
+//! The store keeps the layout as a system row, written at the first start and again with every checkpoint. A store without
+//! that row is not used: the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that
+//! stands in another shard. Every start therefore notices another layout, by the row or by the records.
 
 use crate::{limits, shard::Registry};
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,10 @@ use throng_journal::{Address, Commit, Record, ShardId};
 /// The system row that holds the [`Layout`].
 pub const LAYOUT_ROW: &[u8] = b"s";
 
-/// What the rows begin with that have to go, in this order, before everything is read from the journal again: filters that are
-/// not complete would hide entities and keys, and what is noted of kinds that only another program has is in the journal, too, with what
-/// came after it. The first one says that the others are.
+/// The prefixes of the rows that are removed, in this order, before everything is read from the journal again.
+///
+/// Incomplete filters would hide entities and keys. The notes about kinds that only another program has are removed because
+/// the journal holds their content and what came after it. The layout row goes first: it says that the others are complete.
 pub const REBUILT: [&[u8]; 6] = [LAYOUT_ROW, b"n", b"l", b"k", b"u", b"q"];
 
 /// The version of the engine's system rows. 2: keys are stored many to a row.
@@ -21,7 +22,7 @@ const FORMAT: u32 = 2;
 /// The function behind [`limits::hash`].
 const HASH: &str = "xxh3-64";
 
-/// How entities are dealt to shards, and the format of the engine's system rows.
+/// The assignment of entities to shards, and the format of the engine's system rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     format: u32,
@@ -53,7 +54,7 @@ pub enum LayoutError {
         address: Address,
         /// The shard the record names.
         found: ShardId,
-        /// Where this engine would look for it.
+        /// The shard in which this engine would look for the entity.
         expected: ShardId,
         /// The number the engine was set up with.
         given: u16,
@@ -64,9 +65,9 @@ pub enum LayoutError {
          remove the store, and start: it is rebuilt from the journal"
     )]
     OtherFormat {
-        /// What was found.
+        /// The format and hash that the store names, or the reason why its row cannot be read.
         stored: String,
-        /// What this program writes.
+        /// The format and hash that this program writes.
         expected: String,
     },
 }
@@ -82,7 +83,7 @@ impl Layout {
         }
     }
 
-    /// Whether a shard is one of those there are.
+    /// Returns true if the engine has a shard of this number.
     #[must_use]
     pub fn has(&self, shard: ShardId) -> bool {
         shard.0 < self.shards
@@ -142,7 +143,8 @@ impl Layout {
     }
 }
 
-/// Whether a record belongs to an entity, and so to its shard: not one of the journal, of a whole shard, or of nobody any more.
+/// Returns true if a record belongs to an entity, and so to its shard. Records of the journal, of a whole shard, or of
+/// nobody any more do not.
 fn is_of_an_entity(record: &Record<'_>) -> bool {
     use throng_journal::RecordKind::{Loss, Numbers, Removed};
     !matches!(record.record, Loss | Numbers | Removed)

@@ -26,23 +26,23 @@ pub(crate) const EVENTS_PER_STATE: u64 = 100;
 pub(crate) const EVENTS_PER_STATE_MAX: u64 = 1_000;
 /// Bytes of a state's size that make its storing wait one event longer: what writing states costs an event stays bounded.
 const STATE_BYTES_PER_EVENT: u64 = 64;
-/// How long an idempotency key is remembered, in microseconds: one hour.
+/// The time that an idempotency key is remembered, in microseconds: one hour.
 pub(crate) const KEY_MICROS: i64 = 3_600_000_000;
 /// Timers an entity may have and still set several at a time as a timer or message executes it; beyond, it is quarantined.
 pub const TIMERS_CREDIT: usize = 32_768;
 /// The number of shards of a new engine.
 pub const SHARDS: u16 = 256;
 
-/// After how many events a state is stored that takes so many bytes in memory, of the entity with this hash.
+/// Returns the number of events after which a state of `state_bytes` bytes in memory is stored.
 ///
-/// Entities that grow alike would all be stored at once, and everybody would wait for that: so it is sooner for one and later
-/// for the other, by half.
+/// The entity's hash varies the number by half in both directions. Otherwise entities that grow alike would all be stored at
+/// once, and every command would wait for that.
 pub(crate) fn events_per_state(state_bytes: u32, hash: u64) -> u64 {
     let usual = (EVENTS_PER_STATE + u64::from(state_bytes) / STATE_BYTES_PER_EVENT).min(EVENTS_PER_STATE_MAX);
     usual / 2 + (hash >> 32) % usual
 }
 
-/// Is this a kind's name: 1 to 64 of `[a-z0-9-]`?
+/// Returns true if this can be a kind's name: 1 to 64 of `[a-z0-9-]`.
 #[must_use]
 pub fn is_kind(name: &str) -> bool {
     (1..=throng_journal::Address::KIND_BYTES_MAX).contains(&name.len())
@@ -51,7 +51,7 @@ pub fn is_kind(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// Is this an entity's id: 1 to 256 bytes?
+/// Returns true if this can be an entity's id: 1 to 256 bytes.
 #[must_use]
 pub fn is_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len())

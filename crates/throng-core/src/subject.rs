@@ -32,23 +32,23 @@ pub struct Subject<E: Entity> {
     pub id: E::Id,
     /// Events so far, since it was created anew if it had ended.
     pub seq: u64,
-    /// It has ended.
+    /// True once the entity has ended.
     pub has_ended: bool,
     /// The time commands see.
     pub now: Timestamp,
-    /// Who asks: what [`Turn::from`] says. A client that nobody knows, unless set.
+    /// The asker, as [`Turn::from`] returns it. An anonymous client, unless set.
     pub from: Asker<'static>,
-    /// What [`Turn::missed_ticks`] says.
+    /// The value of [`Turn::missed_ticks`].
     pub missed_ticks: u64,
 }
 
-/// What came of a command.
+/// The result of an accepted command.
 pub struct Done<E: Entity> {
-    /// What it wanted done.
+    /// The effects that the command asked for.
     pub effects: Effects<E>,
     /// Its reply, unless it forwarded.
     pub reply: Option<E::Reply>,
-    /// Where it forwarded to.
+    /// The message it forwarded instead of a reply.
     pub forwarded: Option<Sent>,
 }
 
@@ -136,7 +136,7 @@ impl<E: Entity> Done<E> {
         sent.filter_map(|sent| Some((sent.id.as_str(), sent.command::<T>()?)))
     }
 
-    /// What was published on a topic.
+    /// The values published on a topic.
     pub fn published<T: 'static>(&self, topic: &Topic<T>) -> impl Iterator<Item = &T> {
         let of = self.effects.published.iter().filter(|of| of.topic == topic.name());
         of.filter_map(|of| of.value.downcast_ref())

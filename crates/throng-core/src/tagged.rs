@@ -21,7 +21,7 @@ pub fn from_parts<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, J> 
     T::deserialize(Parts::new(name, body))
 }
 
-/// As [`from_parts`], for what a client sends: fields that the variant does not have are refused.
+/// Reads what a client sends, like [`from_parts`], but refuses fields that the variant does not have.
 ///
 /// # Errors
 /// The content is not that variant's, the enum has no such variant, or there is a field it does not have; in a sentence.
@@ -53,7 +53,7 @@ pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, St
     }
 }
 
-/// Why [`from_parts`] fails, with the field at fault: reads once more, slowly.
+/// Says why [`from_parts`] fails, with the field at fault. Reads the content once more, slowly.
 #[must_use]
 pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
     let mut track = serde_path_to_error::Track::new();

@@ -1,4 +1,4 @@
-//! What a request is answered with, before it is written to a connection.
+//! The answer to a request, before it is written to a connection.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -46,7 +46,7 @@ pub(crate) fn as_data<B>(response: &mut Response<B>) {
 pub(crate) enum Answer {
     /// All of it; `None` once it is taken.
     Whole(Option<Bytes>),
-    /// Of an app's handler.
+    /// The body that an app's handler returned.
     App(axum::body::Body),
     /// Live events, until their sender is dropped.
     Live(Pages),

@@ -1,4 +1,4 @@
-//! How far behind a list from a read model is, told with the list.
+//! A response header that says how far a list lags behind when it comes from a read model.
 
 use axum::response::{IntoResponseParts, ResponseParts};
 use http::{HeaderName, HeaderValue};
@@ -24,7 +24,7 @@ const HEADER: HeaderName = HeaderName::from_static("read-model-behind");
 pub struct Behind(Option<f64>);
 
 impl Behind {
-    /// What is to be told of a read model now.
+    /// Returns the header for a read model's present state.
     #[must_use]
     pub fn of<P: Projection>(rows: &ReadModel<P>) -> Self {
         Self(rows.progress().and_then(|progress| seconds_behind(&progress)))

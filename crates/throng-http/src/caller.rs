@@ -1,4 +1,4 @@
-//! Who asks for what, and what a request shows of it.
+//! The caller of a request, the access it asks for, and the fields of a head that tell of it.
 
 use crate::{gate::Client, problem::Problem};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -12,8 +12,8 @@ use std::{
     sync::Arc,
 };
 
-/// Who asks, as the gateway has made sure of it. An app's handler takes it as an extractor: `Option<Caller>`, or `Caller` to refuse
-/// everybody else with 401.
+/// A caller that the gateway has authenticated. An app's handler takes it as an extractor:
+/// `Option<Caller>`, or `Caller` to refuse everybody else with 401.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<Known>);
 
@@ -24,7 +24,7 @@ struct Known {
     claims: Map<String, Value>,
 }
 
-/// By what a caller is known.
+/// The kind of credentials by which a caller is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// A token of the service's own file.
@@ -63,13 +63,13 @@ impl Caller {
         hasher.finish()
     }
 
-    /// By what it is known.
+    /// Returns the kind of credentials.
     #[must_use]
     pub fn means(&self) -> Means {
         self.0.means
     }
 
-    /// What a JSON web token says besides; of other callers nothing.
+    /// Returns all claims of a JSON web token; empty for other callers.
     #[must_use]
     pub fn claims(&self) -> &Map<String, Value> {
         &self.0.claims
@@ -184,34 +184,34 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Caller {
     }
 }
 
-/// One access to an entity or a kind by its generic routes, on which a service's hook decides
+/// An access to an entity or a kind by its generic routes, on which a service's hook decides
 /// ([`Gateway::authorize`](crate::Gateway::authorize)).
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
-    /// Who asks, if that is known.
+    /// The caller, if it is known.
     pub caller: Option<&'a Caller>,
     /// The name of the kind that is asked.
     pub kind: &'a str,
     /// The entity or actor; `None`: all of the kind.
     pub id: Option<&'a str>,
-    /// What is asked.
+    /// The operation.
     pub action: Action<'a>,
 }
 
-/// What is asked of an entity or a kind.
+/// An operation on an entity or a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// A command, by its serde name.
     Command(&'a str),
     /// A query, by its name.
     Query(&'a str),
-    /// What has happened, or what happens.
+    /// The events: past ones, and new ones as they are recorded.
     Events,
     /// The ids there are.
     List,
 }
 
-/// What a request's head says of who sends it, and to whom.
+/// Fields of a request's head about its sender and its target.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sender<'a> {
     pub(crate) host: Option<&'a [u8]>,
@@ -244,14 +244,14 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// What a client has shown, and as whom it was let in.
+/// Credentials that a client has shown, and the caller they belong to.
 pub(crate) struct Held {
     pub(crate) shown: HeaderValue,
     pub(crate) caller: Caller,
 }
 
 impl Held {
-    /// Of a request that was let in as this caller; `None`: it has shown no token, so that none can expire.
+    /// Takes them from a request that was let in as this caller. `None`: it has shown no token, so that none can expire.
     pub(crate) fn of(headers: &HeaderMap, caller: Option<&Caller>) -> Option<Self> {
         Some(Self {
             shown: headers.get(header::AUTHORIZATION)?.clone(),

@@ -1,4 +1,4 @@
-//! How the parts of a service are that the engine does not know: on `/health/ready`, and in the metrics.
+//! Health checks of the parts of a service that the engine does not know: on `/health/ready`, and in the metrics.
 
 use prometheus_client::{
     collector::Collector,
@@ -8,7 +8,7 @@ use prometheus_client::{
 use std::{fmt, sync::Arc};
 use throng::services::health::{Check, Reason};
 
-/// Whom to ask for them.
+/// Functions that return the checks.
 #[derive(Clone, Default)]
 pub(crate) struct Checks(Vec<Arc<dyn Fn() -> Vec<Check> + Send + Sync>>);
 
@@ -22,7 +22,7 @@ impl Checks {
     }
 }
 
-/// As `/health/ready` shows it.
+/// Formats a check for `/health/ready`.
 pub(crate) fn json(check: &Check) -> serde_json::Value {
     let reason = (check.reason != Reason::None).then(|| check.reason.to_string());
     serde_json::json!({ "name": check.name, "status": check.status.name(), "reason": reason })

@@ -1,4 +1,4 @@
-//! What one client may take: of the connections, and a second of connections and requests.
+//! Limits for one client: its connections, and its connections and requests a second.
 
 use crate::gate::{Client, LOCAL};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 const KNOWN_MAX: usize = 65_536;
 /// The client whose place those share that are not known.
 const OTHERS: Client = Client::MAX;
-/// Of all connections, what those of one address may be unless that is said: the next one finds some.
+/// The default share of all connections that one address may hold, so that another client finds some.
 const ALONE_SHARE: (usize, usize) = (3, 4);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -28,7 +28,7 @@ pub(crate) struct Connected {
     counts_local: bool,
 }
 
-/// One of them, until it is dropped.
+/// A connection that is counted until this is dropped.
 pub(crate) struct Counted {
     of: Connected,
     client: Client,
@@ -76,7 +76,7 @@ impl Drop for Counted {
     }
 }
 
-/// So many a second of each client: the generic cell rate algorithm, with a second's worth at once.
+/// A rate per second for each client: the generic cell rate algorithm, with a second's worth at once.
 pub(crate) struct Rate {
     a_second: NonZeroU32,
     began: Instant,
@@ -99,7 +99,7 @@ impl Rate {
         self.a_second.get()
     }
 
-    /// One more of a client, now; otherwise when it may come again.
+    /// Counts one more request or connection of a client. The error is the time after which the client may try again.
     pub(crate) fn take(&self, client: Client, now: Instant) -> Result<(), Duration> {
         const SECOND: u64 = 1_000_000_000;
         let now = u64::try_from(now.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
@@ -120,7 +120,7 @@ impl Rate {
         Ok(())
     }
 
-    /// One more client can be known; those that have not asked for a while are forgotten.
+    /// Returns true if one more client can be remembered. Forgets clients that have not asked for a while.
     fn has_room(&self, due: &mut HashMap<Client, u64>, now: u64) -> bool {
         if due.len() >= self.known_max {
             due.retain(|_, due| *due > now);

@@ -31,23 +31,23 @@ pub enum StartError {
     Listen {
         /// The address asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What was given as an address is none.
+    /// A text that was given as an address is none.
     #[error("{text:?} is not an address to listen on; give one such as 127.0.0.1:8080, with port 0 for any free one")]
     Address {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// What is said to be public is no command.
+    /// A name in `PUBLIC` is no command of its kind.
     #[error("{command:?} is in PUBLIC of the kind {kind:?}, and is none of its commands; they are: {known}")]
     NoSuchCommand {
         /// The name of the kind.
         kind: &'static str,
-        /// What its `PUBLIC` has.
+        /// The name in `PUBLIC`.
         command: &'static str,
-        /// What the schema of its commands has.
+        /// The commands of the kind's schema.
         known: String,
     },
     /// A file of tokens, keys or certificates cannot be used.
@@ -56,7 +56,7 @@ pub enum StartError {
     /// A kind is to have no routes, and there is none of this name.
     #[error("the kind {kind:?} is to have no routes, and the engine has no such kind")]
     NoSuchKind {
-        /// What was given.
+        /// The name that was given.
         kind: String,
     },
     /// The number of loops is out of range.
@@ -82,7 +82,7 @@ pub enum StartError {
     AccessLog {
         /// The file, or `-`.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system gives no thread or no event queue.

@@ -28,7 +28,7 @@ pub(crate) struct Page {
 pub(crate) async fn page(follower: &mut Follower, most: usize, share: &Share) -> Result<Page, FeedError> {
     let mut room = PAGE_BYTES + most * EVENT_BYTES;
     loop {
-        // Who waits for events holds no memory.
+        // A client that waits for events holds no memory.
         follower.wait().await?;
         let mut charge = share.room(room).await;
         let before = follower.place().clone();
@@ -42,7 +42,7 @@ pub(crate) async fn page(follower: &mut Follower, most: usize, share: &Share) ->
             charge.shrink_to(bytes);
             return Ok(Page { events, bytes, charge });
         }
-        // One large event.
+        // A single large event.
         follower.go_back(before);
         room = bytes;
     }
@@ -76,7 +76,7 @@ fn write(event: &StoredEvent) -> Vec<u8> {
     json
 }
 
-/// One event as it is shown.
+/// An event as a client sees it.
 #[derive(Serialize)]
 pub(crate) struct Shown<'a> {
     seq: u64,

@@ -33,7 +33,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// How long a start waits for what has to be fetched.
+/// The longest time that a start waits for keys that have to be fetched.
 const FETCH_WAIT: Duration = Duration::from_secs(6);
 
 /// The HTTP gateway of an engine.
@@ -42,7 +42,7 @@ pub struct Gateway {
     address: Result<SocketAddr, StartError>,
     admin: Option<SocketAddr>,
     sources: Sources,
-    /// How many to begin with, and at most.
+    /// The number of loops at the start, and the most there may be.
     loops: (usize, usize),
     limits: Limits,
     routes: Option<axum::Router>,
@@ -571,7 +571,7 @@ fn look_after_files(shared: &Arc<Shared>, is_over: std::sync::mpsc::Receiver<()>
             let lines = reminder.lines(expiries(), Timestamp::now());
             lines.iter().for_each(|line| tracing::warn!("{line}"));
         };
-        // What has to be fetched is there before the first request, or was found not to be there.
+        // Keys that have to be fetched are there before the first request, or known to be out of reach.
         let _ = first.send(watched.iter().filter(|watched| watched.refresh()).count());
         remind();
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
@@ -659,7 +659,7 @@ mod tests {
             seen.insert(served_by(running.address()));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["throng-http-0", "throng-http-1"]);
-        // It serves from its first moment on, and is counted a moment later.
+        // The loop serves from its first moment on, and is counted a moment later.
         let are_two = || {
             let mut text = String::new();
             running.engine().metrics().encode(&mut text).unwrap();

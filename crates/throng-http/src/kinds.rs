@@ -11,14 +11,14 @@ pub(crate) struct Kinds(pub(crate) Vec<Names>);
 #[derive(Debug)]
 pub(crate) struct Names {
     pub(crate) kind: &'static str,
-    /// Those that clients may ask, as serde says them.
+    /// The commands that clients may send, by their serde names.
     pub(crate) commands: Vec<String>,
     /// The commands that clients may not ask.
     pub(crate) internal: Vec<String>,
     pub(crate) queries: Vec<&'static str>,
-    /// How it says no, as far as its schema tells.
+    /// The rejections of the kind, as far as its schema tells.
     pub(crate) rejections: Vec<Refusal>,
-    /// It has no generic routes.
+    /// The kind has no generic routes.
     pub(crate) is_hidden: bool,
     /// Its members have commands and nothing else: no events, no queries, no list.
     pub(crate) is_actor: bool,

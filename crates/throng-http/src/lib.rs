@@ -150,7 +150,7 @@ mod server;
 mod signal;
 mod websocket;
 
-/// What holds for all bytes that may come, for fuzzers and property tests.
+/// Properties that hold for any bytes, for fuzzers and property tests.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {

@@ -1,4 +1,4 @@
-//! What the gateway bears, with defaults.
+//! Limits of the gateway, with their defaults.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -48,7 +48,7 @@ pub struct Limits {
     pub body_wait: Duration,
     /// Bytes a second that a body has to come with, on average, after its [grace](Self::body_grace). Otherwise: 408.
     pub body_rate_min: u32,
-    /// How long a body may come as slowly as it likes.
+    /// The time in which a body may arrive at any speed.
     pub body_grace: Duration,
     /// Bytes of bodies in flight over all connections: those that came in more than one piece, from the first to the request's
     /// answer. They count as [memory of the engine](throng::Options::memory_bytes_max). Above: 503.
@@ -57,7 +57,8 @@ pub struct Limits {
     pub write_wait: Duration,
     /// Bytes a second that a client takes at least of what waits for it, over each [`write_wait`](Self::write_wait). Otherwise it is cut off.
     pub write_rate_min: u32,
-    /// How long what a client still sends after its last answer is passed over, so that the answer is not lost by a reset.
+    /// The time for which a client's bytes after its last answer are read and dropped.
+    /// Without it a reset could lose the answer.
     pub linger_wait: Duration,
     /// A graceful stop lets requests in flight take this long.
     pub drain: Duration,
@@ -113,7 +114,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How often waits are looked at: a quarter of the shortest one, from 5 ms to 1 s.
+    /// Returns the interval between two looks at waits: a quarter of the shortest wait, from 5 ms to 1 s.
     pub(crate) fn sweep_every(&self) -> Duration {
         let waits = [
             self.idle,

@@ -51,7 +51,7 @@ pub(crate) fn bind(address: SocketAddr, loops: usize, may_grow: bool) -> Result<
     Ok(listeners)
 }
 
-/// One more, on a port that others of this gateway listen on.
+/// Opens one more listener on the port of this gateway's others.
 pub(crate) fn another(address: SocketAddr) -> Result<TcpListener, StartError> {
     let another = open(address, true).map_err(|source| StartError::Listen { address, source })?;
     begin(std::slice::from_ref(&another))?;

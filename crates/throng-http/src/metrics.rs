@@ -1,4 +1,4 @@
-//! What the gateway counts, beside what the engine counts.
+//! The gateway's metrics, besides those of the engine.
 
 use crate::{limits::CONNECTION_BYTES, places::Places};
 use http::StatusCode;
@@ -18,7 +18,7 @@ use throng::{
     histogram::{Counts, Histogram},
 };
 
-/// What a request was for.
+/// The kind of route that a request asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Command,
@@ -64,7 +64,7 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// What was reached, by the name of its setting.
+/// The limit that was reached, named after its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Bodies,
@@ -218,7 +218,7 @@ impl Metrics {
         others.fold(of(Route::Command), |all, (route, _)| all.and(&of(*route)))
     }
 
-    /// How often each limit was reached, by the name of its setting.
+    /// Returns the count of each limit that was reached, with the name of its setting.
     pub(crate) fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LIMITS
             .iter()
@@ -265,7 +265,7 @@ impl Drop for Level {
     }
 }
 
-/// What is read at the moment it is asked for.
+/// Gauges that are read when metrics are asked for.
 #[derive(Debug)]
 struct Levels {
     connections: Share,

@@ -33,12 +33,12 @@ impl Places {
         Some(Taken { of })
     }
 
-    /// How many there are.
+    /// Returns the number of places, taken or free.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// How many are taken.
+    /// Returns the number of places that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

@@ -21,7 +21,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// How long a stop waits for the access log's last lines.
+/// The longest time that a stop waits for the access log's last lines.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
 
 /// Reports a node's newest figures to the consoles of other nodes. Cheap to clone.
@@ -88,13 +88,13 @@ impl Running {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens for administration, if that has a listener of its own.
+    /// Returns the address of the listener for administration, if it is a separate one.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin

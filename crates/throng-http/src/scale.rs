@@ -1,4 +1,4 @@
-//! One loop while it keeps up, another when it is saturated and a core is free.
+//! The number of loops: one while it keeps up, another when it is saturated and a core is free.
 //!
 //! A loop more is only worth its own core: two loops that share one do less than one does. So the machine's idle cores are
 //! looked at, too, and a loop that was started stays: one that idles costs nothing. Connections stay where they are; the
@@ -15,19 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the loops are looked at.
+/// The interval between two looks at the loops.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Looks in a row that must agree.
 const LOOKS: u32 = 4;
 /// A loop that waits for its sockets less than the rest of this share of its time is saturated.
 const BUSY_SHARE: f64 = 0.9;
-/// So much of a core must be free, all cores together.
+/// Idle cores needed for another loop: the idle shares of all cores, added up.
 const IDLE_CORES: f64 = 0.8;
 
-/// What was seen since the last look.
+/// Measurements since the last look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Of the loop that had most time to wait for its sockets: the share of time it did not.
+    /// The share of time that the least busy loop did not wait for its sockets.
     pub(crate) busy: f64,
     /// Cores of the machine that did nothing.
     pub(crate) idle_cores: f64,
@@ -58,7 +58,7 @@ impl Decider {
 
 /// Looks at loops and machine.
 pub(crate) struct Sampler {
-    /// Of each loop: its pass, and how long it had waited at the last look.
+    /// The pass of each loop, and the time the loop had waited at the last look.
     loops: Vec<(Arc<Pass>, Duration)>,
     looked: Instant,
     /// Clock ticks all cores had idled at the last look.
@@ -100,7 +100,8 @@ impl Sampler {
     }
 }
 
-/// What all cores together have idled since the machine started; `None` where the system does not say.
+/// Returns the clock ticks that all cores together have idled since the machine started;
+/// `None` where the system does not say.
 pub(crate) fn idle_ticks() -> Option<u64> {
     parse_idle(&fs::read_to_string("/proc/stat").ok()?)
 }

@@ -27,7 +27,7 @@ pub struct StopSignal {
 const LOOK: Duration = Duration::from_millis(20);
 
 impl StopSignal {
-    /// From here on the first signal is kept until it is waited for.
+    /// Starts to watch. The first signal from now on is kept until it is waited for.
     ///
     /// # Errors
     /// The system does not let signals be handled.
@@ -60,7 +60,7 @@ impl StopSignal {
         }
     }
 
-    /// Whether one has come.
+    /// Returns true if a signal has come.
     pub fn has_come(&mut self) -> bool {
         self.has_come = self.has_come || self.signals.pending().next().is_some();
         self.has_come

@@ -38,7 +38,7 @@ fn the_client_in_rust_counts_in_one_frame_and_sees_every_event() {
     running.stop_blocking();
 }
 
-/// What the page does on its own, as a person would with its buttons; and tells the test.
+/// A script that does on the page what a person would do with its buttons, and tells the test.
 const SCRIPT: &str = r#"<script>
   const tell = text => fetch('/report', { method: 'POST', body: text })
   onerror = message => tell('ERROR ' + message)
@@ -133,7 +133,7 @@ fn the_example_ends_gracefully_at_ctrl_c() {
     assert!(TcpStream::connect(&address).is_err());
 }
 
-/// Whether a process with this status handles the signal.
+/// Returns true if a process with this status handles the signal.
 #[cfg(target_os = "linux")]
 fn is_caught(status: &str, signal: rustix::process::Signal) -> bool {
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();

@@ -157,7 +157,7 @@ impl Node {
         }
     }
 
-    /// Whether it may own shards.
+    /// Tells if it may own shards.
     #[must_use]
     pub fn lives(&self) -> bool {
         matches!(self.state, NodeState::Serving | NodeState::Draining)
@@ -326,7 +326,7 @@ pub trait Directory: Send + Sync {
     /// [`Error::Gone`]: the one that asks is dead itself.
     fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
-    /// What all see now, for who is no node.
+    /// Returns the view that all nodes see now, for callers that are no node.
     ///
     /// # Errors
     /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.

@@ -54,7 +54,7 @@ pub struct PostgresOptions {
     pub on_loss: OnLoss,
     /// The service's release: refused where the journal was [finalized](throng_journal::Directory::finalize) at a greater one. Default: greater than any, for tools.
     pub release: u64,
-    /// How far the server's certificate is looked at.
+    /// The checks of the server's certificate.
     pub tls: Tls,
     /// A PEM file of certificates to trust, besides the system's.
     pub root_certificates: Option<PathBuf>,

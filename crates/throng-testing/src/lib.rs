@@ -26,7 +26,7 @@ pub use delegate::{Fallible, HeldJournal};
 #[doc(hidden)]
 pub use throng::{host::Task, journal, model::Timestamp};
 
-/// What hangs for so long is a failed test, not a hung one.
+/// The longest wait in a test. A test that hangs for this long fails, instead of hanging on.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Time a [`Client`] waits for bytes: one answer that hangs is seen before [`PATIENCE`] ends.

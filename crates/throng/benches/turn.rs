@@ -1,4 +1,4 @@
-//! What a command costs in the engine alone: a turn of 256 commands, gathered into one commit, without HTTP and disk.
+//! The cost of a command in the engine alone: a batch of 256 commands, gathered into one commit, without HTTP and disk.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 #[path = "../tests/engine/kinds/mod.rs"]
@@ -13,7 +13,7 @@ use std::{
 };
 use throng::Engine;
 
-/// What the binary `throng` runs on.
+/// The allocator that the binary `throng` runs on.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

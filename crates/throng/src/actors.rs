@@ -31,7 +31,7 @@ use throng_services::{
 
 /// Services of a kind that is at work in place: more than any machine has loops, so that they rarely meet.
 const PARTS_IN_PLACE: usize = 64;
-/// When to come again after a kind's queue was full.
+/// The time after which a caller may come again where a kind's queue was full.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A kind of actor.
@@ -73,7 +73,7 @@ impl Services {
     }
 }
 
-/// How to start a kind once there is a world.
+/// A kind of actor to start, once there is a host.
 pub(crate) struct Starting {
     pub(crate) name: &'static str,
     pub(crate) start: fn(&Arc<dyn Host>, &Stats) -> std::io::Result<ActorKind>,
@@ -106,7 +106,7 @@ type Answer<A> = Result<<A as Actor>::Reply, Error<<A as Actor>::Rejection>>;
 struct Asked<A: Actor> {
     id: String,
     command: A::Command,
-    /// By the host's clock.
+    /// The deadline, by the host's clock.
     until: u64,
     reply: Reply<Answer<A>>,
 }
@@ -114,15 +114,15 @@ struct Asked<A: Actor> {
 /// Some of a kind's actors.
 struct Part<A: Actor> {
     host: Arc<dyn Host>,
-    /// Those asked lately, and those asked before; who is asked moves to the young ones. When those are many, the old ones are
-    /// dropped, and they are the old ones.
+    /// The actors asked since the last swap; `old` holds those asked before it. An actor that is asked moves to `young`. When `young` is
+    /// full, it becomes `old`, and the former `old` is dropped.
     young: HashMap<String, A>,
     old: HashMap<String, A>,
     young_max: usize,
 }
 
 impl<A: Actor> Part<A> {
-    /// Taken out while it is at work: one that panics is gone.
+    /// Takes an actor out while it is at work: one that panics is gone.
     fn take(&mut self, id: &str) -> Result<A, Error<A::Rejection>> {
         if let Some(actor) = self.young.remove(id).or_else(|| self.old.remove(id)) {
             return Ok(actor);
@@ -208,7 +208,7 @@ impl<A: Actor> Typed<A> {
                 "an id has 1 to {most} bytes, this one {found}"
             )));
         }
-        // As the shards: the low bits are spread as evenly as the others.
+        // The low bits are spread as evenly as the others, as for the shards.
         let part = &self.parts[limits::hash(A::KIND, &id) as usize % self.parts.len()];
         let make = |reply| Asked {
             id,
@@ -232,7 +232,7 @@ impl<A: Actor> Typed<A> {
 
 async fn answered<A: Actor>(pending: Pending<Answer<A>>, left: Duration) -> Answer<A> {
     let answered = match A::PLACEMENT {
-        // It is there, or another thread is just at work on it.
+        // The answer is there, or another thread is executing the command just now.
         Placement::InTurn => pending.await,
         Placement::Workers => pending.within(left).await,
     };

@@ -111,14 +111,14 @@ impl Builder {
         self
     }
 
-    /// Whether it has a kind of entity, whose history has to be kept.
+    /// Tells whether it has a kind of entity: the history of entities has to be kept.
     #[must_use]
     pub fn has_entities(&self) -> bool {
         !self.registry.kinds().is_empty()
     }
 
     #[cfg(feature = "projections")]
-    /// Whether it has a projection or a sink, whose rows and offsets have to be kept.
+    /// Tells whether it has a projection or a sink: their rows and offsets have to be kept.
     #[must_use]
     pub fn has_projections(&self) -> bool {
         !self.consumers.is_empty()
@@ -179,8 +179,8 @@ impl Builder {
     }
 
     #[cfg(feature = "projections")]
-    /// Where the projections' rows and offsets live. Without it they are kept in memory, and every start rebuilds them from
-    /// the first event.
+    /// Sets the store of the projections' rows and offsets. Without it they are kept in memory, and every start rebuilds them from the
+    /// first event.
     #[must_use]
     pub fn views(mut self, views: Arc<dyn Views>) -> Self {
         self.views = Some(views);
@@ -243,7 +243,7 @@ impl Builder {
             .await
     }
 
-    /// As [`start`](Self::start), on a journal and a store others hold too.
+    /// Works like [`start`](Self::start), on a journal and a store that others hold too.
     ///
     /// # Errors
     /// They are in use, of another version or layout, damaged, or not reachable; the disk budget cannot work.

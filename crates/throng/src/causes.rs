@@ -1,4 +1,5 @@
-//! What has caused an event, and what else the same command did: read from its commit, and from that of the message it came with.
+//! The cause of an event, and the other effects of the same command.
+//! Both are read from the event's commit, and from the commit that sent the message the command came with.
 //!
 //! A command's records stand together: its events, then what else it did, then what ends the message or timer it came with. Where
 //! neither was written down, the events of two commands may stand side by side: then only of the last one it is certain what caused it.
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_by_hand, is_refused_key};
 use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
 
-/// How far behind a message's taking its sending is looked for, in commits and bytes.
+/// The limits of the search for a message's sending, back from the commit that took it: commits, and bytes.
 const LOOKED_BACK: u64 = 64;
 const LOOKED_BACK_BYTES: usize = 4 << 20;
 /// Most commits that are read for one page.
@@ -22,9 +23,9 @@ const COMMITS_MAX: usize = 200;
 /// An entity's address, as the console's API writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
-    /// As its type names it.
+    /// The kind's name, as its type declares it.
     pub kind: String,
-    /// As in its path, decoded.
+    /// The id, as in a URL path once it is decoded.
     pub id: String,
 }
 
@@ -40,15 +41,15 @@ impl Named {
 pub struct EventCause {
     /// `command`, `message`, `outcome`, `timer`, or `unknown`: its commit is not kept any more.
     pub r#type: &'static str,
-    /// It is certain: no other command's events can stand between.
+    /// True if the cause is certain: no other command's events can stand between.
     pub is_certain: bool,
-    /// Of the command or the timer that caused it.
+    /// The name of the command or the timer that caused it.
     pub name: Option<String>,
-    /// What the command said, where that is recorded.
+    /// The command's content, where that is recorded.
     pub body: Option<Box<RawValue>>,
     /// The client's name, where that is recorded.
     pub caller: Option<String>,
-    /// It came with an idempotency key.
+    /// True if the command came with an idempotency key.
     pub has_key: bool,
     /// The entity that has sent or forwarded it, or whose outcome it is.
     pub from: Option<Named>,
@@ -76,18 +77,18 @@ pub struct SentMessage {
 pub struct ChangedTimer {
     /// Unique among the entity's timers.
     pub name: String,
-    /// It was set, not cancelled.
+    /// True if the timer was set, false if it was cancelled.
     pub set: bool,
 }
 
-/// Where an event comes from, and what else was done with it.
+/// The cause of an event, and the other effects of its command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Provenance {
     /// The command, message or timer behind it.
     pub cause: EventCause,
-    /// What its command has sent; of its last event.
+    /// The messages its command has sent. Only a command's last event has them.
     pub sent: Vec<SentMessage>,
-    /// Timers its command has changed; of its last event.
+    /// The timers its command has changed. Only a command's last event has them.
     pub timers: Vec<ChangedTimer>,
 }
 
@@ -107,7 +108,7 @@ struct Taken {
 }
 
 impl Engine {
-    /// What these events of an entity came of, as far as at most 200 commits tell; `None` of those beyond.
+    /// Returns the provenance of these events of an entity. It reads at most 200 commits; events beyond them get `None`.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -169,13 +170,14 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
     record.kind == &*own.kind && record.id == &*own.id
 }
 
-/// What a person decided, and what was refused, is of no command that recorded something; nor is what was told of that just before.
+/// Returns true for a record of no command that recorded something: an operator's action, or a refusal.
+/// The outcome that is sent just before such a record belongs to no such command either.
 fn is_of_no_command(record: &Record<'_>) -> bool {
     let was_refused = record.record == RecordKind::Taken && ["refused", "dead"].contains(&record.name);
     was_refused || is_by_hand(record) || is_refused_key(record)
 }
 
-/// What its commit says of an event, and the message it came with, if it did.
+/// Returns the provenance that an event's own commit tells, and the message that its command took, if any.
 fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<Taken>) {
     let mut provenance = Provenance::default();
     let cause = &mut provenance.cause;
@@ -266,7 +268,7 @@ fn sent(record: &Record<'_>) -> Option<SentMessage> {
     })
 }
 
-/// Whether a message was sent with this commit; by whom, and what it said.
+/// Looks for a message among those sent with this commit. If it is there, adds its sender and content to `cause` and returns true.
 fn sent_in(commit: &Commit, taken: &Taken, cause: &mut EventCause) -> bool {
     let records: Vec<Record<'_>> = commit.records().flatten().collect();
     let is_sent = |record: &Record<'_>| {
@@ -305,7 +307,7 @@ mod tests {
     const OUTCOME: &[u8] =
         br#"{"to": ["account", "bob"], "command": {"from": ["account", "ann"], "note": "", "outcome": {"Err": 1}}}"#;
 
-    /// What is said of an event that a command without a key has recorded, with these records behind it: kind, number, name, version.
+    /// Returns the provenance of an event of a command without a key, followed by these records: kind, number, name, version.
     fn said(behind: &[(RecordKind, u64, &str, u16)]) -> Provenance {
         let (own, shard) = (Address::new("account", "ann"), ShardId(0));
         let mut commit = CommitBuilder::default();

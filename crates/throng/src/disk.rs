@@ -1,4 +1,4 @@
-//! How much of the disk the journal may take, where that is said.
+//! The disk budget: the bytes that the journal may take of the disk, where an option sets them.
 
 use crate::{Metrics, error::StartError, host::Signal};
 use std::{
@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks at what it takes, and once that is told.
+/// The time between two looks at what the journal takes, and the same once the level is high.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_HIGH: Duration = Duration::from_millis(250);
-/// In percent of the budget: it is told from here on, …
+/// The percentage of the budget from which on it is told, …
 const HIGH: u64 = 80;
 /// … until it is below this again.
 const HIGH_ENDS: u64 = 75;
@@ -23,7 +23,7 @@ const FULL_ENDS: u64 = 95;
 /// A look comes early once this part of the budget has been appended.
 const LOOK_PART: u64 = 64;
 
-/// How much of its budget the journal takes.
+/// The part of its budget that the journal takes, in steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Low,
@@ -32,7 +32,8 @@ enum Level {
 }
 
 impl Level {
-    /// From what it was, so that what stays about where it is is told once.
+    /// Returns the level after this one. A level ends at a lower share than it begins at, so that a size near a limit is reported only
+    /// once.
     fn after(self, percent: u64) -> Self {
         match self {
             _ if percent >= FULL => Self::Full,
@@ -44,7 +45,7 @@ impl Level {
     }
 }
 
-/// What the journal may take of the disk, and what it takes.
+/// The bytes that the journal may take of the disk, and the bytes that it takes.
 pub(crate) struct DiskBudget {
     bytes_max: Option<u64>,
     used: AtomicU64,
@@ -97,7 +98,7 @@ impl DiskBudget {
         }
     }
 
-    /// Whether it leaves room for new work.
+    /// Tells whether the budget leaves room for new work.
     pub(crate) fn has_room(&self) -> bool {
         self.level() < Level::Full
     }
@@ -111,7 +112,7 @@ impl DiskBudget {
         }
     }
 
-    /// What is wrong with it, for people who ask the service.
+    /// Returns what is wrong with the budget, for people who ask the service.
     pub(crate) fn trouble(&self) -> Option<String> {
         let bytes_max = self.bytes_max?;
         let used = self.used.load(Ordering::Relaxed);
@@ -142,7 +143,7 @@ impl DiskBudget {
         })
     }
 
-    /// It takes so much now.
+    /// Stores how many bytes the journal takes now, and logs a change of the level.
     fn set(&self, bytes_max: u64, used: u64) {
         self.used.store(used, Ordering::Relaxed);
         let before = self.level();

@@ -50,18 +50,18 @@ pub(crate) struct Core {
     pub(crate) _open: Arc<OpenHost>,
 }
 
-/// How an engine is.
+/// The state of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Commands are taken.
     pub ready: bool,
     /// Why not; neither files nor addresses are named.
     pub reason: Option<String>,
-    /// What the journal or the store said, with files and addresses: for operators.
+    /// The error of the journal or the store, with files and addresses: for operators.
     pub detail: Option<String>,
-    /// What an acknowledged command survives.
+    /// The failures that an acknowledged command survives.
     pub durability: Durability,
-    /// What is durable.
+    /// The last durable commit; `None` while the engine is down.
     pub position: Option<Position>,
     /// Entities in memory.
     pub entities: u64,
@@ -69,13 +69,13 @@ pub struct Health {
     pub stands_by: bool,
     /// The journal has no room for more: commands are refused, reads are answered.
     pub storage_full: bool,
-    /// What does not go as it should though commands are taken: checkpoints that fail, projections that are behind.
+    /// Troubles that do not stop commands: checkpoints that fail, projections that are behind.
     pub troubles: Vec<String>,
     /// Work that waits for an operator: dead messages and quarantined entities, as they were counted last.
     pub unresolved: Vec<Unresolved>,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
-    /// How often an entity was quarantined since the start.
+    /// The number of quarantines of entities since the start.
     pub quarantines: u64,
 }
 
@@ -92,7 +92,7 @@ impl Engine {
         self.core.context.registry.find(name)
     }
 
-    /// What it counts.
+    /// Returns its metrics, refreshed.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         self.core.refresh_metrics();
@@ -105,7 +105,7 @@ impl Engine {
         &self.core.context.options
     }
 
-    /// How it is.
+    /// Returns its state: whether commands are taken, and its troubles.
     #[must_use]
     pub fn health(&self) -> Health {
         let context = &self.core.context;
@@ -201,7 +201,7 @@ impl Engine {
         core.lives.stop(ended).await;
     }
 
-    /// What the journal's history stands in: writers, and segments or tables, of each the first `limit`.
+    /// Returns the parts of the journal's history: writers, and segments or tables. Of each it returns the first `limit`.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -262,7 +262,7 @@ impl Engine {
 
 #[cfg(feature = "projections")]
 impl Engine {
-    /// How far its projections and sinks have come, in the order they were given.
+    /// Returns the progress of its projections and sinks, in the order they were given.
     #[must_use]
     pub fn projections(&self) -> Vec<Progress> {
         self.core.projections.progress()

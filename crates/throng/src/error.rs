@@ -1,4 +1,4 @@
-//! Why an engine cannot start.
+//! The reasons why an engine cannot start.
 
 /// An engine could not start.
 #[derive(Debug, thiserror::Error)]

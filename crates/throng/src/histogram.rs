@@ -14,16 +14,16 @@ use std::{
 
 /// Buckets of each power of two: a percentile is at most an eighth too high.
 const PARTS: usize = 8;
-/// Of this many powers of two; larger values count as the largest.
+/// The number of powers of two that are told apart; larger values count as the largest.
 const POWERS: usize = 42;
 const BUCKETS: usize = POWERS * PARTS;
 
-/// How often which values came. Cheap to clone; clones count together.
+/// A histogram of observed values. Cheap to clone; clones count together.
 #[derive(Clone)]
 pub struct Histogram(Arc<Inner>);
 
 struct Inner {
-    /// Of one: what is counted are whole units.
+    /// The number of units in 1: whole units are counted.
     units: f64,
     /// The powers of two that Prometheus is shown.
     shown: std::ops::Range<usize>,
@@ -60,13 +60,13 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Of durations in seconds, from a nanosecond to an hour; shown by buckets from 16 µs to 2 s.
+    /// Returns a histogram of durations in seconds, from a nanosecond to an hour. Shown by buckets from 16 µs to 2 s.
     #[must_use]
     pub fn of_seconds() -> Self {
         Self::new(1e9, 14..32)
     }
 
-    /// Of whole numbers; shown by buckets from 1 to 32,768.
+    /// Returns a histogram of whole numbers, shown by buckets from 1 to 32,768.
     #[must_use]
     pub fn of_numbers() -> Self {
         Self::new(1.0, 0..16)
@@ -89,7 +89,7 @@ impl Histogram {
         inner.sum.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let inner = &*self.0;
@@ -128,7 +128,7 @@ impl EncodeMetric for Histogram {
     }
 }
 
-/// What a [`Histogram`] had counted at some moment.
+/// The counts of a [`Histogram`] at some moment.
 #[derive(Clone, Debug)]
 pub struct Counts {
     units: f64,
@@ -138,7 +138,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was counted after an earlier moment.
+    /// Returns the counts since an earlier moment.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let counts = self.counts.iter().zip(&before.counts);
@@ -175,7 +175,7 @@ impl Counts {
         self.sum as f64 / self.units
     }
 
-    /// What this share of the values, 0 to 1, is not above; `None` without one. At most an eighth too high.
+    /// Returns the value that this share of the values, 0 to 1, does not exceed; `None` without a value. It is at most an eighth too high.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_in_the_bucket_whose_bound_is_at_most_an_eighth_above_it(units in 1_u64..1 << 42) {
+        fn bucket_bound_is_at_most_an_eighth_above_a_value(units in 1_u64..1 << 42) {
             let upper_bound = upper(bucket(units));
             prop_assert!(units <= upper_bound && upper_bound <= units + units / 8 + 1, "{units} {upper_bound}");
             prop_assert!(bucket(units) == 0 || upper(bucket(units) - 1) < units);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_came_since() {
+    fn percentiles_are_those_of_values_since() {
         let histogram = Histogram::of_seconds();
         histogram.observe(5.0);
         let before = histogram.counts();

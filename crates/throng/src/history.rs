@@ -1,4 +1,4 @@
-//! What has happened to an entity: what the store has indexed, then what stands only in the log.
+//! An entity's history: the events that the store has indexed, then those that stand only in the log.
 
 use crate::{
     door::{OwnerOf, now_or_later},
@@ -33,7 +33,7 @@ pub struct History {
 }
 
 impl History {
-    /// Without the events beyond so many bytes of payloads; the first one always stays.
+    /// Drops the events beyond this many bytes of payloads; the first one always stays.
     fn within(mut self, bytes_max: usize) -> Self {
         let mut bytes = 0;
         let fits = self.events.iter().take_while(|event| {
@@ -47,7 +47,7 @@ impl History {
         self
     }
 
-    /// Nothing has happened after the number it was asked for.
+    /// Tells whether nothing has happened after the number that was asked for.
     fn is_end(&self) -> bool {
         self.events.is_empty() && !self.more && self.removed == 0
     }
@@ -149,7 +149,7 @@ fn stored(event: Happened) -> StoredEvent {
     }
 }
 
-/// As another node is told.
+/// Converts a page of history to the reply for another node.
 pub(crate) fn reply(history: History) -> Reply {
     let happened = |event: StoredEvent| Happened {
         seq: event.seq,
@@ -168,7 +168,7 @@ pub(crate) fn reply(history: History) -> Reply {
 }
 
 impl Core {
-    /// What has happened to an entity of this node.
+    /// Returns the history of an entity of this node.
     pub(crate) fn history_here<'a>(
         &'a self,
         life: &'a Life,
@@ -255,7 +255,7 @@ impl Core {
         })
     }
 
-    /// Up to which event the log says what an entity is, so that its events need not be kept.
+    /// Returns up to which event the log says what an entity is, so that its events need not be kept.
     async fn recorded(&self, address: &Address) -> Result<u64, throng_journal::Error> {
         let row = now_or_later(self.context.store.system(&base_row(address))).await?;
         let seq = row.and_then(|row| row.first_chunk::<8>().copied());
@@ -305,7 +305,8 @@ impl Core {
     }
 }
 
-/// How many of them fit into a page that has this many bytes and no events more than `limit`; the first of a page always.
+/// Returns how many of the events fit into a page that already has `bytes` of payloads. At most `limit` fit; an empty page always takes its
+/// first event.
 fn fitting(tail: &[TailEvent], limit: usize, bytes: usize, bytes_max: usize) -> usize {
     let mut total = bytes;
     tail.iter()

@@ -1,4 +1,4 @@
-//! What the engine needs of the world: clocks, entropy, tasks. The simulator brings its own.
+//! The engine's needs of the world: clocks, entropy, tasks. The simulator brings its own.
 
 use crate::model::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
@@ -281,7 +281,8 @@ impl TokioHost {
     }
 }
 
-/// What a clock shows. Several times for each command: without the checks of [`std::time`], which cost as much as the look itself.
+/// Returns the microseconds that a clock shows. It is called several times for each command, and skips the checks of [`std::time`], which
+/// cost as much as reading the clock.
 fn micros_of(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     // Only a time of day that was set wrongly is before its origin.
@@ -311,7 +312,7 @@ impl Host for TokioHost {
     }
 
     fn sleep(&self, duration: Duration) -> Task {
-        // Of the engine's own clock: the caller need not be on a runtime, nor on one that has a clock.
+        // The sleep uses the timer of the engine's runtime: the caller may be on no runtime, or on one without a timer.
         let _clock = self.handle.enter();
         Box::pin(tokio::time::sleep(duration))
     }

@@ -1,4 +1,4 @@
-//! What a person looks at: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
+//! Inspection for people: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
 
 pub use crate::door::Pending;
 pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected, Load, TimerView, Whereabouts};
@@ -17,14 +17,14 @@ use throng_journal::{Address, ShardId};
 
 type Answered<T> = Result<T, Error<JsonRejection>>;
 
-/// How many entities of a kind there are.
+/// The number of entities of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Population {
-    /// About so many have ever had an event.
+    /// The approximate number of entities that have ever had an event.
     pub known: usize,
-    /// Those whose state is in memory; the others are loaded when they are asked.
+    /// The entities whose state is in memory; the others are loaded when they are asked.
     pub resident: usize,
-    /// Of these, set aside.
+    /// The quarantined entities: those in memory that cannot be brought back, and all that an operator has quarantined.
     pub quarantined: usize,
 }
 
@@ -33,14 +33,14 @@ pub struct Population {
 pub struct ShardNow {
     /// Its number, from 0 to one below the engine's shards.
     pub shard: ShardId,
-    /// What counts against the memory budget.
+    /// The load that counts against the memory budget.
     pub load: Load,
     /// Commands, queries, messages and timers it has executed since the engine started, or recovered.
     pub done: u64,
 }
 
 impl Engine {
-    /// How many entities of each kind there are, in the order of the kinds.
+    /// Returns the number of entities of each kind, in the order of the kinds.
     ///
     /// # Errors
     /// The engine is not ready.
@@ -98,7 +98,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// What is known of these entities of a kind without bringing them back, each `None` if it is nothing.
+    /// Returns what is known of these entities without loading them; `None` for an entity of which nothing is known.
     ///
     /// # Errors
     /// The engine is not ready.

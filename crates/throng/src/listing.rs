@@ -28,7 +28,7 @@ impl Engine {
         let core = &self.core;
         let name = core.context.registry.kinds()[kind].name;
         let mut found = Found::new();
-        // Of every shard, whoever owns it when it is asked.
+        // Every shard is asked once, whichever node owns it at that time.
         let mut left = ShardSet::first(core.context.registry.shards());
         loop {
             let next = left.iter().next();

@@ -1,4 +1,4 @@
-//! What the engine counts. A gateway shows it as `/metrics`.
+//! The engine's counters, gauges and histograms. A gateway shows them as `/metrics`.
 
 use crate::histogram::Histogram;
 use prometheus_client::{

@@ -1,4 +1,4 @@
-//! What can be set, with its defaults.
+//! The options of an engine, with their defaults.
 
 use std::{collections::BTreeMap, time::Duration};
 use throng_core::model::Keep;
@@ -21,7 +21,7 @@ pub struct Options {
     /// Work of one entity in a turn of a gateway's loop beyond which its commands wait behind those of others: a quarter of
     /// the turn.
     pub entity_turn: Duration,
-    /// How long a caller waits when it does not say.
+    /// The time that a caller waits if it does not say.
     pub deadline: Duration,
     /// Estimated wait beyond which work from outside is refused.
     pub wait_max: Duration,
@@ -31,11 +31,11 @@ pub struct Options {
     pub outbox_max: usize,
     /// Messages delivered in the turn that sent them.
     pub deliveries_per_turn: usize,
-    /// How long a graceful stop waits for what is in flight.
+    /// The time that a graceful stop waits for what is in flight.
     pub drain: Duration,
-    /// For how long the events of a kind are kept, where that is not what the kind says.
+    /// The time for which the events of a kind are kept, where that is not what the kind says.
     pub keep: BTreeMap<String, Keep>,
-    /// Between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
+    /// The time between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
     /// [`Duration::MAX`]: only when [asked](crate::Engine::prune).
     pub prune_every: Option<Duration>,
     /// A projection that has been behind for so long does not hold up the removal of what it has not read. Without, all do.

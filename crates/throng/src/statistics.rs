@@ -1,9 +1,9 @@
-//! What the engine has counted, and how much it holds, as numbers: for who watches it.
+//! The engine's counters, and how much it holds, as numbers for monitoring.
 
 use crate::{engine::Engine, histogram::Counts, life::LastCheckpoint};
 use std::sync::atomic::Ordering;
 
-/// What an engine has counted since its start, and what it holds now.
+/// The counters of an engine since its start, and what it holds now.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// Commands that were accepted since the start.
@@ -36,7 +36,7 @@ pub struct Statistics {
     pub commit_bytes: u64,
     /// Records of each commit.
     pub batch: Counts,
-    /// From append to durable, seconds.
+    /// Seconds from the append of a commit until it is durable.
     pub commit_seconds: Counts,
     /// Entities whose state is in memory now.
     pub entities: u64,
@@ -56,7 +56,7 @@ pub struct Statistics {
     pub commits_behind: Option<u64>,
     /// The last checkpoint since the start.
     pub checkpoint: Option<LastCheckpoint>,
-    /// Whether commands are taken now: recovered, not sealed, not stopping.
+    /// The engine takes commands now: it has recovered, is not sealed, and is not stopping.
     pub is_ready: bool,
     /// The journal has room for more.
     pub has_room: bool,
@@ -71,7 +71,7 @@ impl Engine {
         self.core.context.journal.disk_bytes()
     }
 
-    /// What it has counted and what it holds. Reads some fifty numbers, and holds up nobody.
+    /// Returns the counters and what the engine holds now. Reads some fifty numbers, and blocks nobody.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let context = &self.core.context;

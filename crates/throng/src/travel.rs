@@ -14,19 +14,19 @@ const PAGE_EVENTS: usize = 1_000;
 /// States that are larger are not remembered on the way.
 const REMEMBERED_STATE_BYTES_MAX: usize = 256 << 10;
 
-/// What an entity was right after one of its events.
+/// The state of an entity right after one of its events.
 pub struct AsOf {
     id: String,
     /// The event; 0: before the first.
     pub seq: u64,
-    /// When that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
+    /// The time when that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
     pub at_micros: Option<i64>,
     /// The state after it, as JSON.
     pub state: String,
     check: Box<dyn KindCheck>,
 }
 
-/// Why there is no such moment.
+/// The reason why there is no such moment.
 #[derive(Debug, thiserror::Error)]
 pub enum TravelError {
     /// The engine could not read it, for a reason that is not this entity's.
@@ -40,7 +40,7 @@ pub enum TravelError {
         /// A sentence that says what is missing.
         why: &'static str,
     },
-    /// It has not had so many events.
+    /// The entity has not had so many events.
     #[error("it has had {last} events, and none of number {seq} yet")]
     Future {
         /// The event that was asked for.
@@ -51,7 +51,7 @@ pub enum TravelError {
     /// Too much would have to be read.
     #[error("{events} events lie between it and the nearest state that is kept; at most {EVENTS_MAX} are read")]
     Far {
-        /// How many events would have had to be applied.
+        /// The number of events that would have to be applied.
         events: u64,
     },
     /// An event cannot be applied.
@@ -73,7 +73,7 @@ impl Engine {
             .await
             .map_err(TravelError::Engine)?;
         let (last, address) = (now.seq, Address::new(of_kind.name, id));
-        // One that is quarantined has events that it did not apply.
+        // A quarantined entity has events that it did not apply.
         if seq > last && now.quarantine.is_none() {
             return Err(TravelError::Future { seq, last });
         }
@@ -133,7 +133,7 @@ impl Engine {
             crate::host::yield_now().await;
         }
         if at_micros.is_none() && seq > 0 {
-            // It was a state that is kept; its event may be gone.
+            // The state was one that is kept; its event may be gone.
             let page = self.history_after(kind, id, seq - 1, PageLimit::of(1)).await;
             let page = page.map_err(TravelError::Engine)?;
             let event = page.events.first().filter(|event| event.seq == seq);
@@ -166,7 +166,7 @@ impl Engine {
         Ok(stored.into_iter().chain(remembered).max_by_key(|(seq, ..)| *seq))
     }
 
-    /// What a command would come to at that moment. Nothing is recorded.
+    /// Decides a command on the state of that moment. Nothing is recorded.
     ///
     /// # Errors
     /// It is not known what the entity was then.
@@ -193,7 +193,7 @@ impl Engine {
     }
 }
 
-/// Of a record that is made here.
+/// The place of a record that is made here, and so stands in no stream.
 const NOWHERE: Place = Place {
     position: throng_journal::Position::new(throng_journal::WriterId(0), throng_journal::CommitNo(0)),
     offset: 0,

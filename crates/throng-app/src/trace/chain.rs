@@ -52,7 +52,7 @@ pub(super) struct Sent {
     pub(super) to: Option<(String, String)>,
 }
 
-/// Where a message goes.
+/// The receiver in a message's record, as kind and id.
 #[derive(Deserialize)]
 struct Receiver {
     to: (String, String),

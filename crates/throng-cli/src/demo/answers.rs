@@ -1,4 +1,4 @@
-//! From what the service answers to an outcome.
+//! Reads the service's answers as outcomes.
 
 use registration::{
     reference::Outcome,

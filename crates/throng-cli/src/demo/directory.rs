@@ -68,7 +68,7 @@ impl Directory {
         &self.path
     }
 
-    /// Where the journal goes.
+    /// Returns the directory of the journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal")

@@ -41,7 +41,7 @@ use report::{Ending, Summary};
 #[cfg(feature = "postgres")]
 const MARK: &str = "a throng demo: the next one replaces it";
 
-/// How to run the demo.
+/// Arguments of the demo.
 #[derive(Debug, Args)]
 pub struct DemoArguments {
     /// Concurrent clients, each with a connection of its own.
@@ -84,7 +84,7 @@ pub struct DemoArguments {
     /// Write the replay's latencies as one self-contained page to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// What an acknowledged request survives: fsync (power loss) or os (the end of the process).
+    /// Losses that an acknowledged request survives: fsync (power loss) or os (the end of the process).
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
     /// Threads that serve connections.

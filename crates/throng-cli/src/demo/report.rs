@@ -1,4 +1,4 @@
-//! What the demo says at its end: to a person, and to a program.
+//! The demo's last report: sentences for a person, and a summary for a program.
 
 use registration::{
     reference::{ContradictoryAnswers, Difference},
@@ -17,7 +17,7 @@ use crate::{
 /// Most differences that are shown in full.
 const SHOWN_MAX: usize = 10;
 
-/// What is known at the end besides the replay.
+/// Facts that are known at the end, besides the replay.
 pub(super) struct Ending {
     pub(super) clients: usize,
     pub(super) durability: Durability,
@@ -156,7 +156,7 @@ pub(super) fn text(summary: &Summary, replay: &Replay, ending: &Ending) -> Strin
     out
 }
 
-/// What is not as it must be, as sentences.
+/// Returns a sentence for each wrong answer and each difference from the reference.
 pub(super) fn faults(replay: &Replay, ending: &Ending) -> Vec<String> {
     let mut faults = replay.shown.clone();
     if replay.wrong > replay.shown.len() {
@@ -179,7 +179,7 @@ pub(super) fn faults(replay: &Replay, ending: &Ending) -> Vec<String> {
     faults
 }
 
-/// Where to look while the service stays up.
+/// Returns addresses worth opening while the service stays up.
 pub(super) fn places(console: &str, url: &str, trace: &Trace) -> String {
     let mut wanted: HashMap<&str, usize> = HashMap::new();
     for request in &trace.requests {

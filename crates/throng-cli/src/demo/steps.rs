@@ -15,11 +15,11 @@ use crate::{client::Client, percent, progress::Progress};
 /// Most wrong answers that are repeated in full.
 const SHOWN_MAX: usize = 5;
 
-/// What came of the replay.
+/// The result of a replay.
 pub struct Replay {
     /// The latencies and rates that the load lab measured.
     pub report: Report,
-    /// By the request's place in the trace; `None` where no answer that makes sense came.
+    /// The outcome of each request, in the order of the trace; `None` where no answer that makes sense came.
     pub outcomes: Vec<Option<Outcome>>,
     /// Answers that are missing, make no sense, or are not those of the reference.
     pub wrong: usize,

@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-/// What to begin.
+/// Arguments of `throng new`.
 #[derive(Debug, Args)]
 pub(crate) struct NewArguments {
     /// Its name: of the directory, the package and the program.
@@ -110,7 +110,7 @@ const KEYWORDS: &[&str] = &[
 /// Names that Cargo keeps for directories of a build: no program is built under one of them.
 const BUILD_DIRECTORIES: &[&str] = &["build", "deps", "examples", "incremental"];
 
-/// What Cargo takes as a package, and a person can type as a program.
+/// Parses the project's name. Cargo must take it as a package, and a person must be able to type it as a program.
 fn name(text: &str) -> Result<String, String> {
     let is_name = text.starts_with(|first: char| first.is_ascii_lowercase())
         && text.len() <= 64

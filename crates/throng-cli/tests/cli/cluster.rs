@@ -53,7 +53,7 @@ fn two(schema: &str) -> [Served; 2] {
     nodes
 }
 
-/// Whether a node serves so many shards.
+/// Returns true if a node serves exactly this number of shards.
 pub(super) fn serves(node: &Served, shards: usize) -> bool {
     let seen = Client::connect(node.admin).and_then(|mut client| client.get("/admin/cluster"));
     seen.is_ok_and(|seen| seen.status == 200 && seen.json()["serves"] == shards)
@@ -150,7 +150,7 @@ fn a_kind_is_followed_over_nodes_and_past_the_death_of_one() {
     let mut told = BTreeMap::new();
     let mut at_a = Follower::new(&nodes[0], &json!("start"));
     at_a.read(&mut told, SECTIONS);
-    // What happens from here on comes by itself, whichever node was asked.
+    // Events from here on arrive without another request, whichever node got the command.
     for student in 0..4 {
         add(&nodes[student % 2], student);
     }

@@ -18,14 +18,14 @@ const SECTIONS: u64 = 5;
 const SEATS: u32 = 400;
 const ACKNOWLEDGED_MAX: u64 = 1_500;
 
-/// One client: what it was told, and the request it has no answer to yet.
+/// A client, with the answers it got and the request it has no answer to yet.
 struct Person {
     name: u64,
     random: Random,
     next: u64,
     /// Its students in each section, by the answers.
     seated: BTreeMap<u64, BTreeSet<String>>,
-    /// How often the answers said that a student joined or left, by section.
+    /// The number of answers that said that a student joined or left, by section.
     changes: BTreeMap<u64, u64>,
     open: Option<Asked>,
 }

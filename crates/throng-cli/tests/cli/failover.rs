@@ -156,7 +156,7 @@ fn database_that_is_silent_for_a_lease_is_an_error() {
     fill(&served);
     let signal = |signal| {
         for id in server.processes() {
-            // One that has just ended is no matter.
+            // A process that has just ended is no matter.
             let _ = Pid::from_raw(id.cast_signed()).map(|id| kill_process(id, signal));
         }
     };

@@ -150,7 +150,7 @@ fn backups_of_a_running_service_restore_to_any_commit() {
     add("bob");
     let second = json(&["journal", "backup", &data, &copy, "--json"]);
     assert_ne!(first["upto"], second["upto"]);
-    // One that follows has everything when it is told to end.
+    // A backup that follows has everything when it is told to end.
     let mut follow = throng()
         .args(["journal", "backup", &data, &copy, "--follow"])
         .stdout(Stdio::piped())
@@ -201,7 +201,7 @@ fn copied_journal_acts_only_when_told_to() {
     ] {
         let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data", copy]);
         assert_refused(&refused, &[why, "--quiet", "--as-primary"]);
-        // It stays a copy while it is looked at.
+        // The directory stays a copy while it is looked at.
         for _ in 0..2 {
             let quiet = Served::start(Path::new(copy), &["--quiet"]);
             let mut client = quiet.client();

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     throng().args(arguments).output().unwrap()
 }
 
-/// It failed, and said one sentence with these parts.
+/// Asserts that the program failed, and said one sentence with these parts.
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
@@ -38,7 +38,7 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
-    /// Where it is administrated.
+    /// The address of the listener for administration.
     pub(crate) admin: SocketAddr,
     /// The lines of its standard error so far, written by the reader.
     said: Arc<Mutex<String>>,

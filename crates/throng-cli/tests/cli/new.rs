@@ -12,7 +12,7 @@ use std::{
 };
 use throng_testing::{Client, until};
 
-/// One place for all runs, so that Cargo knows the package again.
+/// Empties the directory that all runs share, so that Cargo knows the package again.
 fn directory() -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
     fs::remove_dir_all(&directory).ok();
@@ -24,7 +24,7 @@ fn cargo(project: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     // Beside the programs of this build: what they have in common is built once.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    // What is built anew all the same, the crates of this project, takes three times as long to optimise as to compile.
+    // The crates of this project are built anew. To optimise them takes three times as long as to compile them.
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for entry in fs::read_dir(crates).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -34,7 +34,8 @@ fn cargo(project: &Path) -> Command {
         .current_dir(project)
         .env("CARGO_TARGET_DIR", target)
         .env("CARGO_NET_OFFLINE", "true");
-    // What Cargo has told this test of its own package: build scripts look at it, and would run anew, and all above them be compiled anew.
+    // Variables by which Cargo describes this test's own package are removed.
+    // Build scripts would see them change and run again, and all crates above them would be compiled again.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -151,7 +152,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
         .unwrap();
     assert_refused(&again, &["my-wallet is there already"]);
 
-    // As it is anywhere else: the settings of the project around are not its own.
+    // Formatted with default settings, as anywhere else: those of the project around it are not its own.
     let defaults = directory.join("rustfmt.toml");
     fs::write(&defaults, "").unwrap();
     let formatted = cargo(&project)

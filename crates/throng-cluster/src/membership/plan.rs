@@ -1,9 +1,9 @@
-//! Whom the shards are to belong to: those that are pinned to a node that serves, to it; all others so that nodes own as many as each
-//! other, as far as that is left to them.
+//! The plan of which node is to own which shard. A shard that is pinned to a serving node goes to that node. All others are
+//! spread so that the nodes own equally many, as far as the pinned shards leave room for that.
 //!
-//! A plan only depends on the view. Once it is carried out, the plan of what is seen then is empty: shards do not go back and forth.
-//! Each step brings a pinned shard to where it stays, or another one from a node to one that owns two fewer at least, and which of
-//! these two a shard is does not change with the node that owns it.
+//! A plan depends on the view only. Once it is carried out, the plan of the new view is empty, so shards do not go back and
+//! forth. Each step brings a pinned shard to the node where it stays, or moves another one to a node that owns fewer, by at
+//! least two. A shard is pinned or not regardless of the node that owns it.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
@@ -12,13 +12,13 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(super) struct Plan {
     /// Releases of the nodes that live.
     apps: BTreeMap<NodeId, u64>,
-    /// Where pinned shards go, and stay: to those that can be there.
+    /// The node at which each pinned shard stays, if that node serves and may take it.
     homes: BTreeMap<ShardId, NodeId>,
-    /// What the nodes that live own of all others.
+    /// The other shards, by the living node that owns them.
     loose: BTreeMap<NodeId, ShardSet>,
-    /// Of the nodes that serve: how many each is to own because they are pinned to it.
+    /// The number of shards that are pinned to each serving node.
     pinned: BTreeMap<NodeId, usize>,
-    /// What each that lives owns, but is pinned elsewhere.
+    /// The shards that a living node owns and that have to go to another node, by these two nodes.
     strays: BTreeMap<(NodeId, NodeId), ShardSet>,
     shards: usize,
 }
@@ -66,12 +66,12 @@ impl Plan {
         self.pinned.keys().map(|node| self.app(*node)).max().unwrap_or(0)
     }
 
-    /// How many shards that are not pinned a node owns.
+    /// The number of shards without a home that a node owns.
     fn loose_of(&self, node: NodeId) -> usize {
         self.loose.get(&node).map_or(0, ShardSet::len)
     }
 
-    /// How many each node that serves owns, with those that are to come to it because they are pinned.
+    /// The number of shards of each serving node, including the pinned ones that are yet to come.
     fn counts(&self) -> BTreeMap<NodeId, usize> {
         let counts = self.pinned.iter();
         counts
@@ -79,7 +79,7 @@ impl Plan {
             .collect()
     }
 
-    /// Who takes which of the shards that are nobody's.
+    /// Deals the free shards to nodes.
     pub(super) fn dealt(&self, free: &ShardSet) -> BTreeMap<ShardId, NodeId> {
         // Which program has written their newest events is not known here: the newest one that serves reads them all.
         let newest = self.newest();
@@ -102,8 +102,8 @@ impl Plan {
         dealt
     }
 
-    /// How many of the shards that others have not taken in time a node takes: what it has below its share; one, so that all are taken,
-    /// where the nodes below theirs may take none.
+    /// The number of shards that a node takes of those that others have not taken in time: the number it is below its share, but
+    /// at least one. Otherwise some would stay free where the nodes below their share may take none.
     pub(super) fn late(&self, node: NodeId) -> usize {
         let counts = self.counts();
         match counts.get(&node) {
@@ -115,8 +115,8 @@ impl Plan {
         }
     }
 
-    /// How many shards that are not pinned each node that serves is to own. As even as all that each owns can be; one more for those that
-    /// own the most already, so that as little as possible moves.
+    /// The number of shards without a home that each serving node is to own. With the pinned ones, the nodes own as equally many
+    /// as possible. The nodes that own the most already get the odd ones, so that as few shards as possible move.
     fn targets(&self) -> BTreeMap<NodeId, usize> {
         let loose: usize = self.loose.values().map(ShardSet::len).sum();
         // Up to so many in all each is filled: the most for which there are enough.
@@ -147,7 +147,8 @@ impl Plan {
         targets
     }
 
-    /// Who gives what to whom: pinned shards to where they are pinned, and what a node has above its share; those that drain give all.
+    /// The shards to move, by giver and receiver: pinned shards to their node, and the shards that a node has above its share. A
+    /// draining node gives all.
     pub(super) fn gives(mut self) -> BTreeMap<(NodeId, NodeId), ShardSet> {
         let targets = self.targets();
         let mut gives = std::mem::take(&mut self.strays);
@@ -190,7 +191,7 @@ fn take_last(set: Option<&mut ShardSet>, count: usize) -> ShardSet {
     taken
 }
 
-/// Which node a shard rather goes to, of those that own as many: by a number that all compute alike.
+/// The weight of a node for a shard, which all nodes compute alike. Of nodes that own equally many, the least weight gets it.
 fn weight(shard: ShardId, node: NodeId) -> u64 {
     let mut bytes = [0; 10];
     bytes[..2].copy_from_slice(&shard.0.to_le_bytes());
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// How few of the shards that are not pinned have to move for any even distribution of them.
+    /// The smallest number of shards without a home that must move to reach an even distribution.
     fn fewest(plan: &Plan) -> usize {
         let loose: usize = plan.loose.values().map(ShardSet::len).sum();
         let nodes: Vec<NodeId> = plan.pinned.keys().copied().collect();

@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// Under the first name that no node that lives has.
+    /// Has a node join, under the first name that no living node has.
     fn join(&mut self) {
         let id = NodeId(self.view.nodes.last().map_or(1, |last| last.id.0 + 1));
         let is_taken = |name: &String| {
@@ -172,8 +172,8 @@ fn name(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Of nodes of one release: each pinned shard is where it is pinned, if that one serves, and no other one could go from a node to one that
-/// has two fewer.
+/// Checks a view of nodes of one release. Each pinned shard is at its node, if that one serves. A node that owns at least two
+/// more shards than another one owns only shards that are pinned to it.
 fn is_as_wished(view: &View) -> Result<(), TestCaseError> {
     let serving = || view.nodes.iter().filter(|node| node.state == NodeState::Serving);
     let own = |node: &Node| view.shards_of(Some(node.id));
@@ -210,7 +210,7 @@ enum Fault {
     Pause(usize),
     Continue(usize),
     Leave(usize),
-    /// So many shards from the first one on, to a name or to none any more.
+    /// Pins shards to a name, or to none any more: the first shard, the number of shards, the name.
     Pin(u16, u16, Option<usize>),
     Rounds(u8),
 }

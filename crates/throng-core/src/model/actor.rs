@@ -5,18 +5,19 @@ use super::{EntityId, Message, Rejection, Timestamp};
 /// The place where the actors of a kind work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Runs on the asker's thread: nothing is handed over, and nothing may take long.
+    /// Runs on the asker's thread: there is no hand-off, and a command must not take long.
     #[default]
     InTurn,
-    /// Runs on threads of their own, one a core: for computations longer than a hand-off (10 µs or so), or with waits. The asker is not held up.
+    /// Runs on separate threads, one a core. For computations longer than a hand-off (about 10 µs), or with waits. The asker's
+    /// thread is not blocked.
     Workers,
 }
 
 /// A small single-threaded thing with an id, that changes itself: a counter, a limit, a cache.
 ///
-/// It has no events. Its state is gone with the process, when too many others were asked since it was
-/// ([`KEPT_MAX`](Self::KEPT_MAX)), and when it panics; it then begins anew with [`start`](Self::start). What may not be lost is an
-/// [`Entity`](super::Entity).
+/// An actor has no events. Its state is lost when the process ends, when it panics, and when too many others
+/// ([`KEPT_MAX`](Self::KEPT_MAX)) were asked after it. It then begins anew with [`start`](Self::start). State that must not be
+/// lost belongs in an [`Entity`](super::Entity).
 ///
 /// Commands are serde enums, as an entity's, and so are the routes: `POST /api/{kind}/{id}/{command}`.
 pub trait Actor: Send + 'static {

@@ -8,8 +8,9 @@ impl<E: Entity> Answer<E> {
         Self::After(Box::new(read))
     }
 
-    /// Another entity answers the asker; same reply types, so that no mapping has to cross a wire. With events or
-    /// messages of its own, the forwarded command is recorded with them and taken exactly once, also after a crash.
+    /// Has another entity answer the asker. Both have the same reply type, so that no conversion has to cross a wire. If this
+    /// command also emits events or sends messages, the forwarded command is recorded with them. It is then taken exactly once,
+    /// also after a crash.
     pub fn forward<T: Entity<Reply = E::Reply, Rejection = E::Rejection>>(
         to: impl Into<T::Id>,
         command: T::Command,

@@ -2,14 +2,14 @@
 
 /// The sender of a command or query, as [`Turn::from`](super::Turn::from) returns it.
 ///
-/// It is the same for a command that is executed again, after a crash, from the list of dead messages, or in a simulation: who sent a
-/// message and which timer fired stands in the log, and a client's command that was not executed yet keeps its caller until it is.
+/// A command that is executed again sees the same asker: after a crash, from the list of dead messages, or in a simulation.
+/// The log records the sender of a message and the timer that fired. A client's command keeps its caller until it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker<'a> {
-    /// A client, or the service's own code: with the name of the caller, if somebody has made sure of it (the gateway, of a token or a
-    /// certificate).
+    /// A client, or the service's own code. Holds the name of the caller, if it was authenticated (by the gateway, with a token
+    /// or a certificate).
     Client(Option<&'a str>),
-    /// Another entity, with a message, or by forwarding what it was asked itself.
+    /// Another entity, which sent a message or forwarded a command.
     Entity {
         /// The sender's kind.
         kind: &'a str,
@@ -18,7 +18,7 @@ pub enum Asker<'a> {
     },
     /// A timer of the entity itself, by its name.
     Timer(&'a str),
-    /// The engine, with what came of a request of the entity's own.
+    /// The engine, which brings the outcome of a request that this entity has made.
     Outcome {
         /// The kind of the entity that was asked.
         kind: &'a str,
@@ -28,7 +28,7 @@ pub enum Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    /// The name of the caller, where a client asks and somebody has made sure of it.
+    /// The authenticated name of the caller, if a client asks.
     #[must_use]
     pub fn caller(self) -> Option<&'a str> {
         match self {

@@ -1,4 +1,4 @@
-//! What a command can want done, and what it is told of the world.
+//! The effects that a command can ask for, and the facts it is given: the time, its family, its asker.
 
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
@@ -30,12 +30,12 @@ impl Timestamp {
 pub struct Family {
     /// The entity that created it, with [`Turn::create`](super::Turn::create).
     pub parent: Option<(String, String)>,
-    /// Whom it created, as kind and id.
+    /// The entities it created, as kind and id.
     pub children: BTreeSet<(String, String)>,
 }
 
 impl Family {
-    /// Relatives that were recorded later: a parent counts from the moment it creates the entity, also anew.
+    /// Adds relatives that were recorded later. A later parent replaces the one before: it has created the entity anew.
     pub(crate) fn add(&mut self, later: Self) {
         self.parent = later.parent.or(self.parent.take());
         self.children.extend(later.children);
@@ -55,7 +55,7 @@ pub struct Topic<T> {
 }
 
 impl<T> Topic<T> {
-    /// A topic of this name. All of one name have values of one type.
+    /// Returns the topic of this name. All topics of one name must have values of the same type.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
@@ -115,11 +115,11 @@ pub enum Timer<C> {
     Set {
         /// Its name within the entity.
         name: Cow<'static, str>,
-        /// When it is due.
+        /// The time it is due.
         at: Timestamp,
-        /// Then again after each of these.
+        /// The period after which it is due again, each time; `None`: it is due once.
         every: Option<Duration>,
-        /// The command that the entity is then given.
+        /// The command that the entity gets when the timer is due.
         command: C,
     },
     /// Cancels the timer of this name, if it is set.

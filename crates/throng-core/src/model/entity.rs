@@ -1,11 +1,11 @@
-//! The entity: a small single-threaded, event-sourced thing with an id; and what it decides with.
+//! The entity: a small single-threaded, event-sourced thing with an id; and the types with which it decides.
 
 use super::{Asker, Event, Family, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
-/// `u64`, `String`, a service's own `resort:season:day`. Its text (1 to 256 bytes) is the address, so two different ids
-/// must have different texts.
+/// The type of an id: `u64`, `String`, or a service's own, such as `resort:season:day`. The id's text (1 to 256 bytes) is the
+/// address, so two different ids must have different texts.
 pub trait EntityId: Display + FromStr<Err: Display> + Clone + Send + Sync + 'static {}
 impl<T: Display + FromStr<Err: Display> + Clone + Send + Sync + 'static> EntityId for T {}
 
@@ -28,15 +28,16 @@ pub trait Rejection: std::error::Error + Message {
 /// Commands and events are serde enums with struct, newtype or unit variants; the variant's serde name is the command's
 /// name in the route and the event's name in the journal.
 pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe + 'static {
-    /// 1 to 64 of `[a-z0-9-]`, the first part of every address. Never change it: it decides where data lives.
+    /// The kind's name, the first part of every address: 1 to 64 of `[a-z0-9-]`. Never change it: it decides where data lives.
     const KIND: &'static str;
-    /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
+    /// The version of the state. Raise it when the state's shape or meaning changes: stored states are then rebuilt from the
+    /// events.
     const STATE_VERSION: u16 = 1;
     /// The retention of its events, unless the service says otherwise.
     const KEEP: Keep = Keep::Forever;
-    /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
-    /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
-    /// these is no command of the kind.
+    /// The commands that clients may send over the network, by their serde names. All others come only from entities, timers,
+    /// outcomes and the service's own code. They have no routes, are in no document, and are refused with 403. A gateway does not
+    /// start if one of these names is no command of the kind.
     const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
@@ -51,12 +52,12 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// The kinds it [requests](Turn::request) something of, and hears from ([`OnOutcome`]). A request to another kind does not compile, and
     /// an engine that was not given `on_outcome` for one of these does not start.
     const REQUESTS: &'static [&'static str] = &[];
-    /// Takes a client's command or query that has fields it does not know, instead of refusing it with the field's name (400): a client
-    /// that was meant for a later program, or a misspelt optional field, is then not noticed. What was recorded is always taken so.
+    /// Accepts unknown fields in a client's command or query, instead of refusing it with the field's name (400). The price: a
+    /// client of a later program, or a misspelt optional field, goes unnoticed. Recorded data may always have unknown fields.
     const IGNORES_UNKNOWN_FIELDS: bool = false;
-    /// Keeps each command of a client that is accepted and records something, beside its events: `check --what-if` can then decide it again
-    /// with a later program. It costs its JSON and some 60 bytes in the journal, and writing that, a command; programs that do not know such
-    /// records cannot read the journal.
+    /// Records each accepted client command that has durable effects, beside its events. `check --what-if` can then decide it
+    /// again with a later program. Each command costs its JSON and some 60 bytes in the journal, and the time to write them.
+    /// Programs that do not know such records cannot read the journal.
     const KEEPS_COMMANDS: bool = false;
 
     /// True if this command may bring the entity into being. If not, an id without events is answered `Unknown` (404) before `decide`.
@@ -64,23 +65,25 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         true
     }
 
-    /// True if this command may bring an entity that has [ended](Turn::end) into being again. It begins with [`Default`], and its events
-    /// are numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
+    /// True if this command may create anew an entity that has [ended](Turn::end). Such a command must also
+    /// [create](Self::creates). The entity then begins with [`Default`], and its events are numbered on. All other commands to an
+    /// ended entity are answered `Ended` (410) before `decide`.
     fn recreates(_command: &Self::Command) -> bool {
         false
     }
 
-    /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
+    /// Decides a command without changing the state. The effects gathered in `turn` are dropped if this returns an error or
+    /// panics.
     ///
     /// # Errors
     /// The entity's [`Rejection`](Entity::Rejection).
     fn decide(&self, command: Self::Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection>;
 
-    /// Applies what has happened, also on replay. Total: it must not fail.
+    /// Applies an event to the state, also on replay. It must handle every event and must not fail.
     fn evolve(&mut self, event: &Self::Event);
 
-    /// Takes a command that was recorded, in a timer or in a message, and that this program cannot read, one step up: renames it, fills
-    /// in a field. Not asked for what comes from outside. Where renaming a variant is all, `#[serde(alias = "old_name")]` does it, too.
+    /// Takes a recorded command that this program cannot read one step up: renames it, or fills in a field. Called for commands in
+    /// timers and messages, never for a client's. For a renamed variant, `#[serde(alias = "old_name")]` is enough.
     ///
     /// # Errors
     /// [`UpcastError`]: there is no step up. The timer's tick or the message is dead, with this reason, and can be retried.
@@ -91,8 +94,8 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         )))
     }
 
-    /// Takes a stored state of an older [`STATE_VERSION`](Self::STATE_VERSION) one version up, as JSON. Only asked where the events it
-    /// was made from are not kept any more; otherwise the state is rebuilt from them.
+    /// Takes a stored state of an older [`STATE_VERSION`](Self::STATE_VERSION) one version up, as JSON. Called only where the
+    /// events behind the state are not kept any more; otherwise the state is rebuilt from them.
     ///
     /// # Errors
     /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
@@ -102,13 +105,14 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         )))
     }
 
-    /// Bytes this state takes in memory beyond `size_of::<Self>()`: what its collections hold. Passivation goes by it.
+    /// The bytes of this state in memory beyond `size_of::<Self>()`, in collections and texts. They decide when entities are
+    /// passivated.
     fn heap_bytes(&self) -> usize {
         0
     }
 }
 
-/// Where and when something is looked at.
+/// The circumstances under which an entity decides a command or answers a query.
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
@@ -149,7 +153,7 @@ pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
 
 /// Exactly one answer a command, by construction.
 pub enum Answer<E: Entity> {
-    /// This reply, as the entity was before its events.
+    /// This reply, made from the state before the events.
     Now(E::Reply),
     /// Read from the state after the events.
     After(Read<E>),
@@ -157,17 +161,17 @@ pub enum Answer<E: Entity> {
     Forward(Sent),
 }
 
-/// Takes the outcome of a durable request to `T` as a command of the asker: once, also after a crash. A "no", and that nobody is there, are
-/// outcomes, too.
+/// Takes the outcome of a durable request to `T` as a command of the asker, exactly once, also after a crash. A refusal is an
+/// outcome, too, and so is a missing receiver.
 pub trait OnOutcome<T: Entity>: Entity {
     /// Turns the outcome into a command of this entity. `note` is what it gave along with the request.
     fn on_outcome(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
 }
 
-/// The reason why a request was not done. Nothing of it has happened, and nothing of it will.
+/// The reason why a request was not done. It had no effect, and will have none.
 ///
-/// A request that crashes its receiver, or that the receiver's program cannot read, is a fault of that program and not answered: the
-/// message is dead, with the reason, until somebody has it tried again.
+/// A request that crashes its receiver, or that the receiver's program cannot read, gets no outcome: the fault is that
+/// program's. The message is dead, with the reason, until an operator has it retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError<R> {
     /// The entity said no.
@@ -182,7 +186,7 @@ pub enum RequestError<R> {
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),
-    /// A person has decided that nobody will ever take the request, for this reason.
+    /// An operator has dropped the request, for this reason.
     #[error("the request was dropped: {0}")]
     Dropped(String),
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The entity's refusal, or the engine's. The engine's tells whether trying again is safe.
+/// A refusal by the entity or by the engine. The engine's refusals tell whether it is safe to try again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error<R> {
     /// The entity refused. Nothing was done.
@@ -64,7 +64,7 @@ pub enum Error<R> {
     /// The deadline passed before the command was executed: nothing was done.
     #[error("the deadline passed before the command was looked at; nothing was done")]
     Expired,
-    /// The command was executed or not: neither is known yet.
+    /// The command may have been executed or not: the outcome is not known yet.
     #[error("the command may have taken effect; ask again with the same idempotency key")]
     OutcomeUnknown,
     /// The user's code panicked: the command had no effect.

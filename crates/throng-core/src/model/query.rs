@@ -2,7 +2,7 @@
 
 use super::{Entity, Message, Moment};
 
-/// A read without a write; a type of its own, so that its answer has its own type. Over HTTP: `GET
+/// A read without a write. Each query is a type, so that its answer has its own type. Over HTTP: `GET
 /// /api/{kind}/{id}/{NAME}`, its fields from the query string. It never creates an entity and never writes.
 pub trait Query<E: Entity>: Message {
     /// `view` answers `GET /api/{kind}/{id}`.

@@ -4,8 +4,8 @@ use crate::limits;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// A text that can be an entity's id, 1 to 256 bytes: for the field of a command that names another entity. A client that sends anything
-/// else is told so, with the field (400), before the command is looked at.
+/// A text that can be an entity's id, 1 to 256 bytes. For a command's field that names another entity. A client that sends
+/// anything else gets 400 with the field's name, before the command is executed.
 ///
 /// ```
 /// use throng_core::model::TextId;

@@ -128,12 +128,12 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.out.events.push(event);
     }
 
-    /// Ends the entity: what this command emits are its last events. Its timers are cancelled, and from then on a command is
-    /// answered [`Ended`](super::Error::Ended), a message to it is refused, and a request for something hears
-    /// [`RequestError::Ended`](super::RequestError::Ended). Its last state can be asked, and its history read, for as long as the kind
+    /// Ends the entity: the events of this command are its last ones. Its timers are cancelled. From then on a command is answered
+    /// [`Ended`](super::Error::Ended), a message is refused, and a request gets
+    /// [`RequestError::Ended`](super::RequestError::Ended). The last state and the history can be read for as long as the kind
     /// [keeps](super::Entity::KEEP) them. Only a command that [creates anew](Entity::recreates) brings the id back.
     ///
-    /// What the same command sends is delivered. An entity to which nothing has ever happened has nothing to end.
+    /// Messages of the same command are still delivered. Ending an entity without any event has no effect.
     pub fn end(&mut self) {
         self.out.ends = true;
     }
@@ -172,9 +172,9 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// Sets a named durable timer, replacing one of the same name: at that time, and then again after each `every`, the
     /// entity gets this command.
     ///
-    /// A repeating timer keeps its rhythm: due at `at`, `at + every`, `at + 2 * every` and so on, however late one of them is executed.
-    /// Ticks that were missed, because the service was down or the entity could not be loaded, are not made up for one by one: the entity is
-    /// asked once, and [`missed_ticks`](Self::missed_ticks) says how many it should do besides.
+    /// A repeating timer keeps its rhythm: it is due at `at`, `at + every`, `at + 2 * every` and so on, however late a tick is
+    /// executed. Ticks are missed while the service is down or the entity cannot be loaded. The entity then gets one command for
+    /// all of them, and [`missed_ticks`](Self::missed_ticks) returns how many it should make up for.
     pub fn remind(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -190,8 +190,8 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// Publishes a value to the present listeners of the topic, once this command is durable. Delivery is at most once: a value that must
-    /// not be lost is an event, and a reader that may not miss it follows the events.
+    /// Publishes a value to the present listeners of the topic, once this command is durable. Delivery is at most once. A value
+    /// that must not be lost has to be an event, and a reader that must not miss it follows the events.
     pub fn publish<T: Clone + Send + Sync + 'static>(&mut self, topic: &Topic<T>, value: T) {
         self.out.published.push(Published {
             topic: topic.name(),

@@ -14,7 +14,7 @@ use crate::{
 };
 use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 
-/// What all kinds of a shard share.
+/// The state that all kinds of a shard share.
 #[derive(Default)]
 pub struct Common {
     pub(super) id: ShardId,
@@ -37,16 +37,16 @@ pub struct Common {
     pub(super) erasures: Erasures,
     /// Messages the last command sent, for the driver to deliver.
     pub(super) outbox: Vec<Delivery>,
-    /// What the last command published, and what that rests on.
+    /// The values that the last command published, each with the number of the commit it rests on.
     pub(super) published: Vec<(u64, Published)>,
     /// Bytes of all resident entities of this shard.
     pub(super) resident_bytes: usize,
     pub(super) resident: usize,
-    /// Bytes of what is known of ids that are not in memory.
+    /// Bytes of the filters that tell which ids exist.
     pub(super) known_bytes: usize,
     /// Bytes of states on their way to the store.
     pub(super) pending_bytes: usize,
-    /// What the driver has counted of it.
+    /// The load that the driver has counted last, with `Shard::book`.
     pub(super) booked: Load,
     pub(super) hot: Hot,
     /// An entity was set aside, or is no more, since the last look.
@@ -66,7 +66,7 @@ pub struct Load {
     pub timers: usize,
 }
 
-/// By how much a [`Load`] has changed.
+/// The change of a [`Load`], which may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Entities in memory.

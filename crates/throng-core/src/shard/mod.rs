@@ -17,7 +17,7 @@ mod resident;
 mod tests;
 mod timers;
 
-/// For the driver of a shard, the engine in the crate `throng`, and for what checks its journals.
+/// The parts for the driver of a shard, which is the engine in the crate `throng`, and for the checks of its journals.
 #[doc(hidden)]
 pub use self::{
     checkpoint::{
@@ -76,7 +76,7 @@ use crate::model::{Published, Timestamp};
 use std::{any::Any, sync::Arc};
 use throng_journal::{ShardId, WriterId};
 
-/// One shard of the key space, with everything that lives in it.
+/// A shard of the key space, with the entities, messages, timers and idempotency keys that live in it.
 pub struct Shard {
     registry: Arc<Registry>,
     tables: Vec<Box<dyn Table>>,
@@ -129,7 +129,8 @@ impl Shard {
         }
     }
 
-    /// Whether this is another load than the one [booked](Self::book) last, by an entity or more than so many bytes.
+    /// Returns true if this load differs from the one [booked](Self::book) last: in the number of entities, or by more than
+    /// `bytes` bytes.
     #[must_use]
     pub fn differs(&self, load: Load, bytes: usize) -> bool {
         let booked = &self.common.booked;
@@ -138,7 +139,7 @@ impl Shard {
             || load.bytes.abs_diff(booked.bytes) > bytes
     }
 
-    /// What has changed since the last call with what [`load`](Self::load) says, for the driver's books.
+    /// Returns the change since the last call, for the driver's totals. `load` is the result of [`load`](Self::load).
     pub fn book(&mut self, load: Load) -> Change {
         let booked = std::mem::replace(&mut self.common.booked, load);
         let delta = |new: usize, old: usize| new as i64 - old as i64;
@@ -162,7 +163,7 @@ impl Shard {
         std::mem::take(&mut self.common.outbox)
     }
 
-    /// What was published since the last call, in order, each with the number of the commit it rests on.
+    /// The values published since the last call, in order, each with the number of the commit it rests on.
     pub fn take_published(&mut self) -> Vec<(u64, Published)> {
         std::mem::take(&mut self.common.published)
     }

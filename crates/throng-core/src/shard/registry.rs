@@ -28,7 +28,7 @@ pub struct Kind {
     pub event_versions: &'static [(&'static str, u16)],
     /// Clients may send fields that its commands do not have, [`Entity::IGNORES_UNKNOWN_FIELDS`].
     pub ignores_unknown_fields: bool,
-    /// For how long its events are kept, if the service does not say otherwise.
+    /// The retention of its events, unless the service says otherwise.
     pub keep: crate::model::Keep,
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
@@ -49,7 +49,7 @@ pub struct Kind {
     pub(super) check: fn(&Self) -> Box<dyn KindCheck>,
     /// The kinds it requests something of.
     pub(super) requests: &'static [&'static str],
-    /// From kind to `HearFn` of this kind.
+    /// The `HearFn`s of this kind, by the kind whose outcomes it hears.
     pub(super) hears: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
     pub(super) observer: Option<CommandObserver>,
 }

@@ -15,7 +15,7 @@ struct Account {
     balance: i64,
 }
 
-/// With this balance an account has no state that can be stored.
+/// The balance with which an account's state cannot be stored.
 pub(super) const UNSTORABLE: i64 = 666_666;
 
 fn storable<S: serde::Serializer>(balance: &i64, to: S) -> Result<S::Ok, S::Error> {
@@ -107,7 +107,7 @@ impl std::str::FromStr for AccountId {
     }
 }
 
-/// It has a fault, too.
+/// Reads an amount, with a deliberate fault: `i64::MIN` panics.
 fn read_amount<'de, D: serde::Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     let amount = i64::deserialize(from)?;
     assert_ne!(amount, i64::MIN, "an odd amount");

@@ -16,7 +16,7 @@ pub(crate) struct Counter {
     hits: u64,
 }
 
-/// What it is asked.
+/// The commands of a counter.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Command {
@@ -24,17 +24,17 @@ pub(crate) enum Command {
     Hit,
 }
 
-/// What happens to it.
+/// The events of a counter.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Happened {
-    /// One more was counted.
+    /// The counter grew by one.
     Hit,
 }
 
 impl Event for Happened {}
 
-/// It never says no.
+/// A counter never refuses a command.
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("a counter never says no")]
 pub(crate) struct Never;
@@ -64,7 +64,7 @@ impl Entity for Counter {
     }
 }
 
-/// How far it has counted.
+/// Returns the count so far.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Look {}
 

@@ -3,11 +3,11 @@
 use crate::{answer::Answer, connection::Entrance, guard::Names};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
-/// What such a page may ask with.
+/// The methods that a page of an allowed origin may use.
 pub(crate) const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 /// For how long a browser need not ask again, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// What such a page may read beside the usual.
+/// Response headers that such a page may read besides the usual ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate, location, read-model-behind");
 
 /// A browser asks whether its page may ask.
@@ -15,7 +15,7 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// That it may.
+/// Answers that it may.
 pub(crate) fn preflight(headers: &HeaderMap, origin: HeaderValue) -> Response<Answer> {
     let mut response = Response::new(Answer::Whole(None));
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,4 +1,4 @@
-//! Who may open a socket.
+//! Handshakes of WebSockets: checks the request to open one, and accepts it.
 
 use crate::{
     answer::Answer,

@@ -5,7 +5,7 @@ use crate::{caller::Held, server::Server};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long nobody looks at the time: it may be set.
+/// The longest time between two looks at the clock, because the clock may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Resolves once the token is taken no more, or is another caller's; never, where none was shown.

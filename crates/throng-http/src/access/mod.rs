@@ -1,4 +1,4 @@
-//! Who asks, from which page, under which name of this service, and whether they may.
+//! Access: the caller of a request, the page it comes from, the service's name it uses, and whether it is allowed.
 //!
 //! Every way into the service passes [`enter`]: a command in the lane of plain requests, a command or an app's route in the full one, the request
 //! that opens a WebSocket. What a client shows is looked at once: a loop remembers lately seen credentials until the files they rest on change, or
@@ -46,7 +46,7 @@ pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_
     who(server, connection, sender.authorization)
 }
 
-/// Who asks. Nobody, where the service takes nobody's word.
+/// Returns the caller; `None` if the service authenticates nobody.
 pub(crate) fn who(server: &Server, connection: &Connection, authorization: Option<&[u8]>) -> Answered<Option<Caller>> {
     let guard = &server.shared().guard;
     if !guard.authenticates() {
@@ -87,7 +87,7 @@ pub(crate) async fn key_is_known(server: &Server, shown: Option<&[u8]>) -> Answe
     }
 }
 
-/// Whose credentials these are, and until when they hold, in seconds since 1970.
+/// Returns the caller of these credentials, and when they expire, in seconds since 1970.
 fn bearer(server: &Server, shown: &[u8]) -> Answered<(Caller, Option<i64>)> {
     let guard = &server.shared().guard;
     let version = guard.version.get();

@@ -10,11 +10,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Of a path so many bytes are shown.
+/// Bytes of a path that are shown.
 const PATH_BYTES_MAX: usize = 1_024;
-/// Of a method.
+/// Bytes of a method that are shown.
 const METHOD_BYTES_MAX: usize = 32;
-/// What stands for itself in a part of a path.
+/// Characters that are encoded in a part of a path: all but letters, digits, `-`, `.`, `_` and `~`.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A request, and once it is answered how.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub(super) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<Box<str>>,
-    /// From its arrival to its answer; unless it was refused before its turn.
+    /// The time from the request's arrival to its answer; `None` if it was refused before its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) micros: Option<u64>,
 }
@@ -73,7 +73,7 @@ impl Entry {
         entry
     }
 
-    /// It comes from there, as a proxy that is trusted says.
+    /// Sets the client's address, as a trusted proxy names it.
     pub(crate) fn from(mut self: Box<Self>, client: IpAddr) -> Box<Self> {
         self.client = client;
         self
@@ -83,7 +83,7 @@ impl Entry {
         self.caller = caller.map(|caller| caller.name().to_owned());
     }
 
-    /// It was answered now. The path is shown without what is secret in it.
+    /// Completes the entry with its answer, which was given now. `shown` hides the secrets of the path.
     pub(crate) fn ends(
         &mut self,
         status: StatusCode,
@@ -96,7 +96,7 @@ impl Entry {
         self.path = shown(std::mem::take(&mut self.path));
     }
 
-    /// It is answered with a problem of this kind.
+    /// Sets the type of the problem that is the answer.
     pub(crate) fn has_problem(&mut self, slug: &str) {
         self.problem = Some(slug.into());
     }

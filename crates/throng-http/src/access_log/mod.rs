@@ -25,13 +25,13 @@ use writer::{Sink, Writer};
 
 /// Lines that wait to be written.
 const WAITING_MAX: usize = 4_096;
-/// What was asked with a head that cannot be read.
+/// The method or path of a request whose head cannot be read.
 pub(crate) const UNKNOWN: &str = "-";
 
 /// Which requests are logged, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// One request in so many; 1: all.
+    /// The number of requests of which one is logged; 1: all.
     pub one_in: NonZeroU32,
     /// The file that lines are added to, made for its owner only, and made anew when it was moved or deleted; unless said, standard output.
     pub file: Option<PathBuf>,
@@ -85,7 +85,8 @@ impl Log {
 pub(crate) struct Sampler(Cell<u64>);
 
 impl Sampler {
-    /// Whether the next one is. The multiples of the golden ratio spread evenly, and keep step with nothing that comes in turns.
+    /// Returns true if the next request is logged. Multiples of the golden ratio spread evenly,
+    /// so the choice does not fall into step with requests that repeat in a cycle.
     pub(crate) fn takes_next(&self, log: Option<&Log>) -> bool {
         const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
         let Some(log) = log else { return false };

@@ -13,7 +13,7 @@ use std::{
 /// Lines are written together up to about so many bytes.
 const TOGETHER_BYTES: usize = 64 << 10;
 
-/// Where lines go.
+/// The destination of the lines.
 pub(super) enum Sink {
     Stdout,
     File {

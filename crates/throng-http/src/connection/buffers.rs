@@ -1,14 +1,14 @@
 //! The memory that requests are read into and answers are written into: the loop's, not a connection's.
 //!
-//! Who waits has none. So an idle connection costs no buffer, and what a busy one works in is what the one before it worked
-//! in a moment ago, still in the processor's cache.
+//! A connection that waits has no buffer, so that an idle one costs none.
+//! A busy connection works in the buffer that the one before it used a moment ago, which is still in the processor's cache.
 
 use std::{
     cell::RefCell,
     ops::{Deref, DerefMut},
 };
 
-/// What a buffer holds at least.
+/// The capacity of a new buffer.
 pub(crate) const BUFFER_BYTES: usize = 4 << 10;
 /// A buffer that has grown beyond this is not kept.
 pub(crate) const KEPT_BYTES: usize = 16 << 10;
@@ -20,7 +20,7 @@ const KEPT_MAX: usize = 16;
 pub(crate) struct Buffers(RefCell<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// An empty one with room, if this has none.
+    /// Gives the connection an empty buffer with room, if it has none.
     pub(crate) fn lend(&self, buffer: &mut Vec<u8>) {
         if buffer.capacity() == 0 {
             let kept = self.0.borrow_mut().pop();
@@ -39,11 +39,11 @@ impl Buffers {
     }
 }
 
-/// What has come of a connection and is not done with.
+/// The received bytes of a connection that are not consumed yet.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) bytes: Vec<u8>,
-    /// So many of them are done with.
+    /// The number of bytes at the front that are consumed.
     done: usize,
 }
 
@@ -56,7 +56,7 @@ impl Input {
         }
     }
 
-    /// Room for so many bytes more.
+    /// Makes room for this many more bytes.
     pub(crate) fn reserve(&mut self, count: usize) {
         if self.bytes.capacity() - self.bytes.len() < count {
             self.bytes.drain(..std::mem::take(&mut self.done));

@@ -82,7 +82,7 @@ impl Going {
         Self { connection, answer }
     }
 
-    /// A piece of so many bytes was given; the next one is asked for once the client has taken all before.
+    /// Counts a piece that was given. The next one is asked for once the client has taken all before.
     pub(crate) fn given(&self, bytes: usize) {
         self.answer.taken.add(bytes);
         self.answer.given.set(Some(self.connection.now()));

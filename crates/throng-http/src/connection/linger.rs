@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 
 /// Bytes that are passed over at most.
 const BYTES_MAX: usize = 16 << 20;
-/// What is read at once.
+/// The most bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 
 /// Says that nothing more comes, and passes over what the client sends until it has said so, too, or for a while.

@@ -34,7 +34,7 @@ impl Looks {
                 Poll::Pending
             })
             .await;
-            // It is woken when the loop has looked at its sockets.
+            // The task runs again once the loop has looked at its sockets.
             tokio::task::yield_now().await;
             self.is_asked.set(false);
             looked();

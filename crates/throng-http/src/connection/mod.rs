@@ -1,4 +1,4 @@
-//! What a loop knows of one connection: what it is doing, and since when.
+//! The state that a loop keeps of one connection: its current activity, and since when.
 
 mod buffers;
 mod coming;
@@ -35,16 +35,16 @@ use std::{
 use ticks::Ticks;
 use waits::{Taken, Untaken, Waits};
 
-/// Where a connection came in.
+/// The listener that accepted a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entrance {
-    /// By the listener for administration.
+    /// The listener is the one for administration.
     pub(crate) is_admin: bool,
     /// Only programs of this machine reach that listener.
     pub(crate) is_loopback: bool,
 }
 
-/// How a connection is to end.
+/// The way a connection is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Not at all.
@@ -55,7 +55,8 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// Whose an address is: its own, or of IPv6 its network's of 64 bits; this machine's own are one.
+/// Returns the client that an address counts for: an IPv4 address itself, or the /64 network of an IPv6 address.
+/// All loopback addresses are one client.
 pub(crate) fn client_at(address: IpAddr) -> Client {
     match address.to_canonical() {
         address if address.is_loopback() => gate::LOCAL,
@@ -63,7 +64,7 @@ pub(crate) fn client_at(address: IpAddr) -> Client {
     }
 }
 
-/// The same of an address that somebody names: never this machine itself.
+/// Does the same for an address that a trusted header names. The result is never this machine itself.
 pub(crate) fn client_named(address: IpAddr) -> Client {
     let client: Client = match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
@@ -72,7 +73,7 @@ pub(crate) fn client_named(address: IpAddr) -> Client {
     client.max(gate::LOCAL + 1)
 }
 
-/// One connection. Times are ticks of its loop, so that a request costs no look at the clock.
+/// The state of one connection. Times are ticks of its loop: a request reads no clock.
 pub(crate) struct Connection {
     ticks: Rc<Ticks>,
     looks: Rc<Looks>,
@@ -93,40 +94,40 @@ pub(crate) struct Connection {
     owes: Cell<bool>,
     is_http2: Cell<bool>,
     verdict: Cell<Verdict>,
-    /// It was told to finish.
+    /// The first sweep that found it idle after it was told to finish.
     finishes_since: Cell<Option<u32>>,
     waker: RefCell<Option<Waker>>,
-    /// Whose it is.
+    /// The client that its requests count for.
     client: Cell<Client>,
-    /// Its place in its loop's turn.
+    /// Its place in the loop's current batch.
     pub(crate) place: TurnSlot,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
     is_console: Cell<bool>,
-    /// Its WebSocket is looked after by the lane: who does so wants to know when its client is silent.
+    /// The fast path looks after its WebSocket, and is woken when the client is silent.
     asks_if_silent: Cell<bool>,
     is_silent: Cell<bool>,
-    /// What its WebSocket was opened by is taken no more.
+    /// The token that opened its WebSocket is no longer accepted.
     is_expired: Cell<bool>,
-    /// How far the response of an HTTP/1 exchange is.
+    /// The progress of the response in an HTTP/1 exchange.
     exchange: Cell<Exchange>,
-    /// It ends with an answer, or in the middle of something.
+    /// A response ended after the connection was told to end: the client has to receive it before the close.
     is_owed_its_end: Cell<bool>,
-    /// Whose WebSocket it is.
+    /// The caller that opened its WebSocket.
     caller: RefCell<Option<Caller>>,
-    /// What that rests on, if it can end.
+    /// The token that its WebSocket rests on, if it was opened with one.
     held: RefCell<Option<Held>>,
-    /// Whose certificate its client has shown.
+    /// The caller that its client's TLS certificate names.
     certified: RefCell<Option<Caller>>,
     entrance: Cell<Entrance>,
     /// The first `Host` of its requests that names this service; the others say the same.
     known_host: OnceCell<Box<[u8]>>,
     address: Cell<IpAddr>,
-    /// Its word is taken for whose its requests are.
+    /// The client may name the origin of its requests in a header.
     is_believed: Cell<bool>,
 }
 
-/// How far the response of an HTTP/1 exchange is.
+/// The progress of the response in an HTTP/1 exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Exchange {
     #[default]
@@ -206,23 +207,21 @@ impl Connection {
         self.address.set(address.to_canonical());
     }
 
-    /// What follows comes from there, as a proxy that is trusted says.
+    /// Takes the address and client that a trusted proxy names for the bytes that follow.
     pub(crate) fn speaks_for(&self, address: IpAddr, client: Client) {
         self.address.set(address);
         self.client.set(client);
     }
 
-    /// Where it comes from.
+    /// Returns the address of the peer, or the one that a trusted proxy named.
     pub(crate) fn address(&self) -> IpAddr {
         self.address.get()
     }
 
-    /// What is spoken.
     pub(crate) fn protocol(&self) -> &'static str {
         if self.is_http2.get() { "HTTP/2" } else { "HTTP/1.1" }
     }
 
-    /// It came in there.
     /// The `Host` that was found to name this service, if a request came with one.
     pub(crate) fn known_host(&self) -> Option<&[u8]> {
         self.known_host.get().map(|host| &**host)
@@ -237,12 +236,11 @@ impl Connection {
         self.entrance.set(entrance);
     }
 
-    /// Its word is taken for whose its requests are: it comes from a proxy that is trusted.
+    /// The peer may name the origin of its requests in a header: it is a trusted proxy, or no proxies are configured.
     pub(crate) fn is_believed(&self) -> bool {
         self.is_believed.get()
     }
 
-    /// Where it came in.
     pub(crate) fn entrance(&self) -> Entrance {
         self.entrance.get()
     }
@@ -252,12 +250,12 @@ impl Connection {
         *self.certified.borrow_mut() = caller;
     }
 
-    /// Whose certificate its client has shown.
+    /// Returns the caller that the client's TLS certificate names.
     pub(crate) fn certified(&self) -> Option<Caller> {
         self.certified.borrow().clone()
     }
 
-    /// Whose it is.
+    /// Returns the client that its requests count for.
     pub(crate) fn client(&self) -> Client {
         self.client.get()
     }
@@ -279,23 +277,23 @@ impl Connection {
         self.is_console.get()
     }
 
-    /// By what it was opened; given once.
+    /// Returns the token that opened the WebSocket, at the first call only.
     pub(crate) fn take_held(&self) -> Option<Held> {
         self.held.borrow_mut().take()
     }
 
-    /// Whether who is woken wants to know that nothing has come or gone for as long as a WebSocket may be silent.
+    /// Sets whether the waker is called once the WebSocket has been silent for as long as it may be.
     pub(crate) fn asks_if_silent(&self, asks: bool) {
         self.asks_if_silent.set(asks);
         self.is_silent.set(false);
     }
 
-    /// Its client is to be asked whether it is there.
+    /// The WebSocket was silent for too long: its client gets a ping.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent.get()
     }
 
-    /// What its WebSocket was opened by is taken no more.
+    /// Notes that the token which opened the WebSocket is no longer accepted, and wakes its owner.
     pub(crate) fn expires(&self) {
         self.is_expired.set(true);
         self.wake();
@@ -305,7 +303,7 @@ impl Connection {
         self.is_expired.get()
     }
 
-    /// Who asks over it, for as long as it is a WebSocket.
+    /// Returns the caller that opened the WebSocket.
     pub(crate) fn caller(&self) -> Option<Caller> {
         self.caller.borrow().clone()
     }
@@ -345,7 +343,7 @@ impl Connection {
         self.exchange.get() == Exchange::Written
     }
 
-    /// It ends with an answer, which its client is to get though it sends on.
+    /// The connection ends with a response, which its client has to receive even if it still sends.
     pub(crate) fn is_owed_its_end(&self) -> bool {
         self.verdict.get() == Verdict::Serve || self.is_owed_its_end.get()
     }
@@ -383,7 +381,7 @@ impl Connection {
         }
     }
 
-    /// It greets as HTTP/2 does.
+    /// Notes that the client has sent the preface of HTTP/2.
     pub(crate) fn speaks_http2(&self) {
         self.is_http2.set(true);
         self.head_since.set(None);
@@ -442,17 +440,16 @@ impl Connection {
         self.requests.get() == 0 && !self.owes.get() && !self.is_http2.get()
     }
 
-    /// How it is to end.
     pub(crate) fn verdict(&self) -> Verdict {
         self.verdict.get()
     }
 
-    /// It is to end, after the requests in flight or now.
+    /// The connection is to end, either after its requests in flight or at once.
     pub(crate) fn is_ending(&self) -> bool {
         self.verdict.get() != Verdict::Serve
     }
 
-    /// Who to wake with a verdict.
+    /// Sets the waker that a verdict calls.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut own = self.waker.borrow_mut();
         if !own.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -512,7 +509,7 @@ impl Connection {
             }
             return;
         }
-        // What it was told, its client does not hear.
+        // The client does not react to the end that it was told.
         let since = self.finishes_since.get().unwrap_or(now);
         self.finishes_since.set(Some(since));
         // Its end waits for a client's answer to a ping, which may never come.

@@ -1,8 +1,9 @@
 //! A connection's socket: plain, or under TLS.
 //!
-//! Both lanes and WebSockets read and write here. Of a plain socket nothing lies between: the lane reads the kernel's bytes into its own buffer.
-//! Under TLS what comes is decrypted as it is read, all of it, so that whether there is more to read is said by the socket alone; and what goes
-//! is encrypted at once, of which a bounded part may wait for the client.
+//! The fast path, hyper and WebSockets read and write here.
+//! A plain socket has no layer between: the fast path reads the kernel's bytes into its own buffer.
+//! Under TLS, a read decrypts everything that has arrived, so the socket alone says if there is more to read.
+//! A write encrypts at once; a bounded part of the result may wait for the client.
 
 use rustix::{
     buffer::spare_capacity,
@@ -24,11 +25,11 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What is read of a socket under TLS at once: a whole record.
+/// The most bytes of one read under TLS: a whole record.
 const RECORD_BYTES: usize = 18 << 10;
 
 thread_local! {
-    /// What comes of a socket before it is decrypted; the loop's, not a connection's.
+    /// The received bytes before they are decrypted. The buffer is the loop's, not a connection's.
     static ENCRYPTED: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(RECORD_BYTES));
 }
 
@@ -44,9 +45,9 @@ struct Tls {
     taken: usize,
 }
 
-/// What an attempt to read brought.
+/// The outcome of an attempt to read.
 pub(crate) struct Received {
-    /// So many bytes, 0 at the end; `None`: nothing yet.
+    /// The number of bytes; 0 at the end of the stream, `None` if nothing was there.
     pub(crate) count: Option<usize>,
     pub(crate) tried: io::Result<()>,
 }
@@ -96,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// What was decrypted and not taken yet: the beginning of the first request, after the handshake.
+    /// Takes the decrypted bytes that nobody has read: after the handshake, the beginning of the first request.
     pub(crate) fn take_came(&mut self) -> Vec<u8> {
         self.tls.as_mut().map_or_else(Vec::new, |tls| {
             tls.came.drain(..std::mem::take(&mut tls.taken));
@@ -213,7 +214,7 @@ impl Stream {
     /// Writes some of these bytes, once there is room.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.tls.is_some() {
-            // What was encrypted before goes first.
+            // Bytes that were encrypted before go first.
             ready!(self.poll_flushed(context))?;
             return Poll::Ready(self.encrypt(bytes));
         }
@@ -316,7 +317,7 @@ fn read_all(count: usize, room: usize) -> io::Result<()> {
     }
 }
 
-/// It is tried again: once the socket is ready, or at once.
+/// The attempt can be repeated: at once, or when the socket is ready.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -89,7 +89,7 @@ fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
     assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
     assert!(late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
     in_time.came(1 << 20);
-    // That another request ends changes nothing.
+    // The end of another request changes nothing.
     drop(connection.begin(http::Version::HTTP_2));
     assert_eq!(after(&ticks, &connection, 11), Verdict::Serve);
     assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
@@ -211,7 +211,7 @@ fn slow_http2_stream_is_reset_and_the_others_go_on() {
     let connection = Rc::new(connection);
     let _in_flight = [(); 2].map(|()| connection.begin(http::Version::HTTP_2));
     let next = Rc::new(Notify::new());
-    // A stream of which so many bytes are taken each tick; it lives as long as what is returned has another owner.
+    // Opens a stream that takes this many bytes each tick. It lives as long as the returned value has another owner.
     let open = |bytes: usize| {
         let lives = Rc::new(());
         let (connection, next, held) = (connection.clone(), next.clone(), lives.clone());

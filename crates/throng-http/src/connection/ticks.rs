@@ -27,7 +27,7 @@ pub(crate) struct Bounds {
     pub(crate) write: u32,
     /// Bounds an HTTP/2 connection that was told its end and asks for nothing more.
     pub(crate) linger: u32,
-    /// Of a WebSocket.
+    /// The time that a WebSocket may be silent before its client is pinged.
     pub(crate) silence: u32,
     /// A body may come as slowly as it likes for this long.
     pub(crate) body_grace: u32,
@@ -55,7 +55,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a body of which so much has come in this time is late.
+    /// Returns true if a body with this many bytes after this many ticks is late.
     pub(crate) fn is_late(&self, ticks: u32, bytes: u64) -> bool {
         ticks > self.body || ticks > self.body_grace && bytes < self.body_bytes_a_tick * u64::from(ticks)
     }

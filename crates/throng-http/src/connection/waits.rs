@@ -1,4 +1,4 @@
-//! What a connection waits for its client with: bodies that come, answers that go. On HTTP/2 there are several of each.
+//! The waits of a connection for its client: request bodies that arrive, answers that leave. HTTP/2 may have several of each.
 
 use super::ticks::Bounds;
 use std::{
@@ -30,7 +30,7 @@ pub(super) fn own_stream() -> Option<AbortHandle> {
 pub(crate) struct Waits {
     pub(super) bodies: RefCell<Vec<Rc<Body>>>,
     pub(super) answers: RefCell<Vec<Rc<Answer>>>,
-    /// When a piece of an answer was last taken.
+    /// The last time when a piece of an answer was taken.
     pub(super) taken: Cell<u32>,
 }
 
@@ -58,8 +58,8 @@ impl Taken {
         self.bytes.set(self.bytes.get() + bytes as u64);
     }
 
-    /// Counts a sweep that finds something waiting or not. `true`: over the whole wait that a client has, it took less than its part of the
-    /// least rate. So many answers share the rate.
+    /// Counts a sweep that finds something waiting or not. The answers that wait share the least rate among them.
+    /// `true`: over the whole wait that a client has, it took less than its part of that rate.
     pub(super) fn is_too_little(&self, waits: bool, bounds: &Bounds, sharers: usize) -> bool {
         let ticks = self.ticks.get();
         if !waits || ticks == 0 {
@@ -87,7 +87,7 @@ pub(super) struct Body {
 
 /// An answer whose client takes it in its own time.
 pub(super) struct Answer {
-    /// When the last piece was given, until the next one is asked for.
+    /// The time when the last piece was given, until the next one is asked for.
     pub(super) given: Cell<Option<u32>>,
     pub(super) taken: Taken,
     /// Ends its stream.
@@ -95,7 +95,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Counts a sweep; whether the client takes too little of it.
+    /// Counts a sweep; `true`: the client takes too little of the answer.
     fn is_untaken(&self, now: u32, bounds: &Bounds, waiting: usize) -> bool {
         let given = self.given.get();
         let is_slow = self.taken.is_too_little(given.is_some(), bounds, waiting);
@@ -117,7 +117,7 @@ impl Waits {
         self.answers.borrow().is_empty()
     }
 
-    /// Wakes whoever waits for a body that is late, and ends the streams of answers of which the client takes too little.
+    /// Wakes the readers of bodies that are late, and ends the streams of answers of which the client takes too little.
     pub(super) fn sweep(&self, now: u32, bounds: &Bounds) -> Option<Untaken> {
         for body in self.bodies.borrow().iter() {
             let ticks = now.wrapping_sub(body.since);

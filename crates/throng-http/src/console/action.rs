@@ -1,4 +1,4 @@
-//! What a person can do about something: a button of the console, a route of the API.
+//! Actions of an operator: a button of the console, a route of the API.
 
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ impl Action {
         Self::new(name, label, path)
     }
 
-    /// What can be done with a projection or sink.
+    /// Returns the actions on a projection or sink.
     pub(super) fn of_projection(progress: &Progress) -> Vec<Self> {
         let action = |name, label| {
             let path = format!("/admin/projection/{name}?name={}", encoded(progress.name));

@@ -37,7 +37,7 @@ impl fmt::Display for By<'_> {
     }
 }
 
-/// Who does it, and why: no record of it is without.
+/// Returns who acts and why. An empty reason is refused, so that every record of an operator action has one.
 pub(crate) fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a>> {
     if reason.trim().is_empty() {
         return Err(Problem::malformed("reason is empty; say why, in a sentence.")

@@ -1,4 +1,5 @@
-//! One entity: as it is, as it was, what has happened to it and why; commands by hand, and what one would come to.
+//! The console's view of one entity: its state now and in the past, its events and their causes.
+//! Also operator commands, and a trial of a command.
 
 use super::{action::Action, by::By, map};
 use crate::{
@@ -235,7 +236,7 @@ pub(super) async fn history(shared: &Shared, subject: &Subject, asked: HistoryQu
         .map(|(event, provenance)| shown(event, provenance));
     let next = match asked.before {
         None => page.events.last().map(|event| event.seq).filter(|_| page.more),
-        // Where more are kept, the page further back ends before this one.
+        // If older events are kept, the next page further back ends before this one.
         Some(_) => page
             .events
             .first()
@@ -295,7 +296,7 @@ pub(super) async fn run(server: &Server, subject: &Subject, asked: &Asked, by: &
     Ok(json!({ "reply": reply, "seq": now.ok().map(|now| now.seq) }))
 }
 
-/// What a command would come to. Nothing is recorded.
+/// Returns the outcome that a command would have. Nothing is recorded.
 pub(super) async fn what_if(shared: &Shared, subject: &Subject, at: Option<u64>, asked: &Asked) -> Answered<Value> {
     let engine = &shared.engine;
     let names = &shared.kinds.0[subject.kind];

@@ -53,7 +53,7 @@ fn hot_page() -> usize {
     50
 }
 
-/// What was seen lately, by kind and id.
+/// The rates of entities that were busy lately, by kind and id.
 struct Heat(HashMap<(usize, Box<str>), f64>);
 
 impl Heat {
@@ -161,7 +161,7 @@ async fn beginning(
     limit: usize,
 ) -> Answered<Vec<(Box<str>, u64)>> {
     let mut found = Vec::new();
-    // What begins with it comes behind all that is shorter by a letter, and before much else.
+    // The prefix without its last letter sorts before all ids that begin with the prefix, and close to them.
     let shorter: String = prefix.chars().take(prefix.chars().count().saturating_sub(1)).collect();
     let mut at: Option<Box<str>> = match after {
         Some(after) if after >= prefix => Some(after.into()),
@@ -219,7 +219,7 @@ fn named(address: &(String, String)) -> Value {
     json!({ "kind": address.0, "id": address.1 })
 }
 
-/// What is shown of these entities, each of a kind, with its last event where that is known.
+/// Describes these entities, each of a kind, with its last event where that is known.
 async fn nodes(shared: &Shared, of: &[(usize, &str, Option<u64>)]) -> Answered<Vec<Value>> {
     let engine = &shared.engine;
     let asked: Vec<(usize, &str)> = of.iter().map(|(kind, id, _)| (*kind, *id)).collect();
@@ -249,7 +249,7 @@ pub(super) async fn entities(shared: &Shared, name: &str, asked: PageQuery) -> A
     Ok(json!({ "entities": nodes(shared, &of).await?, "next": next.flatten() }))
 }
 
-/// How ids go on after a prefix: skips from one group to the next, and reads no more than one id of each.
+/// Returns the groups of ids after a prefix. Skips from one group to the next without reading the rest of it.
 pub(super) async fn groups(shared: &Shared, name: &str, asked: GroupsQuery) -> Answered<Value> {
     let (kind, prefix) = (kind(shared, name)?, asked.prefix);
     let mut groups: BTreeMap<String, (Box<str>, bool)> = BTreeMap::new();
@@ -268,7 +268,7 @@ pub(super) async fn groups(shared: &Shared, name: &str, asked: GroupsQuery) -> A
             at = Some(first.into());
             continue;
         };
-        // One id alone, or all that go on alike, are one step.
+        // A single id is one step, and so are all ids with the same next letter.
         let group = format!("{prefix}{letter}");
         let two = beginning(shared, kind, &group, None, 2).await?;
         let is_leaf = two.len() == 1;
@@ -303,7 +303,7 @@ pub(super) async fn children(shared: &Shared, of: (usize, &str), asked: PageQuer
         .inspect(of.0, of.1, wanted)
         .await
         .map_err(engine_problem)?;
-    // One whose kind this program was not given cannot be looked at.
+    // An entity whose kind this program was not given cannot be looked at.
     let known = found.children_page.iter();
     let known = known.filter_map(|(kind, id)| Some((shared.engine.kind(kind)?, id.as_str(), None)));
     let children = nodes(shared, &known.collect::<Vec<_>>()).await?;

@@ -78,7 +78,7 @@ pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::i
             next = (next + POINT_EVERY).max(Instant::now());
             let left = next.saturating_duration_since(Instant::now());
             if is_over.recv_timeout(left) != Err(mpsc::RecvTimeoutError::Timeout) {
-                // What was done in the second that is cut off is seen after a restart, too.
+                // The last, unfinished second is recorded, so that its numbers are seen after a restart, too.
                 take(true);
                 return;
             }
@@ -90,7 +90,7 @@ pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::i
         .map(drop)
 }
 
-/// How much is not as it should be, as it was looked at last.
+/// The number of troubles at the last look.
 #[derive(Default)]
 struct Trouble {
     total: Option<usize>,
@@ -111,7 +111,7 @@ impl Trouble {
     }
 }
 
-/// One point, told to all who watch. The lock is held for numbers only, never while a shard is waited for.
+/// Takes a point, and tells it to all who watch. The lock is held for numbers only, never while a shard is waited for.
 fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
     let console = &shared.console;
     let series = || console.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,7 +165,7 @@ fn asked<T: DeserializeOwned>(parts: &Parts) -> Answered<T> {
     query::read(parts.uri.query())
 }
 
-/// Whether a request's body is read.
+/// Returns true if the body of a request for this path is read.
 pub(crate) fn reads_body(path: &str) -> bool {
     path.starts_with("/admin/entity/")
 }
@@ -337,7 +337,7 @@ async fn ask(
     shared.console.questions.ask(shared, question).await
 }
 
-/// What is told everybody alike.
+/// Answers questions whose answer is the same for everybody.
 async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> Answered<Bytes> {
     let value = match place {
         ConsolePath::Kind(kind) => {

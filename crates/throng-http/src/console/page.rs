@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use ring::digest::{SHA256, digest};
 use std::{io::Write as _, sync::LazyLock};
 
-/// What the build of `console/` writes.
+/// Files that the build of `console/` writes.
 const FILES: [(&str, &[u8]); 4] = [
     ("index.html", include_bytes!("../../console/index.html")),
     ("console.js", include_bytes!("../../console/console.js")),
@@ -64,7 +64,7 @@ fn media(name: &str) -> &'static str {
     }
 }
 
-/// Whether a path is the console's page or one of its files.
+/// Returns true if the path is the console's page or one of its files.
 pub(crate) fn is_page(path: &str) -> bool {
     path == "/console" || path.starts_with("/console/")
 }

@@ -1,4 +1,4 @@
-//! What is not as it should be, each with its reason and what mends it.
+//! Troubles of the service, each with its reason and its remedy.
 
 use super::{
     action::{Action, encoded},
@@ -18,7 +18,7 @@ use throng::{
 const EACH_MAX: usize = 100;
 /// Entities that are named at most while messages between entities take all their room.
 const CROWDING_MAX: usize = 3;
-/// From so many dead messages on no more are counted: each is read from the store, once a second while a console shows them.
+/// Dead messages that are counted at most: each is read from the store, once a second while a console shows them.
 const DEAD_COUNTED_MAX: usize = 10_000;
 /// A dead message's content of more bytes is not shown among others. An export has it.
 const BODY_SHOWN_BYTES_MAX: usize = 2 << 10;
@@ -97,7 +97,7 @@ fn shown(DeadContent { message, command }: &DeadContent) -> Value {
 struct Troubles {
     items: Vec<Value>,
     more: bool,
-    /// How many entities there are of these types, listed or not.
+    /// Entities of these types, listed or not.
     quarantined: usize,
     stuck: usize,
     /// Dead messages, and whether there may be more.
@@ -138,7 +138,7 @@ impl Troubles {
         Ok(())
     }
 
-    /// How many there are with this first page.
+    /// Counts the dead messages, from this first page on.
     async fn count_dead(&mut self, shared: &Shared, first: &DeadContents) -> Answered<()> {
         self.dead = first.messages.len();
         let mut next = first.next.clone();
@@ -295,7 +295,7 @@ fn why(name: &str) -> String {
 pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
     let mut troubles = Troubles::default();
     troubles.parts(shared);
-    // What is in the store is not seen while the engine is down; that it is, is said above.
+    // Troubles in the store are not read while the engine is down. That it is down is said above.
     if shared.engine.health().ready {
         let read = async {
             troubles.entities(shared).await?;

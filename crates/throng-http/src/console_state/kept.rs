@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How old an answer is at most that is given to another console.
+/// The greatest age of an answer that is given to another console.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-/// So many answers are kept; one of more bytes is not.
+/// Answers that are kept at most. An answer of more than `BYTES_MAX` is not kept.
 const ANSWERS_MAX: usize = 32;
 const BYTES_MAX: usize = 1 << 20;
 
 /// When it was made; held while it is made anew, so that those who ask meanwhile get the same.
 type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
-/// By what was asked.
+/// Answers by the question.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<HashMap<String, Slot>>);
 
@@ -30,7 +30,7 @@ impl Kept {
         if let Some((_, answer)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEPT_FOR) {
             return Ok(answer.clone());
         }
-        // As old as what it says.
+        // An answer ages from before it is made, since its numbers may be that old.
         let at = Instant::now();
         let answer = answer.await?;
         *kept = (answer.len() <= BYTES_MAX).then(|| (at, answer.clone()));
@@ -45,7 +45,7 @@ impl Kept {
         all.entry(asked.to_owned()).or_default().clone()
     }
 
-    /// What was kept is not so any more, or nobody asks.
+    /// Forgets all answers, because they are outdated or nobody asks.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -1,8 +1,8 @@
-//! What limits the engine now, told from its numbers.
+//! The bottleneck of the engine, derived from its numbers.
 
 use serde::Serialize;
 
-/// What was seen in the last seconds.
+/// Measurements of the last seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) is_ready: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Limiting {
     pub(crate) code: &'static str,
     pub(crate) name: Option<String>,
     pub(crate) sentence: String,
-    /// How much of it is used, 0 to 1.
+    /// The part of it that is used, 0 to 1.
     pub(crate) share: Option<f64>,
 }
 
@@ -45,7 +45,7 @@ const FULL: f64 = 0.9;
 const BUSY: f64 = 0.8;
 /// Commands a commit from which on commands wait for the commit before theirs. Only a wait is a limit.
 const BATCH_WAITING: f64 = 2.0;
-/// So many of those asked are noticed.
+/// The share of commands and queries that a cause must affect to be noticed.
 const NOTICED: f64 = 0.05;
 
 impl Seen {
@@ -179,7 +179,7 @@ mod tests {
         // An open load that is served whole: a commit is on its way most of the time, and few commands wait for it.
         assert_eq!(code(served(0.62, 1.2)), "client");
         assert_eq!(code(served(0.81, 1.6)), "client");
-        // One client after the other's answer: nothing waits but what is written.
+        // A client that waits for each answer: nothing waits but what is written.
         assert_eq!(code(served(0.97, 1.0)), "client");
         assert_eq!(code(served(0.97, 30.0)), "sync");
     }

@@ -1,4 +1,4 @@
-//! What the console keeps between two requests.
+//! State that the console keeps between two requests.
 
 mod cluster;
 mod kept;
@@ -32,7 +32,7 @@ const SOCKETS_MAX: usize = 64;
 /// A point, without its closing brace.
 pub(crate) type Point = Arc<str>;
 
-/// What is told each second.
+/// Formats the point that consoles get each second.
 pub(crate) fn point(mut last: Map<String, Value>, hot: Vec<Value>, trouble: Option<usize>) -> Point {
     last.insert("hot".into(), hot.into());
     last.insert("trouble".into(), json!(trouble));
@@ -63,15 +63,15 @@ fn summary(mut last: Map<String, Value>) -> Value {
     })
 }
 
-/// What the console's parts share, one a gateway.
+/// State that the console's parts share, one a gateway.
 pub(crate) struct Console {
     pub(crate) series: Mutex<Series>,
     pub(crate) passes: Mutex<Vec<Arc<Pass>>>,
-    /// One point a second to every open socket.
+    /// Sends a point a second to every open socket.
     pub(crate) points: broadcast::Sender<Point>,
     /// Places for open sockets.
     pub(crate) sockets: Places,
-    /// What several consoles are answered alike.
+    /// Answers that several consoles share.
     pub(crate) kept: Kept,
     pub(crate) questions: Questions,
     pub(crate) started: SystemTime,
@@ -80,16 +80,16 @@ pub(crate) struct Console {
     pub(crate) about: About,
 }
 
-/// What the service says of itself.
+/// Facts about the service that the console shows.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) title: String,
     pub(crate) version: String,
-    /// Where the journal stands, for people, and what it is: `directory`, `postgresql`, `memory`.
+    /// The journal's type (`directory`, `postgresql`, `memory`), and its place in words for people.
     pub(crate) place: Option<(&'static str, String)>,
     /// The most loops there may be.
     pub(crate) loops_max: usize,
-    /// Of a node of a cluster: the nodes and what they own, as it sees them.
+    /// The nodes of the cluster and what they own, as this node sees them; `None` without a cluster.
     pub(crate) cluster: Option<Box<dyn Cluster>>,
     /// The URL for clients, as far as it is known.
     pub(crate) url: String,

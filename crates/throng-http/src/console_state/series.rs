@@ -1,4 +1,4 @@
-//! One point a second of what the engine and the gateway count: the last quarter of an hour.
+//! The numbers of the engine and the gateway, one point a second for the last quarter of an hour.
 
 use super::limiting::{Limiting, Seen};
 use crate::{gate::Pass, metrics::Metrics, scale};
@@ -12,7 +12,7 @@ use std::{
 use throng::{Engine, Statistics, histogram::Counts, inspect::HotEntity};
 
 pub(super) const POINTS_MAX: usize = 900;
-/// What limits is told from the numbers of so many seconds.
+/// Seconds from whose numbers the bottleneck is derived.
 const SEEN_SECONDS: usize = 5;
 
 /// All that is read once a second.
@@ -26,7 +26,7 @@ pub(crate) struct Reading {
     waiting: u64,
     process_bytes: Option<u64>,
     idle_ticks: Option<u64>,
-    /// How long each loop has waited so far.
+    /// The time that each loop has waited so far.
     waited: Vec<Duration>,
 }
 
@@ -84,7 +84,7 @@ impl Group {
 type Named = (Group, &'static str, f64);
 type Count = fn(&Statistics) -> u64;
 
-/// What the second between two readings comes to.
+/// The second between two readings.
 struct Second<'a> {
     before: &'a Reading,
     now: &'a Reading,
@@ -219,7 +219,7 @@ impl<'a> Second<'a> {
 #[derive(Clone)]
 pub(super) struct Point {
     pub(super) at: i64,
-    /// One for each of [`Series::names`], in their order.
+    /// The values, in the order of [`Series::names`].
     pub(super) values: Box<[f64]>,
     pub(super) loops: Box<[f64]>,
 }
@@ -347,7 +347,7 @@ impl Series {
         Some(last)
     }
 
-    /// How often requests were refused lately, by reason, with the second of the first of them.
+    /// Returns the reason of each kind of refusal lately, its count, and the second of the first.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64, i64)> {
         let refusals = self
             .names
@@ -362,7 +362,7 @@ impl Series {
         counted.collect()
     }
 
-    /// How much the journal grows, bytes a second.
+    /// Returns the growth of the journal, in bytes a second.
     pub(crate) fn growth(&self) -> Option<f64> {
         let at = self.names.iter().position(|(_, name)| *name == "commit_bytes")?;
         let bytes: f64 = self.points.iter().map(|point| point.values[at]).sum();

@@ -34,14 +34,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// So much of what a client over the limits says is looked at.
+/// The bytes of a refused client's request that are examined.
 const FIRST_BYTES: usize = 2 << 10;
-/// How long a refused client may take to read why.
+/// The time that a refused client has to read the reason.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-/// After so many refusals others have their turn, for this long: 3,200 a second.
+/// The refusals in a row before a pause, and the pause: at most 3,200 refusals a second.
 const REFUSALS_TOGETHER: usize = 32;
 const REFUSALS_PAUSE: Duration = Duration::from_millis(10);
-/// How long to wait when the system has no file descriptors left.
+/// The pause when the system has no file descriptors left.
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes connections until the loop drains.
@@ -59,7 +59,7 @@ pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, ent
                     continue;
                 }
                 refused += 1;
-                // Those that give way to it end now, and give their descriptors back.
+                // Older refused connections end meanwhile, and free their file descriptors.
                 match refused % REFUSALS_TOGETHER {
                     0 => tokio::time::sleep(REFUSALS_PAUSE).await,
                     _ => tokio::task::yield_now().await,
@@ -113,7 +113,7 @@ fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance
     true
 }
 
-/// Where a connection came from, and by which listener.
+/// The address of a new connection, and the listener that accepted it.
 #[derive(Clone, Copy)]
 struct Arrival {
     address: IpAddr,
@@ -165,7 +165,7 @@ fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: ConnectionPlaces) 
     let connection = &open.connection;
     connection.came_from(arrival.address, &event_loop.server.shared().proxies);
     connection.came_by(arrival.entrance);
-    // One beyond the limits has one request.
+    // A connection beyond the limits may send a single request.
     if is_spare || event_loop.server.is_draining() {
         connection.condemn(Verdict::Finish);
     }
@@ -244,7 +244,7 @@ async fn begin_refused(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io:
     match tls {
         None => Ok(Stream::plain(stream)),
         Some(config) => {
-            // One request, which is looked at before it is let in: HTTP/2 would begin with something else.
+            // A refused client may send one request, which is examined first. HTTP/2 would begin with a preface instead.
             let mut config = (*config).clone();
             config.alpn_protocols = vec![tls::HTTP1.to_vec()];
             Stream::accept(stream, Arc::new(config)).await
@@ -252,7 +252,8 @@ async fn begin_refused(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io:
     }
 }
 
-/// Half of the spare connections are for those that are told, by all loops; the others for health, metrics and administration.
+/// The most refusals at a time on this loop. All loops use half of the spare connections for refusals.
+/// The other half is for health, metrics and administration.
 fn refusals_max(event_loop: &EventLoop) -> usize {
     let loops = usize::try_from(event_loop.server.metrics().loops.get()).unwrap_or(1);
     (event_loop.server.limits().spare_connections_max / 2 / loops.max(1)).max(1)

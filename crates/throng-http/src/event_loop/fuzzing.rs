@@ -1,4 +1,4 @@
-//! What the full implementation makes of bytes, without sockets.
+//! Reads requests with hyper, as the connections do, but from bytes in memory. Fuzzing compares the fast path with it.
 
 use super::shared::Protocols;
 use crate::limits::Limits;
@@ -17,7 +17,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Looks at a request that has to be answered after at most so many.
+/// The most polls until a request has to be answered.
 const LOOKS_MAX: usize = 16;
 
 /// A request as its handler sees it.
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// Bytes that come, and then nothing, as a connection gives them to an exchange; what goes is nobody's.
+/// Bytes that arrive at once, and then nothing, in place of a connection. Written bytes are dropped.
 struct Bytes<'a>(&'a [u8]);
 
 impl Read for Bytes<'_> {

@@ -1,8 +1,8 @@
 //! A loop: one thread, one single-threaded runtime, all of its connections.
 //!
-//! A turn: the sockets that are ready are read, their requests pass the [gate](crate::gate) and execute in place; the
-//! engine's committer, woken by the first record of the turn, runs behind all of them and makes one commit of what they
-//! recorded; then the answers go out.
+//! A batch (the code calls it a turn): the loop reads the ready sockets; [admission](crate::gate) lets requests pass, which execute in place.
+//! The engine's committer, woken by the first record of the batch, runs behind all of them and commits their records together.
+//! Then the answers go out.
 
 mod accept;
 #[cfg(feature = "fuzzing")]
@@ -30,7 +30,7 @@ async fn sweep(server: &Server, connections: &Connections) {
     let mut before = Instant::now();
     loop {
         every.tick().await;
-        // A loop that has so much else to do that it never waits, and begins no turn, looks at its sockets all the same.
+        // A loop that is always busy never parks and begins no batch, but it looks at its sockets all the same.
         server.gate.looked(std::mem::replace(&mut before, Instant::now()));
         server.date.look();
         server
@@ -41,12 +41,12 @@ async fn sweep(server: &Server, connections: &Connections) {
     }
 }
 
-/// What a loop is started with.
+/// The parts that a loop starts with.
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) router: Option<axum::Router>,
     pub(crate) listener: std::net::TcpListener,
-    /// Where connections for administration come in, if this loop takes them.
+    /// The listener for administration, if this loop serves it.
     pub(crate) admin: Option<std::net::TcpListener>,
     pub(crate) stage: watch::Receiver<Stage>,
     /// Dropped when the loop has drained.

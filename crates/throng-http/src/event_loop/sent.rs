@@ -17,7 +17,7 @@ use throng::driver::Charge;
 /// HTTP/1 connection knows that itself, and is told when all was given.
 pub(crate) struct Sent {
     body: Answer,
-    /// What was taken of the body and not given yet.
+    /// The bytes taken from the body that hyper has not received yet.
     rest: Bytes,
     going: Option<Going>,
     connection: Rc<Connection>,
@@ -25,7 +25,7 @@ pub(crate) struct Sent {
     _charge: Option<Charge>,
 }
 
-/// What is given at once: the protocol's own frame.
+/// The most bytes of one piece: a frame of HTTP/2.
 const PIECE_BYTES: usize = 16 << 10;
 /// A body of a known length that is longer than this has a last piece of one byte: it is taken when all before it was, and so
 /// a body that stays with the protocol's implementation is noticed.

@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its last.
+//! Connections that the fast path does not serve: HTTP/2, other HTTP/1 requests, and WebSockets.
 
 use super::{
     sent::Sent,
@@ -30,7 +30,7 @@ use std::{
 };
 use tokio::io::AsyncWriteExt;
 
-/// Looks after a connection that has left the lane, in a task of its own.
+/// Looks after a connection that has left the fast path, in a task of its own.
 pub(super) fn take_over(event_loop: Rc<EventLoop>, departure: Departure) {
     match departure {
         Departure::Full(open, stream, came) => drop(tokio::task::spawn_local(full(event_loop, open, stream, came))),
@@ -42,7 +42,7 @@ pub(super) fn take_over(event_loop: Rc<EventLoop>, departure: Departure) {
     }
 }
 
-/// What the lane does not answer itself.
+/// Serves an HTTP/2 connection, or one HTTP/1 request that the fast path does not answer.
 async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, came: Bytes) {
     let connection = open.connection.clone();
     let wait = event_loop.server.limits().linger_wait;
@@ -86,7 +86,7 @@ async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, c
     }
 }
 
-/// Serves a WebSocket until its client or a verdict ends it, or it is the lane's.
+/// Serves a WebSocket until its client or a verdict ends it, or until it returns to the fast path.
 async fn serve_socket(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, opened: Opened, left: Left) {
     let (server, connection) = (event_loop.server.clone(), open.connection.clone());
     let socket = websocket::run(server.clone(), connection.clone(), stream, opened, left);
@@ -101,7 +101,7 @@ async fn tell(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
     stream.flush().await
 }
 
-/// What comes after an HTTP/1 exchange.
+/// The state of a connection after an HTTP/1 exchange.
 enum After {
     Over,
     /// The client was told that it is over.
@@ -153,7 +153,7 @@ async fn exchange(
     }
 }
 
-/// What both versions of HTTP do with a request.
+/// The handling of one request, common to HTTP/1 and HTTP/2.
 struct Exchange {
     answering: Answering,
     /// Until it is answered.

@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What the tasks that own a loop's connections share.
+/// The state that the connection tasks of a loop share.
 pub(super) struct EventLoop {
     pub(super) server: Rc<Server>,
-    /// The way into the lane.
+    /// The way into the fast path.
     pub(super) door: Rc<Door>,
     pub(super) connections: Rc<Connections>,
     pub(super) protocols: Protocols,
@@ -66,7 +66,7 @@ where
 /// Bytes of bodies of an HTTP/2 connection that its client may send before they are read.
 const WINDOW_BYTES: u32 = 256 << 10;
 
-/// How HTTP is spoken.
+/// The settings of hyper for both versions of HTTP.
 pub(super) struct Protocols {
     pub(super) http1: http1::Builder,
     pub(super) http2: http2::Builder<LocalTasks>,

@@ -21,20 +21,20 @@ use std::{
 
 /// The parser's own answers are a status line and three header fields.
 const BARE_BYTES_MAX: usize = 192;
-/// What is read at once.
+/// The most bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 
 pub(super) struct Socket {
-    /// What has come and was not given on.
+    /// The received bytes that hyper has not received yet.
     came: BytesMut,
-    /// What may be given on.
+    /// The bytes that hyper may still receive: those of the request.
     extent: Extent,
     io: TokioIo<Stream>,
     connection: Rc<Connection>,
     /// The request of an HTTP/1 exchange.
     refused: RefusedHead,
     header_bytes_max: usize,
-    /// What is written instead of the parser's own bare complaint: from here on it is ours.
+    /// The problem that replaces the parser's own bare error response. Once set, the connection writes nothing else.
     complaint: Option<Complaint>,
     linger_wait: Duration,
     linger: Option<Linger>,
@@ -93,7 +93,7 @@ impl Socket {
     /// The request is here, and somebody looks whether its client is gone: only the end of a stream without end is worth it. What
     /// was asked is answered also when the client has said that it will ask no more.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What comes is the next request's, and is read again once this one is answered.
+        // Further bytes belong to the next request, and are read again once this one is answered.
         while self.connection.is_streaming() && self.came.len() < READ_BYTES {
             if ready!(self.poll_more(context))? {
                 return Poll::Ready(Ok(()));

@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-/// Of the room to wait in, what one client may take while nobody else waits: the next one finds some.
+/// The share of the waiting room that one client may take while nobody else waits: the next client finds some room.
 const ALONE_SHARE: (u64, u64) = (3, 4);
 
-/// Who asks: a number that stands for an address or for what a trusted header says.
+/// A client as a number, which stands for an address or for the value of a trusted header.
 pub(crate) type Client = u64;
 
 /// This machine itself: may take all the room while nobody else waits.
 pub(crate) const LOCAL: Client = 0;
 
-/// How many requests of each client wait.
+/// The number of waiting requests of each client.
 #[derive(Default)]
 pub(super) struct Clients {
-    /// Ordered: few wait at a time, and a hash that no client can foresee costs more than the way down.
+    /// An ordered map, since few clients wait at a time. A hash that clients cannot foresee costs more than the search.
     waiting: BTreeMap<Client, u64>,
 }
 
 impl Clients {
-    /// Counts one more of a client in; `false` if it has its share of the room for all already.
+    /// Counts one more waiting request of a client; `false` if the client has its share of the room already.
     pub(super) fn enter(&mut self, client: Client, room: usize) -> bool {
         let own = self.waiting.get(&client).copied().unwrap_or_default();
         let others = self.waiting.len() as u64 - u64::from(own > 0);
@@ -30,7 +30,7 @@ impl Clients {
         true
     }
 
-    /// One of a client's waits no more.
+    /// Counts one waiting request of a client less.
     pub(super) fn leave(&mut self, client: Client) {
         if let Some(waiting) = self.waiting.get_mut(&client) {
             *waiting -= 1;
@@ -41,7 +41,7 @@ impl Clients {
     }
 }
 
-/// What one may take of the room for all, at least one place.
+/// Returns the share of the room that a client may take, at least one place.
 fn share(client: Client, others: u64, room: u64) -> u64 {
     let share = match others {
         0 if client == LOCAL => return u64::MAX,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What time it is, and how much CPU time this thread has used.
+/// The wall clock, and the CPU time that this thread has used.
 pub(crate) trait Clock {
     fn now(&self) -> Instant;
     fn cpu(&self) -> Duration;
@@ -16,7 +16,7 @@ impl Clock for ThreadClock {
         Instant::now()
     }
 
-    /// A system call, unlike [`now`](Self::now): asked a few times a turn, and only while requests wait.
+    /// Makes a system call, unlike [`now`](Self::now): admission asks a few times a batch, and only while requests wait.
     fn cpu(&self) -> Duration {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -1,11 +1,13 @@
-//! The gate: every request passes it before anything is decided.
+//! Admission: every request passes it before anything is decided.
 //!
-//! A loop works in turns: what is ready goes in, until the turn is full; then the engine commits, the answers leave, the loop
-//! looks at its sockets again. Whoever is ready and finds no room waits in one [queue], in the order of arrival: a
-//! connection unread, so that waiting costs nothing; a task (HTTP/2, WebSocket, whatever cannot be answered in place) with its
-//! request. How many may wait is the [policy]'s to say; who comes beyond it is refused. [Clients] have fair shares of it.
+//! A loop works in batches, which the code calls turns. Ready requests go in until the batch is full.
+//! Then the engine commits, the answers leave, and the loop looks at its sockets again.
+//! A request that is ready and finds no room waits in one [queue], in the order of arrival.
+//! A connection waits unread, so that waiting costs nothing.
+//! A task (HTTP/2, WebSocket, anything that cannot be answered in place) waits with its request.
+//! The [policy] says how many may wait; further ones are refused. [Clients] have fair shares of the queue.
 //!
-//! A connection has one place in a turn, which counts only while that turn is open: its next request is no older than itself.
+//! A connection has one place in a batch, which counts only while that batch is open: its next request is no older than itself.
 //!
 //! Health, metrics and administration do not come here: they always have a place.
 
@@ -38,25 +40,25 @@ use std::{
 };
 use ticket::{State, Waiter};
 
-/// The gate of one loop.
+/// The admission of one loop.
 pub(crate) struct Gate<C = ThreadClock> {
     clock: C,
     queue: RefCell<Queue<Rc<Ticket>>>,
-    /// Whose requests wait.
+    /// The clients whose requests wait.
     clients: RefCell<Clients>,
-    /// When the last turn ended: what is ready later has arrived later.
+    /// The end of the last batch: requests that are ready later have arrived later.
     ended: Cell<Instant>,
-    /// The task that begins turns.
+    /// The task that begins batches.
     driver: RefCell<Option<Waker>>,
     pass: Arc<Pass>,
-    /// Those that wait, over all loops, for metrics.
+    /// The metric of waiting requests, over all loops.
     waiting: Gauge,
 }
 
 /// A request is refused.
 pub(crate) struct Refused {
     pub(crate) reason: Reason,
-    /// How long those that wait take.
+    /// The expected time to work off the queue.
     pub(crate) wait: Duration,
 }
 
@@ -80,8 +82,8 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// Lets a request of so many bytes go, in this turn or a later one: it stands in the queue from now on. Whose it is is asked only of
-    /// one that waits.
+    /// Lets a request of this many bytes go, in this batch or a later one: it stands in the queue from now on.
+    /// The client is asked for only if the request waits.
     pub(crate) fn enter<'a>(
         &'a self,
         place: &'a TurnSlot,
@@ -99,7 +101,7 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// Lets a request of so many bytes go if it goes at once.
+    /// Lets a request of this many bytes go, if it can go at once.
     fn go(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
         if let Some(admitted) = self.enter_now(place, bytes) {
             self.queue.borrow_mut().goes_along();
@@ -117,7 +119,7 @@ impl<C: Clock> Gate<C> {
         Some(place.take_for(queue.open(), Admitted { arrived, now }, bytes, &self.clock))
     }
 
-    /// Lets a request of so many bytes go if its connection has a place in this turn.
+    /// Lets a request of this many bytes go, if its connection has a place in this batch.
     pub(crate) fn enter_now(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
         let mut queue = self.queue.borrow_mut();
         let admitted = place.go(queue.open(), bytes, &self.clock);
@@ -127,13 +129,13 @@ impl<C: Clock> Gate<C> {
         admitted
     }
 
-    /// When what is seen now can have arrived at the earliest.
+    /// Returns the earliest time at which a request seen now can have arrived.
     fn arrived(&self) -> Instant {
         self.pass.since().max(self.ended.get())
     }
 
-    /// The arrival of what a connection has read in the turn that has just ended, and a task asks for behind it: the loop has not looked at its
-    /// sockets since.
+    /// Returns the arrival of bytes that a connection has read in the batch that has just ended, and that a task asks for behind it.
+    /// `None` if the loop has looked at its sockets since.
     fn read_in_last_turn(&self, place: &TurnSlot) -> Option<Instant> {
         let last = self.queue.borrow().closed()?;
         let has_looked = self.pass.since() > self.ended.get();
@@ -146,12 +148,12 @@ impl<C: Clock> Gate<C> {
         place.take(queue.open(), Admitted { arrived, now });
     }
 
-    /// A turn has begun and not ended: connections have places in it.
+    /// A batch has begun and not ended: connections have places in it.
     pub(crate) fn is_open(&self) -> bool {
         self.queue.borrow().open().is_some()
     }
 
-    /// The first task of a turn begins it, and has it ended behind all that was ready.
+    /// Begins a batch for the first task in it, and has the driver end it behind all that was ready.
     fn open_turn(&self) {
         if self.is_open() {
             return;
@@ -181,13 +183,13 @@ impl<C: Clock> Gate<C> {
         ticket
     }
 
-    /// One that waited does so no more.
+    /// Counts a request that no longer waits.
     fn waited(&self, ticket: &Ticket) {
         self.waiting.dec();
         self.clients.borrow_mut().leave(ticket.client);
     }
 
-    /// One that stands in the queue goes away.
+    /// Takes a request out of the queue, because its client is gone or the connection leaves.
     pub(crate) fn leave(&self, ticket: &Ticket) {
         match ticket.state.get() {
             State::Waits => {
@@ -201,9 +203,9 @@ impl<C: Clock> Gate<C> {
     }
 }
 
-/// For the task that begins turns: the one that looks after connections.
+/// The part for the task that begins batches: the one that looks after connections.
 impl<C: Clock> Gate<C> {
-    /// This is the task.
+    /// Sets the waker of that task.
     pub(crate) fn driven_by(&self, waker: &Waker) {
         let mut driver = self.driver.borrow_mut();
         if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -211,7 +213,7 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// The loop has looked at its sockets, and a turn begins.
+    /// Begins a batch. The loop has just looked at its sockets.
     pub(crate) fn begin_turn(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.begin(&self.clock);
@@ -232,18 +234,18 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// All that was ready has gone or waits. `true`: another turn is to begin once the loop has looked at its sockets.
+    /// Ends a batch: all that was ready has gone or waits. `true`: another batch has to begin after the next look at the sockets.
     pub(crate) fn end_turn(&self) -> bool {
         self.ended.set(self.clock.now());
         self.queue.borrow_mut().end()
     }
 
-    /// The loop has looked at its sockets then, between turns: what is ready later has arrived later.
+    /// Notes that the loop has looked at its sockets at that time, between batches: requests that are ready later have arrived later.
     pub(crate) fn looked(&self, then: Instant) {
         self.pass.looked(then);
     }
 
-    /// Gives a connection that is ready its place in this turn; `false`: it has to [wait](Self::wait_unread).
+    /// Gives a ready connection its place in this batch; `false`: it has to [wait](Self::wait_unread).
     pub(crate) fn goes_at_once(&self, place: &TurnSlot) -> bool {
         let goes = self.queue.borrow_mut().goes_at_once(&self.clock);
         if goes {
@@ -257,7 +259,7 @@ impl<C: Clock> Gate<C> {
         self.wait(Waiter::Connection(key), client)
     }
 
-    /// The next connection that goes in this turn. Tasks go on the way.
+    /// Returns the next connection that goes in this batch. Tasks before it are woken on the way.
     pub(crate) fn next(&self) -> Option<usize> {
         loop {
             let ticket = self.queue.borrow_mut().pop(&self.clock)?;
@@ -269,12 +271,12 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// A connection whose ticket was the next has its place in this turn.
+    /// Gives a connection whose ticket was the next its place in this batch.
     pub(crate) fn admit(&self, place: &TurnSlot, ticket: &Ticket) {
         self.take(place, ticket.arrived);
     }
 
-    /// The next connection that is refused in this turn. Tasks are told on the way.
+    /// Returns the next connection that is refused in this batch. Tasks before it are told on the way.
     pub(crate) fn next_refused(&self) -> Option<(usize, Reason)> {
         loop {
             let ticket = self.queue.borrow_mut().pop_refused(&self.clock)?;
@@ -288,19 +290,19 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// How long those that wait take.
+    /// Returns the expected time to work off the queue.
     pub(crate) fn drain(&self) -> Duration {
         self.queue.borrow().wait()
     }
 }
 
-/// A request that goes at once, or a task that waits for its turn.
+/// A request that goes at once, or a task that waits for its batch.
 pub(crate) enum Entering<'a, C: Clock = ThreadClock> {
     Goes(Admitted),
     Waits(Waits<'a, C>),
 }
 
-/// A task waits for its turn.
+/// A task that waits for its batch.
 pub(crate) struct Waits<'a, C: Clock = ThreadClock> {
     gate: &'a Gate<C>,
     place: &'a TurnSlot,
@@ -359,7 +361,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::task::{JoinHandle, LocalSet, spawn_local, yield_now};
 
-    /// Every turn has room for one.
+    /// Every batch has room for one request.
     fn gate() -> Rc<Gate> {
         let limits = Limits {
             turn: Duration::ZERO,

@@ -8,12 +8,14 @@ use std::{
 /// A wait shorter than this was none: what it found may have come at any time since the last look.
 const WAITED: Duration = Duration::from_micros(100);
 
-/// Written by the hooks of a loop's runtime and by its gate, which reads it, all on one thread; others look how long it has waited.
+/// The times of a loop's waits for its sockets. The hooks of its runtime write them, and its admission writes and reads them,
+/// all on one thread.
+/// Other threads read only how long the loop has waited.
 pub(crate) struct Pass {
     epoch: Instant,
-    /// 0 while it does not wait.
+    /// The start of the current wait; 0 while the loop does not wait.
     parked_nanos: AtomicU64,
-    /// All waits that are over.
+    /// The total of all waits that are over.
     waited_nanos: AtomicU64,
     /// The end of the last wait, however short.
     looked_nanos: AtomicU64,
@@ -43,7 +45,7 @@ impl Pass {
         self.parked_nanos.store(self.nanos(now).max(1), Ordering::Relaxed);
     }
 
-    /// It goes on.
+    /// Notes that the loop goes on.
     pub(crate) fn wakes(&self, now: Instant) {
         let now = self.nanos(now);
         let waited = now.saturating_sub(self.parked_nanos.load(Ordering::Relaxed));
@@ -66,7 +68,8 @@ impl Pass {
         self.since_nanos.store(since.max(nanos), Ordering::Relaxed);
     }
 
-    /// How long it has waited for its sockets so far. Other threads may see a wait twice or not at all while it ends.
+    /// Returns how long the loop has waited for its sockets so far.
+    /// Other threads may see a wait twice or not at all while it ends.
     pub(crate) fn waited(&self) -> Duration {
         let parked = self.parked_nanos.load(Ordering::Relaxed);
         let waits = if parked == 0 {

@@ -1,34 +1,34 @@
-//! How many requests may wait: as many as are answered within `wait_max`.
+//! The limit of waiting requests: as many as are answered within `wait_max`.
 //!
-//! The rule rests on how fast full turns have admitted what waited, and on nothing that refusing makes worse: the time spent
-//! on refusals is left out and bounded, and how much a turn admits is bounded by the loop's own CPU time, never by this
-//! estimate. A busy neighbour that takes half the CPU halves the rate, since all wait twice as long; a pause of the process
-//! or one request that takes long is an event and no rate, and counts for no more than a few turns.
+//! The limit rests on the rate at which full batches admit waiting requests, and on nothing that refusing makes worse.
+//! The time spent on refusals is left out and bounded. The loop's own CPU time bounds a batch, never this estimate.
+//! A busy neighbour that takes half the CPU halves the rate, since all wait twice as long.
+//! A pause of the process, or one request that takes long, is an event and no rate: it counts for no more than a few batches.
 //!
-//! The rate is known only while requests wait. Nobody is refused before a few full turns were seen, since what a request
-//! takes a loop that idles (a commit of its own, say) is no measure of what it takes a loop that is saturated.
+//! The rate is known only while requests wait. Nobody is refused before a few full batches were seen.
+//! An idle loop's time for a request (with a commit of its own, say) is no measure of a saturated loop's.
 
 use std::time::Duration;
 
-/// Full turns seen before anybody is refused, and their time, in turns.
+/// The full batches seen before anybody is refused, and their time, in batches.
 const WARM_UP: (u32, u32) = (4, 8);
-/// Of what is known, the part a new turn replaces.
+/// The window of the average: a new batch replaces one part in this many.
 const WINDOW_TURNS: f64 = 32.0;
-/// A turn counts as this many of the others at most.
+/// A long batch counts as at most this many usual ones.
 const LONGER_MAX: f64 = 4.0;
-/// Turns between the estimated end of a wait and the answer: its own turn, and the commit behind it.
+/// The batches between the estimated end of a wait and the answer: the request's own, and the commit behind it.
 const MARGIN_TURNS: u32 = 2;
 
-/// Decides how many may wait; knows no clock, no socket, no task.
+/// Decides how many requests may wait; knows no clock, no socket, no task.
 pub(super) struct Policy {
     turn_nanos: f64,
     /// The wait that is aimed at.
     target_nanos: f64,
-    /// Sums over the full turns since requests began to wait, the older the less.
+    /// Sums over the full batches since requests began to wait, with less weight for older ones.
     turns: f64,
     nanos: f64,
     admitted: f64,
-    /// All of them.
+    /// The same without weights: all full batches.
     seen: u32,
     seen_nanos: f64,
 }
@@ -47,7 +47,7 @@ impl Policy {
         }
     }
 
-    /// A turn that was full took so long, refusals left out, and admitted so many connections and tasks.
+    /// Counts a full batch: its time without refusals, and the connections and tasks it admitted.
     pub(super) fn observe(&mut self, took: Duration, admitted: u32) {
         let usual = if self.turns > 0.0 {
             self.nanos / self.turns
@@ -63,7 +63,7 @@ impl Policy {
         self.seen_nanos += nanos;
     }
 
-    /// Nothing waits any more: how many may wait is measured anew when something does. What is known counts as one turn.
+    /// Notes that nothing waits any more: the rate is measured anew when something does. The known rate counts as one batch.
     pub(super) fn forget(&mut self) {
         if self.turns > 1.0 {
             (self.nanos, self.admitted) = (self.nanos / self.turns, self.admitted / self.turns);
@@ -72,7 +72,7 @@ impl Policy {
         (self.seen, self.seen_nanos) = (0, 0.0);
     }
 
-    /// How many may wait.
+    /// Returns how many requests may wait.
     pub(super) fn room(&self) -> usize {
         let is_known = self.seen >= WARM_UP.0 && self.seen_nanos >= f64::from(WARM_UP.1) * self.turn_nanos;
         if !is_known || self.nanos <= 0.0 {
@@ -81,13 +81,13 @@ impl Policy {
         ((self.target_nanos * self.admitted / self.nanos).round() as usize).max(1)
     }
 
-    /// Whether one that has waited so long would be answered in time behind so many.
+    /// Returns true if a request that has waited this long is answered in time behind this many others.
     pub(super) fn is_in_time(&self, waited: Duration, waiting: usize) -> bool {
         let wait = waited + self.wait(waiting).unwrap_or_default();
         wait.as_nanos() as f64 <= self.target_nanos
     }
 
-    /// How long so many wait, once that is known.
+    /// Returns the expected wait behind this many requests, once that is known.
     pub(super) fn wait(&self, waiting: usize) -> Option<Duration> {
         (self.admitted > 0.0)
             .then(|| Duration::from_nanos((waiting as f64 * self.nanos / self.admitted).round() as u64))
@@ -102,7 +102,7 @@ mod tests {
     const WAIT_MAX: Duration = Duration::from_millis(500);
     const TARGET_MS: usize = 490;
 
-    /// After so many full turns of ten requests, half a millisecond each.
+    /// Returns the policy after this many full batches of ten requests, half a millisecond each.
     fn after(turns: usize) -> Policy {
         let mut policy = Policy::new(WAIT_MAX, TURN);
         (0..turns).for_each(|_| policy.observe(TURN, 10));

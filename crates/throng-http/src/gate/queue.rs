@@ -1,10 +1,10 @@
-//! The one queue of a loop: connections and tasks, in the order in which they became ready.
+//! The queue of a loop: connections and tasks, in the order in which they became ready.
 //!
-//! Time comes in turns. A turn begins when the loop has looked at its sockets, takes from the head of the queue as much as
-//! fits into [`turn`](Queue::turn) of the loop's own CPU time, and ends with a commit. What does not fit stays where it is: a
-//! turn that ends early costs nothing.
+//! Time comes in batches, which the code calls turns. A batch begins when the loop has looked at its sockets, and ends with a commit.
+//! It takes from the head of the queue as much as fits into [`turn`](Queue::turn) of the loop's own CPU time.
+//! The rest stays in the queue: a batch that ends early costs nothing.
 //!
-//! Who comes while as many wait as [may](Policy::room) is to be refused, at the end of a turn and in a small part of it.
+//! A newcomer is to be refused while as many wait as [may](Policy::room). Refusals come at the end of a batch, in a small part of it.
 
 use super::{clock::Clock, policy::Policy};
 use crate::limits::Limits;
@@ -13,65 +13,65 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Wall time of a turn, in turns, at most: it is not stretched further for CPU time that others have taken.
+/// The most wall time of a batch, in batches: CPU time that others have taken stretches it no further.
 const WALL_TURNS: u32 = 4;
-/// The part of the time that refusing may take in a surge: refusals that took more would cost more answers than that.
+/// The part of the time that refusing may take in a surge. If refusals took more, they would cost more answers than that.
 const REFUSING_SHARE: u32 = 16;
-/// The same while fewer than half of those wait who may: the surge is over, or was none.
+/// The same while the queue is less than half full: the surge is over, or was none.
 const REFUSING_SHARE_AFTER: u32 = 2;
-/// What a task is taken to cost before anything was measured, and what one costs at least that is refused.
+/// The assumed cost of a task before anything was measured, and the least cost of a refused task.
 const COST: Duration = Duration::from_micros(20);
-/// What a task costs at most that is refused: its request is read and its answer written as any other's, but not executed.
+/// The most that a refused task costs: its request is read and its answer written as any other's, but not executed.
 const REFUSED_TASK_MAX: Duration = Duration::from_micros(100);
 /// Entries that have gone away are thrown out once they are more than those that wait, and these.
 const GONE_MAX: usize = 1_024;
 
-/// Someone who stands in the queue.
+/// An entry of the queue: a connection or a task.
 pub(super) trait Entry {
-    /// It waits for nothing any more.
+    /// The entry has gone away, and waits no more.
     fn is_gone(&self) -> bool;
-    /// A task runs later in the turn, unlike a connection, which is looked after at once.
+    /// A task runs later in the batch, unlike a connection, which is looked after at once.
     fn is_task(&self) -> bool;
-    /// One that is to be refused is so only for want of room.
+    /// The entry is to be refused for want of room only, so that it may wait again.
     fn may_wait(&self) -> bool;
 }
 
-/// Someone who is to be refused.
+/// An entry that is to be refused.
 struct Refused<T> {
     entry: T,
     since: Instant,
 }
 
-/// Who waits, who is to be refused, and what is left of the turn.
+/// The entries that wait or are to be refused, and the rest of the current batch.
 pub(super) struct Queue<T> {
     turn: Duration,
     bytes_max: usize,
     policy: Policy,
     waiting: VecDeque<T>,
-    /// Of `waiting`, those that have not gone away.
+    /// The entries of `waiting` that have not gone away.
     here: usize,
     refused: VecDeque<Refused<T>>,
-    /// Counts turns, from 1.
+    /// Counts batches, from 1.
     number: u64,
-    /// A turn has begun and not ended.
+    /// A batch has begun and not ended.
     is_open: bool,
-    /// Its time or its bytes are used up.
+    /// The batch has used up its time or its bytes.
     is_full: bool,
     began: Instant,
-    /// The turn before took so long, if this one followed it at once.
+    /// The time of the batch before, if this one followed it at once.
     took: Duration,
-    /// The thread's CPU time then; known only if something waited.
+    /// The thread's CPU time when the batch began; known only if something waited.
     cpu_began: Option<Duration>,
     /// The last look at the clock.
     now: Instant,
     /// Until then there is room without another look at the CPU clock.
     look_at: Instant,
-    /// What tasks that were let go will take.
+    /// The expected time of the tasks that were let go.
     promised: Duration,
     admitted: u32,
     bytes: usize,
     refusing: Refusing,
-    /// Since the last observation.
+    /// Time and admissions since the last observation.
     span: Span,
 }
 
@@ -82,12 +82,12 @@ struct Span {
     admitted: u32,
 }
 
-/// What refusing takes of a turn.
+/// The time that refusing takes of a batch.
 #[derive(Default)]
 struct Refusing {
     began: Option<Instant>,
     is_over: bool,
-    /// What tasks that were refused will take: they tell their clients later, who ask again.
+    /// The expected time of refused tasks: they tell their clients later, which ask again.
     promised: Duration,
     took: Duration,
 }
@@ -117,7 +117,7 @@ impl<T: Entry> Queue<T> {
         }
     }
 
-    /// The loop has looked at its sockets.
+    /// Begins a batch. The loop has just looked at its sockets.
     pub(super) fn begin(&mut self, clock: &impl Clock) {
         let now = clock.now();
         self.observe(now);
@@ -137,7 +137,7 @@ impl<T: Entry> Queue<T> {
         self.refusing = Refusing::default();
     }
 
-    /// Turns that admit nobody, or end before their time, count together with the next.
+    /// Gives the last batch to the policy. Batches that admit nobody, or end before their time, count together with the next.
     fn observe(&mut self, now: Instant) {
         if !self.is_open {
             self.span = Span::default();
@@ -154,7 +154,7 @@ impl<T: Entry> Queue<T> {
         }
     }
 
-    /// The last of those that wait, while they are more than [may](Self::room): it is to be [refused](Self::refuse).
+    /// Takes out the last waiting entry while more wait than [may](Self::room): it is to be [refused](Self::refuse).
     pub(super) fn pop_excess(&mut self) -> Option<T> {
         while self.here > self.policy.room() {
             let last = self.waiting.pop_back()?;
@@ -166,24 +166,24 @@ impl<T: Entry> Queue<T> {
         None
     }
 
-    /// All that was ready has gone or waits. `true`: the turn goes on, with tasks that were let go or until it is time for those
-    /// who wait, and another has to begin once the loop has looked at its sockets.
+    /// Ends a batch: all that was ready has gone or waits. `true`: another has to begin after the next look at the sockets.
+    /// Until then tasks that were let go run, or entries still wait or are to be refused.
     pub(super) fn end(&mut self) -> bool {
         self.is_open = self.here > 0 || !self.refused.is_empty() || !self.promised.is_zero();
         self.is_open
     }
 
-    /// The number of the turn that is open. Between two turns there is none, and no connection has a place.
+    /// Returns the number of the open batch. Between two batches there is none, and no connection has a place.
     pub(super) fn open(&self) -> Option<u64> {
         self.is_open.then_some(self.number)
     }
 
-    /// The number of the last turn, if it has ended and no other has begun.
+    /// Returns the number of the last batch, if it has ended and no other has begun.
     pub(super) fn closed(&self) -> Option<u64> {
         (!self.is_open).then_some(self.number)
     }
 
-    /// Counts a newcomer that goes at once: a turn is open and not full, and nobody waits.
+    /// Counts a newcomer that goes at once: a batch is open and not full, and nobody waits.
     pub(super) fn goes_at_once(&mut self, clock: &impl Clock) -> bool {
         let goes = self.is_open && self.here == 0 && self.has_room(clock);
         self.admitted += u32::from(goes);
@@ -220,7 +220,7 @@ impl<T: Entry> Queue<T> {
         !self.is_full
     }
 
-    /// When somebody [went](Self::goes_at_once) or was [let go](Self::pop), of those that are no tasks.
+    /// Returns the time when the last connection [went](Self::goes_at_once) or was [let go](Self::pop). Tasks do not count.
     pub(super) fn now(&self) -> Instant {
         self.now
     }
@@ -230,27 +230,27 @@ impl<T: Entry> Queue<T> {
         self.admitted += 1;
     }
 
-    /// So many bytes of bodies go in this turn.
+    /// Counts the bytes of bodies that go in this batch.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// How many may wait.
+    /// Returns how many entries may wait.
     pub(super) fn room(&self) -> usize {
         self.policy.room()
     }
 
-    /// So many wait that who comes now is to be [refused](Self::refuse).
+    /// Returns true if as many wait as may: a newcomer is to be [refused](Self::refuse).
     pub(super) fn is_crowded(&self) -> bool {
         self.here >= self.policy.room()
     }
 
-    /// How long one waits who comes now, as far as is known.
+    /// Returns the expected wait of a newcomer; zero if it is not known.
     pub(super) fn wait(&self) -> Duration {
         self.policy.wait(self.here).unwrap_or_default()
     }
 
-    /// Waits, behind all others.
+    /// Adds an entry behind all others.
     pub(super) fn push(&mut self, entry: T) {
         if self.waiting.len() > self.here * 2 + GONE_MAX {
             self.waiting.retain(|entry| !entry.is_gone());
@@ -259,14 +259,14 @@ impl<T: Entry> Queue<T> {
         self.waiting.push_back(entry);
     }
 
-    /// Is to be refused.
+    /// Adds an entry that is to be refused.
     pub(super) fn refuse(&mut self, entry: T) {
         let since = self.began;
         self.refused.push_back(Refused { entry, since });
     }
 
-    /// The next of those to be refused who would be answered in time after all: it is to wait again. Many who come at once make
-    /// the first turns so long that fewer seem to have room than have.
+    /// Takes back the next entry to be refused, if it would be answered in time after all: it is to wait again.
+    /// Many that come at once make the first batches so long that the queue seems to have less room than it has.
     pub(super) fn pop_recalled(&mut self) -> Option<T> {
         while self.refused.front().is_some_and(|refused| refused.entry.is_gone()) {
             self.refused.pop_front();
@@ -279,12 +279,12 @@ impl<T: Entry> Queue<T> {
         self.refused.pop_front().map(|refused| refused.entry)
     }
 
-    /// One that waited, and was not to be refused, has gone away.
+    /// Counts a waiting entry that has gone away.
     pub(super) fn left(&mut self) {
         self.here -= 1;
     }
 
-    /// The next that goes in this turn.
+    /// Takes out the next entry that goes in this batch.
     pub(super) fn pop(&mut self, clock: &impl Clock) -> Option<T> {
         while self.waiting.front().is_some_and(Entry::is_gone) {
             self.waiting.pop_front();
@@ -305,13 +305,13 @@ impl<T: Entry> Queue<T> {
         self.waiting.pop_front()
     }
 
-    /// Tasks share what is left of a turn by what they are expected to take, and not by its clock: the requests of all that wait
-    /// were read before any of them could go, and a turn that has used up its time with reading would let nobody go.
+    /// Returns true if one more task may go. Tasks share the rest of a batch by their expected time, not by the clock:
+    /// the requests of all that wait were read before any of them could go. By the clock, a batch spent on reading would let nobody go.
     fn has_room_for_task(&self) -> bool {
         self.admitted == 0 || (self.promised < self.turn && self.bytes < self.bytes_max)
     }
 
-    /// The next that is refused in this turn.
+    /// Takes out the next entry that is refused in this batch.
     pub(super) fn pop_refused(&mut self, clock: &impl Clock) -> Option<T> {
         if self.refusing.is_over || (self.refused.is_empty() && self.refusing.began.is_none()) {
             return None;
@@ -329,7 +329,7 @@ impl<T: Entry> Queue<T> {
         };
         let most = turn / share;
         let took = now.saturating_duration_since(began) + self.refusing.promised;
-        // One at least, so that all are refused in the end.
+        // Each batch refuses at least one, so that all are refused in the end.
         if took.is_zero() || took < most {
             while let Some(Refused { entry, .. }) = self.refused.pop_front() {
                 if !entry.is_gone() {

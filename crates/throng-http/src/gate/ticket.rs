@@ -1,4 +1,4 @@
-//! A place in the queue, and a place in a turn.
+//! A place in the queue, and a place in a batch.
 
 use super::{Client, clock::Clock, queue::Entry};
 use std::{
@@ -8,32 +8,32 @@ use std::{
     time::Instant,
 };
 
-/// Requests of one connection that go with its first in a turn, and their bytes.
+/// The most requests of one connection that go with its first in a batch, and their bytes.
 const TOGETHER: (usize, usize) = (31, 64 << 10);
 
-/// A connection's place in a turn: what it sent together goes together. If each of its requests had to wait for a turn of its
-/// own, a loop that is just saturated would make a turn and a commit of every few.
+/// A connection's place in a batch (`turn` in the code): requests that were sent together go together.
+/// If each had to wait for a batch of its own, a loop that is just saturated would make a batch and a commit of every few.
 #[derive(Default)]
 pub(crate) struct TurnSlot {
-    /// The turn's number; 0: it has none.
+    /// The batch's number; 0 if the connection has no place.
     turn: Cell<u64>,
     /// Requests and bytes that may still go.
     left: Cell<(usize, usize)>,
     arrived: Cell<Option<Instant>>,
-    /// When the connection got it, until its first request goes.
+    /// The time when the connection got the place, until its first request goes.
     now: Cell<Option<Instant>>,
 }
 
 /// A request may go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
-    /// When it can have arrived at the earliest.
+    /// The earliest time when the request can have arrived.
     pub(crate) arrived: Instant,
     pub(crate) now: Instant,
 }
 
 impl TurnSlot {
-    /// The connection has its place in the turn that is open.
+    /// Gives the connection its place in the open batch.
     pub(super) fn take(&self, open: Option<u64>, times: Admitted) {
         self.turn.set(open.unwrap_or(0));
         self.left.set((TOGETHER.0 + 1, usize::MAX));
@@ -41,13 +41,13 @@ impl TurnSlot {
         self.now.set(Some(times.now));
     }
 
-    /// The same, for a request of so many bytes, which goes.
+    /// Does the same for a request of this many bytes, which goes.
     pub(super) fn take_for(&self, open: Option<u64>, times: Admitted, bytes: usize, clock: &impl Clock) -> Admitted {
         self.take(open, times);
         self.go(open, bytes, clock).unwrap_or(times)
     }
 
-    /// Lets another of its requests go, if its place is in the turn that is open and has room for it. The first costs no look at the clock.
+    /// Lets another request go, if the place is in the open batch and has room for it. The first costs no look at the clock.
     pub(super) fn go(&self, open: Option<u64>, bytes: usize, clock: &impl Clock) -> Option<Admitted> {
         let (requests, room) = self.left.get();
         if open != Some(self.turn.get()) || requests == 0 || bytes > room {
@@ -62,18 +62,18 @@ impl TurnSlot {
         })
     }
 
-    /// The arrival of what it has read in this turn.
+    /// Returns the arrival of the bytes that the connection has read in this batch.
     pub(super) fn arrived_in(&self, turn: u64) -> Option<Instant> {
         self.arrived.get().filter(|_| self.turn.get() == turn)
     }
 }
 
-/// Why a request is refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It would wait too long.
+    /// The request would wait too long.
     Overload,
-    /// Its client has its share of those that wait.
+    /// The client's requests fill its share of the queue.
     Share,
 }
 
@@ -91,7 +91,7 @@ pub(super) enum State {
     Excess(Reason),
     Goes,
     Refused(Reason),
-    /// It has gone away.
+    /// The request has left the queue before its batch.
     Gone,
 }
 
@@ -99,7 +99,7 @@ pub(super) enum State {
 pub(crate) struct Ticket {
     pub(super) waiter: Waiter,
     pub(super) client: Client,
-    /// When its request can have arrived at the earliest.
+    /// The earliest time when its request can have arrived.
     pub(super) arrived: Instant,
     pub(super) state: Cell<State>,
 }
@@ -114,7 +114,7 @@ impl Ticket {
         })
     }
 
-    /// The connection's key; a task is woken.
+    /// Returns the key of a waiting connection; a task is woken instead.
     pub(super) fn call(&self) -> Option<usize> {
         match &self.waiter {
             Waiter::Connection(key) => Some(*key),

@@ -32,7 +32,7 @@ pub(crate) fn first_expiry(pem: &[u8]) -> Option<Timestamp> {
 /// Reads `notAfter` of a certificate (RFC 5280, 4.1).
 fn expires_at(certificate: &[u8]) -> Option<Timestamp> {
     const VERSION: u8 = 0xa0;
-    // Of the number, the algorithm and the issuer.
+    // The serial number, the algorithm and the issuer.
     const BEFORE_VALIDITY: usize = 3;
     let to_be_signed = element(element(certificate)?.content)?.content;
     let first = element(to_be_signed)?;

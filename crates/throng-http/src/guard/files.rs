@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How often files are looked at.
+/// The interval between two looks at the files.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A file of tokens, keys or certificates has at most so many bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -36,7 +36,7 @@ impl From<String> for Wrong {
     }
 }
 
-/// What some files say.
+/// A value read from some files, and read again when they change.
 pub(crate) struct Watched<T> {
     paths: Vec<PathBuf>,
     read: Read<T>,
@@ -54,7 +54,7 @@ struct Seen {
     expiries: Vec<Expiry>,
 }
 
-/// What changes when a file does.
+/// Attributes that change when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -83,7 +83,7 @@ impl<T> Watched<T> {
         })
     }
 
-    /// What they say.
+    /// Returns the newest value.
     pub(crate) fn get(&self) -> Arc<T> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -91,7 +91,7 @@ impl<T> Watched<T> {
 
 /// Something that is looked at now and then.
 pub(crate) trait Refresh: Send + Sync {
-    /// Whether it has another value now.
+    /// Looks again; returns true if the value has changed.
     fn refresh(&self) -> bool;
 
     /// Tells if the last look could not read it, so that it says what it said before.
@@ -109,7 +109,7 @@ impl<T: Send + Sync> Refresh for Watched<T> {
         // Before they are read: what changes meanwhile is read once more.
         let stamps: Vec<_> = self.paths.iter().map(|path| stamp(path)).collect();
         if seen.read == stamps {
-            // One that was away is back.
+            // A file that was away is back, unchanged.
             seen.failed = None;
             return false;
         }
@@ -192,7 +192,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 /// Counts changes, so that what rests on them is not kept.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
-    /// What every request looks at.
+    /// The count that every request compares.
     count: AtomicU64,
     /// For those who wait for the next change.
     changed: watch::Sender<u64>,

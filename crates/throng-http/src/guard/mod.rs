@@ -1,4 +1,4 @@
-//! What a service knows of who may come in: names, tokens, keys, certificates, and the files they stand in.
+//! Names, tokens, keys and certificates that decide who may come in, and the files that hold them.
 
 mod browsers;
 mod der;
@@ -50,7 +50,7 @@ pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Sen
 /// Tells if an event is shown in an access, where a service has something to say.
 pub(crate) type EventFilter = Arc<dyn Fn(&Access<'_>, &StoredEvent) -> bool + Send + Sync>;
 
-/// Who is let in.
+/// The rules and credentials that decide who is let in.
 #[derive(Default)]
 pub(crate) struct Guard {
     pub(crate) names: Names,
@@ -61,7 +61,7 @@ pub(crate) struct Guard {
     pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,
     /// Certificates of clients are asked for.
     pub(crate) has_certificates: bool,
-    /// Who shows nothing is let in as nobody.
+    /// Requests without credentials are let in, without a caller.
     pub(crate) lets_anonymous: bool,
     /// The roles in administration.
     pub(crate) roles: Roles,
@@ -77,7 +77,7 @@ pub(crate) struct Guard {
     pub(crate) watched: Vec<Arc<dyn Refresh>>,
 }
 
-/// Where it stands who is let in.
+/// The files and URLs that name who is let in.
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(crate) tokens: Option<PathBuf>,
@@ -157,7 +157,7 @@ impl Guard {
         }
     }
 
-    /// How a caller is known.
+    /// Returns the ways in which a caller is authenticated.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials {
             by_token: self.tokens.is_some() || self.jwt.is_some(),
@@ -171,13 +171,13 @@ impl Guard {
         self.tokens.is_some() || self.jwt.is_some() || self.has_certificates
     }
 
-    /// Whose credentials these are, and until when they hold.
+    /// Returns the caller of an `Authorization` header, and when its credentials expire, in seconds since 1970.
     pub(crate) fn look_up(&self, authorization: &[u8]) -> Result<(Caller, Option<i64>), jwt::Refusal> {
         let no = |why: &str| jwt::Refusal::passing(Problem::unauthorized(why).boxed());
         let Some(token) = bearer_token(authorization) else {
             return Err(no("The header Authorization is not Bearer, with a token."));
         };
-        // Of the service's own tokens none has a dot.
+        // The service's own tokens have no dot.
         if let Some(jwt) = self.jwt.as_ref().filter(|_| token.contains(&b'.')) {
             return jwt.verify(token);
         }

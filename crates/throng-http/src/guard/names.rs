@@ -54,7 +54,8 @@ impl Names {
         }
     }
 
-    /// Whether this is a name of this service. Where others can reach it and it was told no name, it may have any.
+    /// Returns true if this is a name of this service. If others can reach the service and no names were set,
+    /// it may have any name.
     fn is_own(&self, host: &[u8], is_loopback: bool, part: Part) -> bool {
         if !is_loopback && self.hosts.is_empty() {
             return true;
@@ -62,7 +63,7 @@ impl Names {
         let name = without_port(host);
         let is_name = |own: &[u8]| own.eq_ignore_ascii_case(name);
         let is_administration = part == Part::Administration;
-        // What nearly every program of this machine says.
+        // Names that nearly every program of this machine uses.
         name == b"127.0.0.1"
             || name.eq_ignore_ascii_case(b"localhost")
             || is_address(name)
@@ -79,7 +80,7 @@ impl Names {
                     .any(|authority| is_name(without_port(authority)))
     }
 
-    /// Whether a page of this origin may ask: one of this service, or one that was allowed.
+    /// Returns true if a page of this origin may ask: a page of this service, or one that was allowed.
     fn may(&self, origin: &[u8], host: Option<&[u8]>, part: Part) -> bool {
         let is_allowed = match part {
             Part::Service => self.is_allowed(origin),
@@ -105,7 +106,7 @@ fn is_among(origins: &[String], origin: &[u8]) -> bool {
 
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
-        // Of `[::1]` no part is a port.
+        // A colon inside `[::1]` begins no port.
         Some(colon) if host[colon] == b':' => &host[..colon],
         _ => host,
     }

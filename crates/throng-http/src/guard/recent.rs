@@ -11,7 +11,7 @@ const BYTES_MAX: usize = 4 << 10;
 
 #[derive(Default)]
 pub(crate) struct Recent {
-    /// Of the files when they were looked at.
+    /// The version of the files when the entries were made.
     version: u64,
     known: HashMap<Box<[u8]>, (Caller, Option<i64>)>,
     /// Tokens that are never taken while the files are the same, by their hashes: to look at them again costs a verification.
@@ -34,7 +34,8 @@ fn hash(shown: &[u8]) -> Hash {
 }
 
 impl Recent {
-    /// Whose these are, and until when, if that is known of this version.
+    /// Returns the caller of these credentials, and when they expire, if they are known.
+    /// A new version of the files forgets all entries.
     pub(crate) fn find(&mut self, version: u64, shown: &[u8]) -> Option<(Caller, Option<i64>)> {
         if self.version != version {
             self.version = version;

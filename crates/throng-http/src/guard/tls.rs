@@ -11,7 +11,7 @@ use rustls::{
 use serde_json::Map;
 use std::{io, iter, path::PathBuf, sync::Arc};
 
-/// What a gateway speaks under TLS, in the order of its liking.
+/// Protocols that a gateway speaks under TLS, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
@@ -67,7 +67,7 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Wrong> {
             for (at, file) in revoked.iter().enumerate() {
                 verifier = verifier.with_crls(revocations(file).map_err(of_file(3 + at))?);
             }
-            // Who shows none is told so by an answer, and may ask how the service is.
+            // A client without a certificate may connect: an answer tells it so, and it may ask for the service's health.
             let verifier = verifier.allow_unauthenticated().build();
             builder.with_client_cert_verifier(verifier.map_err(|why| of_file(2)(format!("the client CA: {why}")))?)
         }

@@ -13,7 +13,7 @@ use ring::{
 use serde_json::Map;
 use std::collections::HashMap;
 
-/// What a token begins with, so that one that lies about is recognised.
+/// The beginning of every token, so that a token found anywhere is recognised.
 const PREFIX: &str = "throng_";
 /// Bytes of a caller's name.
 const NAME_BYTES_MAX: usize = 256;
@@ -103,7 +103,7 @@ impl Tokens {
         Some((caller.name().to_owned(), role))
     }
 
-    /// Whose token this is, and until when, in seconds since 1970.
+    /// Returns the token's caller, and when it expires, in seconds since 1970.
     pub(crate) fn find(&self, token: &[u8]) -> Option<(Caller, Option<i64>)> {
         // Looked up by a hash that whoever guesses cannot steer: how long that takes tells nothing.
         let token = self.0.get(&hash(token))?;

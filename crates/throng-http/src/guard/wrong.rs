@@ -1,4 +1,4 @@
-//! What wrong credentials cost an address.
+//! Wrong credentials: the delay for an address that sends many, and the log lines about their causes.
 
 use crate::{
     clients::Rate,

@@ -1,4 +1,4 @@
-//! Who calls the task that looks after connections: a socket that is ready, a commit that is durable.
+//! The queue of wake-ups for the task that looks after connections: sockets that are ready, the commit that is durable.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,10 +7,10 @@ use std::{
 
 /// Stands for the commit among the keys of connections.
 pub(super) const COMMIT: usize = usize::MAX;
-/// Stands for the next turn: the loop has looked at its sockets.
+/// The key of the next batch: the loop has looked at its sockets.
 pub(super) const TURN: usize = usize::MAX - 1;
 
-/// Who has called, and the task.
+/// The keys that were woken, and the waker of the task.
 #[derive(Default)]
 pub(super) struct Calls(Mutex<Called>);
 
@@ -40,7 +40,7 @@ impl Calls {
         }
     }
 
-    /// Those that have called since the last look, in order.
+    /// Swaps in the keys that were woken since the last look, in order, and keeps the task's waker.
     pub(super) fn take(&self, keys: &mut Vec<usize>, task: &Waker) {
         let mut called = self.called();
         std::mem::swap(&mut called.keys, keys);
@@ -49,7 +49,7 @@ impl Calls {
         }
     }
 
-    /// Calls for a connection, the commit or the turn.
+    /// Returns a waker for a connection, the commit or the next batch.
     pub(super) fn waker(self: &Arc<Self>, key: usize) -> Waker {
         Waker::from(Arc::new(Call {
             key,

@@ -1,9 +1,9 @@
-//! Where a body in chunks ends (RFC 9112 §7.1). Its content is read by who answers the request.
+//! The end of a body in chunks (RFC 9112 §7.1). The code that answers the request reads the content.
 
 /// Hexadecimal digits of a chunk's size at most.
 const DIGITS_MAX: u8 = 15;
 
-/// What comes next of a body in chunks.
+/// The part that comes next of a body in chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
     /// The first digit of a chunk's size.
@@ -15,7 +15,7 @@ enum Next {
     Extension(u64),
     /// The line feed after the size.
     SizeFeed(u64),
-    /// So many bytes.
+    /// The number of bytes left in this chunk.
     Data(u64),
     DataReturn,
     DataFeed,
@@ -27,7 +27,7 @@ enum Next {
     Over,
 }
 
-/// How far a body in chunks has come.
+/// The progress through a body in chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks(Next);
 
@@ -36,7 +36,7 @@ impl Chunks {
         self.0 == Next::Over
     }
 
-    /// Of these bytes, so many belong to the body; `None` if they are not well formed.
+    /// Returns how many of these bytes belong to the body; `None` if they are not well formed.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() && !self.is_over() {

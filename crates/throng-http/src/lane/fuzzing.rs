@@ -1,4 +1,4 @@
-//! What holds for all bytes that may come as a request's head and body. Driven by `throng-fuzz`.
+//! Properties that hold for any bytes as a request's head and body. `throng-fuzz` drives them.
 
 use super::{
     head::{Head, Parsed, Room, parse},
@@ -8,7 +8,7 @@ use super::{
 use crate::{event_loop, limits::Limits};
 use http::Uri;
 
-/// Those who read heads agree with each other, and with themselves however the bytes are cut.
+/// Checks that all parsers of heads agree, and that cutting the bytes changes no result.
 pub fn head(bytes: &[u8]) {
     let limits = Limits::default();
     let parsed = |bytes: &[u8], look: &mut dyn FnMut(Parsed<'_, '_>)| {
@@ -39,7 +39,7 @@ pub fn head(bytes: &[u8]) {
     }
 }
 
-/// The lane and the full implementation take the same request of the same bytes, and what comes behind it changes nothing.
+/// Checks that the fast path and hyper read the same request from the same bytes, and that bytes behind it change nothing.
 pub fn exchange(bytes: &[u8]) {
     let limits = Limits::default();
     let Judged::Request(mut extent) = judge(bytes, &limits) else {

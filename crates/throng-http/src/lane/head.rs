@@ -1,4 +1,4 @@
-//! The head of a request, without I/O: is it one of the plain ones the lane answers?
+//! The head of a request, without I/O: is it a plain one, which the fast path answers?
 
 use crate::{caller::Sender, request::rules};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use std::{mem::MaybeUninit, ops::Range};
 /// Header fields of a plain request at most: as many as [`Head::telling`] has bits for.
 const FIELDS_MAX: usize = 48;
 
-/// Where the header fields of a head are kept while it is looked at.
+/// The memory for the header fields of a head while it is examined.
 pub(super) struct Room<'a> {
     fields: [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX],
     /// A host that needs no look: a request of the same connection came with it.
@@ -23,7 +23,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// What stands at the beginning of the bytes that have come.
+/// The request at the beginning of the received bytes.
 pub(super) enum Parsed<'a, 'room> {
     /// The beginning of a head.
     Partial,
@@ -70,7 +70,7 @@ impl<'a> Head<'a, '_> {
     }
 }
 
-/// Reads a head. What is not plainly one of the lane's is odd, so that one place judges all that is wrong with a request.
+/// Reads a head. Anything not plainly for the fast path is odd, so that one place judges all that is wrong with a request.
 pub(super) fn parse<'a, 'room>(
     bytes: &'a [u8],
     room: &'room mut Room<'a>,
@@ -112,7 +112,7 @@ impl Head<'_, '_> {
         let (mut length, mut has_type) = (None, false);
         let fields = self.fields;
         for (at, &httparse::Header { name, value }) in fields.iter().enumerate() {
-            // By length first: most names need no comparison.
+            // The length is compared first: most names need no other comparison.
             let is_usual = match name.len() {
                 2 if is(name, b"te") => return None,
                 4 if is(name, b"host") => {
@@ -177,10 +177,11 @@ impl Head<'_, '_> {
     }
 }
 
-/// Whether a field has this name, which is given in small letters. Without a branch a byte: this is done for every field.
+/// Returns true if a field has this name, which is given in small letters.
+/// There is no branch for each byte, since this runs for every field.
 fn is<const LENGTH: usize>(name: &str, own: &[u8; LENGTH]) -> bool {
     <&[u8; LENGTH]>::try_from(name.as_bytes()).is_ok_and(|name| {
-        // Of what a name may hold only letters differ by this bit.
+        // Among the bytes that a name may hold, only letters differ by this bit.
         let differs = |so_far: u8, (byte, own): (&u8, &u8)| so_far | ((byte | 0x20) ^ own);
         name.iter().zip(own).fold(0, differs) == 0
     })

@@ -1,4 +1,4 @@
-//! What the lane does not answer itself: what is wrong with it, or how far it goes, for who answers it.
+//! The examination of requests that the fast path does not answer: it finds what is wrong, or how far the request extends.
 
 use super::chunks::Chunks;
 use crate::{
@@ -7,35 +7,35 @@ use crate::{
     request::rules,
 };
 
-/// How an HTTP/2 connection begins (RFC 9113 §3.4).
+/// The preface of an HTTP/2 connection (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Header fields of a request at most, whoever answers it.
 const FIELDS_MAX: usize = 100;
 
-/// What has come, as far as its head says.
+/// The verdict on the received bytes, as far as the head tells.
 pub(crate) enum Judged {
     /// An HTTP/2 connection begins.
     Http2,
     /// No request of which is known where it ends: whatever comes belongs to it, and the connection ends.
     Unreadable,
-    /// It is answered with this, and the connection ends.
+    /// The request is answered with this problem, and the connection ends.
     Wrong(Box<Problem>),
     Request(Extent),
 }
 
-/// How much of what comes belongs to a request.
+/// The extent of a request among the bytes that arrive.
 #[derive(Debug)]
 pub(crate) enum Extent {
-    /// So many bytes more.
+    /// The number of bytes still to come.
     Bytes(u64),
-    /// So many bytes of its head, and then a body in chunks.
+    /// The bytes still to come of the head, and then a body in chunks.
     Chunked(u64, Chunks),
     /// All that comes.
     All,
 }
 
 impl Extent {
-    /// Of these bytes, so many belong to the request.
+    /// Returns how many of these bytes belong to the request, and counts them.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
         match self {
             Self::All => bytes.len(),
@@ -49,7 +49,7 @@ impl Extent {
                 *head -= of_head as u64;
                 match chunks.take(&bytes[of_head..]) {
                     Some(of_body) => of_head + of_body,
-                    // Who reads the chunks will find out, and end the connection.
+                    // The reader of the chunks finds the error too, and ends the connection.
                     None => {
                         *self = Self::All;
                         bytes.len()

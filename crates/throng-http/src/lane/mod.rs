@@ -1,20 +1,20 @@
-//! The lane of plain requests: HTTP/1.1, a body of a known, small length, nothing to negotiate.
+//! Our own HTTP/1.1 for plain requests, the fast path: a body of a known, small length, nothing to negotiate.
 //!
-//! Nearly every request of a service is one, and reading and writing it takes a fraction of what a full protocol
-//! implementation spends on it. The lane does nothing else: at the first request that is not plainly its own it hands over
-//! the connection, with the bytes that have come, to the [full lane](crate::event_loop), which judges it.
+//! Nearly every request of a service is plain. Reading and writing it here costs a fraction of what a full implementation spends.
+//! At the first request that is not plain, the fast path hands the connection and the received bytes over.
+//! The [event loop](crate::event_loop) then judges the request, and serves it with hyper.
 //!
-//! One task of the loop reads all connections that are ready, executes what they ask for, and answers when that is durable ([direct]). A request
-//! that has to wait for more, for an app's handler, for an entity to be loaded, for its turn, for the rest of its body, is polled in its
-//! connection's place whenever it can go on.
+//! A task of the loop reads all ready connections, executes their requests, and answers once that is durable ([direct]).
+//! A request may have to wait for more: an app's handler, the load of an entity, its batch, the rest of its body.
+//! The task then polls it in its connection's place whenever it can go on.
 //!
-//! A connection that is ready while its loop has no room for it waits in the loop's [queue](crate::gate), unread: the kernel
-//! keeps its bytes. So it does if it is refused, and then only the head of its request is read.
+//! A connection that is ready while its loop has no room waits in the loop's [queue](crate::gate), unread: the kernel keeps its bytes.
+//! If it is refused, only the head of its request is read.
 //!
-//! Commands that came together (pipelined) are executed one after the other in one turn; their answers leave together, once
-//! all of them are durable.
+//! Commands that came together (pipelined) are executed one after the other in one batch.
+//! Their answers leave together, once all of them are durable.
 //!
-//! A WebSocket of which nothing but such commands comes is direct, too; what else comes of it is its [task's](crate::websocket).
+//! A WebSocket that sends only such commands is served here, too. Anything else moves it into its [task](crate::websocket).
 
 mod calls;
 mod chunks;

@@ -1,4 +1,4 @@
-//! What the bytes that have come ask for.
+//! The next action that the received bytes ask for.
 
 use super::{
     head::{self, Head, Parsed, Room},
@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 /// A plain request's body at most.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// What the bytes that have come ask for.
+/// The next action that the received bytes ask for.
 #[expect(
     clippy::large_enum_variant,
     reason = "it lives for the length of a look, on the stack"
@@ -30,13 +30,13 @@ pub(super) enum Next<'a> {
     Else(Else),
 }
 
-/// What waits until the commands before it are answered.
+/// An action that waits until the commands before it are answered.
 pub(super) enum Else {
     Read,
-    /// So many bytes.
+    /// The request ends at this byte, and not all of it has arrived.
     ReadTo(usize),
     Other(Other),
-    /// The full lane.
+    /// The request is for hyper, not for the fast path.
     HandOver,
 }
 
@@ -65,7 +65,7 @@ impl PlainCommand<'_> {
 /// A request for any other route.
 pub(super) struct Other {
     pub(super) request: Box<Request<RequestBody>>,
-    /// How long it may take.
+    /// The request has a header with a timeout of its own.
     pub(super) says_timeout: bool,
     pub(super) end: usize,
     pub(super) closes: bool,
@@ -137,7 +137,7 @@ fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
     })
 }
 
-/// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.
+/// Returns a request as the routes take it; `None` if a part of it is invalid, which the full implementation explains.
 fn owned(head: &Head<'_, '_>, body: &[u8]) -> Option<Box<Request<RequestBody>>> {
     let body = if body.is_empty() {
         Bytes::new()

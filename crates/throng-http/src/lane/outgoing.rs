@@ -30,16 +30,16 @@ pub(crate) struct Outgoing {
     framing: Framing,
     /// Bytes to come, where that was said.
     left: Option<usize>,
-    /// It is the connection's last.
+    /// The connection closes after this response.
     pub(super) closes: bool,
 }
 
-/// How far a response is written.
+/// The progress of writing a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// All of it.
     All,
-    /// As much as is to wait; there is more.
+    /// The output is full, and there is more to write.
     Full,
 }
 

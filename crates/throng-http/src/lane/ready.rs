@@ -1,4 +1,4 @@
-//! Connections that are ready: they go at once, wait unread for their turn, or are refused.
+//! Connections that are ready: they go at once, wait unread for a batch, or are refused.
 
 use super::{
     direct::Direct,
@@ -18,7 +18,7 @@ use crate::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::task::{Context, Poll};
 
-/// So much of a request says whether it is urgent.
+/// The bytes that suffice to tell if a request is urgent.
 const PEEK_BYTES: usize = 48;
 
 impl Direct {
@@ -41,7 +41,7 @@ impl Direct {
             self.guarded(key, Self::asks_on);
             return;
         }
-        // What it asked before is answered first.
+        // Requests before this one are answered first.
         if member.is_busy() || member.ticket.is_some() {
             return;
         }
@@ -53,7 +53,7 @@ impl Direct {
         }
     }
 
-    /// Whether what has come is a request that never waits.
+    /// Returns true if the bytes that have arrived begin a request that never waits.
     fn is_urgent(&mut self, key: usize) -> bool {
         let Some(member) = self.members.get_mut(key).filter(|member| member.may_be_urgent) else {
             return false;
@@ -84,7 +84,7 @@ impl Direct {
         }
     }
 
-    /// Whose request it is; `None` if that is not said yet, or the connection has left.
+    /// Returns the client of the next request; `None` if its head has not said so yet, or the connection has left.
     fn client(&mut self, key: usize) -> Option<Client> {
         let member = self.members.get(key)?;
         let connection = &member.open.connection;
@@ -132,7 +132,7 @@ impl Direct {
         }
     }
 
-    /// Looks after those whose turn it is, and refuses those who would wait too long.
+    /// Looks after the connections that are admitted to this batch, and refuses those that would wait too long.
     pub(super) fn work_off_queue(&mut self) {
         let server = self.server.clone();
         while let Some(key) = server.gate.next() {
@@ -218,7 +218,7 @@ impl Direct {
     }
 }
 
-/// What a refusal has to know of a request.
+/// The facts about a request that its refusal needs.
 struct Seen {
     end: usize,
     closes: bool,
@@ -248,7 +248,7 @@ fn allowed(head: &Head<'_, '_>, names: &Names, entrance: Entrance) -> Option<Hea
     HeaderValue::from_bytes(origin).ok()
 }
 
-/// What a request seems to be for.
+/// Guesses the route of a request from its path and method.
 fn route(head: &Head<'_, '_>) -> Route {
     match (head.path.starts_with("/api/"), head.method) {
         (true, "POST") => Route::Command,

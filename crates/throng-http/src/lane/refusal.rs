@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use std::{borrow::Cow, time::Duration};
 
 pub(super) struct Refusal {
-    /// What it says of the wait.
+    /// The wait that the refusal tells the client.
     seconds: u64,
     pub(super) status: StatusCode,
     pub(super) problem: Problem,

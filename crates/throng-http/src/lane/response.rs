@@ -2,10 +2,10 @@
 
 use http::{HeaderMap, StatusCode, header};
 
-/// How a response's body is framed.
+/// The framing of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// The number of bytes.
     Length(usize),
     /// Chunks, because nobody knows yet.
     Chunked,
@@ -24,7 +24,7 @@ pub(super) fn reply(output: &mut Vec<u8>, body: &[u8], date: &[u8], closes: bool
     output.extend_from_slice(body);
 }
 
-/// The head of any response. The fields that say how the body comes are the lane's to write.
+/// Writes the head of any response. The fast path itself writes the fields about the framing, the connection and the date.
 pub(super) fn head(
     output: &mut Vec<u8>,
     status: StatusCode,
@@ -60,7 +60,7 @@ pub(super) fn head(
     end(output, date, closes);
 }
 
-/// One chunk of a body; an empty one would end it and is left out.
+/// Writes one chunk of a body. An empty chunk would end the body, and is left out.
 pub(super) fn chunk(output: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.is_empty() {
         return;

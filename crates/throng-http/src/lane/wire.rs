@@ -16,7 +16,7 @@ use throng::driver::Charge;
 /// Room for what is read at once, at least.
 const READ_BYTES: usize = BUFFER_BYTES / 4;
 
-/// What reading brought.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     Bytes,
@@ -45,7 +45,7 @@ pub(crate) struct Wire {
     server: Rc<Server>,
     connection: Rc<Connection>,
     pub(super) input: Input,
-    /// So many bytes of what comes next are passed over.
+    /// The number of bytes to be discarded when they arrive.
     unwanted: usize,
     output: Vec<u8>,
     /// Bytes of it that have gone.
@@ -86,13 +86,13 @@ impl Wire {
         (self.stream, self.input.into_vec().into())
     }
 
-    /// So many bytes of what has come are done with.
+    /// Consumes this many of the received bytes.
     pub(super) fn advance(&mut self, count: usize) {
         self.input.advance(count);
         self.give_back_input();
     }
 
-    /// The same, also of bytes that have yet to come.
+    /// Does the same, also for bytes that have yet to arrive.
     pub(super) fn pass_over(&mut self, count: usize) {
         self.unwanted = count.saturating_sub(self.input.len());
         self.advance(count - self.unwanted);
@@ -116,7 +116,7 @@ impl Wire {
         }
     }
 
-    /// Where answers are written.
+    /// Returns the buffer that answers are written into.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         self.server.buffers.lend(&mut self.output);
         &mut self.output

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CommandDoc {
-    /// As serde says it.
+    /// The command's serde name.
     pub(super) name: String,
-    /// What its documentation says.
+    /// The command's documentation.
     pub(super) description: Option<String>,
     /// The schema of its content.
     pub(super) body: Value,

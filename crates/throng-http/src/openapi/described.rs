@@ -38,7 +38,7 @@ pub struct Described {
     routes: Vec<Route>,
 }
 
-/// One route: a method on a path.
+/// A method on a path.
 #[derive(Clone, Debug)]
 pub struct Route {
     method: &'static str,
@@ -148,7 +148,7 @@ impl Route {
         self
     }
 
-    /// What a part of the path is.
+    /// Describes a part of the path.
     #[must_use]
     pub fn part(mut self, name: impl Into<String>, description: impl Into<String>) -> Self {
         self.parts.push((name.into(), description.into()));
@@ -169,7 +169,7 @@ impl Route {
         self
     }
 
-    /// It honours the header `Idempotency-Key`.
+    /// Says that the route honours the header `Idempotency-Key`.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.once = true;

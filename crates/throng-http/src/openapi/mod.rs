@@ -21,7 +21,7 @@ use schemars::{Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use throng::{ActorKind, Registry};
 
-/// What the document says of the service as a whole.
+/// The document's facts about the service as a whole.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) title: String,
@@ -29,7 +29,7 @@ pub(crate) struct About {
     pub(crate) description: String,
     /// An app's own routes.
     pub(crate) described: Vec<Described>,
-    /// How a caller is known.
+    /// The ways in which a caller is authenticated.
     pub(crate) credentials: Credentials,
     /// An app's own `paths` and `components`, merged in.
     pub(crate) fragments: Vec<Value>,
@@ -51,12 +51,12 @@ impl Default for About {
     }
 }
 
-/// How a caller is known.
+/// The ways in which a caller is authenticated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Credentials {
     pub(crate) by_token: bool,
     pub(crate) by_certificate: bool,
-    /// Who shows none is let in, too.
+    /// Requests without credentials are let in, too.
     pub(crate) is_optional: bool,
 }
 
@@ -84,7 +84,7 @@ impl Credentials {
     }
 }
 
-/// What is known of a registry's types.
+/// The names and documents of a registry's types.
 pub(crate) struct Known {
     pub(crate) kinds: Kinds,
     pub(crate) document: Bytes,
@@ -259,7 +259,7 @@ pub(crate) fn kinds(registry: &Registry, actors: &[ActorKind]) -> (Vec<KindShown
 
 /// A kind's commands, as its schema has them.
 struct Commands {
-    /// Those that clients may ask.
+    /// The commands that clients may send.
     public: Vec<CommandDoc>,
     /// The names of the others.
     internal: Vec<String>,

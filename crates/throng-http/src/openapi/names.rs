@@ -16,7 +16,7 @@ pub(super) fn distinguish(document: &mut Value, kinds: &[(&str, Vec<&Schema>)]) 
     let alike: BTreeMap<&str, &str> = numbered
         .flat_map(|(name, base)| [(name.as_str(), base), (base, base)])
         .collect();
-    // By the name it has: the kind alone that reaches it, if there is one.
+    // For each name, the only kind that reaches the type; `None` if several do.
     let mut owners: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (kind, of_kind) in kinds {
         let mut reached = BTreeSet::new();

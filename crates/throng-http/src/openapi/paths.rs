@@ -402,7 +402,7 @@ pub(super) fn own(with_administration: bool) -> Map<String, Value> {
     paths
 }
 
-/// One a kind, and one for the gateway's own.
+/// Returns a tag for each kind, and one for the gateway's own routes.
 pub(super) fn tags(kinds: &Kinds) -> Vec<Value> {
     let names = kinds.names().into_iter().chain(["service"]);
     names.map(|name| json!({ "name": name })).collect()

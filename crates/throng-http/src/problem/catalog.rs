@@ -1,6 +1,6 @@
 //! The gateway's own problem types. Their names are stable: clients match on them.
 
-/// One type of problem.
+/// A type of problem.
 pub(crate) struct Entry {
     /// The last part of its `type`.
     pub(crate) slug: &'static str,
@@ -8,7 +8,7 @@ pub(crate) struct Entry {
     pub(crate) status: u16,
     /// A few words, always the same for the type.
     pub(crate) title: &'static str,
-    /// What it means and what to do, for the person who looks the type up.
+    /// The meaning and the remedy, for the person who looks the type up.
     pub(crate) meaning: &'static str,
 }
 
@@ -91,7 +91,7 @@ catalog! {
         "The command may or may not have taken effect. Ask again with the same Idempotency-Key: it takes effect once.";
 }
 
-/// One of them by its name.
+/// Returns the entry of this name.
 pub(crate) fn find(slug: &str) -> Option<&'static Entry> {
     CATALOG.iter().copied().find(|entry| entry.slug == slug)
 }

@@ -1,4 +1,4 @@
-//! From what the engine says to a problem: the one place where they meet.
+//! Conversion of the engine's errors to problems: the one place where they meet.
 
 use super::{
     Problem,
@@ -23,7 +23,7 @@ pub(crate) fn engine_problem(error: Error<JsonRejection>) -> Box<Problem> {
 }
 
 impl Problem {
-    /// What the engine or an entity said, as a problem.
+    /// Converts an error of the engine, or the rejection of an entity.
     #[must_use]
     pub fn of_engine(error: Error<JsonRejection>) -> Self {
         match error {
@@ -69,7 +69,7 @@ impl Problem {
                 &catalog::QUARANTINED,
                 format!("{address} is quarantined by an operator or the engine. Nothing was done."),
             ),
-            // What is stored of it cannot be read; where, is not for everybody.
+            // Stored data of the entity cannot be read. The place of the damage is not for everybody.
             Error::Quarantined { address, seq: 0, .. } => {
                 let detail = format!("{address} is quarantined: what is stored of it cannot be read.");
                 Self::of(&catalog::QUARANTINED, detail)

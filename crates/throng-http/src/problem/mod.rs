@@ -21,7 +21,7 @@ use std::{borrow::Cow, time::Duration};
 /// An answer, or why there is none.
 pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
-/// What is said when a request is not answered with a reply: `application/problem+json`.
+/// An error answer: the content of `application/problem+json`.
 ///
 /// Its `type` is a relative reference below `/problems/`, where the gateway explains it; an entity's "no" has the type
 /// `/problems/{code}` after its [`Rejection::code`](throng::model::Rejection::code). An app's handlers return it
@@ -47,7 +47,7 @@ pub struct Problem {
     rejection: Option<Box<RawValue>>,
     retry_after: Option<Duration>,
     allow: Option<HeaderValue>,
-    /// It has to be a WebSocket.
+    /// The answer asks for an upgrade to WebSocket.
     upgrade: bool,
 }
 
@@ -144,7 +144,7 @@ impl Problem {
         )
     }
 
-    /// It is about a kind, command or query that this program does not know.
+    /// Returns true if it is about a kind, command or query that this program does not know.
     pub(crate) fn is_unknown_name(&self) -> bool {
         let entries = [
             &catalog::UNKNOWN_KIND,

@@ -1,4 +1,4 @@
-//! Where in the JSON something is wrong, read from the sentence that says so.
+//! The location of an error in JSON, read from the sentence that reports it.
 
 /// The place named by a sentence.
 #[derive(Debug, Default, PartialEq, Eq)]

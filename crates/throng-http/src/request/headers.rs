@@ -10,7 +10,7 @@ use std::{
 
 /// Takes effect once under this key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How long the asker waits.
+/// The header that limits the time the asker waits.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 /// The same, as older clients say it.
 const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
@@ -37,7 +37,7 @@ pub(crate) fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> 
     Err(Problem::malformed(detail).at_field(field).boxed())
 }
 
-/// Whether these fields say nothing, or a key and no more.
+/// Returns true if there are no fields, or only an idempotency key.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     headers.is_empty() || headers.keys().all(|name| *name == IDEMPOTENCY_KEY)
 }
@@ -73,9 +73,9 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Box
     Ok(Some(key.to_owned()))
 }
 
-/// Whether a field of this name says how long the asker waits.
+/// Returns true if a field of this name limits the time the asker waits.
 pub(crate) fn is_timeout(name: &str) -> bool {
-    // By length first: most names need no comparison.
+    // Names are told apart by their lengths first: most need no comparison.
     match name.len() {
         15 => name.eq_ignore_ascii_case(REQUEST_TIMEOUT.as_str()),
         17 => name.eq_ignore_ascii_case(X_REQUEST_TIMEOUT.as_str()),
@@ -83,7 +83,7 @@ pub(crate) fn is_timeout(name: &str) -> bool {
     }
 }
 
-/// How long the asker waits: what the request says, or the default.
+/// Returns the time that the asker waits: the request's own, or the default.
 pub(crate) fn timeout(headers: &HeaderMap, default: Duration, longest: Duration) -> Result<Duration, Box<Problem>> {
     is_single(headers, &REQUEST_TIMEOUT, "Request-Timeout")?;
     is_single(headers, &X_REQUEST_TIMEOUT, "X-Request-Timeout")?;

@@ -1,4 +1,4 @@
-//! What a request says: its path, its headers.
+//! Parts of a request: its path, its query, its headers.
 
 pub(crate) mod headers;
 mod once;

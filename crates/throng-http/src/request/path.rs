@@ -4,14 +4,14 @@ use crate::problem::{Answered, Problem};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
-/// What a path below `/api/` names; the parts still encoded.
+/// The parts of a path below `/api/`, still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiPath<'a> {
     /// All of a kind: `/api/{kind}`
     Kind(&'a str),
     /// The entity itself: `/api/{kind}/{id}`
     Entity(&'a str, &'a str),
-    /// What is asked of an entity, or about it: `/api/{kind}/{id}/{name}`
+    /// A command or query of an entity, or its events: `/api/{kind}/{id}/{name}`
     Member(&'a str, &'a str, &'a str),
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct DropQuery {
     pub(crate) id: Option<String>,
     /// Only messages that died of this.
     pub(crate) cause: Option<String>,
-    /// As the list of dead messages says it, such as `17.3`.
+    /// The message's number in the list of dead messages, such as `17.3`.
     pub(crate) number: Option<String>,
     /// In a person's words.
     pub(crate) reason: String,
@@ -105,11 +105,11 @@ pub(crate) struct DropQuery {
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CancelQuery {
-    /// Of this kind.
+    /// The entity's kind.
     pub(crate) kind: String,
-    /// Of this entity of the kind.
+    /// The entity's id.
     pub(crate) id: String,
-    /// That the entity gave the timer.
+    /// The name that the entity gave the timer.
     pub(crate) name: String,
     /// In a person's words.
     pub(crate) reason: String,
@@ -130,12 +130,12 @@ pub(crate) struct ProjectionQuery {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipQuery {
     pub(crate) name: String,
-    /// As `/admin/journal` shows it, such as `3.1071.0`.
+    /// The event's position as `/admin/journal` shows it, such as `3.1071.0`.
     pub(crate) event: String,
     pub(crate) reason: String,
 }
 
-/// How history is removed.
+/// Options of a removal of history.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PruneQuery {

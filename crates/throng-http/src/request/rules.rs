@@ -1,4 +1,4 @@
-//! What a request's target and host may be: one rule for everybody who reads heads.
+//! Rules for a request's target and host, the same for everybody who reads heads.
 
 /// In a path as clients send it: what RFC 3986 allows there, and the brackets and bars that browsers leave as they are.
 const PATH: u8 = 1;
@@ -7,7 +7,7 @@ const QUERY: u8 = 2;
 /// In a host's name or address.
 const HOST: u8 = 4;
 
-/// What each byte may stand in.
+/// The places (`PATH`, `QUERY`, `HOST`) in which each byte may stand.
 static ALLOWED: [u8; 256] = allowed();
 
 const fn allowed() -> [u8; 256] {
@@ -68,7 +68,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     (!digits.is_empty()).then_some(number)
 }
 
-/// Whether this can be the value of `Host`: a name or an IP address, with or without a port, or nothing.
+/// Returns true if this can be the value of `Host`: a name or an IP address, with or without a port, or nothing.
 pub(crate) fn is_host(host: &[u8]) -> bool {
     let (name, port) = match host.iter().rposition(|byte| *byte == b':') {
         Some(colon) if host.last() != Some(&b']') => (&host[..colon], &host[colon + 1..]),

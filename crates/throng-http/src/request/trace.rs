@@ -5,7 +5,7 @@ use tracing::Span;
 /// The header field.
 pub(crate) const TRACEPARENT: http::HeaderName = http::HeaderName::from_static("traceparent");
 
-/// What a `traceparent` says (W3C Trace Context §3.2).
+/// The fields of a `traceparent` (W3C Trace Context §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceParent<'a> {
     /// 32 hexadecimal digits.

@@ -91,7 +91,7 @@ fn answer_same_origin(server: &Rc<Server>, connection: &Rc<Connection>, request:
         return Answering::Other(Box::pin(async move { other(&server, &connection, parts, body).await }));
     }
     let mut staging = staging(server.clone(), connection.clone(), parts, body);
-    // What waits is asked again at once, by a task that can be woken.
+    // A command that waits is polled again at once, by a task that can be woken.
     match staging.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(executed) => Answering::Executed(server, executed),
         Poll::Pending => Answering::Staging(server, staging),

@@ -45,7 +45,7 @@ pub(crate) struct Handling {
     entrance: Entrance,
     arrived: Instant,
     log: Option<Box<Entry>>,
-    /// What lets the client follow a stream, if it accepts one.
+    /// The credentials under which the client follows a stream, if it accepts one.
     held: Option<Held>,
 }
 
@@ -204,7 +204,7 @@ impl Handling {
     }
 }
 
-/// What a request gets that is nobody's.
+/// Answers a path that has no route: the index for `/`, otherwise a problem.
 fn nothing(path: &str, method: &Method, index: impl FnOnce() -> Response<Answer>) -> Answered<Response<Answer>> {
     if path != "/" {
         return Err(Problem::unknown_route(path).boxed());

@@ -35,7 +35,7 @@ pub(super) fn or_options(method: &Method, answered: Answered<Response<Answer>>) 
     }
 }
 
-/// What the access log is to say of a request, if anything.
+/// Returns the entry of the access log for a request, if it is to be logged.
 pub(super) fn logged(server: &Server, connection: &Connection, parts: &Parts) -> Option<Box<Entry>> {
     let (method, path) = (parts.method.as_str(), parts.uri.path());
     entry(server, connection, method, path, &parts.headers, caller(parts))

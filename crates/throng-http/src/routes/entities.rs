@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Serialize)]
 struct Page<'a> {
     entities: Vec<Entity<'a>>,
-    /// What to give as `after` for the next page; null at the end.
+    /// The value of `after` for the next page; null at the end.
     next: Option<&'a str>,
 }
 

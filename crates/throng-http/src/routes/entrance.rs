@@ -12,7 +12,8 @@ use crate::{
 };
 use http::request::Parts;
 
-/// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
+/// Returns true if a request for this path never waits, and is never refused because of other requests:
+/// health, metrics, administration.
 pub(crate) fn is_urgent(path: &str) -> bool {
     pages::is_own(path) || console::page::is_page(path) || path.starts_with("/admin/")
 }
@@ -35,9 +36,11 @@ pub(super) fn is_uncounted(server: &Server, connection: &Connection, path: &str)
         || path.starts_with("/health/")
 }
 
-/// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
-/// whether it lives, is for everybody. Where administration comes in, the rest is for who may administrate: the console asks the service's
-/// own routes, too.
+/// Lets in a request that is no command, and returns its caller.
+///
+/// Administration checks its own callers. Pages that say no more than the service's types, and whether it lives, are
+/// open to everybody. On the listener for administration, all other routes need an administrator: the console asks the
+/// service's own routes, too.
 pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
     let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
     let sender = Sender::of(parts);

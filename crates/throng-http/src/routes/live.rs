@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Where a client that comes back goes on.
+/// The event after which a returning client goes on.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Events of one page.
 const PAGE_EVENTS: usize = 100;
@@ -84,7 +84,7 @@ struct Live {
 type Write = dyn FnMut(&EntityEvent, &mut Vec<u8>) -> ControlFlow<()> + Send;
 
 impl LiveEvents {
-    /// Whether a request accepts such a stream.
+    /// Returns true if a request accepts such a stream.
     #[must_use]
     pub fn are_accepted(headers: &HeaderMap) -> bool {
         headers::wants_stream(headers)
@@ -253,9 +253,9 @@ impl Live {
             let mut page = Vec::with_capacity(bytes);
             let flow = events.iter().try_for_each(|event| (self.write)(event, &mut page));
             let is_last = flow.is_break();
-            // Of events that are all left out there is nothing to send.
+            // Nothing is sent if all events were left out.
             if !page.is_empty() || is_last {
-                // It may show more than was recorded.
+                // The written events may take more room than the recorded ones.
                 if !charge.grow_to(page.capacity()) {
                     charge.join(share.take_anyway(page.capacity()));
                 }

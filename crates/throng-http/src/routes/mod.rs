@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Routes: a request becomes an answer.
 
 pub(crate) mod admin;
 mod answering;

@@ -27,7 +27,7 @@ static INDEX_WITHOUT_METRICS: LazyLock<String> = LazyLock::new(|| {
     let lines = INDEX.split_inclusive('\n');
     lines.filter(|line| !line.contains("\"/metrics\"")).collect()
 });
-/// What metrics are, for those who ask for OpenMetrics, and for all others.
+/// Content types of metrics, for those who ask for OpenMetrics, and for all others.
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -55,7 +55,7 @@ const OWNERS: &str = "/cluster";
 /// The service as a whole: the target of `OPTIONS *`.
 const SERVICE: &str = "*";
 
-/// Whether a path is the gateway's own.
+/// Returns true if the path is one of the gateway's own.
 pub(super) fn is_own(path: &str) -> bool {
     matches!(
         path,
@@ -63,7 +63,7 @@ pub(super) fn is_own(path: &str) -> bool {
     ) || path.starts_with("/problems/")
 }
 
-/// Whether everybody may see it: it says no more than the service's types, and whether it lives.
+/// Returns true if everybody may see the page: it says no more than the service's types, and whether it lives.
 pub(super) fn is_open(path: &str) -> bool {
     is_own(path) && path != "/metrics"
 }
@@ -142,7 +142,7 @@ pub(super) fn index(server: &Server, is_page: bool, entrance: Entrance) -> Respo
     answer::json(links.to_string())
 }
 
-/// Where and why exactly the journal fails is for operators.
+/// Answers whether the service is ready. Only operators learn where and why exactly the journal fails.
 fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
     let health = server.shared().engine.health();
     let mut checks = server.shared().checks.all();
@@ -253,7 +253,7 @@ fn page(html: Bytes) -> Response<Answer> {
     response
 }
 
-/// Of this moment only.
+/// Forbids caches to keep the response.
 fn fresh(mut response: Response<Answer>) -> Response<Answer> {
     response
         .headers_mut()

@@ -16,7 +16,7 @@ use crate::{
 use http::{HeaderMap, request::Parts};
 use std::time::{Duration, Instant};
 
-/// What a `POST`, `PUT`, … to a read-only path is told.
+/// Returns the answer to a `POST`, `PUT`, … for a read-only path.
 pub(super) fn wrong_method(server: &Server, parts: &Parts) -> Box<Problem> {
     let allow = match path::place(parts.uri.path()) {
         Some(ApiPath::Member(kind, _, name)) => match server.shared().kinds.find(kind) {
@@ -38,12 +38,12 @@ pub(super) fn allowed(names: &Names, name: &str) -> &'static str {
     }
 }
 
-/// Who asks, as far as that is known.
+/// Returns the caller, as far as it is known.
 pub(super) fn caller(parts: &Parts) -> Option<&Caller> {
     parts.extensions.get()
 }
 
-/// Whether the service lets the events of a kind, or of one of its entities, be seen.
+/// Checks that the caller may follow the events of a kind, or of one of its entities.
 pub(crate) fn may_follow(server: &Server, caller: Option<&Caller>, names: &Names, id: Option<&str>) -> Answered<()> {
     access::may(server, caller, (names.kind, id), Action::Events)
 }
@@ -70,7 +70,8 @@ fn unknown_kind(server: &Server, name: &str) -> Box<Problem> {
     unknown(server, Problem::unknown_kind(name, &server.shared().kinds.names()))
 }
 
-/// What is said of a name that this program does not know; while a newer release lives, that one may know it.
+/// Returns the problem of a name that this program does not know.
+/// While a newer release may live, the client is told to retry, since that release may know the name.
 pub(super) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
     let left = problem
         .is_unknown_name()

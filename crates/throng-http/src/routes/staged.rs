@@ -26,7 +26,7 @@ pub(crate) struct Staged {
     /// The memory of a large answer.
     charge: Option<Charge>,
     arrived: Option<Instant>,
-    /// Where to say that a problem happened, if anywhere.
+    /// The path that a problem reports as its `instance`; empty for a message of a WebSocket.
     path: Box<str>,
     log: Option<Box<Entry>>,
 }
@@ -83,7 +83,7 @@ impl Staged {
         Poll::Ready(self.counted(server, answered, Instant::now()))
     }
 
-    /// It has to wait before it is executed.
+    /// Returns true if the command has to wait before it is executed.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.execution, Execution::Wait(_))
     }

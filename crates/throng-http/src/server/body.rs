@@ -19,7 +19,7 @@ const DRAIN_FACTOR: u64 = 8;
 pub(crate) enum RequestBody {
     /// All of it, within the limit.
     Here(Bytes),
-    /// As it comes.
+    /// A body that hyper still receives.
     Coming(Incoming),
 }
 

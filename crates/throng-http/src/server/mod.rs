@@ -1,5 +1,5 @@
-//! What a request is answered with, whatever brought it: engine, limits, gate, metrics, the app's routes. It knows no connections and no
-//! loop.
+//! The parts that answer a request, on whichever connection it came: engine, limits, admission, metrics, the app's routes.
+//! This module knows no connections and no loop.
 
 pub(crate) mod body;
 mod date;
@@ -26,16 +26,16 @@ use std::{cell::RefCell, sync::Arc, time::Duration};
 use throng::driver::Charge;
 use tokio::sync::watch;
 
-/// An answer up to so many bytes is a part of what its connection takes.
+/// The largest answer that is not charged: it is a part of what its connection takes.
 const FREE_BYTES: usize = 64 << 10;
 
-/// When a client that found no place for a live stream may come back.
+/// The time after which a client that found no place for a live stream may come back.
 const LIVE_RETRY: Duration = Duration::from_secs(5);
 
-/// When a client whose body found no room may come back.
+/// The time after which a client whose body found no room may come back.
 const BODIES_RETRY: Duration = Duration::from_secs(1);
 
-/// When a client whose answer found no room may come back.
+/// The time after which a client whose answer found no room may come back.
 const PAGES_RETRY: Duration = Duration::from_secs(1);
 
 /// A place among the live streams, with its memory.
@@ -44,25 +44,25 @@ pub(crate) struct LivePlace {
     _memory: Charge,
 }
 
-/// Where a gateway is in its life.
+/// The stage of a gateway, from its start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Its port refuses connections; administration does not, if it has its own.
     Closed,
     Serving,
-    /// It takes no connections any more, and finishes what is in flight.
+    /// The gateway accepts no connections any more, and finishes the requests in flight.
     Draining,
     /// Its loops end.
     Over,
 }
 
-/// One a loop, on its thread.
+/// The server of one loop, used on that loop's thread only.
 pub(crate) struct Server {
     shared: Arc<Shared>,
     pub(crate) gate: Gate,
     /// The app's routes, as this loop's own.
     pub(crate) router: Option<RefCell<axum::Router>>,
-    /// Who was seen lately.
+    /// The tokens that were checked lately, so that they need no second check.
     pub(crate) recent: RefCell<Recent>,
     sampler: Sampler,
     /// The text of a response's `Date`.
@@ -102,7 +102,7 @@ impl Server {
         &self.shared.metrics
     }
 
-    /// Whether the access log has a line for the next request; asked once a request.
+    /// Returns true if the next request gets a line in the access log. Each request calls it once.
     pub(crate) fn logs_next(&self) -> bool {
         self.sampler.takes_next(self.shared.access_log.as_ref())
     }
@@ -119,7 +119,7 @@ impl Server {
         })
     }
 
-    /// Room for so many bytes of a body among those in flight, with what it has taken of it.
+    /// Charges this many bytes of a body among those in flight. `taken` is what the body holds already.
     pub(crate) fn takes_body(&self, taken: Option<Charge>, bytes: usize) -> Result<Charge, Box<Problem>> {
         let bodies = &self.shared.held.bodies;
         let mut taken = taken.unwrap_or_else(|| bodies.nothing());
@@ -147,7 +147,7 @@ impl Server {
         if bytes <= FREE_BYTES {
             return Ok(None);
         }
-        // One that is larger than the share takes all of it.
+        // An answer larger than the whole share takes all of it.
         let share = &self.shared.held.pages;
         let charge = share.take(bytes.min(share.most()));
         charge.map(Some).ok_or_else(|| self.no_room_for_pages())

@@ -1,4 +1,4 @@
-//! What all loops of a gateway share.
+//! The state that all loops of a gateway share.
 
 use crate::{
     Limits, StartError,
@@ -43,12 +43,12 @@ pub(crate) fn connections_in_memory(budget: &Budget) -> usize {
     (budget.part(CONNECTIONS_PART) / CONNECTION_BYTES).max(CONNECTIONS_MIN)
 }
 
-/// Who is trusted with what.
+/// The settings of access: callers, trusted proxies, open and hidden routes.
 #[derive(Default)]
 pub(crate) struct Trust {
     pub(crate) guard: Guard,
     pub(crate) client_header: Option<HeaderName>,
-    /// The addresses whose word is taken for it; none: everybody's.
+    /// The trusted proxies, which may set that header. If there are none, every peer may.
     pub(crate) proxies: Vec<IpAddr>,
     /// Kinds without generic routes.
     pub(crate) hidden: Vec<String>,
@@ -76,18 +76,18 @@ pub(crate) struct Shared {
     pub(crate) openapi: Bytes,
     /// The same of the listener for administration, if it has one.
     pub(crate) admin_openapi: Option<Bytes>,
-    /// Who is let in.
+    /// Access control: decides which callers are let in.
     pub(crate) guard: Guard,
-    /// A header that says whose a request is, where whoever sets it is trusted.
+    /// The header that names a request's client, where its sender is trusted.
     pub(crate) client_header: Option<HeaderName>,
-    /// The addresses whose word is taken for it; none: everybody's.
+    /// The trusted proxies, which may set that header. If there are none, every peer may.
     pub(crate) proxies: Vec<IpAddr>,
     /// The names below `/api/` that are the app's.
     pub(crate) app_names: Vec<String>,
     /// Paths of the app's that are for everybody.
     pub(crate) open_routes: Vec<String>,
     is_secret: Option<SecretParts>,
-    /// How the service's other parts are.
+    /// The health checks of the service's other parts.
     pub(crate) checks: Checks,
     /// The connections that each address has to the service's own listener.
     pub(crate) connected: Connected,
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     pub(crate) spare: Places,
     /// The connections that were refused.
     pub(crate) refused: Refused,
-    /// Of live streams.
+    /// The places for live streams.
     pub(crate) live: Places,
     /// The shares of the memory that is held for clients.
     pub(crate) held: HeldBytes,
@@ -174,7 +174,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Whether a path is one of the generic routes': below `/api/`, and not one of the names that the app has there.
+    /// Returns true if the path belongs to the generic routes: below `/api/`, and no name that the app has there.
     pub(crate) fn is_generic(&self, path: &str) -> bool {
         let below = path.strip_prefix("/api/");
         below.is_some_and(|below| !self.app_names.iter().any(|name| name == below))
@@ -191,13 +191,14 @@ impl Shared {
         shown.join("/").into()
     }
 
-    /// How TLS is spoken with those who come in there: with everybody, but not by a listener for administration that only this machine reaches.
+    /// Returns the TLS settings of a listener, if TLS is configured.
+    /// Only a listener for administration on a loopback address does without.
     pub(crate) fn tls(&self, entrance: Entrance) -> Option<Arc<ServerConfig>> {
         let tls = self.guard.tls.as_ref()?;
         (!entrance.is_admin || !entrance.is_loopback).then(|| (*tls.get()).clone())
     }
 
-    /// The header that says whose a connection's requests are, where its word is taken.
+    /// Returns the header that names a request's client, if the connection's peer is trusted with it.
     pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
         self.client_header.as_ref().filter(|_| connection.is_believed())
     }
@@ -209,7 +210,7 @@ impl Shared {
         named.unwrap_or_else(|| connection.client())
     }
 
-    /// Where a request comes from: the address its connection's word is taken for, or else the connection's own.
+    /// Returns the address of a request's client: from the trusted header, or else the connection's own.
     pub(crate) fn client_address(&self, connection: &Connection, headers: &HeaderMap) -> IpAddr {
         let named = self.client_header(connection);
         let named = named.and_then(|name| headers::client_address(headers, name));
@@ -231,7 +232,7 @@ pub(crate) struct HeldBytes {
     pub(crate) connections: Share,
     /// Connections for administration: the others cannot take these.
     pub(crate) admin: Share,
-    /// Bodies in flight that came in more than one piece.
+    /// Bodies in flight, except those that were whole when the fast path had read the head.
     pub(crate) bodies: Share,
     /// Messages of WebSockets, from their first frame's head until they are executed.
     pub(crate) frames: Share,
@@ -273,7 +274,7 @@ const PAGE_RETRY: Duration = Duration::from_secs(1);
 pub struct PageRoom(#[expect(dead_code, reason = "it is held")] Charge);
 
 impl PageRoom {
-    /// Waits for room for so many bytes.
+    /// Waits for room for this many bytes.
     ///
     /// # Errors
     /// [`Problem`] 503: other answers have held it for half a second.

@@ -30,14 +30,14 @@ use tokio_tungstenite::{
     },
 };
 
-/// A socket has so many subscriptions at most.
+/// The most subscriptions of a socket.
 const SUBSCRIPTIONS_MAX: usize = 16;
-/// Bytes of a frame that comes.
+/// The most bytes of a received frame.
 const FRAME_BYTES_MAX: usize = 4 << 10;
 /// Events of one read; frames that wait for a client.
 const EVENTS: usize = 100;
 const FRAMES_MAX: usize = 200;
-/// A client that takes nothing for so long is cut off.
+/// The time after which a client that takes nothing is cut off.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -63,7 +63,7 @@ impl Drop for Subscription {
     }
 }
 
-/// Why a socket is closed.
+/// The reason why a socket ends.
 enum End {
     Gone,
     Close(u16, &'static str),
@@ -167,7 +167,7 @@ async fn talk(server: &Rc<Server>, socket: &mut Socket, held: Option<&Held>) -> 
     }
 }
 
-/// Does what a client says.
+/// Executes a client's message.
 fn hear(
     server: &Rc<Server>,
     text: &str,
@@ -207,7 +207,7 @@ fn hear(
     Ok(())
 }
 
-/// Tells what happens to an entity, until it cannot; says why.
+/// Sends the events of an entity until that fails, and returns the reason.
 async fn follow(
     shared: &Shared,
     (kind, id, after): (usize, String, Option<u64>),

@@ -1,4 +1,4 @@
-//! Frames as bytes (RFC 6455 §5.2), as far as the lane of plain requests reads and writes them itself.
+//! Frames as bytes (RFC 6455 §5.2), as far as the fast path reads and writes them itself.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ const IN_EIGHT_BYTES: u8 = 127;
 pub(super) struct Head {
     first: u8,
     mask: Option<[u8; 4]>,
-    /// Of the head itself.
+    /// The length of the head itself.
     pub(super) bytes: usize,
-    /// Of what follows it.
+    /// The length of the payload behind it.
     pub(super) length: u64,
 }
 
@@ -55,7 +55,7 @@ impl Head {
         self.first & OPCODE >= CONTROL
     }
 
-    /// Whether a message goes on behind this frame that went on before it, or did not.
+    /// Returns true if a message goes on behind this frame. `before`: it went on before; a control frame changes nothing.
     pub(super) fn goes_on(&self, before: bool) -> bool {
         match self.first & OPCODE {
             CONTROL.. => before,
@@ -64,18 +64,18 @@ impl Head {
     }
 }
 
-/// What the bytes that have come begin with.
+/// The frame at the beginning of the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A part of a frame.
     Partial,
-    /// A client's message of text: where it stands, [masked](mask) with this.
+    /// A client's text message: the range of its payload, and the key that it is [masked](mask) with.
     Text(Range<usize>, [u8; 4]),
     /// Anything else.
     Odd,
 }
 
-/// Looks at what has come; a message is one of text only if it has no more bytes than these.
+/// Looks at the received bytes. A text message with more bytes than `most` is odd.
 pub(crate) fn look(input: &[u8], most: usize) -> Frame {
     let Some(head) = Head::parse(input) else {
         return Frame::Partial;
@@ -106,7 +106,7 @@ pub(crate) fn mask(payload: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// Writes the head of a service's message of text, of so many bytes.
+/// Writes the head of the service's own text message of this length.
 pub(super) fn head(output: &mut Vec<u8>, length: usize) {
     output.push(FINAL | TEXT);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -136,7 +136,7 @@ mod tests {
         },
     };
 
-    /// As a library writes it.
+    /// Returns the bytes of a message as a library writes them.
     fn written(message: Message, role: Role) -> Vec<u8> {
         let mut socket = WebSocket::from_raw_socket(std::io::Cursor::new(Vec::new()), role, None);
         socket.send(message).unwrap();

@@ -1,4 +1,4 @@
-//! What holds for all bytes that may come of a WebSocket. Driven by `throng-fuzz`.
+//! Properties that hold for any bytes on a WebSocket. `throng-fuzz` drives them.
 
 use super::{
     frame::{self, Frame},
@@ -16,7 +16,7 @@ const MESSAGES_MAX: usize = 16;
 /// Bytes of a frame.
 const FRAME_BYTES_MAX: usize = 4 << 10;
 
-/// A frame's text is so many messages at most, as many as a parser of all of them finds, or none.
+/// Checks that a frame's text is no more than the allowed messages: as many as a parser of all of them finds, or none.
 pub fn messages(text: &str) {
     let Ok(messages) = message::messages(text, MESSAGES_MAX) else {
         return;
@@ -33,7 +33,7 @@ pub fn messages(text: &str) {
     }
 }
 
-/// Frames are within their limits, whatever comes; and the lane takes for a text what the library does.
+/// Checks that frames stay within their limits, whatever arrives, and that the fast path reads the same texts as the library.
 pub fn frames(bytes: &[u8]) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(FRAME_BYTES_MAX))

@@ -1,4 +1,4 @@
-//! What a client says, without I/O.
+//! The messages of a client, without I/O.
 
 use super::CREDIT_MAX;
 use crate::{limits::KEY_BYTES_MAX, problem::Problem};
@@ -12,7 +12,7 @@ const AT_ONCE_MAX: usize = 256;
 /// Bytes of an id that is text.
 const ID_BYTES_MAX: usize = 64;
 
-/// What the client calls a request or subscription: its answers carry it.
+/// The client's own id of a request or subscription, which its answers carry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
     Number(u64),
@@ -34,7 +34,7 @@ pub(crate) struct CommandMessage<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Cow<'a, str>,
     pub(super) command: Cow<'a, str>,
-    /// Its content as it stands in the frame.
+    /// The command's content as it stands in the frame.
     pub(super) body: &'a str,
     pub(super) key: Option<String>,
     pub(super) timeout: Option<Duration>,
@@ -42,8 +42,8 @@ pub(crate) struct CommandMessage<'a> {
 }
 
 impl CommandMessage<'_> {
-    /// It asks for nothing of its own. Its deadline is that of others then: who looks after many answers them in their order, and one that may
-    /// take long would keep the others from theirs.
+    /// The command sets no timeout and no trace parent, so that all such commands have the same deadline.
+    /// Answers leave in order: a command with a longer deadline of its own would hold up the answers behind it.
     pub(super) fn is_plain(&self) -> bool {
         self.timeout.is_none() && self.traceparent.is_none()
     }
@@ -55,13 +55,13 @@ pub(crate) struct Query<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Cow<'a, str>,
     pub(super) query: Option<Cow<'a, str>>,
-    /// As a query string.
+    /// The arguments as a query string.
     pub(super) arguments: String,
     pub(super) timeout: Option<Duration>,
 }
 
 impl Query<'_> {
-    /// As one that outlives its frame.
+    /// Copies the query, so that it outlives its frame.
     pub(super) fn into_owned(self) -> Query<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Query {
@@ -83,23 +83,23 @@ pub(crate) struct Subscribe<'a> {
     pub(super) credit: u32,
 }
 
-/// Where a subscription begins.
+/// The point after which a subscription begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum After<'a> {
     Seq(u64),
     Cursor(Cow<'a, str>),
 }
 
-/// The messages of a frame: one, or an array of them, up to so many; each with its id, which comes also with a problem, where it could be
-/// read.
+/// Returns the messages of a frame: one, or an array of up to `most`. Each comes with its id.
+/// A message that cannot be read comes with a problem, and with its id if that could be read.
 ///
 /// # Errors
-/// They are too many, or an array is not JSON.
+/// There are too many messages, or an array is not JSON.
 pub(crate) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Problem>> {
     if !frame.trim_start().starts_with('[') {
         return Ok(Messages::Each(vec![frame].into_iter()));
     }
-    // All at once, as long as they are few, and nothing is wrong with any of them.
+    // All are read at once, as long as they are few and nothing is wrong with any of them.
     if let Ok(all) = array::<Fields<'_>>(frame, most.min(AT_ONCE_MAX)) {
         return Ok(Messages::All(all.into_iter()));
     }
@@ -108,10 +108,10 @@ pub(crate) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Pro
     Ok(Messages::Each(each.into_iter()))
 }
 
-/// Those of a frame, in its order.
+/// The messages of a frame, in its order.
 pub(crate) enum Messages<'a> {
     All(vec::IntoIter<Fields<'a>>),
-    /// One by one, so that what is wrong with one is told of that one alone.
+    /// Messages that are read separately, so that an error in one concerns that one alone.
     Each(vec::IntoIter<&'a str>),
 }
 
@@ -299,7 +299,7 @@ fn unreadable(why: &serde_json::Error) -> Box<Problem> {
     Problem::of_json(what, why).boxed()
 }
 
-/// All fields of all messages.
+/// The fields of all messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fields<'a> {
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(ids(&format!(" {} ", end(1)), 1), Ok(vec![told(1, true)]));
         let all = format!(" [{}, {},{} ]", end(1), end(2), end(3));
         assert_eq!(ids(&all, 3), Ok(vec![told(1, true), told(2, true), told(3, true)]));
-        // One is wrong, and the others are read all the same.
+        // An error in one message does not stop the others.
         let one_is_wrong = format!(r#"[{}, 2,{{"id":3}},"[",{}]"#, end(1), end(4));
         let expected = vec![
             told(1, true),

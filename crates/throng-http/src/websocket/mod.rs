@@ -1,13 +1,13 @@
 //! `GET /api/ws`: commands, queries and subscriptions over one WebSocket, many at a time.
 //!
-//! The protocol, `throng.v1`, is described in `docs/websocket.md`. What is said there and what is here in one place:
+//! The protocol, `throng.v1`, is described in `docs/websocket.md`. Its parts are here:
 //!
-//! - [`message`]: what a client says, [`outbox`]: what it is told, both without I/O;
-//! - [`session`]: the loop of one socket. It reads every frame that is there, executes its messages one after the other in
-//!   place, and tells the answers once they are durable: all answers of a turn leave in one frame;
-//! - a socket of which nothing but commands comes that wait for nothing but their commit has no loop of its own: the
-//!   [lane](crate::lane) of plain requests looks after it, by what [`frame`], [`message`], [`request`] and [`outbox`] say, until something else comes;
-//! - [`subscription`]: what happens, as far as the client has granted credit for it;
+//! - [`message`]: the messages of a client, [`outbox`]: the messages to it, both without I/O;
+//! - [`session`]: the loop of one socket. It reads all frames that have arrived, and executes their messages one after the other
+//!   in place. Answers leave once they are durable, all answers of a batch in one frame;
+//! - a socket that sends only commands which wait for nothing but their commit has no loop of its own. The [fast path](crate::lane)
+//!   serves it with [`frame`], [`message`], [`request`] and [`outbox`], until something else arrives;
+//! - [`subscription`]: events, as far as the client has granted credit for them;
 //! - [`wire`]: the socket, which tells its connection when bytes move.
 
 pub(crate) mod console;
@@ -27,7 +27,7 @@ pub(crate) use opened::{Left, Opened, Staged};
 pub(crate) use outbox::Outbox;
 pub(crate) use session::run;
 
-/// A socket of which something else has come than commands that wait for nothing is the lane's again after so many of them.
+/// The number of commands that wait for nothing after which a socket returns to the fast path.
 pub(crate) const PLAIN_MIN: u32 = 16;
 /// Events a subscription may be granted at most.
 const CREDIT_MAX: u32 = 10_000;
@@ -38,7 +38,7 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// Bytes of answers that wait for a client above which its subscriptions wait, too.
 const EVENTS_BYTES_MAX: usize = 64 << 10;
 
-/// Why a socket is closed: the code and reason of its close frame.
+/// The reason why a socket is closed: the code and reason of its close frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Close {
     Stopping,

@@ -1,4 +1,4 @@
-//! What a WebSocket is from its opening to its end, and what goes along when another looks after it.
+//! The state of an open WebSocket, and the work that moves along when it changes between the fast path and its task.
 
 use super::message::Id;
 use crate::{
@@ -16,9 +16,9 @@ use tokio::task::AbortHandle;
 /// A WebSocket that is open.
 pub(crate) struct Opened {
     _level: Level,
-    /// It is one long request to its connection: it may be silent for long.
+    /// The socket counts as one long request of its connection, so that it may be silent for long.
     _in_flight: InFlight<Rc<Connection>>,
-    /// Watches whether what it was opened by is still taken.
+    /// Watches whether the token that opened it is still accepted.
     watch: Option<AbortHandle>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct Staged {
     pub(crate) staged: routes::Staged,
 }
 
-/// What is left to do with a WebSocket.
+/// The unfinished work of a WebSocket that becomes a task.
 #[derive(Default)]
 pub(crate) struct Left {
-    /// What has come and is not done with, but for so many messages of its first frame.
+    /// The received bytes that are not done with. Of the first frame, `skip` messages are done.
     pub(crate) came: Bytes,
     pub(crate) skip: usize,
     /// Commands in their order.
@@ -66,14 +66,14 @@ pub(crate) struct Left {
     pub(crate) output: Vec<u8>,
     /// The memory of large replies in them.
     pub(crate) charge: Option<Charge>,
-    /// Nothing was told of it: it is new.
+    /// The socket is new: its client has not been greeted.
     pub(crate) hello: bool,
-    /// So many commands that wait for nothing make it the lane's.
+    /// The number of commands that wait for nothing after which the socket returns to the fast path.
     pub(crate) plain: u32,
 }
 
 impl Left {
-    /// Of one that has just been opened, of which this has come already.
+    /// Returns the work of a socket that has just been opened, with the bytes that have arrived already.
     pub(crate) fn new(came: Bytes) -> Self {
         let hello = true;
         Self {

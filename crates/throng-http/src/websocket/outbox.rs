@@ -1,4 +1,4 @@
-//! What a client is told, gathered into frames, without I/O.
+//! Messages to a client, gathered into frames, without I/O.
 
 use super::{CREDIT_MAX, FRAME_BYTES, frame, message::Id};
 use crate::{Limits, access::PROTOCOL, follow, problem::Problem};
@@ -7,10 +7,10 @@ use serde::Serialize;
 use std::{collections::VecDeque, sync::Arc};
 use throng::{EntityEvent, journal::scratch};
 
-/// Messages for a client, in frames: what gathers while the socket is busy leaves as one.
+/// Messages for a client, in frames: messages that gather while the socket is busy leave in one frame.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// Full ones, to go before the open one.
+    /// Full frames, which go before the open one.
     full: VecDeque<Bytes>,
     full_bytes: usize,
     /// `[`, then messages with commas between them.
@@ -72,7 +72,7 @@ impl Outbox {
         Some(frame)
     }
 
-    /// Writes what there is, in frames, and says how many.
+    /// Writes all messages in frames, and returns the number of frames.
     pub(crate) fn write(&mut self, output: &mut Vec<u8>) -> u64 {
         let mut frames = 0;
         let mut write = |payload: &[u8]| {
@@ -94,7 +94,7 @@ impl Outbox {
         frames
     }
 
-    /// Forgets what there is.
+    /// Drops all messages.
     pub(crate) fn clear(&mut self) {
         self.full.clear();
         self.full_bytes = 0;
@@ -180,7 +180,7 @@ impl Outbox {
         self.tell(&Message::Subscribed { id, cursor });
     }
 
-    /// Events of an entity, or of a kind's entities, whose ids are told then.
+    /// Adds events of an entity, or of a kind's entities, whose ids are told then.
     pub(super) fn events(&mut self, id: &Id, events: &[Arc<EntityEvent>], with_entity: bool, cursor: &str) {
         let out = self.begin();
         out.extend_from_slice(br#"{"type":"events","id":"#);
@@ -205,13 +205,13 @@ impl Outbox {
         self.tell(&Message::Paused { id, cursor });
     }
 
-    /// It cannot go on; it may be begun anew after the cursor.
+    /// Tells that a subscription failed. The client may begin it anew after the cursor.
     pub(super) fn ended(&mut self, id: &Id, problem: &Problem, cursor: &str) {
         let (problem, cursor) = (Some(problem), Some(cursor));
         self.tell(&Message::Ended { id, problem, cursor });
     }
 
-    /// Its client ended it.
+    /// Tells that a subscription ended by its client's wish.
     pub(super) fn unsubscribed(&mut self, id: &Id) {
         let (problem, cursor) = (None, None);
         self.tell(&Message::Ended { id, problem, cursor });

@@ -44,7 +44,8 @@ fn owner<'a>(connection: &Connection, caller: Option<&'a Caller>) -> RateOwner<'
     RateOwner { client, caller }
 }
 
-/// Runs a command that asks for nothing of its own, if its connection has a place in this turn. `None`: nothing was done, and [`stage`] waits.
+/// Runs a command without terms of its own, if its connection has a place in this batch.
+/// `None`: nothing was done; [`stage`] runs the command, and waits.
 pub(crate) fn try_now(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Staged> {
     if !command.is_plain() {
         return None;
@@ -78,7 +79,7 @@ pub(super) async fn stage(server: &Server, connection: &Connection, command: Com
     staged
 }
 
-/// What the access log is to say of a command, if anything.
+/// Returns the entry of a command for the access log, if it is to be logged.
 pub(crate) fn log(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Box<Entry>> {
     let parts = || [&*command.kind, &*command.entity, &*command.command];
     server
@@ -86,7 +87,7 @@ pub(crate) fn log(server: &Server, connection: &Connection, command: &CommandMes
         .then(|| Entry::message(connection, "COMMAND", &parts()))
 }
 
-/// Answers a query once it has its turn.
+/// Answers a query once it is admitted.
 pub(super) async fn query(
     server: &Server,
     connection: &Connection,
@@ -109,7 +110,7 @@ pub(super) async fn query(
     in_turn(server, connection, answered, arrived).await
 }
 
-/// Has a refusal for what a client asks take its part of a turn, too. What the gate refuses has waited for one.
+/// Lets a refusal of a client's request take its part of a batch, too. Refusals by admission have waited for one already.
 async fn in_turn<T>(
     server: &Server,
     connection: &Connection,
@@ -123,7 +124,7 @@ async fn in_turn<T>(
     answered
 }
 
-/// Waits for a turn with what is neither a command nor a query.
+/// Waits for admission with a message that is neither a command nor a query.
 pub(super) async fn turn(server: &Server, connection: &Connection, arrived: &mut Option<Instant>) -> Answered<()> {
     let (client, deadline) = (connection.client(), server.limits().deadline);
     let entered = routes::enter(server, connection, client, deadline, 0, arrived).await;

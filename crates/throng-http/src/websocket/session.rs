@@ -37,32 +37,32 @@ use tokio_tungstenite::{
     },
 };
 
-/// How long a client may take to answer a close frame.
+/// The time that a client has to answer a close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// A silent client is asked no oftener.
+/// The shortest time between two pings.
 const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
-/// What is taken of what was read at once: so much is cleared each time, in a buffer of the socket's own.
+/// The bytes that the library takes at once. It clears this many each time, in a buffer of the socket's own.
 const READ_BYTES: usize = 512;
 
-/// Why a socket ends.
+/// The reason why a socket's loop ends.
 enum End {
     /// Its client closed it.
     Client,
-    /// It is closed.
+    /// The service closes the socket at once.
     Close(Close),
-    /// Nothing more is read, and what is in flight is answered first: the gateway drains, or the client's token is taken no more.
+    /// Nothing more is read, and requests in flight are answered first: the gateway drains, or the client's token is no longer accepted.
     After(Close),
-    /// It is broken.
+    /// The socket is broken.
     Gone,
-    /// It is the lane's: nothing waits, and what comes next is a command that does not.
+    /// The socket returns to the fast path: nothing waits, and enough commands came that waited for nothing.
     Plain,
-    /// The socket goes on without the memory of the large message that is done with.
+    /// The socket goes on without the memory of a large message that is done with.
     Renew,
 }
 
 type Socket = RefCell<WebSocketStream<Wire>>;
 
-/// Serves a socket to its end, or until it is the lane's: then this is it, with what has come of it.
+/// Serves a socket to its end, or until it returns to the fast path: then this returns it, with the received bytes.
 pub(crate) async fn run(
     server: Rc<Server>,
     connection: Rc<Connection>,
@@ -171,7 +171,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
     let (blocked, has_pong) = (Cell::new(false), Cell::new(false));
     let mut reading = pin!(read(shared, socket, first, &blocked, &has_pong));
     let mut ping = pin!(ping(shared, socket, is_silent));
-    // What is to go before all else may be on its way.
+    // Bytes that go before all else may be on their way.
     let mut writer = Writer { flushing: true };
     let mut ended = None;
     poll_fn(|context| {
@@ -179,7 +179,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
         loop {
             blocked.set(false);
             if shared.connection.is_expired() {
-                // What happens from now on is not told.
+                // Events from now on are not told.
                 drop(std::mem::take(&mut *shared.subscriptions.borrow_mut()));
             }
             if ended.is_none()
@@ -190,7 +190,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
             if let Poll::Ready(close) = ping.as_mut().poll(context) {
                 return Poll::Ready(End::Close(close));
             }
-            // First all that is settled, then what it comes to as one frame.
+            // All answers that are settled come first, then one frame with them.
             shared.settle(context);
             shared.ask_on(context);
             if writer.poll(shared, socket, context).is_err() {
@@ -202,7 +202,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
                     return Poll::Pending;
                 }
                 Some(end) => return Poll::Ready(end),
-                // What it waited for is there already: nobody else would wake it.
+                // There is room already: nobody else would wake the reader.
                 None if blocked.get() && shared.has_room() => {}
                 None if !has_pong.get()
                     && !writer.flushing
@@ -222,26 +222,25 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
     .await
 }
 
-/// What the library has of the socket's bytes are whole messages, which it has given.
+/// The library has taken whole messages only, and has returned them all.
 fn is_between_messages(socket: &Socket) -> bool {
     socket.borrow().get_ref().is_between_messages()
 }
 
-/// What the lane has begun of what comes first.
+/// Work that the fast path has begun on the first frame.
 #[derive(Default)]
 struct First {
     /// A command that has to wait before it is executed.
     waiting: Option<Staged>,
-    /// So many messages of the first frame are done with.
+    /// The messages of the first frame that are done with.
     skip: usize,
 }
 
-/// Reads frames and has their messages executed. A pong waits to be sent: the next frame is read once it is, so that there is never more than
-/// one.
+/// Reads frames and has their messages executed. The next frame is read once the pong to a ping is sent: there is never more than one.
 async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell<bool>, has_pong: &Cell<bool>) -> End {
     let First { waiting, mut skip } = first;
     if let Some(Staged { id, mut staged }) = waiting {
-        // What came behind it is executed after it.
+        // Messages behind this command are executed after it.
         shared.executes.set(true);
         poll_fn(|context| staged.poll_executed(&shared.server, context)).await;
         shared.executes.set(false);
@@ -320,10 +319,10 @@ fn end_of(server: &Server, error: &tungstenite::Error) -> End {
     }
 }
 
-/// Executes the messages of a frame, one after the other, but for the first so many.
+/// Executes the messages of a frame, one after the other, but for the first `skip`.
 //= promise 1: one command at a time
 async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<bool>) {
-    // It was text when it came.
+    // The bytes came as valid text.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
     let messages = match message::messages(text, shared.server.limits().socket_messages_max) {
         Ok(messages) => messages,
@@ -331,7 +330,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
             if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
                 shared.server.metrics().limited(Limit::SocketMessages);
             }
-            // Reading all of it, only to refuse it, takes its part of a turn.
+            // Reading all of it, only to refuse it, takes its part of a batch.
             let problem = pass(shared).await.err().unwrap_or(problem);
             shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
             return shared.refuse(None, &problem);
@@ -353,7 +352,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
         let (id, message) = match (id, message) {
             (Some(id), Ok(message)) => (id, message),
             (id, Err(problem)) => {
-                // What is refused takes its part of a turn, too.
+                // A refusal takes its part of a batch, too.
                 let problem = pass(shared).await.err().unwrap_or(problem);
                 shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
                 shared.refuse(id.as_ref(), &problem);
@@ -403,7 +402,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
     }
 }
 
-/// Waits for its turn with what is neither a command nor a query.
+/// Waits for admission with a message that is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
     request::turn(&shared.server, &shared.connection, &mut None).await?;
     request::spend(&shared.server, &shared.connection)
@@ -430,7 +429,7 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     }
 }
 
-/// Asks a silent client whether it is there, now and then; ends when it is not.
+/// Pings a silent client now and then, and ends when it does not answer.
 async fn ping(shared: &Shared, socket: &Socket, is_silent: bool) -> Close {
     let silence = shared.server.limits().socket_ping.max(SOCKET_PING_MIN);
     let mut every = tokio::time::interval_at(tokio::time::Instant::now() + silence, silence);

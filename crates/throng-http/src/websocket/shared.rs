@@ -1,4 +1,4 @@
-//! What the tasks of one socket share.
+//! The state that the tasks of one socket share.
 
 use super::{CREDIT_MAX, OUTBOX_BYTES_MAX, message::Id, opened::Staged, outbox::Outbox};
 use crate::{
@@ -23,7 +23,7 @@ use std::{
 use throng::driver::Charge;
 use tokio::{sync::Notify, task::AbortHandle};
 
-/// What the tasks of a socket share.
+/// The state that the tasks of one socket share.
 pub(super) struct Shared {
     pub(super) server: Rc<Server>,
     pub(super) connection: Rc<Connection>,
@@ -45,7 +45,7 @@ pub(super) struct Shared {
     pub(super) in_flight: Cell<usize>,
     /// Something came since the last ping.
     pub(super) alive: Cell<bool>,
-    /// So many more commands that wait for nothing make it the lane's.
+    /// The number of further commands that wait for nothing after which the socket returns to the fast path.
     pub(super) plain: Cell<u32>,
     /// Messages are being executed; nothing is read meanwhile.
     pub(super) executes: Cell<bool>,
@@ -67,7 +67,7 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// What is beyond the most there may be is not granted.
+    /// Adds to the credit, up to the most there may be; the rest is not granted.
     pub(super) fn grant(&self, events: u32) {
         self.left.set(self.left.get().saturating_add(events).min(CREDIT_MAX));
         self.granted.notify_one();
@@ -87,7 +87,7 @@ impl Drop for Subscription {
 }
 
 impl Shared {
-    /// Tells the answers of what was executed, in that order, as far as they may leave.
+    /// Tells the answers of executed commands, in that order, as far as they may leave.
     pub(super) fn settle(&self, context: &mut Context<'_>) {
         let mut staged = self.staged.borrow_mut();
         let before = self.answered.get();
@@ -116,7 +116,7 @@ impl Shared {
         self.answered.get() + self.staged.borrow().len() as u64
     }
 
-    /// Waits until so many commands are answered. Each is answered in its time, whatever comes of it.
+    /// Waits until this many commands are answered. Each is answered in its time, with success or not.
     pub(super) async fn answered(&self, commands: u64) {
         loop {
             let settled = self.settled.notified();
@@ -148,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Waits until no more than so many bytes wait for the client.
+    /// Waits until no more than this many bytes wait for the client.
     pub(super) async fn room(&self, bytes: usize) {
         loop {
             let left = self.left.notified();
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// One more request may be read.
+    /// There is room to read one more request.
     pub(super) fn has_room(&self) -> bool {
         self.in_flight.get() < self.server.limits().socket_requests_max && self.takes_answers()
     }
@@ -169,7 +169,7 @@ impl Shared {
         self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
     }
 
-    /// Nothing is read until requests are done with that came before: that nothing is heard of the client is not its fault.
+    /// Nothing is read until earlier requests are done with: the client's silence is not its fault.
     pub(super) fn is_busy(&self) -> bool {
         self.takes_answers() && (self.executes.get() || !self.has_room())
     }
@@ -179,7 +179,7 @@ impl Shared {
         self.in_flight.get() == 0 && self.out.borrow().is_empty()
     }
 
-    /// The lane may look after it.
+    /// The fast path may look after the socket.
     pub(super) fn is_plain(&self) -> bool {
         let is_at_rest = !self.executes.get() && self.is_done() && self.subscriptions.borrow().is_empty();
         is_at_rest && self.plain.get() == 0 && self.alive.get()
@@ -190,7 +190,7 @@ impl Shared {
         self.out.borrow_mut().problem(id, problem);
     }
 
-    /// Holds the memory of what is told until it has left.
+    /// Holds the memory of messages to the client until they have left.
     pub(super) fn hold(&self, charge: Option<Charge>) {
         if let Some(charge) = charge {
             self.told.borrow_mut().join(charge);
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// What the access log is to say of a message, if anything.
+    /// Returns the entry of a message for the access log, if it is to be logged.
     pub(super) fn log(&self, message: &str, parts: &[&str]) -> Option<Box<Entry>> {
         let is_logged = self.server.logs_next();
         is_logged.then(|| Entry::message(&self.connection, message, parts))

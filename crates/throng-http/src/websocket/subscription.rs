@@ -1,4 +1,4 @@
-//! What happens, told as far as the client has granted credit for it.
+//! Subscriptions: events are sent as far as the client has granted credit for them.
 //!
 //! The events are in the journal: a subscription that waits for its client holds nothing but its place.
 
@@ -28,13 +28,13 @@ use tokio::time::timeout;
 
 /// Events of one message.
 const PAGE_EVENTS: u32 = 100;
-/// From the start of history: the cursor of nothing.
+/// The cursor before the first event, the start of history.
 const START: &str = "start";
 
 pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
     let (server, connection) = (&shared.server, &shared.connection);
     let from = request::spend(server, connection).and_then(|()| from(shared, &asked));
-    // What is refused takes its part of a turn, too.
+    // A refusal takes its part of a batch, too.
     let turn = request::turn(server, connection, &mut None).await;
     let from = from.and_then(|from| turn.map(|()| from))?;
     may_subscribe(shared, &id)?;
@@ -54,7 +54,7 @@ pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>)
             from.follow(&engine).await
         }
     });
-    // Its place is taken before the next message is executed: a kind is told of what that does.
+    // The place is taken before the next message is executed, so that a kind's follower sees the events of that message.
     let followed = poll_fn(|context| Poll::Ready(following.as_mut().poll(context))).await;
     let task = tokio::task::spawn_local({
         let (shared, id, credit) = (shared.clone(), id.clone(), credit.clone());
@@ -111,7 +111,7 @@ fn nobody() -> Box<Problem> {
         .boxed()
 }
 
-/// Whom it follows, from where.
+/// Returns the entity or kind that a subscription follows, and its beginning, if the caller may follow it.
 fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<From> {
     let (kind, names) = routes::kind(&shared.server, &asked.kind)?;
     let caller = shared.connection.caller();
@@ -135,7 +135,7 @@ fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<From> {
     Ok(From::Entity(Follow::Entity { kind, id, after, at }))
 }
 
-/// Where a client wants to begin.
+/// The beginning of a subscription: an entity's or a kind's events.
 enum From {
     Entity(Follow),
     Kind { kind: usize, from: OfKind },
@@ -202,7 +202,7 @@ async fn run(
     shared.tell(|out| out.ended(id, &ended, &cursor(&follower)));
 }
 
-/// Until it cannot go on.
+/// Sends events until that fails, and returns the reason.
 async fn tell(
     shared: &Shared,
     id: &Id,

@@ -1,7 +1,8 @@
 //! A WebSocket's socket, which tells its connection when bytes move.
 //!
-//! It is read into a buffer of the loop's, as much as there is at once; what takes the bytes from here may have little room for them, and is
-//! given those of one frame at a time: behind a message it holds none of the next, so that another can go on from there.
+//! The socket is read into a buffer of the loop, as much as there is at once. The WebSocket library takes the bytes from here.
+//! The library gets the bytes of one frame at a time, so that behind a message it holds nothing of the next.
+//! Another reader can therefore go on from there.
 
 use super::frame::Head;
 use crate::{
@@ -20,10 +21,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Room for what is read at once, at least.
 const READ_BYTES: usize = 1 << 10;
-/// A message of so many bytes is a part of what its connection takes.
+/// The largest message that is not charged: it is a part of what its connection takes.
 const FREE_BYTES: usize = 4 << 10;
 
-/// Why no more of a message is read.
+/// The reason why no more of a message is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unwelcome {
     #[error("the messages that come take all the memory they may")]
@@ -47,12 +48,12 @@ pub(crate) struct Wire {
     charge: Option<Charge>,
     /// The wait for the rest of a message.
     coming: Option<Coming<Rc<Connection>>>,
-    /// What is to go before all else.
+    /// Bytes that go before all else.
     output: Vec<u8>,
 }
 
 impl Wire {
-    /// Of a socket of which this has come already, and to which this is to go.
+    /// Wraps a socket. `came` has arrived already, and `output` goes before all else.
     pub(crate) fn new(
         mut stream: Stream,
         connection: Rc<Connection>,
@@ -77,7 +78,7 @@ impl Wire {
         }
     }
 
-    /// All that was taken of it are whole messages, and all is gone that was to go before others.
+    /// The library has taken whole messages only, and the bytes that go before all else have gone.
     pub(super) fn is_between_messages(&self) -> bool {
         self.left == 0 && !self.goes_on && self.output.is_empty()
     }
@@ -97,7 +98,7 @@ impl Wire {
         self.coming = None;
     }
 
-    /// Charges the memory that the message takes with a frame of which the head is here.
+    /// Charges the memory that the message takes with this frame, of which the head is here.
     fn charge(&mut self, head: &Head) -> io::Result<()> {
         if head.is_control() {
             return Ok(());
@@ -106,7 +107,7 @@ impl Wire {
         let before = if begun { self.message_bytes } else { 0 };
         self.message_bytes = before.saturating_add(head.length);
         let server = &self.server;
-        // Of one that is too large the library takes the head only.
+        // The library takes only the head of a message that is too large.
         let most = server.limits().socket_frame_bytes_max;
         let Some(bytes) = usize::try_from(self.message_bytes).ok().filter(|bytes| *bytes <= most) else {
             return Ok(());
@@ -157,7 +158,7 @@ impl Wire {
         }
     }
 
-    /// Nothing is there. What has begun to come has the time that a body has.
+    /// Waits for more input. A message that has begun has as much time as a body has.
     fn waits<T>(&mut self, context: &Context<'_>) -> Poll<io::Result<T>> {
         let has_begun = !self.input.is_empty() || self.left > 0 || self.goes_on;
         if !has_begun {
@@ -170,7 +171,7 @@ impl Wire {
         }
     }
 
-    /// Has something of a frame, unless the client says no more.
+    /// Ensures that bytes of a frame are here, unless the client sends no more.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.left == 0 {
             if let Some(head) = Head::parse(&self.input) {

@@ -370,7 +370,7 @@ fn a_waiting_command_of_a_revoked_token_is_answered() {
 
 #[test]
 fn connections_of_a_token_end_when_it_expires() {
-    // How long it may take to open both is not known: a token that did not last gets a longer one.
+    // Opening both may take any time: a token that did not last is replaced by one that lasts longer.
     let opened = [2, 8, 32].into_iter().find_map(|seconds| {
         let until = jiff::Timestamp::now() + std::time::Duration::from_secs(seconds);
         let (token, line) = make_token("ann", Some(until)).unwrap();
@@ -616,7 +616,7 @@ fn browser_opens_a_socket_and_a_stream_without_a_header() {
     client
         .get(&format!("/api/section/S1?ticket={ticket}"))
         .problem(401, "unauthorized");
-    // It is the token's: with it goes what it has opened.
+    // The ticket belongs to the token, and everything it has opened ends with the token.
     let lines = fs::read_to_string(&file).unwrap();
     fs::write(&file, lines.lines().next().unwrap()).unwrap();
     ends(&mut stream);

@@ -1,4 +1,4 @@
-//! What a person does by hand.
+//! Operator actions.
 
 use crate::support::{Client, client::request, plain, start};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What is wrong is told with what was found, where, and what to do; and nothing is done.
+//! Answers to wrong input name what was found, where, and what to do. Nothing is executed.
 
 use crate::support::{
     Client,

@@ -42,7 +42,7 @@ fn bodies_of_all_connections_are_bounded_together() {
         }
         let taken = metric(&gateway, HELD);
         assert!((1..=128 << 10).contains(&taken), "{field:?} {taken}");
-        // What is small and comes at once goes on.
+        // A small body that comes at once is still taken.
         let mut other = Client::new(&gateway);
         assert_eq!(other.post("/api/section/S2/open", r#"{"capacity":1}"#).status, 200);
         let (mut refused, mut taken) = (0, 0);

@@ -31,7 +31,7 @@ fn a_service_on_loopback_is_asked_under_no_foreign_name() {
             assert_eq!(answer.status, 200, "{host}");
         }
     }
-    // So it is on a connection whose requests before named the service.
+    // The same holds on a connection whose earlier requests named the service.
     let mut client = Client::new(&gateway);
     for host in ["localhost", "evil.example", "127.0.0.1", "evil.example", "localhost"] {
         let open = post(host) + "content-length: 14\r\n\r\n{\"capacity\":1}";

@@ -1,4 +1,4 @@
-//! What one client may take, and what is left to the others.
+//! Limits for one client, and the room they leave to the others.
 
 use crate::support::{
     Client,
@@ -104,7 +104,7 @@ fn an_address_opens_no_more_connections_a_second_than_it_may() {
     assert!(limited_total(&gateway, "connection_rate_max") >= 1);
 }
 
-/// Of so many requests, the statuses.
+/// Sends so many requests and returns their statuses.
 fn statuses(client: &mut Client, count: usize, headers: &[(&str, &str)]) -> Vec<u16> {
     let body = r#"{"title":"x"}"#;
     let asked = |_| client.request("POST", "/api/section/S1/rename", headers, body);
@@ -253,7 +253,7 @@ fn caller_rate_holds_for_routes_of_an_app_and_for_sockets() {
     }
     let fields = [("authorization", bob.as_str()), ("x-forwarded-for", "203.0.113.1")];
     assert_eq!(Client::new(&gateway).request("GET", "/own", &fields, "").status, 200);
-    // Of a socket that shows no token, the address that opened it.
+    // A socket without a token counts for the address that opened it.
     let gateway = proxied(2, |gateway| gateway);
     let open = |address| Socket::open(&gateway, &[("x-forwarded-for", address)]).unwrap().0;
     let (mut first, mut other) = (open("203.0.113.1"), open("203.0.113.2"));

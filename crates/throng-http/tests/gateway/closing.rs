@@ -5,7 +5,7 @@ use std::{io::Write, net::Shutdown, thread};
 use throng_http::Running;
 
 const COMMANDS: usize = 6_000;
-/// Of them, the one after which nothing more is looked at.
+/// The number of commands up to the one that closes the connection; later ones are not looked at.
 const LAST: usize = 1_000;
 
 /// A section with room for all.
@@ -33,7 +33,7 @@ fn answers_of(gateway: &Running, last: &str, first_headers: &[(&str, &str)]) -> 
     (LAST..COMMANDS).for_each(|student| all += &add(student, &[]));
     let mut writer = client.stream().try_clone().unwrap();
     let writing = thread::spawn(move || {
-        // What comes behind the last one may find nobody any more.
+        // Commands after the last one may find the connection closed.
         let _ = writer.write_all(all.as_bytes());
         let _ = writer.shutdown(Shutdown::Write);
     });

@@ -1,4 +1,4 @@
-//! One client that asks for more than its share.
+//! A client that asks for more than its share.
 
 use crate::support::{Client, start};
 use http::HeaderName;

@@ -219,7 +219,7 @@ async fn compare(address: SocketAddr, cases: &[Case]) {
         let is_end = frame.kind == HEADERS && frame.flags & END_STREAM == END_STREAM;
         assert!(is_end, "{case:?}: frame {} with flags {:#x}", frame.kind, frame.flags);
 
-        // What is counted or measured may have another length the next moment.
+        // Counters and measurements may have another length the next moment.
         let mut tries = 100;
         let get = loop {
             let get = Head::of_http1(&mut Client::of(address), "GET", case);

@@ -109,11 +109,11 @@ fn uploads_after_a_late_one_are_taken() {
         let (late, answer) = client.upload("/api/section/S1/open");
         late.send("{\"capa").unwrap();
         assert_eq!(patiently(answer).await.unwrap().unwrap().status(), 408);
-        // One that is in time may be late by accident, on a machine that is busy with others.
+        // On a busy machine, an upload that is in time may be late by accident.
         for _ in 0..100 {
             let (pieces, answer) = client.upload("/api/section/S2/open");
             pieces.send("{\"capacity\":").unwrap();
-            // So that its first piece is there, and the second one is waited for.
+            // When this answer comes, the first piece has arrived, and the second one is waited for.
             assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
             pieces.send("7}").unwrap();
             drop(pieces);
@@ -195,7 +195,7 @@ fn a_panic_of_the_gateway_costs_only_its_request() {
             (&problem["detail"], &problem["instance"]),
             (&said.into(), &"/api/section/S1/rename".into())
         );
-        // What was on its way beside it goes on.
+        // The upload beside it goes on.
         body.send(r#"{"student":"1"}"#).unwrap();
         drop(body);
         assert_eq!(read(uploading.await.unwrap().unwrap()).await.0, 200);

@@ -1,9 +1,10 @@
-//! One request means the same whichever lane looks at it.
+//! A request means the same to our own HTTP/1.1 handling (http1) and to the full implementation.
 
 use crate::support::{Answer, Client, plain, start};
 use throng_http::Running;
 
-/// What the lane of plain requests answers, and what the full one does: the same request with a field that only the latter takes.
+/// Sends a request to http1 and to the full implementation. Returns both answers.
+/// The second request has a field that only the full implementation takes.
 fn both(gateway: &Running, line: &str, fields: &str) -> [Answer; 2] {
     ["", "te: trailers\r\n"].map(|other| {
         let mut client = Client::new(gateway);

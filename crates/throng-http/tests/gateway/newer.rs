@@ -95,7 +95,7 @@ fn unknown_commands_are_retried_while_a_newer_release_may_live() {
         "malformed",
     ];
     asked(404, known);
-    // It was gone before this engine began: for too long, or lately.
+    // The newer release was gone before this engine began: for too long, or lately.
     other.1.store(120, Ordering::SeqCst);
     asked(404, known);
     other.1.store(90, Ordering::SeqCst);

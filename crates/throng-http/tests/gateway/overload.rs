@@ -13,10 +13,11 @@ use std::{
 };
 use throng_http::{Limits, Running};
 
-/// What keeps a loop busy for a while.
+/// A command that keeps a loop busy for a while.
 const PONDER: &str = r#"{"ms":3}"#;
 
-/// What comes of many clients who each open sections that take a few milliseconds, until one of the answers is `wanted`.
+/// Has many clients keep the loop busy and open sections, each until an answer is `wanted`.
+/// Returns the answers to `open`, with the sections' ids.
 fn storm(
     gateway: &Running,
     headers: &[(&str, &str)],
@@ -105,7 +106,7 @@ fn while_saturated(test: impl FnOnce(&Running)) {
             let (gateway, is_over, is_refused) = (&gateway, &is_over, &is_refused);
             scope.spawn(move || {
                 let mut client = Client::new(gateway);
-                // One entity that is wanted by all has a share, and a queue, of its own.
+                // Each client has its own entity: one that all want would have a single share and queue.
                 let (open, ponder) = (
                     format!("/api/section/{number}/open"),
                     format!("/api/section/{number}/ponder"),
@@ -170,7 +171,7 @@ fn a_refused_request_with_a_late_body_keeps_its_connection() {
                     );
                     return;
                 }
-                // It was let in, and so waited for its body.
+                // The request was let in, and the loop waits for its body.
                 Err(error) => {
                     assert!(
                         matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),

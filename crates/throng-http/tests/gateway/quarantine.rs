@@ -113,7 +113,7 @@ fn entity_that_fills_the_engine_is_stopped_by_its_routes() {
     let refused = client.post("/api/yeast/bad/divide", "{}");
     refused.problem(500, "quarantined");
     assert!(refused.text().contains("by an operator") && !refused.text().contains("it divides"));
-    // What is only in the log is counted once it was read.
+    // Messages that are only in the log are counted once they were read.
     let is_counted = |stuck: &Value| stuck["entities"][0]["waiting"].as_u64() >= Some(64);
     let stuck = until(&mut client, "/admin/stuck", is_counted);
     let listed = &stuck["entities"][0];

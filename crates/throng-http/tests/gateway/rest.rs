@@ -245,7 +245,7 @@ fn of_http2() -> Vec<(&'static str, Shape)> {
             http2(|client, _| async move {
                 let (pieces, answer) = client.upload(ADD);
                 pieces.send(&STUDENT[..4]).unwrap();
-                // By then its first piece is there.
+                // The first piece has arrived by the time of this answer.
                 assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
                 pieces.send(&STUDENT[4..]).unwrap();
                 drop(pieces);
@@ -461,7 +461,7 @@ fn an_answer_does_not_depend_on_the_rest_before_it() {
     let mut wrong = Vec::new();
     // A machine that is busy elsewhere may hold up any answer; a service that counts a rest does so each time.
     for _ in 0..TRIES {
-        // One after the other: so many at once would hold up the tests beside this one.
+        // Services start one after the other: all at once would hold up the tests beside this one.
         let services: Vec<Alone> = rows
             .iter()
             .map(|((name, shape), files)| Alone::new(name, shape, *files))

@@ -73,7 +73,7 @@ fn a_program_in_a_process_of_its_own() {
         thread::yield_now();
     }
     assert!(TcpStream::connect(address).is_ok());
-    // One that comes between the handler and its entry in the library's table is lost.
+    // A signal that comes between the handler and its entry in the library's table is lost.
     while !serving.is_finished() {
         signal_hook::low_level::raise(signal).unwrap();
         let patience = Instant::now() + Duration::from_secs(60);
@@ -90,7 +90,7 @@ fn a_program_in_a_process_of_its_own() {
 
 #[test]
 fn a_signal_ends_the_gateway_with_a_last_checkpoint() {
-    // Where the test was started to outlive its terminal, so was the program.
+    // A signal that this test ignores (SIGHUP under nohup) is ignored by the program, too.
     let signals = [SIGHUP, SIGINT, SIGQUIT]
         .into_iter()
         .filter(|signal| !is_in("SigIgn:", *signal));

@@ -92,7 +92,7 @@ async fn leave_unread(gateway: &Running) -> Option<()> {
     let asking = tokio::spawn(async move {
         let cut = "throng_http_limited_total{limit=\"write_wait\"} 0\n";
         while client.ask("GET", "/metrics", "").await.1.contains(cut) {}
-        // It has been taken up to its window.
+        // The answer has been taken up to its window, and no further.
         assert!(patiently(unread.into_body().collect()).await.is_err());
         assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
     });

@@ -55,7 +55,7 @@ fn in_pieces(text: &str) -> Vec<Message> {
     ]
 }
 
-/// What one client sends, and is to be told.
+/// The messages of one client, and the answers it must get.
 struct Talk {
     numbers: Numbers,
     next: usize,

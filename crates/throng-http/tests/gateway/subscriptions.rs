@@ -1,4 +1,4 @@
-//! What happens, over a WebSocket, as far as credit goes.
+//! Subscriptions over a WebSocket, which get events as far as their credit goes.
 
 use crate::support::{
     Client, plain, section,
@@ -70,7 +70,7 @@ fn an_entity_s_events_come_as_far_as_credit_goes() {
     socket.send(&json!({ "type": "credit", "id": "s", "credit": 100 }));
     let (seen, _) = events(&mut socket, "s", 3);
     assert_eq!(seen[2]["payload"], json!({ "student": "3" }));
-    // What happens from here on comes by itself, among answers.
+    // Events from here on come by themselves, among answers.
     add(&mut client, "S1", 4);
     assert_eq!(events(&mut socket, "s", 1).0[0]["payload"], json!({ "student": "4" }));
     socket.send(&json!({ "type": "unsubscribe", "id": "s" }));
@@ -182,7 +182,7 @@ fn events_many_subscriptions_follow_are_read_once() {
             }
         }
     };
-    // Who has been told something follows what is read for all.
+    // A subscription that has got an event follows the reader that all share.
     tell_all(0..1);
     let before = read.load(SeqCst);
     tell_all(1..21);

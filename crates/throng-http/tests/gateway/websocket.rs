@@ -281,7 +281,7 @@ fn a_silent_client_is_pinged_and_a_gone_one_is_let_go() {
         socket.inner.flush().unwrap();
     }
     socket.command("S1", "open", &json!({ "capacity": 9 }));
-    // From here on it reads nothing, and so answers nothing.
+    // The client reads nothing from here on, and so answers no ping.
     let mut client = Client::new(&gateway);
     while !client.get("/metrics").text().contains("throng_http_websockets 0") {
         thread::yield_now();

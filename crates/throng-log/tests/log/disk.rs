@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-/// What befalls a process at one of its calls, whichever that is.
+/// A fault that hits a process at one of its calls, whichever that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// The call fails.

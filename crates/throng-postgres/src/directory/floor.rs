@@ -4,7 +4,7 @@ use super::changes::{Change, LIVING, Sql};
 use throng_journal::{Error, Floor};
 use tokio_postgres::{Row, Transaction};
 
-/// From two columns of the cluster's row.
+/// Reads the floor from two columns of the cluster's row.
 pub(crate) fn of(row: &Row, first: usize) -> Floor {
     Floor {
         features: row.get::<_, i32>(first).cast_unsigned(),

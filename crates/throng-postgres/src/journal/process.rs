@@ -85,7 +85,7 @@ pub(crate) fn may_answer(processes: Option<Vec<Option<String>>>) -> bool {
     processes.is_some_and(|processes| !processes.iter().all(has_ended))
 }
 
-/// As a lease keeps it.
+/// Writes a process as a lease keeps it.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

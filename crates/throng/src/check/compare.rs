@@ -1,9 +1,9 @@
-//! Whether a command that is decided again comes to what it came to.
+//! Compares the outcome of a command that is decided again with its recorded outcome.
 
 use serde_json::Value;
 use throng_core::shard::{Decision, Effect};
 
-/// What came of a recorded command.
+/// The recorded outcome of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Was {
     Done,
@@ -69,7 +69,7 @@ fn names(effects: &[Effect]) -> Vec<&str> {
     effects.iter().map(|effect| &*effect.what).collect()
 }
 
-/// Of a refusal there is only one.
+/// Returns the names of the effects. `None` stands for a refusal or a failure: all of these count as equal.
 fn names_of(decision: &Decision) -> Option<Vec<&str>> {
     match decision {
         Decision::Done(effects) => Some(names(effects)),
@@ -86,7 +86,7 @@ fn listed(names: &[&str]) -> String {
 
 /// A value that is another one now.
 pub(super) struct Differing {
-    /// Where it stands in its content, `command.Deposit.cents`; empty for the content itself.
+    /// The path of the value in its content, like `command.Deposit.cents`; empty for the content itself.
     path: String,
     was: String,
     would_be: String,

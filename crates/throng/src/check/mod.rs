@@ -1,5 +1,5 @@
-//! Whether a program understands a history, before it is rolled out: every event taken up and applied, every timer and message read,
-//! every read model rebuilt. Nothing is written, nothing is sent.
+//! Checks, before a program is rolled out, that it understands a history.
+//! Every event is upcast and applied, every timer and message read, every read model rebuilt. Nothing is written, nothing is sent.
 
 mod compare;
 mod segments;
@@ -24,16 +24,16 @@ use throng_journal::{Address, Commit, Record, RecordKind};
 use what_if::{Deciding, FINDINGS_MAX, Known};
 use words::{cause, entities_text, times_text};
 
-/// What of a history a program does not understand.
+/// A part of a history that a program does not understand.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Misunderstood {
-    /// What it is: `event account/received version 1`, `timer of account: pay_interest`.
+    /// The part's description: `event account/received version 1`, `timer of account: pay_interest`.
     pub what: String,
-    /// What the program says of it.
+    /// The reason that the program gives.
     pub reason: String,
-    /// How often it was met in the history; an event at most once in each entity, whose later events are not looked at.
+    /// The number of times it occurs in the history. An event counts at most once per entity, whose later events are not checked.
     pub times: u64,
-    /// Where it was met first: the entity, and the commit.
+    /// The first occurrence: the entity, and the commit.
     pub first: String,
 }
 
@@ -43,7 +43,7 @@ impl Misunderstood {
     }
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CheckReport {
     /// Commits that were read.
@@ -58,9 +58,9 @@ pub struct CheckReport {
     pub messages: u64,
     /// Read models that were rebuilt.
     pub projections: u64,
-    /// What is not understood, at most 1,000 different things.
+    /// All that is not understood, at most 1,000 different parts.
     pub misunderstood: Vec<Misunderstood>,
-    /// What would come of the recorded commands now, where that was asked for ([`Checker::what_if`]).
+    /// The result of deciding the recorded commands again, if that was requested ([`Checker::what_if`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
 }
@@ -120,9 +120,9 @@ pub struct Checker {
     kinds: Vec<Box<dyn KindCheck>>,
     #[cfg(feature = "projections")]
     projections: Vec<Replay>,
-    /// By entity and name: the command, its content, and where it was set.
+    /// The timers that are set, by entity and name.
     timers: HashMap<(Address, String), Waiting>,
-    /// By sending shard, receiver and number.
+    /// The messages that nobody has taken yet, by sending shard, receiver and number.
     messages: HashMap<(u16, Address, u64), Waiting>,
     found: BTreeMap<(String, String), (u64, String)>,
     deciding: Option<Deciding>,
@@ -134,7 +134,7 @@ struct Waiting {
     body: Vec<u8>,
     /// The entity that has set or sent it.
     by: Address,
-    /// Where it was recorded.
+    /// The entity and the commit that recorded it, as text.
     at: String,
     /// When a timer is due, and after how long again, in microseconds.
     due: (i64, Option<u64>),
@@ -212,7 +212,7 @@ impl Checker {
         self
     }
 
-    /// As [`record`](Self::record) for each of a commit's, and its commands decided again on the way.
+    /// Does the same as [`record`](Self::record) for each record of a commit, and decides its commands again on the way.
     fn decide_again(&mut self, records: &[Record<'_>], commit_micros: i64, deciding: &mut Deciding) {
         let mut segments: VecDeque<Segment> = VecDeque::new();
         for (at, record) in records.iter().enumerate() {
@@ -282,7 +282,7 @@ impl Checker {
         }
     }
 
-    /// What came of it all.
+    /// Checks the timers and messages that still wait, and returns the report.
     #[must_use]
     pub fn finish(mut self) -> CheckReport {
         for ((address, name), timer) in std::mem::take(&mut self.timers) {
@@ -345,7 +345,7 @@ impl Checker {
                 }
                 self.timers.retain(|(of, _), _| *of != own());
             }
-            // What an operator decided is no command of the entity's.
+            // An operator's decision is no command of the entity.
             RecordKind::TimerSet if is_by_hand(record) => {}
             RecordKind::TimerSet => {
                 if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {

@@ -8,7 +8,7 @@ use throng_core::{
 };
 use throng_journal::{Address, Record, RecordKind};
 
-/// What a timer's record says of its command.
+/// The content of a record that sets a timer.
 #[derive(serde::Deserialize)]
 pub(crate) struct TimerSet {
     pub(crate) at: i64,
@@ -22,7 +22,7 @@ pub(crate) struct TimerSet {
 pub(super) struct Segment {
     /// The first record that can be its own.
     pub(super) start: usize,
-    /// That record is its own, without doubt.
+    /// True if that record is certainly its own.
     pub(super) begins: bool,
     /// The record that ends it.
     pub(super) end: usize,
@@ -49,7 +49,7 @@ pub(super) enum Fit {
     Same(usize),
 }
 
-/// Who has asked, see [`Asker`](throng_core::model::Asker).
+/// The asker of the command, see [`Asker`](throng_core::model::Asker).
 pub(super) enum From {
     Client(Option<String>),
     Entity(Address),
@@ -58,7 +58,7 @@ pub(super) enum From {
     Outcome(Address),
 }
 
-/// Whom an outcome is of.
+/// Returns the entity whose outcome this is.
 fn asked(body: &[u8]) -> Option<Address> {
     let outcome: RequestOutcome = serde_json::from_slice(body).ok()?;
     Some(Address::new(outcome.from.0, outcome.from.1))
@@ -168,7 +168,7 @@ pub(super) fn segments(
     found
 }
 
-/// What a timer's record sets, under its name.
+/// Returns the timer's name and its settings, if the record sets one.
 fn timer_set<'a>(record: &Record<'a>) -> Option<(&'a str, TimerSet)> {
     let is_set = record.record == RecordKind::TimerSet;
     let set = is_set.then(|| serde_json::from_slice(record.body).ok());

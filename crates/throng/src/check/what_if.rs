@@ -21,25 +21,25 @@ use throng_core::{
 };
 use throng_journal::{Address, Record, RecordKind};
 
-/// What was found at most, each with how often.
+/// The most different findings that are kept, each with its count.
 pub(super) const FINDINGS_MAX: usize = 1_000;
 
-/// How much earlier a command is decided a second time: what differs then depends on the moment.
+/// The microseconds by which the second decision of a command is earlier. An outcome that differs then depends on the moment.
 const EARLIER_MICROS: i64 = 1_500_000;
 
-/// What would come of recorded commands now.
+/// The result of deciding recorded commands again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WhatIf {
     /// Recorded commands that were decided again.
     pub decided: u64,
-    /// Those of them that come to the same.
+    /// The number of them that have the same outcome.
     pub same: u64,
-    /// Those of them of which nothing can be said: they come to different things when they are decided twice, 1.5 seconds apart or with other
-    /// random numbers; or they come to nothing, and what stands before them may be theirs or that of a command that was not kept.
+    /// The number of them that cannot be judged. Some differ when they are decided twice, 1.5 seconds apart or with other random numbers.
+    /// Others come to nothing: the records before them may be theirs, or those of a command that was not kept.
     pub undecided: u64,
     /// Events of commands that were not kept.
     pub events_not_kept: u64,
-    /// What differs, at most 1,000 different things.
+    /// The outcomes that differ, at most 1,000 different ones.
     pub changed: Vec<Changed>,
 }
 
@@ -48,13 +48,13 @@ pub struct WhatIf {
 pub struct Changed {
     /// The command: `message to account: Deposit`, `timer "interest" of account: PayInterest`, `command of account: Withdraw`.
     pub command: String,
-    /// What came of it: `event Deposited`, `refused`.
+    /// The recorded outcome: `event Deposited`, `refused`.
     pub was: String,
-    /// What would come of it now.
+    /// The outcome now.
     pub would_be: String,
-    /// How many recorded commands come to this.
+    /// The number of recorded commands that change in this way.
     pub times: u64,
-    /// Where it was met first: the entity, the commit, and the values that differ.
+    /// The first occurrence: the entity, the commit, and the values that differ.
     pub first: String,
 }
 
@@ -101,11 +101,11 @@ pub(super) struct Deciding {
     covered: u64,
     /// The kinds of which a kept command was met.
     keeping: HashSet<String>,
-    /// By command, what was, and what would be: how often, and where first.
+    /// The count and the first occurrence of each change, by command, recorded outcome and new outcome.
     changed: BTreeMap<(String, String, String), (u64, String)>,
 }
 
-/// What a checker knows when a command is decided.
+/// The kinds and records that a decision is based on.
 pub(super) struct Known<'a> {
     pub(super) registry: &'a Registry,
     pub(super) kinds: &'a mut [Box<dyn KindCheck>],
@@ -197,7 +197,7 @@ impl Segment {
 }
 
 impl Deciding {
-    /// Whether the kind's commands are kept by now, so that a command's records begin behind those of the one before it.
+    /// Returns true once a kept command of the kind was met. From then on a command's records begin behind those of the one before it.
     pub(super) fn is_kept(&self, kind: &str) -> bool {
         self.keeping.contains(kind)
     }
@@ -208,7 +208,7 @@ impl Deciding {
         }
     }
 
-    /// What came of it, in a history of so many events.
+    /// Returns the result, for a history with this many events.
     pub(super) fn finish(self, events: u64) -> WhatIf {
         let changed = self.changed.into_iter();
         let changed = changed.map(|((command, was, would_be), (times, first))| Changed {
@@ -226,10 +226,10 @@ impl Deciding {
     }
 }
 
-/// What these records say was done.
+/// Returns the effects that these records tell.
 fn recorded(records: &[Record<'_>], timer: Option<&str>, known: &Known<'_>) -> Vec<Effect> {
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
-    // As today's program writes it, whatever the program wrote that recorded it.
+    // Written as today's program writes it, whatever program recorded it.
     let command = |kind: &str, name: &str, body: &[u8]| {
         let kind = known.registry.find(kind);
         let read = kind.and_then(|kind| known.kinds[kind].command(name, body).ok());

@@ -1,4 +1,4 @@
-//! What every part of an engine is handed: its settings, the world it runs in, and the signals between its tasks.
+//! The surroundings of every part of an engine: its settings, the world it runs in, and the signals between its tasks.
 
 mod newer;
 #[cfg(feature = "services")]
@@ -36,7 +36,7 @@ use throng_journal::{Journal, Store};
 use throng_services::stats::Stats;
 use throng_turn::Relay;
 
-/// Told by each refusal of a quiet engine, and among its troubles.
+/// The reason given by each refusal of a quiet engine, and among its troubles.
 pub(crate) const QUIET: &str = "the service was started quiet: it answers queries and changes nothing";
 
 /// The surroundings of an engine. Nothing in here belongs to one writer's life.
@@ -48,13 +48,13 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<SteadyHost>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
-    /// In a cluster: the other nodes.
+    /// The other nodes, in a cluster.
     pub(crate) peers: Option<Arc<dyn Peers>>,
     pub(crate) seen_newer: SeenNewer,
     pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
     #[cfg(feature = "services")]
-    /// What actors and an app's own services record of themselves.
+    /// The statistics of actors and of an app's own services.
     pub(crate) stats: Stats,
     #[cfg(feature = "services")]
     pub(crate) topics: Topics,
@@ -66,7 +66,7 @@ pub(crate) struct Context {
     pub(crate) budget: Budget,
 }
 
-/// One signal for each background task, and those who wait for durable commits.
+/// The signals of the background tasks, and the wakers of tasks that wait for durable commits.
 #[derive(Default)]
 pub(crate) struct Signals {
     /// There is something to commit, from a caller outside of a gateway's loops.
@@ -81,7 +81,7 @@ pub(crate) struct Signals {
     pub(crate) recover: Signal,
     /// Other messages are dead, or other entities quarantined.
     pub(crate) unresolved: Signal,
-    /// Those who wait for a commit, on a loop that another one wakes.
+    /// Wakes tasks that wait for a commit on another loop than the one that makes it durable.
     pub(crate) relay: Arc<Relay>,
     watchers: Mutex<Vec<Waker>>,
 }
@@ -103,7 +103,7 @@ impl Signals {
 }
 
 impl Context {
-    /// Whether there is room for new work: on the disk, and within what the journal may take of it.
+    /// Tells whether there is room for new work: on the disk, and within the disk budget.
     pub(crate) fn has_room(&self) -> bool {
         self.journal.has_room() && self.disk.has_room()
     }
@@ -122,7 +122,7 @@ impl Context {
         kind.ok_or_else(|| Error::Malformed(unknown_kind(name)))
     }
 
-    /// For how long each kind's events are kept, of those that keep not all.
+    /// Returns how long each kind's events are kept, of the kinds that do not keep all.
     pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
         let options = &self.options.keep;
         let kinds = self.registry.kinds().iter();
@@ -141,7 +141,7 @@ impl Context {
         self.seen_newer.look(&**peers, self.host.elapsed_micros())
     }
 
-    /// What a client is told of what this program does not understand, if a newer release may.
+    /// Returns the error for a request that this program does not understand, but a newer release may. `None` if no such release is known.
     pub(crate) fn left_to_a_newer<R>(&self, why: &str) -> Option<Error<R>> {
         let newer = self.newer()?;
         Some(Error::Unavailable {
@@ -149,8 +149,8 @@ impl Context {
         })
     }
 
-    /// Why what this program does not understand waits; `None`: no newer release lives, by a look at the nodes that began after this
-    /// call, nor has one lived lately.
+    /// Returns why work that this program does not understand waits. `None` if no newer release lives, by a look at the nodes that began
+    /// after this call, and none has lived lately.
     pub(crate) async fn waits_for(&self) -> Option<String> {
         let peers = self.peers.clone()?;
         if let Some(newer) = self.newer() {
@@ -178,7 +178,7 @@ impl Context {
         }
     }
 
-    /// When a call with this deadline has waited long enough, by the host's clock.
+    /// Returns the end of a call with this deadline, by the host's clock.
     pub(crate) fn until(&self, deadline: Option<Duration>) -> u64 {
         let deadline = deadline.unwrap_or(self.options.deadline);
         self.host.elapsed_micros().saturating_add(micros(deadline))

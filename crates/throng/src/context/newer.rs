@@ -1,4 +1,4 @@
-//! What this program does not understand while a newer release of the service lives at another node: a client is told to come again, a
+//! Work that this program does not understand, while a newer release of the service runs on another node. A client is told to come again. A
 //! message or a timer waits until a node of that release owns its entity.
 
 use crate::remote::Peers;
@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-/// A look at the nodes is waited for so long.
+/// The longest time to wait for a look at the nodes.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
-/// So long after the last newer node is found to be gone it may still come back: a process that is replaced or has crashed is there again
-/// within seconds, a machine that starts anew within one or two minutes.
+/// The time for which the last newer node may still come back after it is found to be gone. A process that is replaced or has crashed is
+/// there again within seconds. A machine that restarts is there within one or two minutes.
 const GRACE: Duration = Duration::from_secs(120);
 
 /// The node of a newer release that this process has seen last.
@@ -20,7 +20,7 @@ pub(crate) struct SeenNewer(Mutex<Option<Seen>>);
 
 struct Seen {
     node: String,
-    /// When it was found to be gone, by the engine's clock that never goes back; `None`: it lives.
+    /// The time when the node was found to be gone, by the engine's clock that never goes back; `None`: it lives.
     gone_micros: Option<u64>,
 }
 

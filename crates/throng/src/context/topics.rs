@@ -23,7 +23,7 @@ impl Topics {
         let topics = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         // Without one, nobody has ever listened.
         let Some(publish) = topics.get(topic) else { return };
-        // It clones values, which is user code: what happens in there must not end the engine.
+        // Publishing clones the value, which is user code: a panic in there must not end the engine.
         if catch_unwind(AssertUnwindSafe(|| publish(value))).is_err() {
             tracing::error!("a value published on the topic {topic:?} panicked when it was cloned, and is lost");
         }

@@ -7,7 +7,7 @@ use throng_core::{
 };
 use throng_journal::Position;
 
-/// What another node answers: its answer as JSON, or its "no".
+/// The answer of another node: its JSON, or its error.
 pub(crate) type Answered = Result<Vec<u8>, Error<JsonRejection>>;
 
 /// The place that an answer goes to, and the answer once it is there.
@@ -34,7 +34,7 @@ pub(crate) struct ForwardedReply {
 }
 
 impl Answer {
-    /// What another node has answered.
+    /// Puts another node's answer into its place. Without effect if nobody waits here for one.
     pub(crate) fn put(&mut self, answer: Answered) {
         match self {
             Self::Typed(typed) => (typed.read)(typed.slot.as_mut(), answer),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a shard is at: written by the holder of its lock, read by the watchdog.
+/// The command that a shard executes now. Written by the holder of the shard's lock, read by the watchdog.
 #[derive(Default)]
 pub(super) struct AtWork {
     /// Since when, microseconds of the engine's clock plus one; 0: nothing.
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watchdog_reads_what_the_holder_wrote() {
+    fn watchdog_reads_the_record_of_the_lock_holder() {
         let at_work = AtWork::default();
         at_work.begin(7, 3, "C S 142-1");
         assert_eq!(

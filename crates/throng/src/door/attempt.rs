@@ -18,8 +18,8 @@ use throng_core::{
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
 
-/// One piece of work for one entity. It can be tried, again and again until it is done or refused: what has happened to it so far
-/// (it was admitted, it was forwarded) stays with it, and nothing is done twice.
+/// A piece of work for one entity, tried again and again until it is done or refused.
+/// Its progress (it was admitted, it was forwarded) stays with it, so that nothing is done twice.
 pub struct Attempt<'a> {
     pub(crate) target: Target<'a>,
     pub(crate) work: Work<'a>,
@@ -28,15 +28,15 @@ pub struct Attempt<'a> {
     pub(crate) until: u64,
     /// The host's clock at the last look.
     pub(super) now: u64,
-    /// What its answer rests on so far; of the writer it was tried under first, and it is tried under no other.
+    /// The commit that its answer rests on so far. While there is one, no other writer may execute the attempt.
     pub(crate) rests_on: Option<Position>,
     /// The budget has let it in.
     pub(super) is_admitted: bool,
-    /// It has waited for its entity's share of the turn.
+    /// True once it has waited for its entity's share of the batch.
     pub(super) has_share: bool,
     /// Messages were sent by it that nobody has begun to deliver.
     pub(crate) has_sent: bool,
-    /// How long the idempotency key of its command is kept.
+    /// The time for which the idempotency key of its command is kept.
     pub(crate) key_life: KeyLife,
     /// No newer release lived after it came: what this program does not understand of it, nobody does.
     pub(crate) is_final: bool,
@@ -47,12 +47,12 @@ pub struct Attempt<'a> {
 pub(crate) struct Target<'a> {
     /// The kind's index in the registry.
     pub(crate) kind: usize,
-    /// Of kind and id.
+    /// The hash of kind and id.
     pub(crate) hash: u64,
     pub(crate) id: Cow<'a, str>,
 }
 
-/// What is asked, and why.
+/// The work that is asked for, and its origin.
 pub(crate) enum Work<'a> {
     /// A command from outside.
     Command(ClientCommand<'a>),
@@ -91,7 +91,7 @@ type LookFn = dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran 
 /// A look at an entity's typed state.
 pub(crate) struct Look {
     pub(crate) look: Box<LookFn>,
-    /// What another node is asked instead; there is nothing where nobody else can be asked.
+    /// The query that asks another node for the same; `None` where nobody else can be asked.
     pub(crate) elsewhere: Option<Asking>,
     /// An administrator looks: that is no load.
     pub(crate) is_inspection: bool,
@@ -109,7 +109,7 @@ pub(crate) struct Asking {
 /// A command from outside.
 pub(crate) struct ClientCommand<'a> {
     pub(crate) input: Payload<'a>,
-    /// It takes effect once under this key.
+    /// The idempotency key, under which the command takes effect once.
     pub(crate) key: Option<Cow<'a, str>>,
     pub(crate) caller: Option<Cow<'a, str>>,
     /// The entity that has forwarded it.
@@ -128,30 +128,30 @@ pub(crate) enum Payload<'a> {
 
 /// A dead message that is looked for, to be tried again or dropped.
 pub(crate) struct Retry {
-    /// As people name it.
+    /// The message's name, as operators write it.
     pub(crate) name: String,
     /// Its row in the store.
     pub(crate) row: Vec<u8>,
-    /// What the store has under that row, with the version of the shard's knowledge at the time of reading.
+    /// The content of that row in the store, with the version of the shard's knowledge at the time of reading.
     pub(crate) stored: Option<(u64, Option<Vec<u8>>)>,
-    /// As it is taken now.
+    /// The message, as it is delivered now.
     pub(crate) delivery: Option<Delivery>,
 }
 
 /// The outcome of trying an attempt under its shard's lock. The answer is the attempt's, and so is what it rests on.
 pub(crate) type ShardExecution = Execution<Outcome, Wait, Refusal>;
 
-/// What an attempt has to wait for.
+/// The reason why an attempt has to wait.
 pub(crate) enum Wait {
     /// The open commit is full: until the one of this number is durable.
     Commit(u64),
     /// Somebody holds the shard's lock.
     Lock,
-    /// It goes on at another entity: the lock of that one's shard.
+    /// The lock of another entity's shard, where it goes on; or its own, where it is tried again as [final](Attempt::is_final).
     Next,
     /// Its entity is not in memory.
     Load,
-    /// It is not known in memory whether its idempotency key was used.
+    /// Memory does not tell whether its idempotency key was used.
     Key,
     /// Its dead message stands in the store. What is read there counts while the shard knows this version.
     DeadMessage(u64),
@@ -167,9 +167,9 @@ pub(crate) enum Wait {
     NextLife,
 }
 
-/// What an attempt was carried to.
+/// The outcome of carrying an attempt through its waits.
 pub(crate) enum Carried {
-    /// It was executed here, and its answer rests on this life's commits.
+    /// Executed here; its answer rests on this epoch's commits.
     Done(Outcome),
     /// Another node has executed it, and its answer rests on nothing here.
     Answered(Outcome),
@@ -184,7 +184,7 @@ pub(crate) enum Carried {
 
 impl<'a> Attempt<'a> {
     pub(crate) fn new(target: Target<'a>, work: Work<'a>, answer: Answer, (now, until): (u64, u64)) -> Self {
-        // What only looks takes no room in a commit, and is answered while the journal stalls.
+        // Work that only looks takes no room in a commit, and is answered while the journal stalls.
         let is_admitted = matches!(work, Work::Query { .. } | Work::Look(_));
         Self {
             target,
@@ -261,7 +261,7 @@ impl<'a> Attempt<'a> {
         self.now
     }
 
-    /// What it waited for is not its own work.
+    /// Sets its clock to now: the time it has waited is not its own work.
     pub(crate) fn has_waited(&mut self, now: u64) {
         self.now = now;
     }
@@ -300,7 +300,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Of a message: who has sent it, and to whom.
+    /// Returns the sender and the receiver of a message; `None` for other work.
     pub(crate) fn pair(&self) -> Option<(Address, Address)> {
         match &self.work {
             Work::Message(message) | Work::DeadLetter(message, _) => {
@@ -363,7 +363,7 @@ impl<'a> Attempt<'a> {
                 let (input, taking) = message.delivery.parts();
                 (input, Cause::Message(taking))
             }
-            // What needs no entity was done before.
+            // Work that needs no entity was done before.
             Work::DeadLetter(..)
             | Work::ClearTimer(_)
             | Work::Drop(..)
@@ -408,7 +408,7 @@ impl<'a> Attempt<'a> {
         run(shard, &mut call)
     }
 
-    /// It goes on at another entity.
+    /// Redirects it to the entity that its command was forwarded to.
     pub(super) fn forward(&mut self, registry: &Registry, forward: Forward) -> Result<(), String> {
         let Forward { to, key, .. } = forward;
         let (kind, id) = (to.kind, to.id.clone());
@@ -418,7 +418,7 @@ impl<'a> Attempt<'a> {
         self.retarget(registry, (kind, id), key, false, Payload::Typed(command))
     }
 
-    /// It went on at another entity before, under the same key.
+    /// Redirects it to the entity that its command was forwarded to before, under the same key.
     pub(super) fn forward_again(&mut self, registry: &Registry, again: ForwardAgain) -> Result<(), String> {
         let ForwardAgain {
             to,

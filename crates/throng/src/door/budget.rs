@@ -1,6 +1,7 @@
-//! Who may execute now. Everything that executes draws on one budget: the open commit's bytes, the memory for what cannot be
-//! given away, a hot entity's share of its loop's turn. Work from outside is refused when it would wait too long; work between
-//! entities waits, for as long as it takes: it is in the log. Operators have a reserve: they mend what work from outside is refused for.
+//! Admission of work to execution. All execution draws on one budget.
+//! Its parts are the open commit's bytes, the memory for what cannot be given away, and a hot entity's share of a batch.
+//! Work from outside is refused when it would wait too long. Work between entities waits as long as it takes: it is in the log.
+//! Operators have a reserve: they mend what work from outside is refused for.
 
 use super::{
     Door, Execution,
@@ -14,11 +15,11 @@ use std::{
 };
 use throng_core::{model::Error, shard::Shard};
 
-/// What is on its way to the store may take this part of the memory before it is stored at once.
+/// The part of the memory, one in so many, that data on its way to the store may take. Beyond it, a checkpoint begins at once.
 pub(crate) const PENDING_PART: i64 = 8;
 /// A shard books its bytes once they differ by this part of the budget, a power of two: all shards together by a 256th.
 const BOOK_SHIFT: u32 = 16;
-/// So many bytes of entities are passivated after one command, unless it brought more: storing their states takes its loop's time.
+/// The most bytes of entities passivated after one command, unless it brought more: storing their states takes its loop's time.
 const PASSIVATED_BYTES: usize = 64 << 10;
 /// A shard may keep an entity that has fewer bytes, whatever the budget.
 const LARGE_BYTES_MIN: usize = 64 << 10;
@@ -29,14 +30,14 @@ const OUTBOX_RETRY: Duration = Duration::from_millis(200);
 /// When to come again while the journal has no room.
 pub(crate) const ROOM_RETRY: Duration = Duration::from_secs(1);
 
-/// How many bytes a shard of so many gives away that has come to hold so many more: no more than its share, the others give theirs
-/// when they are used, and in small parts, but more than it took.
+/// Returns the bytes that a shard passivates. The budget is exceeded by `over`; the shard holds `held` bytes, `more` of them new.
+/// The shard passivates no more than its share: the others give theirs when they are used. It goes in small parts, but faster than it grew.
 fn passivated(over: usize, held: usize, more: usize) -> usize {
     over.min(held / 4).min(PASSIVATED_BYTES.max(more * 2)).max(1)
 }
 
 impl Door {
-    /// Whether an attempt may execute now.
+    /// Admits an attempt to execution, or says why it has to wait or is refused.
     //= promise 9: everything is bounded
     pub(super) fn budget(&self, attempt: &mut Attempt<'_>) -> Result<(), ShardExecution> {
         if attempt.is_admitted {
@@ -74,7 +75,7 @@ impl Door {
         Ok(())
     }
 
-    /// What work from outside is refused for at once.
+    /// Refuses work from outside at once where the engine stops, or lacks room on the disk or in memory.
     fn bounds(&self) -> Result<(), Refusal> {
         self.refuse_stopping()?;
         if !self.context.has_room() {
@@ -122,7 +123,8 @@ impl Door {
         Error::Overloaded { retry_after }
     }
 
-    /// What entities may take: what others of the process hold is left out, down to half.
+    /// Returns the memory that entities may take: the budget less what others of the process hold.
+    /// At least half of the budget is left.
     fn memory_left(&self) -> i64 {
         let outside = self.context.budget.held();
         let memory = self.context.options.memory_bytes_max;
@@ -179,7 +181,7 @@ impl Door {
             add(&self.books.bytes, delta.bytes);
             add(&self.books.pending_bytes, delta.pending_bytes);
         }
-        // What no shard may put away by itself is put away by a checkpoint.
+        // A checkpoint puts away what no shard may put away by itself.
         let is_far_over = load.entities == 1 && bytes + pending > budget + budget / 4;
         let is_far_over = is_far_over && shard.has_large(self.large_bytes());
         if is_far_over || self.needs_checkpoint() {
@@ -208,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_pays_for_few_of_those_who_leave_memory() {
+    fn command_pays_for_few_evictions() {
         const MB: usize = 1 << 20;
         assert_eq!(passivated(100 * MB, 40 * MB, 300), PASSIVATED_BYTES);
         assert_eq!(

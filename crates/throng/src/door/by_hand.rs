@@ -62,7 +62,7 @@ impl Door {
                 let released = shard.release_by_hand(&of, by, staging);
                 self.outbox.release(&of);
                 let Target { kind, hash, id } = &attempt.target;
-                // It may be that it cannot be brought back, too.
+                // The entity may be one that cannot be brought back, too.
                 let is_loadable = shard.release(*kind, *hash, id);
                 if released.is_none() && !is_loadable {
                     return Execution::Done(Outcome::Refused);

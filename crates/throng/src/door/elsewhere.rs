@@ -1,4 +1,4 @@
-//! What another node does: an attempt on an entity whose shard that one owns.
+//! Attempts that another node executes, because it owns the entity's shard.
 
 use super::{Attempt, Carried, ClientCommand, Door, Payload, Work};
 use crate::{
@@ -36,7 +36,7 @@ impl<'a> OwnerOf<'a> {
         }
     }
 
-    /// What takes this long at most is waited for.
+    /// Bounds the wait for an answer to `at_most`, instead of the usual deadline.
     pub(crate) fn within(mut self, at_most: Duration) -> Self {
         self.until = self.context.until(Some(at_most));
         self
@@ -54,7 +54,7 @@ impl<'a> OwnerOf<'a> {
             match reply {
                 Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
                 Reply::History { .. } | Reply::Erased { .. } | Reply::Operated(_) => {}
-                // One that does not own the shard any more says of others.
+                // A node that does not own the shard any more answers for others.
                 Reply::Listed { ref shards, .. }
                 | Reply::Recorded { ref shards }
                 | Reply::Pruned { ref shards, .. }
@@ -85,7 +85,7 @@ impl Door {
             let Some(peers) = self.context.peers.clone() else {
                 return Err(recovering());
             };
-            // What it has done here so far holds before anybody else does more.
+            // Its effects here so far become durable before anybody else does more.
             if let Some(at) = attempt.rests_on.take() {
                 self.ledger.wait_until(at.commit.0, attempt.until).await?;
             }
@@ -132,7 +132,7 @@ impl Door {
         })
     }
 
-    /// What another node is asked.
+    /// Returns the request that has another node execute the attempt.
     fn ask(&self, attempt: &mut Attempt<'static>) -> Result<Ask, Refusal> {
         let kind = &self.context.registry.kinds()[attempt.target.kind];
         let caller;

@@ -3,9 +3,9 @@
 /// The outcome of trying to execute something here and now.
 #[derive(Debug)]
 pub enum Execution<T, W, E> {
-    /// It was executed. Its answer may rest on a commit that is not durable yet.
+    /// Executed. The answer may rest on a commit that is not durable yet.
     Done(T),
-    /// It has to wait for this first. Nothing was done that trying it again does once more.
+    /// Not executed yet: this has to be waited for first. Another try repeats nothing that was done.
     Wait(W),
     /// Nothing was done, and nothing will be.
     Refused(E),

@@ -26,7 +26,7 @@ impl From<throng_journal::Error> for Failed {
     }
 }
 
-/// What an entity's state is made from.
+/// The source of an entity's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StartFrom {
     /// The state that is stored, and the events after it.
@@ -182,7 +182,7 @@ fn keep_newer(tail: &mut Vec<TailEvent>, stored: &Loaded) {
     tail.retain(|event| event.seq > if event.is_state { state } else { last });
 }
 
-/// Whether what was read is not what was written, and so will not be tomorrow either.
+/// Returns true if the stored data is damaged, so that another read will fail, too.
 fn is_damage(error: &throng_journal::Error) -> bool {
     use throng_journal::Error::{Damaged, Row};
     matches!(error, Row { .. } | Damaged { .. })
@@ -194,7 +194,7 @@ mod tests {
     use throng_journal::{CommitNo, Position, ShardId, StoredEvent, StoredState, WriterId};
 
     #[test]
-    fn a_recorded_state_counts_where_the_store_has_its_event_and_not_the_ones_before() {
+    fn recorded_state_counts_if_the_store_lacks_events_before_it() {
         let position = Position::new(WriterId(1), CommitNo(7));
         let event = |seq| StoredEvent {
             seq,
@@ -230,7 +230,7 @@ mod tests {
             keep_newer(&mut tail, &stored);
             tail.iter().map(|event| (event.seq, event.is_state)).collect::<Vec<_>>()
         };
-        // What came between 14 and 23 is out of the index.
+        // Events between 14 and 23 are out of the index.
         assert_eq!(left(stored(Some(14), &[23, 24, 25])), [(25, true), (26, false)]);
         assert_eq!(left(stored(Some(25), &[])), [(26, false)]);
         assert_eq!(left(stored(Some(25), &[26])), []);

@@ -59,7 +59,7 @@ use throng_journal::{Later, ShardId};
 use throng_turn::{Entered, Job, Turnstile};
 use tokio::sync::oneshot;
 
-/// One in so many of what shards execute is looked at, to tell who is hot.
+/// The sampling of executed commands: one in so many is looked at, to find hot entities.
 pub const SAMPLED_ONE_IN: u128 = 32;
 /// When to come again after a shard's inbox was full.
 const INBOX_RETRY: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ pub(crate) struct Door {
     /// Messages on their way.
     pub(crate) outbox: Arc<Outbox>,
     shards: Box<[Turnstile<Shard>]>,
-    /// What each shard is at, for the watchdog.
+    /// The command that each shard executes now, for the watchdog.
     at_work: Box<[AtWork]>,
     loads: Loads,
     pub(crate) books: Books,
@@ -107,7 +107,7 @@ impl Door {
         self.ledger.shards.iter()
     }
 
-    /// Whether this life owns an entity's shard.
+    /// Returns whether this epoch owns the shard.
     fn owns(&self, shard: ShardId) -> bool {
         self.context.peers.is_none() || self.ledger.shards.contains(shard)
     }
@@ -154,7 +154,7 @@ impl Door {
                 let door = self.clone();
                 Box::new(move |shard| {
                     let mut attempt = attempt;
-                    // What it waited for is not its own work.
+                    // The time it waited is not its own work.
                     attempt.now = door.context.host.elapsed_micros();
                     let (attempt, execution) = run(&door, shard, attempt);
                     later(attempt, execution);
@@ -192,7 +192,7 @@ impl Door {
         }
     }
 
-    /// As [`visit`](Self::visit), for the engine's own tasks: waits on its thread, never on a gateway's loop.
+    /// Does the same as [`visit`](Self::visit), for the engine's own tasks. It blocks the thread, and so must never run on a gateway's loop.
     pub(crate) fn visit_blocking<R>(&self, shard: ShardId, look: impl FnOnce(&mut Shard) -> R) -> R {
         self.turnstile(shard).wait(look)
     }
@@ -234,7 +234,7 @@ impl Door {
         });
         if matches!(ran, Ran::Done { .. }) && !attempt.is_inspection() {
             let Target { kind, hash, id } = &attempt.target;
-            // What is done is sampled by a number that nobody can foresee.
+            // Executed commands are sampled by a number that nobody can foresee.
             shard.seen(
                 (*kind, *hash, id),
                 moment.now,
@@ -259,7 +259,7 @@ impl Door {
         step
     }
 
-    /// What can be said without asking the entity.
+    /// Returns the outcome of work that can be settled without the entity; `None` if the entity has to be asked.
     fn prepare(
         &self,
         shard: &mut Shard,
@@ -306,7 +306,7 @@ impl Door {
         }
     }
 
-    /// What a run comes to.
+    /// Returns what a run means for its attempt: it is done, waits, goes on at another entity, or is refused.
     fn step(&self, attempt: &mut Attempt<'_>, ran: Ran) -> ShardExecution {
         let writer = self.ledger.writer;
         let wait = |wait| Execution::Wait(wait);
@@ -361,7 +361,7 @@ impl Door {
         Box::new(Outgoing::new(delivery, sent))
     }
 
-    /// What follows every run while the shard's lock is still held.
+    /// Books the shard's memory, publishes its values, and wakes the tasks that have work now. Follows every run, with the lock still held.
     fn settle(&self, shard: &mut Shard, has_staged: bool) {
         self.balance(shard);
         if shard.take_unresolved_changed() {

@@ -4,12 +4,13 @@ use super::{Answer, Attempt, Door, Execution, ShardExecution, Wait, Work};
 use throng_core::{model::Error, shard::Outcome};
 
 impl Door {
-    /// Whether what this program does not understand is left for a newer one, should there be one.
+    /// Returns whether work that this program does not understand waits for a newer release, should there be one.
     pub(super) fn may_wait(&self, attempt: &Attempt<'_>) -> bool {
         self.context.peers.is_some() && !attempt.is_final
     }
 
-    /// What comes of what this program does not understand, and a newer one may.
+    /// Settles an attempt that this program does not understand, and a newer release may. Work from inside waits.
+    /// Work from outside is answered with an error, or tried again as final if no newer release is known.
     pub(super) fn not_understood(&self, attempt: &mut Attempt<'_>, why: String) -> ShardExecution {
         if !attempt.is_from_outside() {
             return Execution::Wait(Wait::Newer(why));

@@ -24,21 +24,22 @@ impl<'a> Attempt<'a> {
         Ok(self)
     }
 
-    /// How long the key of [`once`](Self::once) is kept, instead of an hour: as long as the same command may come again.
+    /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour.
+    /// It should be as long as the same command may come again.
     #[must_use]
     pub fn key_life(mut self, life: KeyLife) -> Self {
         self.key_life = life;
         self
     }
 
-    /// How long its answer is waited for at most, from when the attempt was made.
+    /// Bounds the wait for its answer, counted from when the attempt was made.
     #[must_use]
     pub fn within(mut self, deadline: std::time::Duration) -> Self {
         self.until = self.made().saturating_add(micros(deadline));
         self
     }
 
-    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
+    /// Names the caller, as the entity sees it in [`Asker::Client`](throng_core::model::Asker).
     #[must_use]
     pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
         if let Work::Command(ClientCommand { caller, .. }) | Work::Query { caller, .. } = &mut self.work {

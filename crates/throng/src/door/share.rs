@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// What a request costs its loop beside the entity's own work: reading, waking, writing.
+/// The time a request costs its loop beside the entity's own work: reading, waking, writing.
 const REQUEST_MICROS: u32 = 10;
 const BUCKETS: usize = 256;
 /// Commands of one entity that wait for its share. How long they wait is for the gate and their deadlines to judge: what a command
@@ -30,7 +30,7 @@ const WAITING_MAX: usize = 65_536;
 /// Shares a hot entity that is alone gets in one turn: the whole of it.
 const SHARES: u32 = 4;
 
-/// What this thread's turn was spent on.
+/// The time that this thread's batch was spent on, by bucket of entities.
 struct Spent {
     /// In the last turn, there was work of more than one bucket.
     crowd: Cell<bool>,
@@ -118,10 +118,10 @@ struct Hot {
     spent: u32,
     /// The moving average of what a command costs.
     average: u32,
-    /// Those that wait, by number, in order.
+    /// The commands that wait, by number, in order.
     waiting: VecDeque<(u64, Option<Waker>)>,
     next: u64,
-    /// So many of those that wait may go.
+    /// The number of waiting commands that may go.
     released: usize,
 }
 
@@ -137,11 +137,11 @@ impl Default for Hot {
     }
 }
 
-/// What becomes of a command of an entity that may be hot.
+/// The decision on a command of an entity that may be hot.
 pub(crate) enum Entry {
     Go,
     Wait(Ticket),
-    /// It would wait too long: this long.
+    /// Refused, because it would wait this long.
     Refuse(Duration),
 }
 
@@ -235,7 +235,7 @@ impl Share {
             spent.clear();
             let mut wakers = Vec::new();
             for (hash, hot) in &mut state.hot {
-                // Who comes now is told apart at once, and comes after those that wait.
+                // A newcomer is told apart at once, and comes after those that wait.
                 spent.charge(*hash, self.half_micros);
                 hot.pass_over();
                 let share = self.half_micros.saturating_mul(2);
@@ -246,7 +246,7 @@ impl Share {
             }
             let more = !state.hot.is_empty();
             if more {
-                // Who comes now comes after them.
+                // Newcomers come after them.
                 spent.crowd.set(true);
             }
             self.waits.store(more, Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl Share {
     }
 }
 
-/// What the end of a turn comes to.
+/// The result of the end of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TurnEnd {
     /// A hot entity is alone: what it does next belongs into this commit.
@@ -302,7 +302,7 @@ impl Future for Ticket {
                 hot.waiting[at].1 = Some(context.waker().clone());
                 return Poll::Pending;
             }
-            // It was let go in an earlier turn, and did not come until now.
+            // This command was let go in an earlier batch, and did not come until now.
             Err(_) => {}
         }
         self.done = true;
@@ -316,7 +316,7 @@ impl Future for Ticket {
 }
 
 impl Hot {
-    /// Who was let go a turn ago and has not come holds up nobody: it goes when it comes.
+    /// Passes over commands that were let go a batch ago and have not come, so that they hold up nobody. Each goes when it comes.
     fn pass_over(&mut self) {
         while self.released > 0 && matches!(self.waiting.front(), Some((_, None))) {
             self.waiting.pop_front();

@@ -14,7 +14,7 @@ thread_local! {
 }
 
 struct Current {
-    /// Whose engine it serves, by its address.
+    /// The address of the engine that the loop serves.
     engine: usize,
     committer: Waker,
     share: Arc<Share>,
@@ -53,7 +53,7 @@ pub(super) fn has_staged(context: &Context) {
     }
 }
 
-/// What becomes of a command of an entity that may have had its share of this turn.
+/// Decides on a command of an entity that may have had its share of this batch.
 pub(super) fn enter_share(context: &Context, hash: u64) -> share::Entry {
     let entry = with(context, |current| {
         let entry = current.share.enter(hash);
@@ -73,7 +73,7 @@ pub(super) fn charge(context: &Context, hash: u64, micros: u64) {
     }
 }
 
-/// One more message may be delivered in this turn; callers outside of loops have none, and no such bound.
+/// Counts one more delivery in this batch, if there may be one. Callers outside of loops have no batch, and no such bound.
 pub(crate) fn may_deliver(context: &Context) -> bool {
     let may = with(context, |current| {
         let count = current.deliveries.get();

@@ -1,4 +1,4 @@
-//! Who takes long: a command over a millisecond is named when it is done, one over a second while it runs.
+//! Names slow commands: one over a millisecond when it is done, one over a second while it runs.
 
 use super::{Door, turn};
 use crate::ledger::Staging;
@@ -11,9 +11,9 @@ const SLOW_MICROS: u64 = 1_000;
 const STUCK_MICROS: u64 = 1_000_000;
 /// A command that takes this long is named whatever it did: it computed, waited for something, or was not let run.
 const LONG_MICROS: u64 = 50_000;
-/// How old a look at the thread's CPU time may be when a command begins: it costs a system call.
+/// The longest age of a look at the thread's CPU time when a command begins. A newer look costs a system call.
 const SAMPLE_MICROS: u64 = 250;
-/// How often stuck commands are looked for.
+/// The interval at which stuck commands are looked for.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Slow commands named in a second; the others are only counted.
 const NAMED_PER_SECOND: u64 = 5;
@@ -29,8 +29,8 @@ struct Sample {
     cpu: u64,
 }
 
-/// What a command that took so long was at work, at least. Its thread used so much CPU since the last look, which was so long
-/// before it began; all of that may have been others' work.
+/// Returns the least time that a command was at work which took `took` by the clock. Its thread used `cpu` since the last look.
+/// That look was `age` before the command began; all of that time may have been others' work.
 fn at_work_micros(took: u64, cpu: u64, age: u64) -> u64 {
     cpu.saturating_sub(age).min(took)
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_whose_thread_was_not_let_run_was_not_at_work() {
+    fn command_is_not_at_work_while_its_thread_does_not_run() {
         assert_eq!(at_work_micros(5_000, 5_000, 0), 5_000);
         assert_eq!(at_work_micros(5_000, 40, 0), 40, "another process had the core");
         assert_eq!(

@@ -153,7 +153,7 @@ impl Driver {
         let woken = self.core.context.signals.relay.end();
         std::future::poll_fn(move |context: &mut Context<'_>| {
             let end = turns.end(context);
-            // What others' commits woke here has its go before this one's commit.
+            // Tasks of this loop that other loops' commits have woken run before this loop commits.
             let has_woken = woken.deliver(context.waker());
             if end.more || has_woken {
                 context.waker().wake_by_ref();
@@ -166,8 +166,8 @@ impl Driver {
         })
     }
 
-    /// What a client is told of a name that this program does not know, if a newer release of the service lives at another node and may:
-    /// to come again. `why` is a sentence about the name.
+    /// Returns the error that tells a client to come again. `None` unless a newer release at another node may know the name that this
+    /// program does not. `why` is a sentence about the name.
     #[must_use]
     pub fn left_to_a_newer(&self, why: &str) -> Option<Error<JsonRejection>> {
         self.core.context.left_to_a_newer(why)

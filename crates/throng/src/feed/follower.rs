@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// In a cluster an entity's owner is asked this often what has happened.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// What is followed, and after what.
+/// The entities to follow, and the place to begin after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Follow {
     /// All entities of a kind.
@@ -67,7 +67,7 @@ pub struct Follower {
     looks: u32,
 }
 
-/// Where a follower is.
+/// The place of a follower.
 #[derive(Clone, Debug)]
 struct FollowerPosition {
     follow: Follow,
@@ -77,7 +77,7 @@ struct FollowerPosition {
     spot: Option<Spot>,
 }
 
-/// What was found.
+/// The events that a look found.
 struct Found {
     events: Vec<Arc<EntityEvent>>,
     /// The place after them.
@@ -159,7 +159,7 @@ impl Follower {
         self.removed_upto
     }
 
-    /// Where it is: to follow again from here.
+    /// Returns its place: to follow again from here.
     #[must_use]
     pub fn place(&self) -> &Follow {
         &self.place.follow
@@ -295,8 +295,8 @@ impl Follower {
         Ok(())
     }
 
-    /// From the window. If that has gone on without this follower, a kind's reads the journal until it gets there, an entity's
-    /// its history.
+    /// Reads events from the window of the feed. The window may have gone on without this follower.
+    /// Then a kind's follower reads the journal until it gets there, and an entity's reads its history.
     async fn in_log(&self, limit: PageLimit) -> Result<Found, FeedError> {
         let mut place = self.place.clone();
         let Some(from) = place.cursor() else {
@@ -314,7 +314,7 @@ impl Follower {
         place.spot = spot;
         let mut events = feed.events;
         if let Follow::Entity { after, .. } = place.follow {
-            // What its history has shown already.
+            // The history has shown the events up to `after` already.
             events.retain(|event| event.event.seq > after);
             if events.first().is_some_and(|event| event.event.seq != after + 1) {
                 // Its numbers have no gaps: the history knows what is between.
@@ -356,7 +356,7 @@ impl Found {
 }
 
 impl FollowerPosition {
-    /// Where it is in the log; an entity's follower is in its history first.
+    /// Returns its place in the log; `None` while an entity's follower still reads its history.
     fn cursor(&self) -> Option<&Cursor> {
         match &self.follow {
             Follow::Kind { from, .. } => Some(from),
@@ -364,7 +364,7 @@ impl FollowerPosition {
         }
     }
 
-    /// It has waited until it came there.
+    /// Moves to the place that it has waited for.
     fn reach(&mut self, reached: Option<Reached>) {
         let Some(Reached { spot, told }) = reached else { return };
         self.spot = Some(spot);

@@ -1,4 +1,4 @@
-//! What happens to all entities of a kind, in the order of the log.
+//! The events of all entities of a kind, in the order of the log.
 
 mod follower;
 
@@ -46,8 +46,8 @@ impl Engine {
         Ok(told.into())
     }
 
-    /// What has happened to the entities of a kind from a place on: at most `limit` events and a megabyte of payloads, out of
-    /// about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
+    /// Returns the events of a kind from a place on. It returns at most `limit` events and a megabyte of payloads,
+    /// out of about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
     ///
     /// # Errors
     /// The log has no such place, or the engine's.
@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) async fn feed_within(&self, kind: usize, from: Cursor, limit: PageLimit) -> Result<Feed, FeedError> {
         let streams = self.core.streams(from.told.first()).await?;
         let mut feed = self.core.tail.page(kind, from, limit, &streams).await?;
-        // One that has ended since it was told to its end: a place that names it is neither before nor behind one that does not.
+        // Drops streams that have ended and were told to their end. A place that names one is neither before nor behind a place that does not.
         feed.next.told.drop_ended(&streams);
         Ok(feed)
     }

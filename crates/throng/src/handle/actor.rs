@@ -14,7 +14,7 @@ pub struct ActorHandle<A: Actor> {
 }
 
 impl<A: Actor> ActorHandle<A> {
-    /// How long to wait at most.
+    /// Sets the longest time to wait.
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -62,15 +62,15 @@ impl Engine {
         &self.core.services.kinds
     }
 
-    /// What its actors record of themselves, and an app's own services, told so
-    /// ([`Setup::stats`](throng_services::Setup::stats)). Part of [`metrics`](Self::metrics).
+    /// The statistics of its actors, and of the app's own services that report to it ([`Setup::stats`](throng_services::Setup::stats)).
+    /// Part of [`metrics`](Self::metrics).
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.services.stats
     }
 
-    /// How an app's own services are that [registered](Health::register) here. A gateway shows them, and is not ready while one
-    /// fails.
+    /// The health of the app's own services that are [registered](Health::register) here. A gateway shows it, and is not ready while one of
+    /// them fails.
     #[must_use]
     pub fn checks(&self) -> &Health {
         &self.core.services.health

@@ -54,14 +54,14 @@ impl<E: Entity> Handle<E> {
         self
     }
 
-    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
+    /// Sets the caller's name, which [`Asker::Client`](throng_core::model::Asker) gives the entity.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
         self.caller = Some(caller.into());
         self
     }
 
-    /// How long to wait at most.
+    /// Sets the longest time to wait.
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -173,7 +173,7 @@ impl Core {
     }
 }
 
-/// What another node has answered as JSON.
+/// Reads the JSON answer of another node into the slot.
 fn read_answer<E: Entity, T: DeserializeOwned + 'static>(
     slot: &mut (dyn Any + Send),
     answer: Result<Vec<u8>, Error<JsonRejection>>,
@@ -196,5 +196,5 @@ fn read_answer<E: Entity, T: DeserializeOwned + 'static>(
     }
 }
 
-/// What came of asking: an [`Answered`], or the same of a query.
+/// The result of a command, an [`Answered`], or the same of a query; `None` before it is there.
 type Found<E, T> = Option<Result<T, Error<<E as Entity>::Rejection>>>;

@@ -29,7 +29,7 @@ use throng_journal::{
 };
 use throng_turn::{Candidate, Durable, Leader, OpenCommit};
 
-/// What one writer writes, from the first record to the end of its stream.
+/// The commits of one writer, from the first record to the end of its stream.
 pub(crate) struct Ledger {
     context: Arc<Context>,
     pub(crate) writer: WriterId,
@@ -53,14 +53,14 @@ pub(crate) struct Ledger {
     landed_micros: AtomicU64,
     /// Bytes in the open commit at the last look whether [more comes](Self::is_gathering).
     gathered_bytes: AtomicUsize,
-    /// What the last checkpoint covers.
+    /// The position that the last checkpoint covers up to.
     covers: Mutex<Option<Position>>,
     #[cfg(feature = "services")]
-    /// What was published and rests on what is not durable yet, in order.
+    /// The published values that rest on commits which are not durable yet, in order.
     published: Mutex<VecDeque<(u64, Published)>>,
     /// Nothing new is begun: the stream ends in order, and whoever comes waits for the next one.
     closing: AtomicBool,
-    /// It has ended in order: what was answered from memory was so while it held, and all of it is durable.
+    /// True once the stream has ended in order. All of it is durable, and answers from memory were true while the journal was held.
     ended_in_order: AtomicBool,
     /// Nothing more is taken: the engine has stopped, or an append failed.
     over: AtomicBool,
@@ -68,7 +68,7 @@ pub(crate) struct Ledger {
     failure: Mutex<Option<Arc<AppendError>>>,
 }
 
-/// How long the next commit waits for more at most after one has landed.
+/// The longest time that the next commit waits for more after one has landed.
 const GATHER_MICROS_MAX: u64 = 500;
 
 /// Bytes of its own in each commit that work from inside may fill, however fast the journal is.
@@ -82,7 +82,7 @@ struct Flight {
     append: Later<'static, Appended>,
 }
 
-/// Who wants something done.
+/// The origin of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client, or the service's own code: it may be refused.
@@ -130,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// What is durable.
+    /// Returns the last durable commit.
     pub(crate) fn durable(&self) -> Position {
         self.position(self.open.durable())
     }
@@ -171,17 +171,17 @@ impl Ledger {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Whether whoever comes has to wait for the next stream.
+    /// Returns whether new work has to wait for the next stream.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// From now on nothing new is begun.
+    /// Lets nothing new begin from now on.
     pub(crate) fn begin_close(&self) {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Whether what was answered may leave: nobody else can have changed what it was read from.
+    /// Returns whether answers may leave: no other engine can have changed the state that they were read from.
     fn holds(&self) -> bool {
         self.ended_in_order.load(Ordering::Acquire) || self.context.journal.holds(self.writer)
     }
@@ -202,7 +202,7 @@ impl Ledger {
 
     /// The open commit, if it has as many bytes as work of this origin may fill: then it waits for the next one.
     pub(crate) fn full_commit(&self, from: Origin) -> Option<u64> {
-        // Whatever is set: what a few threads stage at once, each a command's most, still fits.
+        // The bound holds whatever is set: a few threads may each stage a command's most at once, and that still fits.
         let max = self
             .context
             .options
@@ -231,7 +231,7 @@ impl Ledger {
         takes.saturating_mul(INSIDE_BYTES_PER_MICRO).max(INSIDE_BYTES)
     }
 
-    /// How long who waits for the next commit waits, about: everything held goes into it, and it waits for the one in flight.
+    /// Returns about how long a newcomer waits for the next commit. Everything held goes into it, and it waits for the one in flight.
     pub(crate) fn commit_wait(&self) -> Duration {
         Duration::from_micros(self.commit_micros.load(Ordering::Relaxed)).saturating_mul(2)
     }
@@ -298,7 +298,7 @@ impl Ledger {
     ) -> Result<(Vec<Commit>, Position), throng_journal::Error> {
         let mut at = after;
         loop {
-            // Where a sealed stream ends is known: many of them are empty, and a read that fails begins all over again.
+            // The ends of sealed streams are known. Many streams are empty, and a read that fails begins all over again.
             let is_over = |end: &Position| end.writer == at.writer && end.commit <= at.commit;
             if !self.sealed.iter().any(is_over) {
                 let commits = self.context.journal.read(at, bytes_max).await?;
@@ -317,11 +317,11 @@ impl Ledger {
 
     // --- waiting -----------------------------------------------------------------------------------------------------
 
-    /// Whether a commit is durable; `None`: not yet.
+    /// Returns whether a commit is durable; `None` if not yet.
     //= promise 3: answers rest on durable events
     pub(crate) fn durable_now<R>(&self, number: u64, until: u64) -> Option<Result<(), Error<R>>> {
         match self.open.state(number) {
-            // What was looked at may have been another engine's to change.
+            // The state that was looked at may have been another engine's to change.
             Poll::Ready(Ok(())) if self.holds() => Some(Ok(())),
             Poll::Ready(Err(_)) => Some(Err(lost())),
             Poll::Pending if self.context.host.elapsed_micros() < until => None,
@@ -348,7 +348,7 @@ impl Ledger {
     pub(crate) async fn wait_until<R>(&self, number: u64, until: u64) -> Result<(), Error<R>> {
         let mut wait = self.open.wait(number, until);
         if wait.is_durable() {
-            // It may rest on memory alone: what was looked at may have been another engine's to change.
+            // The answer may rest on memory alone: the state that was looked at may have been another engine's to change.
             return if self.holds() {
                 Ok(())
             } else {
@@ -360,7 +360,7 @@ impl Ledger {
             if let Poll::Ready(landed) = Pin::new(&mut wait).poll(context) {
                 return Poll::Ready(landed.map_err(|_| lost()));
             }
-            // Who waits is woken at the deadline by the sweep.
+            // The sweep wakes waiters at the deadline.
             if std::mem::replace(&mut polled, true) && self.context.host.elapsed_micros() >= until {
                 return Poll::Ready(Err(Error::OutcomeUnknown));
             }

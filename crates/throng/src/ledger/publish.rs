@@ -1,4 +1,4 @@
-//! What entities publish: to whoever listens now, at most once, and not before it is durable.
+//! The values that entities publish: to listeners of this moment, at most once, and not before they are durable.
 
 use super::Ledger;
 use std::sync::PoisonError;

@@ -136,7 +136,7 @@ impl Lives {
         })
     }
 
-    /// Whether the last checkpoint failed, which is told but stops nobody.
+    /// Returns whether the last checkpoint failed. That is reported, but stops nobody.
     pub(crate) fn has_failed_checkpoint(&self) -> bool {
         self.checkpoints.has_failed.load(Ordering::Relaxed)
     }
@@ -262,7 +262,7 @@ impl Lives {
             .filter(|end| from.is_none_or(|from| end.writer >= from))
             .copied()
             .collect();
-        // Those of an entity that goes come last, and so count.
+        // Rows of an entity that goes come last, and so count.
         checkpoint.system.extend_from_slice(&due.rows);
         checkpoint.cuts.clone_from(&due.cuts);
         self.outbox_rows(ledger, upto.outbox, &mut checkpoint.system);
@@ -275,7 +275,8 @@ impl Lives {
         Ok(true)
     }
 
-    /// Where reading begins, for each shard: the next one to own it may own others, too. Nothing, as long as nothing is on its way.
+    /// Adds the rows that say where reading messages begins, one for each shard: its next owner may own others, too.
+    /// As long as nothing is on its way, there are no such rows.
     fn outbox_rows(&self, ledger: &Ledger, cursor: Option<Position>, rows: &mut Vec<SystemRow>) {
         // Also where the store does not take it: it may have, and its answer be lost.
         let may_be_stored = self
@@ -286,7 +287,7 @@ impl Lives {
             return;
         }
         let value = cursor.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
-        // Of all shards, as it was written before.
+        // Removes the row of all shards, as it was written before.
         rows.push((OUTBOX_ROW.to_vec(), None));
         let of_shards = ledger.shards.iter();
         rows.extend(of_shards.map(|shard| ([OUTBOX_ROW, &shard.0.to_be_bytes()].concat(), value.clone())));
@@ -325,7 +326,7 @@ impl Lives {
     }
 }
 
-/// How far a checkpoint reaches.
+/// The reach of a checkpoint: it covers all commits up to `position`.
 #[derive(Clone, Copy)]
 struct Upto {
     position: Position,

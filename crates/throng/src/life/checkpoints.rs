@@ -12,9 +12,9 @@ use throng_journal::Position;
 
 /// The state that the checkpoints of all lives share.
 pub(super) struct Checkpoints {
-    /// One at a time, and none while an engine recovers.
+    /// Held by each checkpoint, one at a time, and by an engine that recovers.
     pub(super) lock: tokio::sync::Mutex<()>,
-    /// Those who wait for one.
+    /// The number of callers that wait for a checkpoint.
     pub(super) awaited: AtomicUsize,
     /// The last one failed.
     pub(super) has_failed: AtomicBool,
@@ -42,6 +42,6 @@ pub struct LastCheckpoint {
     pub covers: Position,
     /// When the store had taken it, by the engine's clock.
     pub at: Timestamp,
-    /// From its beginning until the store had it.
+    /// The time from its beginning until the store had it.
     pub took: Duration,
 }

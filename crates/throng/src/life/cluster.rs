@@ -1,4 +1,4 @@
-//! One life after the other in a cluster: a node that gains or loses shards ends its stream and opens the next one.
+//! The sequence of epochs in a cluster. A node that gains or loses shards ends its stream and opens the next one.
 //!
 //! A stream may hold records of one set of shards from its beginning to its end. So whoever's stream is sealed can write nothing for any of
 //! them, and a shard's history is a list of whole streams; nothing inside a stream says whose a shard is.
@@ -28,7 +28,7 @@ const TAIL_BYTES: u64 = 2 << 20;
 const CHANGES: &str = "shards change their owner";
 
 impl Lives {
-    /// What this engine serves, if it is a node of a cluster.
+    /// Returns the node and the shards that this engine serves, if it belongs to a cluster.
     pub(crate) fn member(&self) -> Option<Member> {
         self.member.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

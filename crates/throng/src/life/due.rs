@@ -2,7 +2,7 @@
 
 use throng_journal::Cut;
 
-/// What the next checkpoint takes along.
+/// The rows and cuts that the next checkpoint takes along.
 #[derive(Default)]
 pub(crate) struct Due {
     pub(crate) cuts: Vec<Cut>,
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failed_checkpoint_took_goes_with_the_next_one_before_what_is_newer() {
+    fn failed_checkpoint_gives_its_removals_to_the_next_one() {
         let due = |name: &[u8]| Due {
             cuts: Vec::new(),
             rows: vec![(name.to_vec(), None)],

@@ -41,7 +41,8 @@ impl<'a> Ends<'a> {
         self.all().filter(|end| end.writer >= from).map(stream).collect()
     }
 
-    /// What follows a position: in its own stream, else in the next one that has commits; `None` at the end of what is durable.
+    /// Returns the stretch of the log behind a position. It is in its own stream, else in the next one that has commits.
+    /// `None` at the end of what is durable.
     pub(crate) fn after(&self, at: Position) -> Option<Stretch> {
         let end = self.all().find(|end| match end.writer == at.writer {
             true => end.commit > at.commit,
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_position_goes_over_streams_without_commits() {
+    fn position_after_passes_streams_without_commits() {
         let sealed = [at(1, 3), at(2, 0), at(4, 2)];
         let ends = Ends {
             sealed: &sealed,

@@ -11,7 +11,7 @@ use throng_core::{limits, model::Error, shard::JsonRejection};
 /// An attempt that has to wait, and for what.
 pub struct Waiting<'a> {
     attempt: Attempt<'a>,
-    /// What it was tried by and has to wait for; nothing while there is nobody to try it.
+    /// The epoch that tried it, and what it waits for there. `None` while no epoch runs.
     tried: Option<(Arc<Life>, ShardExecution)>,
 }
 

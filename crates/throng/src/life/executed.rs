@@ -1,4 +1,4 @@
-//! What was executed, and its answer.
+//! An executed attempt, and its answer.
 
 use super::Life;
 use crate::{
@@ -33,7 +33,7 @@ struct Entity {
     rests_on: u64,
     until: u64,
     outcome: Outcome,
-    /// Who is woken when it may leave.
+    /// The task that is woken when the answer may leave.
     woken: Option<Waker>,
 }
 
@@ -58,7 +58,7 @@ impl Executed {
         Self(Answering::Later(answer))
     }
 
-    /// What the answer rests on: it may leave once that is durable. `None` for an actor's, and for another node's.
+    /// Returns the commit that the answer rests on: it may leave once that is durable. `None` for an actor's, and for another node's.
     #[must_use]
     pub fn rests_on(&self) -> Option<Position> {
         match &self.0 {
@@ -132,7 +132,7 @@ impl Executed {
         }
     }
 
-    /// It was executed, and its answer is a "no".
+    /// Returns whether it was executed and its answer is a refusal.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         let answer = match &self.0 {
@@ -166,7 +166,7 @@ impl Executed {
         }
     }
 
-    /// What came of it.
+    /// Returns its outcome.
     pub(crate) fn outcome(&self) -> Outcome {
         match &self.0 {
             Answering::Entity(entity) => entity.outcome,

@@ -1,5 +1,5 @@
-//! One life of the engine: from a recovery to the end of its writer. When the writer ends, all of it is forgotten, and the next
-//! life begins from the journal.
+//! An epoch of the engine, from a recovery to the end of its writer. When the writer ends, all of it is forgotten.
+//! The next epoch begins from the journal.
 
 mod checkpoint;
 mod checkpoints;
@@ -46,12 +46,13 @@ use throng_journal::{Address, NodeId, Position, ShardId, ShardSet};
 /// System rows removed at once: a few milliseconds.
 const REMOVED_ROWS_MAX: usize = 1_000;
 
-/// What one writer's life holds.
+/// The state of one writer's epoch.
 pub(crate) struct Life {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) door: Arc<Door>,
     pub(crate) mail: Arc<Mail>,
-    /// What the next checkpoint takes along for the removal of history. It rests on this writer's commits, and is forgotten with it.
+    /// The rows and cuts for the removal of history that the next checkpoint takes along.
+    /// They rest on this writer's commits, and are forgotten with it.
     pub(crate) due: Mutex<Due>,
 }
 
@@ -92,7 +93,7 @@ impl Life {
     }
 }
 
-/// Whether there is somebody to ask.
+/// The running epoch, or the reason why there is none to ask.
 pub(crate) enum Status {
     Running(Arc<Life>),
     Down(Down),
@@ -101,11 +102,11 @@ pub(crate) enum Status {
 /// Why nobody is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Down {
-    /// What clients are told: neither files nor addresses.
+    /// The reason for clients: it names neither files nor addresses.
     pub(crate) told: &'static str,
-    /// What operators are told beside it.
+    /// The details that only operators are told.
     pub(crate) detail: Option<String>,
-    /// It takes a moment: whoever asks waits.
+    /// True if it takes only a moment: whoever asks waits.
     pub(crate) is_short: bool,
 }
 
@@ -156,7 +157,7 @@ const LOST: &str = "acknowledged commits are lost; it goes on once that is accep
 const STANDS_BY: &str =
     "another engine has taken over this journal; this one stands by, and takes back when that one ends";
 
-/// What a node of a cluster is to serve.
+/// The shards that a node of a cluster is to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) node: NodeId,
@@ -172,7 +173,7 @@ pub(crate) struct Lives {
     stands_by: AtomicBool,
     /// In a cluster: the node that this engine is, and what it owns.
     member: Mutex<Option<Member>>,
-    /// One end and beginning of a life at a time.
+    /// Held while an epoch ends and the next one begins, one at a time.
     changes: tokio::sync::Mutex<()>,
 }
 
@@ -257,11 +258,11 @@ impl Lives {
                 Down::with(JOURNAL_FAILED, error)
             }));
         }
-        // What is in memory may be another engine's to change by now.
+        // The state in memory may be another engine's to change by now.
         (!self.context.journal.holds(life.ledger.writer)).then(|| Down::new(NOT_HELD))
     }
 
-    /// Whether another engine has taken over, and this one waits for its end.
+    /// Returns whether this engine waits for the end of another one, which has taken over.
     pub(crate) fn stands_by(&self) -> bool {
         self.stands_by.load(Ordering::Acquire)
     }

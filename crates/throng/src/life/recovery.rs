@@ -1,4 +1,4 @@
-//! From the journal to a running engine: at the start, and after an append that failed. One path for both.
+//! Recovery from the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use super::{
     Down, Due, JOURNAL_FAILED, LOST, Life, Lives, Member, NO_MEMBER, OUTBOX_ROW, REMOVED_ROWS_MAX, ROLLED_BACK,
@@ -133,7 +133,8 @@ impl Lives {
         }
     }
 
-    /// What the store covers of the writer's shards, once its layout, as it is stored, is found to be this engine's; a journal without a commit gets it.
+    /// Returns what the store covers of the writer's shards, and the layout it has stored. That has to be this engine's.
+    /// A journal without a commit gets this engine's layout.
     async fn covers(
         &self,
         layout: &Layout,
@@ -189,7 +190,7 @@ impl Lives {
         Ok(cursor)
     }
 
-    /// What the store knows; `false` if that is not all it should know.
+    /// Loads the store's system rows into the shards; `false` if they are not all that the store should have.
     async fn restore(&self, covers: &Coverage, shards: &mut [Shard]) -> Result<bool, Error> {
         let (context, own) = (&self.context, &covers.shards);
         let mut is_complete = true;
@@ -269,7 +270,7 @@ impl Lives {
         }
         let is_member = self.member().is_some();
         if is_rolled_back && is_member {
-            // Who owns what was rolled back, too. The directory says so to the node, which joins anew.
+            // The ownership of shards was rolled back, too. The directory says so to the node, which joins anew.
             return self.end(Down::new(ROLLED_BACK));
         }
         if matches!(failure, AppendError::Sealed) {
@@ -327,7 +328,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The pause between two looks: of a stand-by for the other's end, of an engine that lacks commits for a person's acceptance.
 const STAND_BY_RETRY: Duration = Duration::from_secs(1);
 
-/// What the store covers of the shards of one stream.
+/// The store's coverage of the shards of one stream.
 struct Coverage {
     shards: ShardSet,
     covered: Vec<Covered>,
@@ -350,22 +351,22 @@ impl Coverage {
         covered.min().flatten()
     }
 
-    /// Where reading a stream begins that ends here and may hold records of these: before it, nothing is left to be read of any of them. `None`: nor
-    /// of the whole stream.
+    /// Returns the place from which to read a stream that ends here and may hold records of these shards.
+    /// Before it, nothing is left to be read of any of them. `None`: nothing is left of the whole stream.
     fn begin(&self, end: Position, of: Option<&ShardSet>) -> Option<Position> {
         let begin = |upto: Option<Position>| match upto {
             Some(upto) if upto.writer == end.writer => upto.commit,
             Some(upto) if upto.writer > end.writer => end.commit,
             _ => CommitNo(0),
         };
-        // How far others are covered says nothing of a stream that cannot hold them.
+        // The coverage of other shards says nothing of a stream that cannot hold them.
         let is_held = |covered: &&Covered| of.is_none_or(|of| of.overlaps(&covered.shards));
         let held = self.covered.iter().filter(is_held);
         let commit = held.map(|covered| begin(covered.upto)).min()?;
         (commit < end.commit).then_some(Position { commit, ..end })
     }
 
-    /// Whether what stands there of a shard is not covered.
+    /// Returns whether the store does not cover a record of the shard at this position.
     fn is_after(&self, shard: ShardId, position: Position) -> bool {
         let of_shard = |covered: &&Covered| covered.shards.contains(shard);
         let covered = self.covered.iter().find(of_shard);
@@ -383,7 +384,7 @@ fn replay(layout: &Layout, covers: &Coverage, shards: &mut [Shard], commit: &Com
             continue;
         }
         let hash = match record.record {
-            // Of the journal, or of nobody any more.
+            // Records of the journal, or of nobody any more.
             RecordKind::Loss | RecordKind::Removed => continue,
             RecordKind::Numbers => 0,
             _ => layout.check_record(&record, commit)?,
@@ -413,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_read_from_where_the_shards_are_covered_that_it_may_hold() {
+    fn stream_is_read_from_the_coverage_of_its_shards() {
         let at = |writer, commit| Position::new(WriterId(writer), CommitNo(commit));
         let of = |shards: [u16; 2]| shards.into_iter().map(ShardId).collect::<ShardSet>();
         let covered = |shards, upto| Covered {

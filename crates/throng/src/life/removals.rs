@@ -21,7 +21,7 @@ const REMOVED: char = '!';
 
 pub(crate) type Positions = BTreeMap<Box<str>, Position>;
 
-/// What is said of a shard.
+/// The progress of the removal of history in a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Up to where each kind's history was looked at, and what was over removed.
@@ -107,7 +107,7 @@ impl Row {
         serde_json::to_vec(&written).ok()
     }
 
-    /// What either says.
+    /// Joins another row: of each entry the later one counts.
     pub(crate) fn join(&mut self, other: &Self) {
         other
             .looked
@@ -134,7 +134,7 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Option<ShardId>, Row)> {
     }
 }
 
-/// What the store has, and what its next checkpoint of this life brings.
+/// Reads the rows that the store has, and those that the next checkpoint of this epoch brings.
 pub(crate) async fn read_rows(context: &Context, life: Option<&Life>) -> Result<Rows, Error> {
     let mut rows = Rows::new();
     let mut visit = |row: &[u8], value: &[u8]| rows.extend(read_row(row, value));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_engine_and_what_nodes_have_written_goes_together() {
+    fn removals_of_one_engine_and_of_nodes_go_together() {
         let written = row(&[("account", "9.2")], 50).write_of_all().unwrap();
         let (of, shared) = read_row(ROW, &written).unwrap();
         assert_eq!((of, &shared), (None, &row(&[("account", "9.2")], 50)));

@@ -15,7 +15,7 @@ use std::{
 };
 use throng_turn::Candidate;
 
-/// How often waiters past their deadline are woken.
+/// The interval at which waiters past their deadline are woken.
 const SWEEP: Duration = Duration::from_millis(100);
 /// When what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ async fn timers(lives: Weak<Lives>) {
         let Some(strong) = lives.upgrade() else { return };
         let mut wait = TIMERS_EVERY;
         if let Some(life) = strong.running() {
-            // What is due while the stream ends is the next life's, and stays due until then.
+            // Timers that are due while the stream ends are the next epoch's, and stay due until then.
             let may_fire = || strong.context.has_room() && !life.ledger.is_closing();
             if may_fire() && life.mail.until_due().is_zero() {
                 life.mail.fire().await;

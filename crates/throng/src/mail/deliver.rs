@@ -29,15 +29,15 @@ const DROPPED_AT_ONCE: usize = 256;
 /// commits is a small part, and it is stopped within seconds all the same.
 const SLOW_AT_ONCE: usize = 32;
 const SLOW_EVERY_MICROS: u64 = 2_000;
-/// How soon a receiver that cannot be loaded is tried again; the pause doubles up to the second.
+/// The first and the longest pause before a receiver that cannot be loaded is tried again. Each pause doubles the one before.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How much is delivered at once, at most [`Options::deliveries_per_turn`](crate::Options).
+/// The unit that a delivery belongs to: each delivers at most [`Options::deliveries_per_turn`](crate::Options) messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {
-    /// So many in a turn of the loop that sent them, all commands together.
+    /// A batch of the loop that sent them: the bound is for all its commands together.
     Turn,
-    /// So many, by the delivery task.
+    /// A pass of the delivery task.
     Pass,
 }
 
@@ -166,7 +166,7 @@ impl Mail {
         true
     }
 
-    /// What came of a message.
+    /// Goes on with a message after the outcome of its attempt.
     fn came(self: &Arc<Self>, attempt: Attempt<'static>, execution: ShardExecution) {
         let (wait, target) = match execution {
             Execution::Done(outcome) => return self.taken(attempt, outcome),
@@ -219,7 +219,7 @@ impl Mail {
         if outcome == Outcome::Failed {
             self.context.metrics.dead.inc();
         }
-        // One that was taken before answers nobody: whoever asked asks again.
+        // A message that was taken before answers nobody: whoever asked asks again.
         if let (Some(waiter), Some(rests_on)) = (outgoing.waiter, rests_on) {
             let answer = attempt.answer;
             drop(waiter.tell.send(ForwardedReply { answer, rests_on }));
@@ -269,7 +269,7 @@ impl Mail {
         let Some(from) = self.outbox.waits_from(to) else {
             return Ok(None);
         };
-        // What comes from here on is not meant.
+        // Messages that come from here on are not meant.
         let upto = ledger.position(ledger.last());
         turn::wake_committer(&self.context);
         ledger.wait_until(upto.commit.0, u64::MAX).await?;
@@ -284,7 +284,7 @@ impl Mail {
                     self.room_to_remove().await;
                     match self.door.drop_waiting(to, some, by.clone()).await? {
                         Some(some) => dropped += some,
-                        // It was released meanwhile.
+                        // The entity was released meanwhile.
                         None => break 'all,
                     }
                     yield_now().await;
@@ -337,12 +337,12 @@ impl Mail {
                             self.keep_for_newer(shard, outgoing, &why);
                         }
                     }
-                    // It is quarantined again: what waits is where it was.
+                    // The receiver is quarantined again: its messages wait where they were.
                     Ok((_, Carried::Quarantined(_))) => return Ok(()),
                     Ok(_) => return Ok(()),
                     Err(refusal) => return Err(refusal.to_string()),
                 }
-                // It may have sent others.
+                // The receiver may have sent others.
                 self.context.signals.deliver.wake();
                 slice.pause().await;
             }
@@ -415,7 +415,7 @@ impl Mail {
 struct Receiver {
     to: Address,
     target: Target<'static>,
-    /// It is this key that is looked for.
+    /// The idempotency key to look for, if the message waits for that.
     key: Option<String>,
 }
 

@@ -29,9 +29,9 @@ use throng_journal::{Address, Position, ShardId, features::WAITS};
 const LETTERS_MAX: usize = 256;
 /// Messages of one line read from the log at a time, and those of one commit more.
 const WINDOW_MAX: usize = 4 * LETTERS_MAX;
-/// How long an owner may take.
+/// The longest time that an owner may take.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How soon it is tried again when nobody has taken them; the pause doubles up to the second.
+/// The first and the longest pause before messages that nobody has taken are sent again. Each pause doubles the one before.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// The same of those that wait for a newer program.
 const RETRY_NEWER: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
@@ -84,7 +84,7 @@ impl Mail {
         }
     }
 
-    /// What came of the first messages of a line. `false`: it goes on with none of them now.
+    /// Goes on after the outcomes of a queue's first messages. `false`: the queue goes on with none of them now.
     fn have_come(self: &Arc<Self>, line: &Line, taken: impl Iterator<Item = ((ShardId, u64), Taken)>) -> bool {
         let mut has_gone_on = false;
         for (number, (what, answer)) in taken {
@@ -127,7 +127,7 @@ impl Mail {
         if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
             return false;
         }
-        // Of many lines that go on, one at a time.
+        // Many queues go on at the same time, but only one of them reads.
         let _reading = self.reading_lines.lock().await;
         let (commits, mut reached) = match ledger.read_after(behind.read, READ_BYTES).await {
             Ok(read) => read,
@@ -211,7 +211,7 @@ impl Mail {
                     Some(waits(why))
                 }
                 Err((mut attempt, Waiting::ForNewer(why))) => {
-                    // One look is enough, and who has sent them does not wait for more: all had come before it began.
+                    // A single look is enough, and the senders do not wait for more: all messages had come before it began.
                     if newer.is_none() {
                         newer = self.context.waits_for().await;
                     }
@@ -249,11 +249,11 @@ impl Mail {
     /// many messages. `None`: not all of them.
     pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &ByHand<'_>) -> Option<u64> {
         let (peers, ledger) = (self.context.peers.clone()?, &self.door.ledger);
-        // What is sent from here on is not meant.
+        // Messages that are sent from here on are not meant.
         let upto = ledger.position(ledger.last());
         let mut dropped = 0;
         for line in self.outbox.pairs_to(to) {
-            // Of one of its own shards, its owner has read the log.
+            // A queue to one of this node's own shards is left out: the shard's owner has read the log.
             while !ledger.shards.contains(line.to) {
                 let mut last = 0;
                 let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
@@ -360,7 +360,7 @@ enum Waiting {
     ForRelease(String),
 }
 
-/// What came of a message, and its answer.
+/// The outcome of a message, and its answer.
 type Taken = (TakenAs, Option<Result<ByteBuf, RemoteError>>);
 
 fn waits(why: String) -> Taken {
@@ -379,7 +379,7 @@ fn outgoing_of(letter: &Letter) -> Option<Box<Outgoing>> {
             delivery,
             waiter: None,
             sent: Position::default(),
-            // It comes in order: nobody is before it.
+            // Messages come in order: none is before this one.
             is_first_in_line: true,
             is_in_hand: false,
             is_charged: false,

@@ -1,4 +1,4 @@
-//! What entities have others do later: messages and timers. Both come to the [door](crate::door) as attempts.
+//! Delivery of what entities have others do later: messages and timers. Both come to the [executor](crate::door) as attempts.
 
 mod deliver;
 mod elsewhere;
@@ -23,7 +23,7 @@ pub(crate) struct Mail {
     delivering: Mutex<()>,
     /// When slow messages may be delivered again, by the host's clock. Written while delivering.
     slow_from: AtomicU64,
-    /// What was left to the log is read for one line at a time.
+    /// Held while messages that were left to the log are read, for one peer queue at a time.
     reading_lines: tokio::sync::Mutex<()>,
 }
 

@@ -25,7 +25,7 @@ const DUE_MAX: usize = 256;
 const LOADS_MAX: usize = 32;
 
 impl Mail {
-    /// How long until the next timer is due.
+    /// Returns the time until the next timer is due.
     pub(crate) fn until_due(&self) -> Duration {
         let due = self.door.next_due.load(Ordering::Relaxed);
         let wait = due.saturating_sub(self.context.host.now().micros).max(0);
@@ -45,7 +45,7 @@ impl Mail {
                     break;
                 };
                 let is_full = due.len() == DUE_MAX;
-                // Those of one entity one after the other, of several at once.
+                // Timers of one entity fire one after the other, those of several at once.
                 let mut by_entity: BTreeMap<Address, Vec<Due>> = BTreeMap::new();
                 for due in due {
                     by_entity.entry(due.address.clone()).or_default().push(due);
@@ -115,7 +115,7 @@ impl Mail {
         }
     }
 
-    /// It is tried again later; `false`: there is nobody to do so.
+    /// Puts the timer off for a later try; `false` if there is nobody to try it.
     async fn defer(&self, due: &Due) -> bool {
         let (now, shard, due) = (self.context.host.now(), self.shard_of(due), due.clone());
         let deferred = self.door.visit(shard, move |shard| shard.defer_timer(&due, now));
@@ -126,7 +126,7 @@ impl Mail {
         self.door.shard_of(limits::hash(&due.address.kind, &due.address.id))
     }
 
-    /// Whether it is due still: its entity is quarantined. Else it is over, and one that failed is dead.
+    /// Returns whether the timer is still due, because its entity is quarantined. Otherwise it is over, and one that failed is dead.
     async fn is_waiting(&self, due: &Due) -> bool {
         let due = due.clone();
         let is_due = self.door.visit(self.shard_of(&due), move |shard| shard.is_due(&due));

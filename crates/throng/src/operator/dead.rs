@@ -48,9 +48,9 @@ impl DeadFilter {
 /// Dead messages, at most so many, in the order of their receivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadPage {
-    /// At most as many as were asked for, in the order of their numbers.
+    /// The messages, at most as many as were asked for, in the order of their numbers.
     pub messages: Vec<DeadMessage>,
-    /// Where the next page begins, if this one is full: what to give as `after`.
+    /// The place where the next page begins, to be given as `after`; `None` if this page is not full.
     pub next: Option<String>,
 }
 
@@ -72,18 +72,18 @@ pub struct DeadContents {
     pub next: Option<String>,
 }
 
-/// What came of a dead message that was tried again.
+/// The outcome of a dead message that was tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retried {
-    /// It was taken.
+    /// The receiver took it.
     Done,
-    /// Its receiver said no to it, for this reason: it was taken, and asks no more.
+    /// The receiver said no to it, for this reason: it was taken, and asks no more.
     Refused(String),
-    /// It is dead again, for this reason.
+    /// The message is dead again, for this reason.
     Dead(String),
 }
 
-/// What is told when they are not.
+/// The error's text when the store's rows of dead messages cannot be read.
 const UNREADABLE: &str = "the dead messages cannot be read";
 /// Most messages of a page, and most tried again in one go.
 pub(super) const PAGE_MAX: usize = 1_000;

@@ -25,13 +25,13 @@ const COUNTED_MAX: usize = 1_000;
 const NAMED_MAX: usize = 20;
 /// Quarantined entities of a group that are named.
 const ENTITIES_NAMED_MAX: usize = 3;
-/// Between two counts at least.
+/// The shortest time between two counts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two counts at most.
+/// The longest time between two counts.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Between two counts at least so many times what the last one took.
+/// The time between two counts is at least this many times what the last one took.
 const PART: u32 = 10;
-/// Between two pages others have the store and the processor.
+/// The pause between two pages, in which others have the store and the processor.
 const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Begins to count.
@@ -75,7 +75,7 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
         let (messages, next) = read.await.map_err(|why| why.to_string())?;
         for message in messages {
             let to = &message.receiver;
-            // Those of other nodes count their own.
+            // Each node counts the messages to its own entities.
             if life.ledger.shards.contains(context.registry.shard_of(&to.kind, &to.id)) {
                 groups.add(&to.kind, message.cause());
             }

@@ -1,4 +1,4 @@
-//! What takes a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
+//! The consumers of a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
 
 use super::{
     EventOffset, Projection, Sink, SinkError,
@@ -17,7 +17,7 @@ pub(crate) trait Consumer: Send + Sync {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &'static str;
     fn version(&self) -> u32;
-    /// It changes rows, and nothing else.
+    /// Tells whether it is a projection, which changes rows and nothing else, or a sink.
     fn is_projection(&self) -> bool;
     /// Its place has to be durable before it goes on.
     fn is_to_sync(&self) -> bool {
@@ -48,7 +48,7 @@ pub(crate) trait Consumer: Send + Sync {
     }
 }
 
-/// Why nothing is delivered.
+/// The reason why nothing is delivered.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// Another attempt may succeed.
@@ -78,9 +78,9 @@ pub(crate) struct Handled {
     pub(super) events: usize,
     /// The last event that was delivered; of a sink.
     pub(super) delivered: Option<EventOffset>,
-    /// Why nothing was.
+    /// The reason why nothing was delivered.
     pub(super) obstacle: Option<Obstacle>,
-    /// Why it stops there, if it does, and at which event.
+    /// The reason why it stops there, if it does, and the event at which it stops.
     pub(crate) poison: Option<(String, Option<EventOffset>)>,
 }
 

@@ -15,9 +15,9 @@ use throng_journal::{Commit, RecordKind};
 pub(super) struct Poison {
     /// The index of its commit in the batch: nothing of that commit counts.
     pub(super) commit: usize,
-    /// Which event, and why.
+    /// The event, as text, and why it cannot be read or applied.
     pub(super) reason: String,
-    /// That event, if the others of its commit can be told from it.
+    /// The place of that event; `None` if its record is damaged, so that the rest of the commit cannot be told from it.
     pub(super) event: Option<EventOffset>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn decode<E: Entity>(commits: &[Commit], skipped: &[EventOffset]) -> 
                 record: offset,
             };
             let read = match record {
-                // What follows it in the commit is not known.
+                // The rest of the commit after a damaged record is not known.
                 Err(damage) => Err((format!("a record of commit {}: {damage}", offset.position), None)),
                 Ok(record) if record.record != RecordKind::Event || record.kind != E::KIND => continue,
                 Ok(_) if skipped.contains(&offset) => continue,
@@ -88,7 +88,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-/// How far a fold has come.
+/// The result of a fold.
 pub(super) enum Step {
     /// All events are applied.
     Done,
@@ -109,8 +109,8 @@ pub(super) fn fold<P: Projection>(
         match apply(projection, seen, cache) {
             Outcome::Changes(changes) => cache.apply(changes),
             Outcome::Missing(mut missing) => {
-                // What the others will ask for first is fetched with it. They see no rows yet: what there is now is not what there will
-                // be when it is their turn.
+                // The rows that later events ask for first are fetched with this one. These events are tried on no rows: the rows of now
+                // are not those that they will see when it is their turn.
                 let nothing = RowCache::default();
                 for (_, later) in &events[*next + 1..] {
                     if let Outcome::Missing(more) = apply(projection, later, &nothing) {
@@ -190,7 +190,7 @@ mod tests {
         fn evolve(&mut self, _: &Coins) {}
     }
 
-    /// What is in each purse, and in all of them; never below nothing.
+    /// Coins in each purse, and in all of them; never below zero.
     struct Balances;
     impl Projection for Balances {
         const NAME: &'static str = "balances";
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn no_event_is_applied_to_rows_that_earlier_ones_have_yet_to_change() {
+    fn event_waits_for_earlier_changes_of_its_rows() {
         let mut cache = RowCache::default();
         cache.fetched(b"a".to_vec(), Some(b"0".to_vec()));
         // The last one is possible only after the one before it.

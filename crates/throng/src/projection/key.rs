@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_in_the_order_of_what_they_stand_for_and_read_back() {
+    fn key_bytes_keep_the_order_of_values_and_read_back() {
         let text = |text: &str| text.to_owned();
         in_order(vec![
             text(""),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_no_key() {
+    fn cut_bytes_are_no_key() {
         assert_eq!(u64::decode(&mut &[1, 2][..]), None);
         assert_eq!(String::decode(&mut &b"abc"[..]), None);
         assert_eq!(Reverse::<String>::decode(&mut &[][..]), None);

@@ -14,7 +14,7 @@ type Count = Counter<u64, AtomicU64>;
 
 macro_rules! metrics {
     ($($field:ident: $type:ty, $name:literal, $help:literal;)*) => {
-        /// All of them.
+        /// The metric families of all projections and sinks.
         pub(super) struct Families {
             $($field: Family<Labels, $type>,)*
         }
@@ -32,7 +32,7 @@ macro_rules! metrics {
             }
         }
 
-        /// Those of one projection or sink.
+        /// The metrics of one projection or sink.
         pub(super) struct Gauges {
             $($field: $type,)*
         }

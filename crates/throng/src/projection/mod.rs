@@ -144,9 +144,9 @@ pub struct Seen<E: Entity> {
     pub seq: u64,
     /// Its place in history, unlike any other's.
     pub offset: EventOffset,
-    /// When it was recorded.
+    /// The time when it was recorded.
     pub at: Timestamp,
-    /// What has happened.
+    /// The event, in the program's present shape.
     pub event: E::Event,
 }
 

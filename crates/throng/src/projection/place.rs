@@ -1,4 +1,4 @@
-//! Where a projection is: what is told of all streams, kept with its rows.
+//! The place of a projection: what it has read of every stream, kept with its rows.
 //!
 //! The views keep one position for a read model. Of a cluster's streams, written side by side, several are needed: they stand in a row
 //! of their own, written in the same batch. Where one position says it all, there is no such row. Rows that are being built from the first
@@ -13,14 +13,14 @@ use throng_journal::{Error, Position, Positions, ViewBatch, ViewOffset, ViewRang
 /// The key of the row with the place; no projection can write it, and no reader sees it.
 pub(super) const PLACE_KEY: &[u8] = b"";
 
-/// How far a projection has come.
+/// The place that a projection has come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProjectionPosition {
     /// The last commit that it has read, and by which version of it; its position is what tells one batch from another.
     pub(super) last: ViewOffset,
     /// All that it has read.
     pub(super) told: Positions,
-    /// It began with the first event, and has not come to the end since.
+    /// The projection began with the first event, and has not come to the end since.
     pub(super) is_rebuilding: bool,
     /// The newest events that it has gone past, the oldest first.
     pub(super) skipped: Vec<Skipped>,
@@ -28,12 +28,12 @@ pub(super) struct ProjectionPosition {
     pub(super) decided: Vec<Skipped>,
 }
 
-/// What the row says of rows that are being built, and of others where more follows.
+/// The words by which the row tells a read model that is being built from a complete one. The second is needed only where more follows.
 const REBUILDING: &str = "rebuilding";
 const COMPLETE: &str = "complete";
 
 impl ProjectionPosition {
-    /// Before the first event.
+    /// Returns the place before the first event.
     pub(super) fn beginning(life: &Life, version: u32) -> Self {
         let last = ViewOffset {
             position: Ends::of(life).start(),
@@ -47,12 +47,12 @@ impl ProjectionPosition {
         }
     }
 
-    /// Somebody has [asked](begin_anew) for a rebuild while it did not run.
+    /// Tells whether somebody has [asked](begin_anew) for a rebuild while the projection did not run.
     pub(super) fn is_asked_for_anew(&self) -> bool {
         self.is_rebuilding && self.last.position == Position::default()
     }
 
-    /// What the row has to say; `None`: nothing.
+    /// Returns the content of the row; `None` if no row is needed.
     pub(super) fn row(&self) -> Option<Vec<u8>> {
         let is_one = self.told == Positions::from(self.last.position);
         let Self { last, told, .. } = self;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_among_several_streams_has_a_row_and_one_of_a_single_stream_has_none() {
+    fn only_a_place_of_several_streams_has_a_row() {
         let one = ProjectionPosition {
             last: last("3.5"),
             told: "3.5".parse().unwrap(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_stands_in_the_row_of_the_place() {
+    fn row_of_the_place_holds_skipped_events() {
         let skipped = Skipped {
             number: 1,
             event: "3.4.0".parse().unwrap(),

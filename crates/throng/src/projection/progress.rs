@@ -1,21 +1,21 @@
-//! How far projections and sinks have come.
+//! The progress of projections and sinks.
 
 use super::{EventOffset, Skipped};
 use throng_journal::Position;
 
-/// Whether a projection or sink goes on.
+/// The state of a projection or sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It takes events as they become durable.
+    /// Takes events as they become durable.
     Running,
     /// Another node of the cluster runs it: that one knows how it is.
     Elsewhere,
-    /// It could not write or deliver, and tries again.
+    /// Could not write or deliver, and tries again.
     Retrying {
-        /// What went wrong last.
+        /// The last failure.
         reason: String,
     },
-    /// It cannot go on: see [the module](super) for what helps.
+    /// Cannot go on: see [the module](super) for what helps.
     Stopped {
         /// Which event and why, or what is wrong with the offset.
         reason: String,
@@ -25,34 +25,34 @@ pub enum State {
     },
 }
 
-/// So long behind, in seconds, is normal: it reads what has gathered at once.
+/// A lag of up to this many seconds is normal, since a projection reads at once what has gathered.
 pub(crate) const BEHIND_SECONDS_NORMAL: f64 = 5.0;
 
-/// How far a projection or sink has come.
+/// The progress of a projection or sink.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Its `NAME`, under which its rows and offset are kept.
     pub name: &'static str,
     /// The kind whose events it takes.
     pub kind: &'static str,
-    /// It carries events elsewhere, and has no rows.
+    /// This is a sink: it carries events elsewhere, and has no rows.
     pub is_sink: bool,
-    /// Whether it goes on.
+    /// The present state: running, retrying, stopped, or run by another node.
     pub state: State,
-    /// It has begun with the first event, and has not come to what is durable since: its rows are not complete. Kept with the rows,
-    /// so that a start in between knows it.
+    /// The rows are not complete: the projection began with the first event, and has not come to what is durable since. This is kept with
+    /// the rows, so that a start in between knows it.
     pub is_rebuilding: bool,
-    /// It has taken everything up to here; `None` until it has read its offset. In a cluster: of the first stream that it has not taken
-    /// whole.
+    /// The position up to which everything was taken; `None` until the offset has been read. In a cluster: the position in the first stream
+    /// that was not taken whole.
     pub reached: Option<Position>,
-    /// It began before this commit, up to which history of its kind was removed: what happened then is not all in its rows. Of the
-    /// last time it began since the engine started.
+    /// The commit up to which history of its kind had been removed before it was read: the rows lack some of what happened until then. It
+    /// tells of the last beginning since the engine started.
     pub missed_upto: Option<Position>,
     /// Durable commits, of any kind, it has not read yet; in a cluster, when it looked last, and 0 where another node runs it.
     pub lag_commits: u64,
     /// Age of the last commit it has read, in seconds; 0 once it has read all.
     pub lag_seconds: f64,
-    /// For so long there was always something it had not read, in seconds; 0 once it has read all.
+    /// The seconds for which there was always something it had not read; 0 once it has read all.
     pub behind_seconds: f64,
     /// Events it has taken since the engine started.
     pub events: u64,
@@ -61,8 +61,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is wrong with it, for people who ask the service: it has stopped, its rows are not complete yet, or it has been behind for
-    /// seconds.
+    /// Returns what is wrong with the projection, for people who ask the service. It has stopped, its rows are not complete yet, or it has
+    /// been behind for more than five seconds.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let Self { name, lag_commits, .. } = self;

@@ -29,11 +29,12 @@ pub(crate) struct Projections {
     pub(super) lives: Arc<Lives>,
     pub(super) all: Vec<Arc<Projector>>,
     pub(super) views: Arc<dyn Views>,
-    /// Those that have not ended.
+    /// The number of runners that have not ended. The start sets it, each runner takes itself off when it is dropped, and a stopping engine
+    /// waits for 0.
     pub(super) running: AtomicUsize,
 }
 
-/// One projection or sink.
+/// A projection or sink: its consumer, the requests to its runner, and what the runner reports.
 pub(crate) struct Projector {
     pub(super) consumer: Box<dyn Consumer>,
     pub(super) wake: Signal,
@@ -42,16 +43,16 @@ pub(crate) struct Projector {
     pub(super) gauges: Mutex<Option<Gauges>>,
 }
 
-/// What its runner was asked for.
+/// The requests to the runner of a projection or sink.
 #[derive(Default)]
 pub(super) struct Requests {
     /// The number of requests so far, of all sorts.
     pub(super) asked: u64,
-    /// How often it was asked to begin anew.
+    /// The number of requests to begin anew so far.
     pub(super) rebuilds: u64,
-    /// It was asked to try again the event it has stopped at.
+    /// A request to try again the event at which it has stopped.
     pub(super) resume: bool,
-    /// It was asked to go past the event it has stopped at, if it is this one.
+    /// A request to go past the event at which it has stopped, if it is this one.
     pub(super) skip: Option<Skip>,
 }
 
@@ -88,7 +89,7 @@ impl Projections {
         }
     }
 
-    /// How far they have come.
+    /// Returns the progress of each projection and sink.
     pub(crate) fn progress(&self) -> Vec<Progress> {
         let all = self.all.iter();
         all.map(|projector| projector.progress(&self.lives)).collect()
@@ -132,7 +133,8 @@ impl Projections {
         answer.await.unwrap_or_else(unknown)
     }
 
-    /// What each of them has taken, as its rows say, also of one that another node runs. One of another version begins anew.
+    /// Returns what each has taken, as its rows say, also where another node runs it. Rows of another version count as nothing taken, since
+    /// they are rebuilt.
     pub(crate) async fn stored(&self) -> Result<Vec<(&'static str, Positions)>, String> {
         let mut all = Vec::with_capacity(self.all.len());
         for projector in &self.all {
@@ -183,7 +185,7 @@ impl Projector {
             0 => 0,
             _ => now.saturating_sub(report.complete_micros),
         };
-        // Of one that has stopped before it read anything no commit is known.
+        // No commit is known where it stopped before it read anything.
         let lag_micros = match (lag_commits, report.at_micros) {
             (0, _) => 0,
             (_, 0) => behind_micros,
@@ -210,7 +212,7 @@ impl Projector {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).asked
     }
 
-    /// What it was asked for; a request to resume, or to skip, is given out once.
+    /// Returns the requests; a request to resume, or to skip, is given out once.
     pub(super) fn take_requests(&self) -> Requests {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         Requests {

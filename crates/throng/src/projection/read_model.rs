@@ -10,7 +10,7 @@ use crate::life;
 use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
 use throng_journal::{Error, Positions, ViewOffset, ViewRange, ViewRow, WriterId};
 
-/// So long what another node runs is waited for.
+/// The longest wait for a projection that another node runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A projection's rows, to be read. They are a moment behind what is durable.
@@ -60,7 +60,7 @@ impl<P: Projection> ReadModel<P> {
         self.projections.views.scan(P::NAME, visible(range)).await
     }
 
-    /// How far the rows have come; in a cluster, the commit that was taken last, of whichever node.
+    /// Returns the offset of the rows; in a cluster, that of the commit that was taken last, of whichever node.
     ///
     /// # Errors
     /// It cannot be read.
@@ -68,7 +68,7 @@ impl<P: Projection> ReadModel<P> {
         self.projections.views.offset(P::NAME).await
     }
 
-    /// How far the projection has come; `None` if this engine does not run it.
+    /// Returns the projection's progress; `None` if this engine does not run it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         Some(self.projector.as_ref()?.progress(&self.projections.lives))

@@ -15,20 +15,20 @@ pub(super) struct Report {
     pub(super) told: Option<Positions>,
     /// Its rows are being built from the first event.
     pub(super) is_rebuilding: bool,
-    /// How many commits it had not taken when it looked last.
+    /// The number of commits it had not taken when it looked last.
     pub(super) untold: u64,
-    /// It began before this, up to where history of its kind was removed.
+    /// The commit up to which history of its kind had been removed before it read it.
     pub(super) missed_upto: Option<Position>,
-    /// When it had last read all there was, by the host's clock.
+    /// The time when it had last read all there was, by the host's clock.
     pub(super) complete_micros: u64,
-    /// When the last commit it has taken was made, or the first one it has read and not taken.
+    /// The time when the last commit it has taken was made, or the first one it has read and not taken.
     pub(super) at_micros: i64,
     pub(super) events: u64,
     pub(super) batches: u64,
     pub(super) retries: u64,
-    /// How many events it has gone past since the engine started.
+    /// The number of events it has gone past since the engine started.
     pub(super) skips: u64,
-    /// Those that it has gone past since its rows began, the newest.
+    /// The newest events that it has gone past since its rows began.
     pub(super) skipped: Vec<Skipped>,
     pub(super) ended: bool,
 }

@@ -9,7 +9,7 @@ pub(super) const KEY_BYTES_MAX: usize = 1 << 10;
 /// Largest value of a row, in bytes.
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Why an event was not applied.
+/// The reason why an event was not applied.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Interrupt(pub(super) Why);
 
@@ -17,7 +17,7 @@ pub struct Interrupt(pub(super) Why);
 pub(super) enum Why {
     /// A row has to be fetched first.
     Missing,
-    /// It cannot be applied at all.
+    /// The event cannot be applied at all.
     Poison(String),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct RowCache {
     bytes: usize,
 }
 
-/// What a row takes in memory besides its bytes, about.
+/// The approximate memory of a row besides its bytes.
 const ROW_BYTES: usize = 80;
 
 impl RowCache {
@@ -46,7 +46,7 @@ impl RowCache {
         self.values.insert(key, value);
     }
 
-    /// Whether the row's value is known, also that there is none.
+    /// Tells whether the row is in memory, also as one that does not exist.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         self.values.contains_key(key)
     }
@@ -58,7 +58,7 @@ impl RowCache {
         self.fetched(key, value);
     }
 
-    /// What was changed, in the order of the keys.
+    /// Takes the changes since the last call, in the order of the keys.
     pub(super) fn changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let changed = std::mem::take(&mut self.changed);
         let with_value = |key: Vec<u8>| {
@@ -114,7 +114,7 @@ impl<'a> Rows<'a> {
     /// The row is not in memory: pass the interrupt on with `?`. The event is applied again once it has been fetched.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Interrupt> {
         let key = key.as_ref();
-        // Of several changes of one key the last counts.
+        // The last of several changes of one key counts.
         if let Some(at) = self.own.iter().rposition(|(changed, _)| changed == key) {
             return Ok(self.own[at].1.as_deref());
         }
@@ -130,7 +130,7 @@ impl<'a> Rows<'a> {
     /// A row's value, read as JSON.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and when the value is not such JSON.
+    /// The errors of [`get`](Self::get), and a poison when the value is not such JSON.
     pub fn json<T: DeserializeOwned>(&mut self, key: impl AsRef<[u8]>) -> Result<Option<T>, Interrupt> {
         let Some(value) = self.get(key)? else { return Ok(None) };
         serde_json::from_slice(value)
@@ -173,7 +173,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What came of an event.
+    /// Returns the outcome of the event that these rows were applied to.
     pub(super) fn finish(self, applied: Result<(), Interrupt>) -> Outcome {
         match (applied, self.unfit) {
             (Err(Interrupt(Why::Poison(reason))), _) | (Ok(()), Some(reason)) => Outcome::Poison(reason),
@@ -185,7 +185,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What came of an event.
+/// The outcome of an event: its changes, the rows to fetch first, or why it cannot be applied.
 pub(super) enum Outcome {
     Changes(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Missing(Vec<Vec<u8>>),

@@ -26,11 +26,11 @@ use throng_journal::{Applied, Commit, CommitNo, Position, Positions, Stream, Str
 
 /// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
 const PAUSE: Duration = Duration::from_millis(100);
-/// With nothing new, it checks this often whether somebody else has cleared its rows.
+/// The time between two checks whether somebody else has cleared its rows, with nothing new.
 const IDLE: Duration = Duration::from_secs(10);
-/// In a cluster it looks so often whether it is this node's to run, and whether somebody else has cleared its rows.
+/// The time between two looks in a cluster: whether this node is to run it, and whether somebody else has cleared its rows.
 const LOOK: Duration = Duration::from_millis(500);
-/// In a cluster, what was read without an event for it is stored so often: other nodes read from the rows how far it has come.
+/// The time after which what was read without an event for it is stored, in a cluster: other nodes read from the rows how far it has come.
 const STORE: Duration = Duration::from_secs(1);
 /// The first pause after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ const CACHE_BYTES_MAX: usize = 8 << 20;
 /// The offset is stored after so many bytes of commits, though none of their events was for it.
 const SKIPPED_BYTES_MAX: usize = 16 << 20;
 
-/// What it does next.
+/// The next step of a runner.
 enum Next {
     /// Goes on, behind what else is ready.
     Continue,
@@ -78,7 +78,7 @@ struct Runner {
     projector: Arc<Projector>,
     /// The offset that is stored, if one is; the outer `None`: it has to be read first.
     stored: Option<Option<ViewOffset>>,
-    /// How far it has read.
+    /// The place up to which it has read.
     read: ProjectionPosition,
     /// A row beside those of the projection says how far that is.
     has_row: bool,
@@ -93,12 +93,12 @@ struct Runner {
     failures: u32,
     /// The last event that was delivered, of a sink.
     delivered: Option<EventOffset>,
-    /// When the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
+    /// The time when the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
     compared_micros: Option<u64>,
     has_stopped: bool,
     /// There was nothing new when it read last.
     is_idle: bool,
-    /// When it stored, and when it looked for what others have stored, by the host's clock.
+    /// The times when it stored, and when it looked for what others have stored, by the host's clock.
     stored_micros: u64,
     looked_micros: u64,
 }
@@ -218,7 +218,7 @@ impl Runner {
     }
 
     fn retry(&mut self, reason: String) -> Next {
-        // What is stored may be newer than this runner knows: the answer may have been lost.
+        // The store may have more than this runner knows: the answer to its last write may have been lost.
         self.stored = None;
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LAST);
         self.failures += 1;
@@ -235,7 +235,7 @@ impl Runner {
     async fn attempt(&mut self, projections: &Projections) -> Result<Next, String> {
         let (views, journal) = (&*projections.views, &*projections.lives.context.journal);
         self.follow_requests(projections).await?;
-        // One that is over has no position: who waited for another one would not wait at all.
+        // Without a running epoch no position is durable: a wait for another position than a former one would end at once.
         let Some(life) = projections.lives.running() else {
             return Ok(Next::WaitForCommit(None));
         };
@@ -328,7 +328,7 @@ impl Runner {
         is_due && !self.projector.consumer.is_projection()
     }
 
-    /// Nothing is delivered: whether it is tried again, goes back, or stops.
+    /// Decides after a failed delivery: the runner tries again, goes back, or stops.
     async fn meet(&mut self, obstacle: Obstacle, projections: &Projections, life: &Life) -> Result<Next, String> {
         match obstacle {
             Obstacle::Retry(reason) => Err(reason),
@@ -348,7 +348,7 @@ impl Runner {
         let mut place = ProjectionPosition::beginning(life, version);
         let reached = match projections.lives.member() {
             None => reached,
-            // One event does not say how far it had come in each of several streams: all is removed, and delivered again.
+            // A single event does not say how far the receiver had come in each of several streams: all is removed, and delivered again.
             Some(_) => {
                 if reached.is_some() {
                     self.clear_receiver().await?;
@@ -373,7 +373,7 @@ impl Runner {
                 version,
             };
         }
-        // What was skipped behind it is skipped again.
+        // Events that were skipped behind `reached` are skipped again.
         let (kept, again): (_, Vec<_>) = std::mem::take(&mut self.read.skipped)
             .into_iter()
             .partition(|skipped| reached.is_some_and(|reached| skipped.event <= reached));
@@ -393,7 +393,7 @@ impl Runner {
         Ok(Next::Continue)
     }
 
-    /// Whether another node runs it; how far that one has come is in the rows.
+    /// Tells whether another node runs the projection, and takes that node's progress from the rows.
     async fn is_elsewhere(
         &mut self,
         projections: &Projections,
@@ -444,7 +444,7 @@ impl Runner {
         Ok(true)
     }
 
-    /// What is read next: of several streams each in its turn.
+    /// Returns the stretch to read next: several streams take turns.
     fn next_stretch(&self) -> Option<Stretch> {
         let next = self.read.told.next(&self.streams);
         let last = self.read.last.position.writer;
@@ -452,7 +452,7 @@ impl Runner {
         follows.or(next.first()).copied()
     }
 
-    /// With nothing new: whether it is time to look for what others have stored.
+    /// Tells, with nothing new, whether it is time to look for what others have stored.
     fn is_to_look(&mut self, projections: &Projections) -> bool {
         let now = projections.lives.context.host.elapsed_micros();
         let was_idle = std::mem::replace(&mut self.is_idle, true);
@@ -463,7 +463,7 @@ impl Runner {
         was_idle && is_due
     }
 
-    /// Something was read without an event for it, and not stored for long enough.
+    /// Tells whether something was read without an event for it, and not stored for long enough.
     fn is_to_store(&self, projections: &Projections) -> bool {
         let now = projections.lives.context.host.elapsed_micros();
         self.skipped_bytes > 0 && now.saturating_sub(self.stored_micros) > micros(STORE)
@@ -620,7 +620,8 @@ impl Runner {
         }
     }
 
-    /// Before the rows: were it ended in between, the receiver would be found to have lost all it had.
+    /// Clears the receiver of a sink. It goes before the rows: were this ended in between, the receiver would be found to have lost all it
+    /// had.
     async fn clear_receiver(&self) -> Result<(), String> {
         let cleared = self.projector.consumer.clear().await;
         cleared.map_err(|obstacle| match obstacle {
@@ -733,7 +734,7 @@ impl Runner {
         }
     }
 
-    /// With nothing to do: whether somebody else has cleared or written the rows. It begins from there then.
+    /// Tells, with nothing to do, whether somebody else has cleared or written the rows. If so, the runner begins from there.
     async fn was_moved(&mut self, views: &dyn Views) -> Result<bool, String> {
         let name = self.projector.consumer.name();
         let found = views.offset(name).await;
@@ -747,7 +748,7 @@ impl Runner {
         Ok(moved)
     }
 
-    /// Before the end: what was read without an event for it need not be read again.
+    /// Stores the place before the end: what was read without an event for it need not be read again.
     async fn store_skipped(&mut self, projections: &Projections) {
         if self.has_stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;
@@ -758,7 +759,7 @@ impl Runner {
         }
     }
 
-    /// It has taken what it has read; an engine that is alone also what its writer has begun with.
+    /// Reports all that was read as taken. In an engine that is alone, `durable` also covers what its writer has begun with.
     fn report_reached(&mut self, durable: Option<Position>) {
         self.failures = 0;
         let reached = durable.or_else(|| self.read.told.positions().next());
@@ -793,7 +794,7 @@ impl Runner {
         Ok(Completion::Complete)
     }
 
-    /// It has just read all there was.
+    /// Reports that all there was has just been read.
     fn report_complete(&self, projections: &Projections) {
         let now = projections.lives.context.host.elapsed_micros();
         // Nobody waits for this alone.

@@ -56,12 +56,12 @@ pub enum SinkError {
     /// The receiver cannot be reached or said no for now: the batch is tried again, after a pause that grows.
     #[error("{0}")]
     Retry(String),
-    /// It will never take this event: the sink stops before the event's commit.
+    /// The receiver will never take this event: the sink stops before the event's commit.
     #[error("the event at {offset} cannot be delivered: {reason}")]
     Poison {
         /// The event's place in history.
         offset: EventOffset,
-        /// Why not, for people.
+        /// The reason why it cannot be delivered, for people.
         reason: String,
     },
     /// The receiver has lost events it had taken: those after the one it has come to are delivered again. In a cluster, where one event does not say how

@@ -5,7 +5,8 @@ use crate::{ByHand, model::Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
-/// So many are kept with the rows, the newest, and of each text so many bytes: they are written with every batch.
+/// The number of skipped events that are kept with the rows, the newest, and the bytes of each text. Both are small, because they are
+/// written with every batch.
 const KEPT_MAX: u64 = 16;
 const TEXT_BYTES_MAX: usize = 500;
 
@@ -15,16 +16,16 @@ const TEXT_BYTES_MAX: usize = 500;
 pub struct Skipped {
     /// 1, 2, 3, … since the rows began: that of the last one is how many were skipped. 0: decided, and not gone past yet.
     pub number: u64,
-    /// Where it stands in the log.
+    /// The event's place in the log.
     #[serde(serialize_with = "write_offset", deserialize_with = "read_offset")]
     pub event: EventOffset,
-    /// Why the projection had stopped at it.
+    /// The reason why the projection had stopped at it.
     pub why: String,
-    /// When it was gone past.
+    /// The time when it was gone past.
     pub at: Timestamp,
-    /// Who decided it.
+    /// The caller who decided it.
     pub by: String,
-    /// Why, in that person's words.
+    /// The reason for the decision, in that person's words.
     pub reason: String,
 }
 
@@ -43,16 +44,16 @@ pub enum SkipError {
     /// No projection or sink has the name.
     #[error("there is no projection of this name")]
     Unknown,
-    /// It has not stopped, or goes on meanwhile.
+    /// The projection has not stopped, or goes on meanwhile.
     #[error("it has not stopped: there is nothing to skip")]
     Running,
     /// Another node of the cluster runs it.
     #[error("another node runs it: ask that one")]
     Elsewhere,
-    /// It has stopped at another event.
+    /// The projection has stopped at another event.
     #[error("it has stopped at the event {0}, look at that one first")]
     Other(EventOffset),
-    /// It has stopped, and no event is the reason.
+    /// The projection has stopped, and no event is the reason.
     #[error("it has not stopped at an event: {0}")]
     NoEvent(String),
     /// The decision may not be durable.
@@ -60,7 +61,7 @@ pub enum SkipError {
     Unavailable(String),
 }
 
-/// What was asked for.
+/// A request to go past an event.
 pub(super) struct Skip {
     pub(super) event: EventOffset,
     by: String,
@@ -86,7 +87,7 @@ impl Skip {
         (skip, answered)
     }
 
-    /// With why the projection had stopped there.
+    /// Returns the decision as it is kept, with why the projection had stopped there.
     pub(super) fn decided(&self, why: &str, at: Timestamp) -> Skipped {
         Skipped {
             number: 0,

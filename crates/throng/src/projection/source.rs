@@ -1,4 +1,4 @@
-//! Where a projection reads: the durable commits it was not told yet, over all lives of the engine and all nodes of a cluster.
+//! The source of a projection: the durable commits it has not read yet, over all epochs of the engine and all nodes of a cluster.
 
 use super::place::ProjectionPosition;
 use throng_journal::{Commit, CommitNo, Error, Journal, Position, RecordKind, Stream, Stretch};
@@ -6,7 +6,7 @@ use throng_journal::{Commit, CommitNo, Error, Journal, Position, RecordKind, Str
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Why a place is not one of this history; `None` if it is.
+/// Returns why a place is not one of this history; `None` if it is.
 pub(super) async fn mismatch(
     journal: &dyn Journal,
     streams: &[Stream],
@@ -35,7 +35,7 @@ pub(super) async fn mismatch(
         return Ok(None);
     }
     let found = commit(journal, at).await?;
-    // Of a commit from which history was removed only the number is left to compare.
+    // A commit from which history was removed has only its number left to compare.
     let was_pruned = |commit: &Commit| {
         let mut records = commit.records().flatten();
         commit.record_count() == 0 || records.any(|record| record.record == RecordKind::Removed)

@@ -33,11 +33,11 @@ use throng_journal::{Error, ViewRange, ViewRow};
 pub trait Table: 'static {
     /// Its name within the projection, without a zero byte. Another one is another table.
     const NAME: &'static str;
-    /// What its rows are found by.
+    /// The key by which a row is found.
     type Key: OrderedKey;
     /// A row, kept as JSON.
     type Row: Serialize + DeserializeOwned + Send + 'static;
-    /// What its rows can be read in the order of besides; `()` for nothing.
+    /// The second order in which rows can be read; `()` for none.
     type Order: OrderedKey;
 
     /// A row's place in the second order; `None`: it has none there.
@@ -74,7 +74,7 @@ impl Rows<'_> {
     /// A typed row.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and when it cannot be read as a row of this table.
+    /// The errors of [`get`](Self::get), and a poison when the value cannot be read as a row of this table.
     pub fn row<T: Table>(&mut self, key: &T::Key) -> Result<Option<T::Row>, Interrupt> {
         self.json(row_key::<T>(key))
     }
@@ -82,7 +82,7 @@ impl Rows<'_> {
     /// Sets a typed row, also in its second order.
     ///
     /// # Errors
-    /// As [`row`](Self::row), since the row there was may stand elsewhere in the second order; or it cannot be written as JSON.
+    /// The errors of [`row`](Self::row), since the row there was may stand elsewhere in the second order; or it cannot be written as JSON.
     pub fn set_row<T: Table>(&mut self, key: &T::Key, row: &T::Row) -> Result<(), Interrupt> {
         let before = self.row::<T>(key)?;
         let (old, new) = (
@@ -103,7 +103,7 @@ impl Rows<'_> {
     /// Removes a typed row, also from its second order.
     ///
     /// # Errors
-    /// As [`row`](Self::row).
+    /// The errors of [`row`](Self::row).
     pub fn remove_row<T: Table>(&mut self, key: &T::Key) -> Result<(), Interrupt> {
         if let Some(before) = self.row::<T>(key)? {
             order_key::<T>(key, &before)
@@ -120,7 +120,7 @@ impl Rows<'_> {
 pub struct RowPage<K, R> {
     /// The rows with their keys.
     pub rows: Vec<(K, R)>,
-    /// What to give for the next page; nothing on the last.
+    /// The value of `after` for the next page; `None` on the last.
     pub next: Option<String>,
 }
 
@@ -146,7 +146,7 @@ impl<P: Projection> ReadModel<P> {
     /// A page of rows in their second order, and in that of their keys where it is the same, as [`rows`](Self::rows).
     ///
     /// # Errors
-    /// As [`rows`](Self::rows).
+    /// The errors of [`rows`](Self::rows).
     pub async fn rows_in_order<T: Table>(
         &self,
         after: Option<&str>,

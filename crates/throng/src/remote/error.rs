@@ -42,7 +42,7 @@ pub enum RemoteError {
     Quarantined(String, u64, String),
 }
 
-/// In the place of an event that no entity has. Nodes of older programs read it as one.
+/// Stands in the place of an event, and no entity has this one. Nodes of older programs read it as one.
 const BY_OPERATOR: u64 = u64::MAX;
 
 impl From<Error<JsonRejection>> for RemoteError {

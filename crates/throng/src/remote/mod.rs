@@ -11,51 +11,51 @@ use std::time::Duration;
 use throng_core::shard::{KeyLife, Outcome};
 use throng_journal::{Later, ShardId};
 
-/// What is asked of the node that owns a shard.
+/// A request to the node that owns a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Something a client asked.
     Ask(Ask),
     /// Messages between entities, in the order of their numbers, all from one shard to one shard.
     Take(Vec<Letter>),
-    /// What has happened to an entity.
+    /// To read the history of an entity.
     History {
-        /// Of the entity, by name.
+        /// The kind of the entity, by name.
         kind: String,
-        /// Of the entity, within its kind.
+        /// The id of the entity, within its kind.
         id: String,
         /// The events after this one, …
         after: u64,
         /// … at most so many.
         limit: u64,
     },
-    /// Which entities of a kind have events on that node, in any of its shards, that the store may not have.
+    /// To list the entities of a kind with events that the store may not have, in any shard of that node.
     List {
         /// The kind, by name.
         kind: String,
-        /// Those after this id, …
+        /// The entities with ids after this one, …
         after: Option<String>,
         /// … at most so many, in the order of their ids.
         limit: u64,
     },
     /// To [erase](crate::Engine::erase) an entity.
     Erase {
-        /// Of the entity, by name.
+        /// The kind of the entity, by name.
         kind: String,
-        /// Of the entity, within its kind.
+        /// The id of the entity, within its kind.
         id: String,
     },
     /// To record in the log, and to cover with a checkpoint, how many messages that node's shards have sent and taken: so that those which
     /// were sent to an entity that is erased, and taken, may go.
     Record {
-        /// Of the entity that is erased, by name.
+        /// The kind of the entity that is erased, by name.
         kind: String,
-        /// Of the entity that is erased, within its kind.
+        /// The id of the entity that is erased, within its kind.
         id: String,
     },
     /// To remove the history of that node's shards that is kept no longer.
     Prune {
-        /// It is only to say what would go.
+        /// The pass only reports what it would remove.
         is_dry: bool,
     },
     /// A decision of an operator about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::features::QUARANTINES), like those below.
@@ -64,11 +64,11 @@ pub enum Request {
     DropSent(OperatorAction),
     /// To drop messages, all from one entity to another one which an operator has quarantined.
     DropLetters {
-        /// In the order of their numbers.
+        /// The messages, in the order of their numbers.
         letters: Vec<Letter>,
         /// The caller's name, or what stands for it.
         by: String,
-        /// Why, in a person's words.
+        /// The reason, in a person's words.
         reason: String,
     },
 }
@@ -76,7 +76,7 @@ pub enum Request {
 /// A decision of an operator about an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAction {
-    /// Which it is.
+    /// The kind of the decision.
     pub what: OperatorActionKind,
     /// The kind of the entity, by name.
     pub kind: String,
@@ -84,7 +84,7 @@ pub struct OperatorAction {
     pub id: String,
     /// The caller's name, or what stands for it.
     pub by: String,
-    /// Why, in a person's words.
+    /// The reason, in a person's words.
     pub reason: String,
 }
 
@@ -102,17 +102,17 @@ pub enum OperatorActionKind {
 /// A command or query of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Of the entity, by name: nodes may have their kinds in another order.
+    /// The kind of the entity, by name: nodes may have their kinds in another order.
     pub kind: String,
     /// The id of the entity, within its kind.
     pub id: String,
-    /// What it is asked.
+    /// The command or query.
     pub what: Asked,
-    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
+    /// The caller's name, which [`Asker::Client`](throng_core::model::Asker) gives the entity.
     pub caller: Option<String>,
 }
 
-/// What an entity is asked.
+/// A command to an entity, or a query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
     /// To do something, which is done at most once for each time it is sent.
@@ -122,18 +122,18 @@ pub enum Asked {
         /// The command's content as JSON.
         #[serde(with = "serde_bytes")]
         body: Vec<u8>,
-        /// It takes effect once under this key.
+        /// The idempotency key: the command takes effect once under it.
         key: Option<String>,
-        /// How long that key is kept.
+        /// The time for which that key is kept.
         life: KeyLife,
         /// The entity that has forwarded it, kind and id, and whether that one is to be its parent.
         forwarded: Option<(String, String, bool)>,
     },
     /// For something it knows.
     Query {
-        /// As the kind's queries are named in routes.
+        /// The query's name, as in routes.
         name: String,
-        /// Its fields: a query string, or a JSON object.
+        /// The query's fields: a query string, or a JSON object.
         arguments: String,
     },
 }
@@ -156,7 +156,7 @@ pub struct Letter {
     pub wants_answer: bool,
 }
 
-/// What a node answers.
+/// A node's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// The entity's answer as JSON. It rests on what is durable.
@@ -168,15 +168,15 @@ pub enum Reply {
     Taken(Vec<(TakenAs, Option<Result<serde_bytes::ByteBuf, RemoteError>>)>),
     /// The node that was asked does not own the shard now, or nobody could be asked: nothing was done.
     NotHere,
-    /// It was sent, and no answer came: it may have been done.
+    /// The request was sent, and no answer came: it may have been done.
     Unknown,
-    /// What has happened to an entity.
+    /// A page of an entity's history.
     History {
-        /// In order, without a gap.
+        /// The events, in order and without a gap.
         events: Vec<Happened>,
-        /// As in [`History::more`](crate::History::more): the page was cut.
+        /// The page was cut, as in [`History::more`](crate::History::more).
         more: bool,
-        /// As in [`History::removed`](crate::History::removed): events up to this one are not kept.
+        /// Events up to this one are not kept, as in [`History::removed`](crate::History::removed).
         removed: u64,
     },
     /// Entities with events that the store may not have.
@@ -187,14 +187,14 @@ pub enum Reply {
         /// Ids, with the number of the last event.
         heads: Vec<(String, u64)>,
     },
-    /// An entity was erased: so many records of it and messages to it, and so many bytes.
+    /// An entity was erased.
     Erased {
-        /// As in [`Erased::records`](crate::Erased::records).
+        /// The number of its records and of messages to it, as in [`Erased::records`](crate::Erased::records).
         records: u64,
-        /// As in [`Erased::bytes`](crate::Erased::bytes).
+        /// The bytes given back, as in [`Erased::bytes`](crate::Erased::bytes).
         bytes: u64,
     },
-    /// It is recorded, and covered.
+    /// The numbers of messages are recorded, and a checkpoint covers them.
     Recorded {
         /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
@@ -205,7 +205,7 @@ pub enum Reply {
         /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
-        /// What was removed of them.
+        /// The report of what was removed of these shards.
         report: PruneReport,
     },
     /// An operator's action was done: 0 if it was so before, or how many messages were dropped.
@@ -227,7 +227,7 @@ pub struct Happened {
     pub seq: u64,
     /// The commit it stands in: writer and number.
     pub position: (u64, u64),
-    /// When it was recorded, microseconds since 1970-01-01 UTC.
+    /// The time when it was recorded, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
     /// The variant it is one of, by its serde name.
     pub name: String,
@@ -238,7 +238,7 @@ pub struct Happened {
     pub payload: Vec<u8>,
 }
 
-/// What came of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TakenAs {
     /// Its receiver took it.
@@ -247,8 +247,9 @@ pub enum TakenAs {
     Refused,
     /// Nobody could take it: it is a dead message at its receiver's shard.
     Dead,
-    /// It was not taken, and what follows it from the same entity to the same one was not, for the reason that comes as its answer: the
-    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes know [`WAITS`](throng_journal::features::WAITS).
+    /// The message was not taken, nor those that follow it from the same entity to the same one. Its answer gives the reason. Either the
+    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes
+    /// know [`WAITS`](throng_journal::features::WAITS).
     Waits,
 }
 
@@ -262,7 +263,7 @@ impl From<Outcome> for TakenAs {
     }
 }
 
-/// How an engine reaches the nodes that own what it does not.
+/// The other nodes, which an engine asks for the entities that they own.
 pub trait Peers: Send + Sync + 'static {
     /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
     /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.

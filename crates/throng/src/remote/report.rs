@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a pass removed, or would remove.
+/// The numbers of a pass: what it removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PruneReport {
     /// Nothing was removed: this is what would be.
@@ -19,7 +19,7 @@ pub struct PruneReport {
     pub bytes: u64,
     /// The last commit that was looked at, written `writer.commit`; in a cluster that of each node, with commas.
     pub upto: Option<String>,
-    /// When it was made, microseconds since 1970-01-01 UTC.
+    /// The time when it was made, microseconds since 1970-01-01 UTC.
     pub upto_micros: i64,
     /// The projections that have not read far enough for more to go.
     pub held_by: Vec<String>,
@@ -28,7 +28,7 @@ pub struct PruneReport {
 }
 
 impl PruneReport {
-    /// Both together, the other one of what another node owns.
+    /// Adds the report of what another node owns.
     pub(crate) fn add_beside(&mut self, other: Self) {
         let upto: Vec<String> = self.upto.take().into_iter().chain(other.upto).collect();
         self.held_by.extend(other.held_by);
@@ -48,7 +48,7 @@ impl PruneReport {
         };
     }
 
-    /// Both together; the other pass came later.
+    /// Adds the report of a later pass.
     pub fn add(&mut self, other: Self) {
         *self = Self {
             entities: self.entities + other.entities,

@@ -8,11 +8,11 @@ use crate::life::{
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use throng_journal::{Address, Error, Position, ShardId};
 
-/// How far the passes over a life's shards have come.
+/// The progress of the passes over the shards of one epoch.
 pub(super) struct Cursors {
-    /// Up to where each kind's history was looked at, of all of these shards.
+    /// The place up to which each kind's history was looked at, in all of these shards.
     pub(super) kinds: HashMap<Box<str>, Position>,
-    /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
+    /// The time when all of the journal was looked at, microseconds since 1970-01-01 UTC.
     pub(super) looked_at_all: i64,
     rows: BTreeMap<ShardId, Row>,
     /// The row as an engine that is alone writes it.
@@ -20,7 +20,7 @@ pub(super) struct Cursors {
     is_of_cluster: bool,
 }
 
-/// What holds of every one of these shards.
+/// Returns the positions and the time that hold for every one of these shards: the earliest of each.
 fn of_all(rows: &BTreeMap<ShardId, Row>) -> (HashMap<Box<str>, Position>, i64) {
     let mut each = rows.values();
     let mut kinds = each.next().map_or_else(Positions::new, |first| first.looked.clone());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_of_several_owners_are_looked_at_from_where_the_first_pass_over_all_of_them_came() {
+    fn shards_of_several_owners_begin_at_the_first_whole_pass() {
         let rows = BTreeMap::from([
             (ShardId(3), row(&[("account", "4.7"), ("diary", "2.1")], 90)),
             (ShardId(5), row(&[("account", "5.1")], 70)),

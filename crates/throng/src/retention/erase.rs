@@ -30,13 +30,13 @@ use throng_journal::{
     Address, CommitNo, Cut, Error as StoreError, Position, Positions, Prune, Pruned, Stream, WriterId,
 };
 
-/// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
-/// nothing, before it was.
+/// The prefix of the rows of erasures that are not done yet; kind, 0 and id follow. The value says with which event the entity was ended,
+/// and where. It is empty before the entity is ended.
 const ERASING_ROWS: &[u8] = b"x";
-/// The same of those that were cut off: they say how far they had come.
+/// The same prefix for erasures that were cut off: the value says how far they had come.
 const REACHED: &[u8] = b"y";
 
-/// Another node's erasure is waited for so long: it looks at all of the history.
+/// The longest wait for another node's erasure: that node looks at all of the history.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Commits of a stream that are overwritten before it is noted how far that came, in a cluster: its journal does not have to finish with a part of
@@ -46,7 +46,7 @@ const NOTED_EVERY: u64 = 20_000;
 /// The index goes up to here where nobody knows which event was the last. Stores count in 63 bits.
 const EVERY_EVENT: u64 = i64::MAX.cast_unsigned();
 
-/// What an erasure overwrote.
+/// The numbers of what an erasure overwrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Erased {
     /// Records of the entity, and messages to it.
@@ -96,7 +96,7 @@ impl Retention {
         let kind = self.context().registry.kinds()[index].name;
         let address = Address::new(kind, id);
         let mut cut_off = self.pruning.lock().await;
-        // What waits for it would stay in the history: nobody would have taken it.
+        // Messages that wait for the entity would stay in the history: nobody would have taken them.
         let by = ByHand::new("erasure", "the entity is erased");
         life.mail.drop_waiting(&address, by).await.map_err(widen)?;
         begin(self, life, &address)
@@ -377,7 +377,7 @@ async fn overwrite(
     (address, ended): (&Address, Erasing),
     reached: &mut Positions,
 ) -> Result<Erased, StoreError> {
-    // What was written last of it is in a part of the journal that is still being written.
+    // The last records of the entity are in a part of the journal that is still being written.
     retention.context().journal.end_segment().await?;
     let mut plan = Plan {
         now: retention.context().host.now(),
@@ -400,7 +400,7 @@ async fn overwrite(
     let mut pruned = Pruned::default();
     let streams = life::streams(retention.context(), Some(life), reached.first()).await?;
     'streams: for stream in &streams {
-        // Of a stream that goes on, what has come since it was gone through is left.
+        // In a stream that goes on, only the commits that came after the last attempt are left to overwrite.
         let Some(mut told) = reached.upto_of(stream.writer) else {
             continue;
         };
@@ -428,7 +428,7 @@ async fn overwrite(
             };
             reached.tell(at(told), &streams);
             note_reached(life, address, (ended, reached));
-            // What comes behind is told only once nothing before it is left.
+            // Commits behind these count as overwritten only once nothing before them is left.
             if told < to {
                 break 'streams;
             }
@@ -450,7 +450,8 @@ async fn overwrite(
     })
 }
 
-/// Up to where a stream is looked at: of those that this life has taken over and writes itself, up to a position.
+/// Returns the commit up to which a stream is looked at. In streams that this epoch has taken over and writes itself, it is not beyond
+/// `upto`.
 fn end_of(life: &Life, stream: &Stream, upto: Position) -> CommitNo {
     let is_of_life =
         stream.writer == life.ledger.writer || life.ledger.sealed.iter().any(|end| end.writer == stream.writer);

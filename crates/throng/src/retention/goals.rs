@@ -7,7 +7,7 @@ use std::{
 };
 use throng_journal::Position;
 
-/// Where projections of a cluster are to come to, to be no longer behind than since then.
+/// The covered position that each projection of a cluster is to reach next, and the time when a pass found it.
 #[derive(Default)]
 pub(super) struct Goals {
     of: Mutex<BTreeMap<&'static str, Goal>>,
@@ -22,7 +22,7 @@ struct Goal {
 }
 
 impl Goals {
-    /// For so long there was always something covered that it had not read.
+    /// Returns how long there was always something covered that the projection had not read.
     pub(super) fn behind(&self, name: &'static str, reached: Position, covered: Position, now_micros: u64) -> Duration {
         let next = Goal {
             at: covered,
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_to_what_was_covered_is_behind_no_longer() {
+    fn cursor_at_the_coverage_is_behind_no_longer() {
         let goals = Goals::default();
         let behind = |reached, covered, now| goals.behind("it", at(reached), at(covered), now).as_micros();
         assert_eq!(behind("1.0", "1.9", 100), 0);

@@ -1,4 +1,4 @@
-//! Which records nothing needs any more. A decision about one record at a time, without any I/O.
+//! Decides which records nothing needs any more: one record at a time, without any I/O.
 
 use std::collections::{HashMap, HashSet};
 use throng_core::{
@@ -8,18 +8,18 @@ use throng_core::{
 };
 use throng_journal::{Address, CommitNo, Position, Positions, Record, RecordKind, ShardId, ShardSet, Stamp};
 
-/// What goes of one entity.
+/// The part of one entity's history that goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Going {
     /// Events up to this number.
     pub(super) upto: u64,
     /// The log says what it is after this event, in this commit.
     pub(super) base: (u64, Position),
-    /// It has ended, and nothing is kept of it.
+    /// The entity has ended, and nothing is kept of it.
     pub(super) is_gone: bool,
 }
 
-/// Where an entity that is erased was ended.
+/// The end of an entity that is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Erasing {
     /// Its last event.
@@ -28,17 +28,17 @@ pub(super) struct Erasing {
     pub(super) at: Position,
 }
 
-/// How far erasures have come that the journal cut off.
+/// The progress of erasures that the journal cut off.
 pub(super) type CutOff = HashMap<Address, (Erasing, Positions)>;
 
 impl Erasing {
-    /// It was made of the entity as it was, not of one that was created anew since.
+    /// Tells whether a record was made of the entity as it was, not of one that was created anew since.
     fn reaches(self, record: &Record<'_>, at: Position) -> bool {
         at < self.at || (at == self.at && record.seq <= self.seq)
     }
 
-    /// Where a later attempt goes on when this one came so far. Whoever asks again ends the entity again: what was written of it between
-    /// both ends stayed.
+    /// Returns the place from which a later attempt goes on, after this one came as far as `reached`. A repeated request ends the entity
+    /// again. Records that were written between both ends were not overwritten, so the later attempt goes back to the first end.
     pub(super) fn left_by(self, reached: Positions, later: Self) -> Positions {
         let Position { writer, commit } = self.at;
         let is_begun = reached.positions().any(|at| at.writer >= writer);
@@ -58,16 +58,17 @@ impl Erasing {
 pub(super) struct Plan {
     /// Only records of these are judged by their age: whoever owns others judges those.
     pub(super) shards: ShardSet,
-    /// Up to where records of a kind are looked at; those of other kinds stay.
+    /// The places up to which records of a kind are looked at; those of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
     /// The pass looks at all of the journal, from its beginning.
     pub(super) is_whole: bool,
     pub(super) entities: HashMap<Address, Going>,
-    /// Nothing is left of these as they were up to there, whatever their kinds keep.
+    /// The entities of which nothing is left as they were up to there, whatever their kinds keep.
     pub(super) erased: HashMap<Address, Erasing>,
-    /// How many messages each shard has taken, and where the log says so.
+    /// The number of messages that each shard has taken, and the commit that says so.
     pub(super) counts: HashMap<ShardId, (MessageCounts, Position)>,
-    /// In a cluster, where a shard's messages go to shards of other nodes: up to where each shard's were taken, durably, and a checkpoint covers that.
+    /// The places up to which each shard's messages were taken, durably and covered by a checkpoint. Set in a cluster, where a shard's
+    /// messages go to shards of other nodes.
     pub(super) taken_upto: Option<Vec<Position>>,
     /// The timers that are set.
     pub(super) timers: HashSet<u64>,
@@ -112,7 +113,7 @@ impl Plan {
                 let number = (ShardId(record.version), record.seq);
                 !self.dead.contains(&dead_row(&own(), number))
             }
-            // It goes after what it undoes, or that would be so again once the store is lost.
+            // Such a record goes after the one that it undoes. Otherwise that one would count again once the store is lost.
             RecordKind::TimerCleared | RecordKind::Taken => self.is_whole || !undoes_what_was_left(record),
             _ => false,
         }
@@ -169,7 +170,7 @@ mod tests {
         Position::new(WriterId(writer), CommitNo(commit))
     }
 
-    /// Which records are over of a commit in a stream that ended with the shards 1 and 2, as shard, kind of record and number.
+    /// Returns the records that are over, of a commit in a stream that ended with the shards 1 and 2: shard, kind of record and number.
     fn over(plan: &Plan, stands: Position) -> Vec<(u16, RecordKind, u64)> {
         let mut open = CommitBuilder::default();
         let message = br#"{"to":["diary","gone"],"command":null}"#;
@@ -190,7 +191,7 @@ mod tests {
         over.map(|record| (record.shard.0, record.record, record.seq)).collect()
     }
 
-    /// As a node plans that owns the shard 1, and whose stream is the ninth.
+    /// The plan of a node that owns the shard 1, and whose stream is the ninth.
     fn plan() -> Plan {
         let going = Going {
             upto: 6,
@@ -200,7 +201,7 @@ mod tests {
         Plan {
             shards: [ShardId(1)].into_iter().collect(),
             horizons: [("diary".into(), at(8, 40))].into(),
-            // It knows nothing of the other one; what it would know must not count.
+            // This node knows nothing of the entity of shard 2; if it did, that must not count.
             entities: [1, 2]
                 .map(|shard| (Address::new("diary", format!("of {shard}")), going))
                 .into(),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_judges_what_its_shards_have_recorded_and_nothing_else() {
+    fn node_judges_only_records_of_its_shards() {
         let own = |record, seq| (1, record, seq);
         let of_timers = own(RecordKind::TimerSet, 0);
         let (event, state) = (own(RecordKind::Event, 6), own(RecordKind::State, 5));
@@ -226,13 +227,13 @@ mod tests {
         );
         // A message that was not taken yet, as far as is covered, stays.
         assert_eq!(over(&plan(), at(8, 21)), [event, state, taken, of_timers, numbers]);
-        // Of what is not over yet nothing goes but what newer numbers stand in for.
+        // In commits that are not over yet, only records that newer numbers stand in for may go.
         assert_eq!(over(&plan(), at(8, 41)), [numbers]);
         assert_eq!(over(&plan(), at(9, 4)), []);
     }
 
     #[test]
-    fn what_undoes_older_records_goes_with_a_pass_that_comes_to_those_first() {
+    fn undoing_records_go_only_after_the_undone_ones() {
         let mut open = CommitBuilder::default();
         let own = Address::new("diary", "of 1");
         let mut push = |record, seq, shape: (&str, u16), body: &[u8]| {
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_erasure_reaches_the_messages_that_other_nodes_shards_have_sent() {
+    fn erasure_reaches_messages_sent_by_other_nodes() {
         let erased = [(Address::new("diary", "gone"), Erasing { seq: 3, at: at(9, 1) })];
         let plan = Plan {
             erased: erased.into(),
@@ -271,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_later_erasure_goes_on_where_the_last_was_cut_off_but_not_beyond_its_end() {
+    fn later_erasure_goes_on_from_the_cut_to_its_end() {
         let (first, later) = (Erasing { seq: 5, at: at(2, 8) }, Erasing { seq: 7, at: at(3, 1) });
         let left = |reached: &str, later| first.left_by(reached.parse().unwrap(), later).to_string();
         assert_eq!(left("3.0", first), "3.0");
         assert_eq!(left("1.4", later), "1.4");
         assert_eq!(left("3.0", later), "2.7");
         assert_eq!(left("2.5", later), "2.5");
-        // Of other nodes' streams before only what they have grown by is gone through.
+        // Earlier streams of other nodes are gone through only from where they were left.
         assert_eq!(left("1.4,2.9,3.6", later), "1.4,2.7");
     }
 }

@@ -1,4 +1,4 @@
-//! Up to where a pass may go: nothing that a checkpoint does not cover, or that a projection has not read.
+//! The limit of a pass: nothing goes that a checkpoint does not cover, or that a projection has not read.
 
 use super::Retention;
 use crate::life::Life;
@@ -17,12 +17,12 @@ pub(super) struct Holder {
     pub(super) is_behind: bool,
 }
 
-/// And the projections that hold more.
+/// Returns the place up to which a pass may go, and the projections that hold more.
 pub(super) async fn limit(retention: &Retention, life: &Life) -> Result<(Position, Vec<Holder>), Error> {
     let Some(covers) = life.ledger.covers() else {
         return Ok((Position::default(), Vec::new()));
     };
-    // By the commit that is covered last, a store is known to belong to its journal.
+    // The commit that is covered last shows that a store belongs to its journal.
     let covered = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     read_by_projections(retention, life, covered).await
 }
@@ -85,7 +85,7 @@ async fn read_by_projections(
     Ok((limit, held_by))
 }
 
-/// One runner reads for all nodes; how far it has come stands with its rows.
+/// Returns the projections of a cluster: one runner reads for all nodes, and its progress stands with its rows.
 #[cfg(feature = "projections")]
 async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Result<Vec<Reader>, Error> {
     let unreadable = |why| Error::backend("looking how far projections have come", why);
@@ -101,8 +101,8 @@ async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Re
     Ok(stored.into_iter().map(of_one).collect())
 }
 
-/// Up to where all is told of streams that end there, one after the other. What is told beyond a stream that is not told whole counts once
-/// that one is.
+/// Returns the place up to which all is told of streams that end there, one after the other. What is told beyond a stream that is not told
+/// whole counts once that one is.
 #[cfg(feature = "projections")]
 fn reached(told: &Positions, ends: impl IntoIterator<Item = Position>) -> Position {
     let mut reached = Position::default();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projection_holds_from_the_first_commit_on_that_it_has_not_read() {
+    fn projection_holds_history_from_its_first_unread_commit() {
         let reached = |told: &str| {
             let ends = ["2.5", "3.0", "4.7", "6.9"].map(at);
             reached(&told.parse().unwrap(), ends).to_string()
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(reached(""), "2.0");
         assert_eq!(reached("2.3"), "2.3");
         assert_eq!(reached("2.5"), "4.0");
-        // Of other nodes' streams more is told than of the second of these.
+        // Later streams are read further than stream 4, which is not read whole.
         assert_eq!(reached("4.2,6.9,8.1"), "4.2");
         assert_eq!(reached("5.30,6.2"), "6.2");
         assert_eq!(reached("6.12"), "6.9");

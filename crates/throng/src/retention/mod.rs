@@ -38,14 +38,14 @@ pub(crate) struct Retention {
     lives: Arc<Lives>,
     #[cfg(feature = "projections")]
     projections: Arc<Projections>,
-    /// Those that do not run here, and so do not say how far they have come.
+    /// The projections that do not run here, and so do not report their progress.
     #[cfg(feature = "projections")]
     idle_projections: Vec<&'static str>,
-    /// One removal of history at a time.
+    /// The progress of erasures that were cut off. Whoever removes history holds the lock, so that one removal runs at a time.
     pruning: tokio::sync::Mutex<CutOff>,
     /// The projections that kept the last removal of history from going further.
     pub(crate) held_by: Mutex<Vec<String>>,
-    /// How far projections of a cluster are to come.
+    /// The positions that projections of a cluster are to reach.
     #[cfg(feature = "projections")]
     goals: Goals,
     /// Erasures may have been begun that are not done.

@@ -1,4 +1,4 @@
-//! One pass: what is over is found, stands in for itself in the log, leaves the index, and goes.
+//! A pass over history: it finds what is over, has the log state what stands in for it, cuts it from the index, and removes it.
 
 use super::{
     Retention, backend,
@@ -28,20 +28,20 @@ use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, Wri
 
 pub(super) use throng_journal::PruneHow as How;
 
-/// Between two passes that look at all of the journal: what has become over behind the others' backs goes then.
+/// The time between two passes that look at all of the journal: what has become over behind the others' backs goes then.
 const ALL_EVERY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 /// Timers read from the store at a time.
 const TIMERS_MAX: usize = 1_024;
 
-/// What a pass is for.
+/// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// It only says what would go.
+    /// Only reports what would go.
     Dry,
-    /// Everything that is over goes, wherever it stands.
+    /// Removes all that is over, wherever it stands.
     Whole,
-    /// What has become over since the last pass goes; the rest of the journal is looked at once a day, and where a number of events is
-    /// kept: what is over of an entity then may stand anywhere.
+    /// Removes what has become over since the last pass. It looks at the rest of the journal once a day, and where a number of events is
+    /// kept: there, records of an entity that are over may stand anywhere.
     Usual,
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn settle(retention: &Retention, life: &Arc<Life>) -> Result<()
     }
 }
 
-/// Whether the life neither is over nor ends in order, so that a pass may go on.
+/// Tells whether a pass may go on: its epoch is neither over nor about to end in order.
 pub(super) fn goes_on(life: &Life) -> bool {
     !life.ledger.is_over() && !life.ledger.is_closing()
 }
@@ -328,7 +328,8 @@ impl Passing<'_> {
     }
 }
 
-/// How many messages were taken, and which timers are set: of what is durable once this returns.
+/// Has each shard record how many messages it has taken; a dry pass records nothing. Adds these numbers and the timers that are set to the
+/// plan. All of it is durable once this returns.
 pub(super) async fn stand_in(
     retention: &Arc<Retention>,
     life: &Arc<Life>,
@@ -443,7 +444,7 @@ pub(super) async fn prune(
     Ok(())
 }
 
-/// What the log says of an entity already: up to which event, and where.
+/// Returns up to which event the log says what an entity is, and where.
 pub(super) async fn base(retention: &Retention, address: &Address) -> Result<Option<(u64, Position)>, Error> {
     let row = now_or_later(retention.context().store.system(&base_row(address))).await?;
     let numbers = row.as_deref().and_then(|row| {
@@ -464,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_has_become_over_is_looked_at() {
+    fn only_ended_records_are_looked_at() {
         let at = |commit| Position::new(WriterId(1), CommitNo(commit));
         let of = |list: &[(&str, u64)]| {
             list.iter()

@@ -6,7 +6,7 @@ use std::{
 };
 use throng_journal::Address;
 
-/// What is remembered of states on the way, in bytes.
+/// The most bytes of states that are remembered.
 const REMEMBERED_BYTES: usize = 16 << 20;
 
 /// States that were met on the way.
@@ -17,16 +17,16 @@ pub(crate) struct Remembered {
 
 #[derive(Default)]
 struct Met {
-    /// In the order they were met, so that the oldest goes first.
+    /// The states in the order they were met, so that the oldest goes first.
     states: VecDeque<MetState>,
     bytes: usize,
 }
 
 struct MetState {
     of: Address,
-    /// It is the state right after this event.
+    /// The event right after which the entity had this state.
     seq: u64,
-    /// In the form in which the journal and the store keep states.
+    /// The state, in the form in which the journal and the store keep states.
     recorded: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Remembered {
         }
     }
 
-    /// Nothing of an entity is kept any more.
+    /// Forgets all states of an entity.
     pub(crate) fn forget(&self, of: &Address) {
         let mut met = self.met();
         met.states.retain(|state| state.of != *of);

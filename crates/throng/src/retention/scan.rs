@@ -1,4 +1,4 @@
-//! Looking for what is over: up to where each kind's history is, and whose events stand there.
+//! The search for what is over: up to where each kind's history is, and whose events stand there.
 
 use super::Retention;
 use crate::life::{Ends, Life};
@@ -11,29 +11,29 @@ const READ_BYTES: usize = 4 << 20;
 /// Entities of one pass; the next one goes on at once.
 const ENTITIES_MAX: usize = 20_000;
 
-/// What was found of one entity.
+/// The records of one entity that were found to be over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted {
     /// The first of its events that were found to be over; 0: none.
     pub(super) first: u64,
     /// The last of its events that are over.
     pub(super) seq: u64,
-    /// It ended with this event, long enough ago.
+    /// The event with which the entity ended, long enough ago; 0: none.
     pub(super) ended: u64,
-    /// Where the last record stands that is over.
+    /// The place of the last record that is over.
     pub(super) at: Position,
 }
 
-/// What is over.
+/// The result of a search.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Up to where each kind's records are looked at.
+    /// The places up to which each kind's records are looked at.
     pub(super) horizons: HashMap<Box<str>, Position>,
-    /// In order: what is recorded of them is written the same way whenever it is.
+    /// The entities of these records, in order: what is recorded of them is written the same way whenever it is.
     pub(super) noted: BTreeMap<Address, Noted>,
     /// There is more.
     pub(super) is_cut_short: bool,
-    /// When the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
+    /// The time when the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
     pub(super) at_micros: i64,
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn scan(
                 return Ok(scan);
             }
         }
-        // What is served has the processor in between.
+        // Requests have the processor in between.
         retention.context().host.sleep(std::time::Duration::ZERO).await;
     }
     Ok(scan)
@@ -111,7 +111,7 @@ impl Scan {
             let ended = match record.record {
                 RecordKind::Event => 0,
                 RecordKind::Ended => record.seq,
-                // It may have kept the entity's end from being over.
+                // Such a state may have kept the entity's end from being over.
                 RecordKind::State if ended_by_state(record.body) == record.seq => record.seq,
                 _ => continue,
             };

@@ -1,4 +1,4 @@
-//! Up to where messages were taken: what was sent to an entity may go only then.
+//! The places up to which messages were taken: what was sent to an entity may go only then.
 
 use super::{Retention, backend};
 use crate::{
@@ -13,7 +13,7 @@ use throng_journal::{Address, CommitNo, Error, Position, ShardId, ShardSet, feat
 /// The feature that all nodes need for an entity to be erased, and its name.
 pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
 
-/// Up to where the messages of each shard were taken, and are covered, once all nodes have said so.
+/// Returns the places up to which the messages of each shard were taken, and are covered, once all nodes have said so.
 pub(super) async fn taken_upto(retention: &Retention, life: &Life, of: &Address) -> Result<Vec<Position>, Error> {
     retention
         .context()
@@ -48,8 +48,8 @@ pub(super) async fn taken_upto(retention: &Retention, life: &Life, of: &Address)
     covered_taken_upto(retention, &ShardSet::first(shards)).await
 }
 
-/// Up to where the messages of each shard were taken, as the store says, and are covered; of others than these nothing was. Whoever takes was
-/// durable before that was stored, and whoever owns a shard next reads its messages from there on.
+/// Returns the places up to which the messages of each shard were taken, as the store says, and are covered; of others than these nothing
+/// was. Whoever takes was durable before that was stored, and whoever owns a shard next reads its messages from there on.
 pub(super) async fn covered_taken_upto(retention: &Retention, shards: &ShardSet) -> Result<Vec<Position>, Error> {
     // The covers first: what a checkpoint moves meanwhile is then said of fewer messages, never of more.
     let covered = retention.context().store.covers(shards).await?;

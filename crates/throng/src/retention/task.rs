@@ -16,16 +16,16 @@ use std::{
 use throng_core::model::Keep;
 use throng_journal::Error;
 
-/// Between two looks at whether a pass is due.
+/// The time between two looks at whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// From a start to the first pass, at most.
+/// The longest time from a start to the first pass.
 const FIRST: Duration = Duration::from_mins(1);
 /// A pass in so many parts of the shortest time that is kept.
 const PARTS: u32 = 16;
 const EVERY: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
 /// Finishes the segment being written where the disk budget is used up.
 const EVERY_FULL: Duration = Duration::from_secs(10);
-/// Where a number of events is kept.
+/// The time between two passes where a number of events is kept.
 const EVERY_EVENTS: Duration = Duration::from_hours(1);
 
 impl Retention {
@@ -89,7 +89,7 @@ async fn task(retention: Weak<Retention>) {
             if strong.is_erasing.swap(false, Ordering::AcqRel)
                 && let Err(error) = erase::resume(&strong, &life).await
             {
-                // One that was found has been told.
+                // An erasure that was found has been logged already.
                 tracing::debug!("erasures that were cut off are looked for again: {error}");
                 strong.is_erasing.store(true, Ordering::Release);
             }

@@ -13,11 +13,11 @@ use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 pub struct Cursor {
     /// The commits that were told.
     pub(crate) told: Positions,
-    /// Of the next one of these streams, so many records were told.
+    /// The number of records that were told of a stream's next commit, where that is more than none.
     pub(crate) begun: BTreeMap<WriterId, u32>,
 }
 
-/// Why there is no page.
+/// The reason why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
     /// The log has no such place.
@@ -29,7 +29,7 @@ pub enum FeedError {
 }
 
 impl Cursor {
-    /// So many records of a commit were told, whatever is told before it.
+    /// Returns the number of records that were told of a commit; 0 if it is not the next commit of its stream.
     pub(crate) fn records(&self, of: Position) -> u32 {
         let records = self.begun.get(&of.writer).copied().unwrap_or_default();
         let is_next = || of.commit.0.checked_sub(1).map(CommitNo);
@@ -52,7 +52,7 @@ impl Cursor {
         self.begun.insert(commit.writer, records);
     }
 
-    /// What is told there was told here, too.
+    /// Adds what `told` says was told.
     pub(crate) fn join(&mut self, told: &Positions) {
         let before = match self.begun.is_empty() {
             true => Positions::default(),
@@ -64,7 +64,7 @@ impl Cursor {
             .retain(|writer, _| before.upto_of(*writer) == now.upto_of(*writer));
     }
 
-    /// This history has such a place: in its streams, or at a stream's end.
+    /// Tells whether this history has such a place: in its streams, or at a stream's end.
     pub(crate) fn is_in(&self, streams: &[Stream]) -> bool {
         self.told.positions().all(|at| {
             let of_writer = streams.iter().find(|stream| stream.writer == at.writer);

@@ -15,7 +15,7 @@ const SHOWN_BYTES: usize = 160;
 pub struct EntityEvent {
     /// The entity's id.
     pub id: Box<str>,
-    /// What has happened.
+    /// The event, with its payload as it was recorded.
     pub event: StoredEvent,
     shown: OnceLock<Box<[u8]>>,
 }
@@ -36,7 +36,7 @@ impl EntityEvent {
         self.shown.get_or_init(|| write(&self.event).into())
     }
 
-    /// What it takes in memory once it is shown, about.
+    /// Returns the approximate memory of the event once it is shown.
     fn bytes(&self) -> usize {
         let text = self.id.len() + self.event.name.len() + self.event.payload.len();
         size_of::<Recorded>() + size_of::<Self>() + 2 * text + SHOWN_BYTES
@@ -53,7 +53,7 @@ impl fmt::Debug for EntityEvent {
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) position: Position,
-    /// What it takes in memory, about.
+    /// The approximate memory of these events.
     pub(super) bytes: usize,
     /// Only kinds that have events in it.
     pub(super) kinds: Vec<KindEvents>,

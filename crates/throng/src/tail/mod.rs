@@ -72,7 +72,7 @@ struct State {
     watchers: Watchers,
 }
 
-/// What reading on has come to.
+/// The result of reading on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Advance {
     /// There is more that is durable.
@@ -85,17 +85,17 @@ enum Advance {
     Lost,
 }
 
-/// Where somebody waits.
+/// The window's end, where a follower waits.
 struct Waited {
     /// The window's id, the first stream it names, and its end.
     window: u64,
     first: WriterId,
     end: Positions,
-    /// What follows, if that is known.
+    /// The stretch that follows, if it is known.
     next: Option<Stretch>,
 }
 
-/// What is read next: of several streams the one of which most is left, so that none waits for another.
+/// Returns the stretch to read next. Of several streams it is the one with the most left, so that none waits for another.
 fn longest(next: Vec<Stretch>) -> Option<Stretch> {
     next.into_iter()
         .max_by_key(|stretch| stretch.upto.0.saturating_sub(stretch.after.commit.0))
@@ -147,14 +147,14 @@ impl Tail {
         Ok(feed)
     }
 
-    /// From the window; `None` if it does not reach there.
+    /// Returns a page from the window; `None` if the window does not reach there.
     fn decoded(&self, interest: &Interest, from: &Cursor, limit: PageLimit) -> Option<Feed> {
         let state = self.state();
         let window = state.window.as_ref()?;
         (window.covers(from, None) && !window.is_before(from, None)).then(|| window.page(interest, from, None, limit).0)
     }
 
-    /// From the journal; what is read is kept if it reaches the window.
+    /// Reads a page from the journal, and keeps what was read if it reaches the window.
     async fn read(
         &self,
         interest: &Interest,
@@ -258,7 +258,7 @@ impl Tail {
         })
     }
 
-    /// What is to be read while somebody waits at the window's end.
+    /// Returns what is to be read next; `None` while nobody waits at the window's end.
     fn waited_for(&self) -> Option<Waited> {
         let state = self.state();
         let window = state.window.as_ref()?;
@@ -270,12 +270,12 @@ impl Tail {
         })
     }
 
-    /// Whether somebody waits at the window's end.
+    /// Tells whether a follower waits at the window's end.
     fn are_waiting(&self) -> bool {
         self.state().watchers.are_waiting()
     }
 
-    /// Whether the window has come to this commit, the last durable one of the only engine.
+    /// Tells whether the window has come to this commit, the last durable one of an engine that is alone.
     fn is_at(&self, durable: Position) -> bool {
         let state = self.state();
         state
@@ -296,7 +296,7 @@ impl Tail {
     }
 }
 
-/// What is told when it is not.
+/// Told to followers when the journal cannot be read.
 const UNREADABLE: &str = "the log cannot be read";
 /// Told when the last commit read is lost: each follower then looks whether its own place is.
 pub(crate) const LOST: &str = "the end of the history is lost";

@@ -18,10 +18,10 @@ const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// While the engine recovers, it looks this often whether that takes too long.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 
-/// Why nothing follows.
+/// The reason that followers are told.
 const STOPPED: &str = "the engine has stopped";
 
-/// What there is to do.
+/// The next work of the task.
 enum Due {
     /// There may be something that is durable and not decoded; a node of a cluster needs no life of its own to read it.
     Advance(Option<Arc<Life>>),
@@ -70,7 +70,7 @@ pub(crate) async fn task(tail: Weak<Tail>) {
     }
 }
 
-/// Whoever waits is told once that takes too long.
+/// Tells all who wait once this takes too long. Returns the time until the next look.
 fn is_down(tail: &Tail, down_since: &mut Option<u64>, reason: &str) -> Duration {
     let now = tail.lives.context.host.elapsed_micros();
     let since = *down_since.get_or_insert(now);

@@ -35,16 +35,16 @@ pub(crate) struct Watch {
     number: u64,
 }
 
-/// What a follower does next.
+/// The next step of a follower.
 pub(crate) enum Next {
-    /// It looks at what there is, from here on if that is known.
+    /// Looks at what there is, from here on if that is known.
     Read(Option<Reached>),
-    /// It waits still: all that was decoded since it began to wait is not for it.
+    /// Waits still: nothing that was decoded since it began to wait is for it.
     Wait,
 }
 
 impl Watch {
-    /// What is next for a follower.
+    /// Returns the follower's next step, or why it cannot read on.
     pub(crate) fn next(&self) -> Result<Next, Arc<str>> {
         let mut state = self.tail.state();
         match state.watchers.outcome(&self.interest, self.number) {
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// What is decoded from a cursor on, and the spot behind it; `None` if the window begins after it.
+    /// Returns what is decoded from a cursor on, and the spot behind it; `None` if the window begins after the cursor.
     pub(crate) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
         match &self.tail.state().window {
             Some(window) if !window.covers(from, spot) => None,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_while_a_follower_waited_is_told_with_what_it_waited_for() {
+    fn passed_commits_are_told_with_the_awaited_one() {
         let everything = Interest { kind: 0, entity: None };
         let from = cursor("1.5,2.5");
         let mut window = Window::new(0, from.told.clone(), BOUNDS);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_moves_only_to_whom_it_would_not_reach_soon() {
+    fn window_moves_only_to_a_follower_out_of_reach() {
         let everything = Interest { kind: 0, entity: None };
         for (to, is_live, moves) in [
             ("1.10", false, false),

@@ -1,4 +1,4 @@
-//! Who follows, and who of them waits: by kind and by entity, so that only those are woken for whom something happened.
+//! The followers, and which of them wait: by kind and by entity, so that a commit wakes only those it has something for.
 
 use super::{
     cursor::Cursor,
@@ -8,38 +8,38 @@ use super::{
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
 use throng_journal::Positions;
 
-/// Where a follower goes on that has waited: in a window, before the commit with something for it.
+/// The place from which a follower goes on that has waited: in a window, before the commit with something for it.
 #[derive(Debug)]
 pub(crate) struct Reached {
     pub(crate) spot: Spot,
-    /// What comes before it in the window is told with that, also where nothing was for this follower: at another node it may be looked at anew,
-    /// and that one may still hold what has been removed here.
+    /// The positions of all that comes before the spot, told also where nothing was for this follower. Without them, another node may look
+    /// at it anew, and that one may still hold what has been removed here.
     pub(crate) told: Positions,
 }
 
 /// A follower that waits for new events.
 #[derive(Debug)]
 enum Slot {
-    /// It reads what there is.
+    /// Reads what there is.
     Reading,
-    /// It was told this much; nothing that was decoded since was for it.
+    /// Was told up to `from`, and waits: nothing that was decoded since was for it.
     Waiting { from: Cursor, waker: Waker },
     /// Here is something for it, or somewhere it has to look by itself.
     Found(Option<Reached>),
-    /// What it waits for cannot be read.
+    /// Cannot read what it waits for.
     Failed(Arc<str>),
 }
 
-/// What came of a wait.
+/// The outcome of a wait.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It does not wait.
+    /// The follower does not wait.
     None,
-    /// It waits still.
+    /// The follower still waits.
     Waits,
     /// Here is something for it, and nothing before; or somewhere it has to look by itself.
     Found(Option<Reached>),
-    /// What it waits for cannot be read.
+    /// The follower cannot read what it waits for.
     Failed(Arc<str>),
 }
 
@@ -54,9 +54,9 @@ pub(super) struct Watchers {
 
 #[derive(Debug, Default)]
 struct OfKind {
-    /// Those who follow all of the kind.
+    /// The followers of all entities of the kind.
     all: BTreeMap<u64, Slot>,
-    /// So many of them wait.
+    /// The number of `all` that wait.
     waiting: usize,
     entities: BTreeMap<Box<str>, BTreeMap<u64, Slot>>,
 }
@@ -103,7 +103,7 @@ impl Watchers {
         self.count == 0
     }
 
-    /// Whether a follower waits, so that the log's new end is worth decoding.
+    /// Tells whether a follower waits, so that the log's new end is worth decoding.
     pub(super) fn are_waiting(&self) -> bool {
         self.waiting > 0
     }
@@ -130,7 +130,7 @@ impl Watchers {
         self.set(interest, number, Slot::Waiting { from, waker });
     }
 
-    /// What came of a follower's wait, once; it reads from then on.
+    /// Takes the outcome of a follower's wait, once. Unless it still waits, the follower reads from then on.
     pub(super) fn outcome(&mut self, interest: &Interest, number: u64) -> Outcome {
         match self.set(interest, number, Slot::Reading) {
             Slot::Reading => Outcome::None,

@@ -35,24 +35,24 @@ impl PageLimit {
 pub struct Feed {
     /// Durable events in the order of the log.
     pub events: Vec<Arc<EntityEvent>>,
-    /// Where the next page begins.
+    /// The place where the next page begins.
     pub next: Cursor,
     /// There is more of the log to look at, with or without an event of this kind.
     pub more: bool,
 }
 
-/// What a window may hold.
+/// The bounds of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) bytes_max: usize,
     pub(super) commits_max: usize,
 }
 
-/// Whose events a follower sees: a kind's, or one entity's.
+/// The events that a follower sees: those of a kind, or of one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) kind: usize,
-    /// One entity's; `None`: all of the kind.
+    /// The id of the entity; `None`: all of the kind.
     pub(crate) entity: Option<Box<str>>,
 }
 
@@ -63,13 +63,13 @@ pub(super) struct Window {
     id: u64,
     begin: Positions,
     end: Positions,
-    /// In an order in which they may be told; none missing between `begin` and `end`.
+    /// The commits, in an order in which they may be told; none is missing between `begin` and `end`.
     commits: VecDeque<Decoded>,
     /// The place of the first of them.
     first: i64,
     /// The streams from the first on that `begin` names, as they were found last.
     pub(super) streams: Vec<Stream>,
-    /// Of all of them. At most `bounds.bytes_max`.
+    /// Bytes of all `commits`, at most `bounds.bytes_max`.
     bytes: usize,
     bounds: Bounds,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Spot {
 }
 
 impl Window {
-    /// Nothing yet, but what is not told here is to come.
+    /// Makes an empty window; what is not told at `begin` is to come.
     pub(super) fn new(id: u64, begin: Positions, bounds: Bounds) -> Self {
         Self {
             id,
@@ -108,7 +108,7 @@ impl Window {
         &self.end
     }
 
-    /// Before the next commit.
+    /// Returns the spot before the next commit.
     pub(super) fn end_spot(&self) -> Spot {
         Spot {
             window: self.id,
@@ -116,12 +116,12 @@ impl Window {
         }
     }
 
-    /// Nothing between the cursor and the window's end is missing.
+    /// Tells whether nothing between the cursor and the window's end is missing.
     pub(super) fn covers(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         self.place_of(spot).is_some() || from.told.includes(&self.begin)
     }
 
-    /// All that was decoded is before the cursor.
+    /// Tells whether all that was decoded is before the cursor.
     pub(super) fn is_before(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         spot == Some(self.end_spot()) || from.told.includes(&self.end)
     }
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Of two nodes' streams, and one that has ended.
+    /// A window over the streams of two nodes, neither of which has ended.
     fn window(begin: &str, bytes_max: usize) -> Window {
         let commits_max = 5;
         let begin: Positions = begin.parse().unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_ends_behind_its_last_event_and_the_next_one_goes_on_there() {
+    fn next_page_begins_behind_the_last_event_of_a_page() {
         let mut window = window("1.4", usize::MAX);
         window.push(decoded(
             at(1, 5),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_in_another_order_is_told_the_rest_once() {
+    fn follower_told_in_another_order_hears_the_rest_once() {
         let mut window = window("1.4", usize::MAX);
         window.push(decoded(at(1, 5), &[("till", "a", 1)]));
         window.push(decoded(at(2, 1), &[("till", "c", 1), ("till", "d", 1)]));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_commits_go_first_and_what_is_missing_is_not_covered() {
+    fn oldest_commits_go_first_and_gaps_are_not_covered() {
         let one = decoded(at(1, 1), &[("till", "a", 1)]).bytes;
         let mut window = window("1.0", 3 * one);
         let covers = |window: &Window, from: &str| window.covers(&cursor(from), None);
@@ -380,7 +380,7 @@ mod tests {
         }
         assert_eq!(window.commits.len(), 5);
         assert!(!window.covers(&cursor("1.8"), Some(spot)), "what followed it is gone");
-        // One that is too large is not kept, and covered by nobody.
+        // A commit that is too large is not kept, and the window does not cover it.
         let many: Vec<(&str, &str, u64)> = (0..9).map(|seq| ("till", "a", seq)).collect();
         window.push(decoded(at(1, 20), &many));
         assert!(window.commits.is_empty() && window.bytes == 0);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_it_is_added_while_there_is_room_if_nothing_is_missing_between() {
+    fn earlier_reads_are_added_while_room_and_no_gap() {
         let commit = |number| decoded(at(1, number), &[("till", "a", number)]);
         let mut window = window("1.7", 4 * commit(1).bytes);
         let streams = [stream(1, 30, false), stream(2, 30, false)];

@@ -156,7 +156,7 @@ fn an_ask_of_an_actor_on_workers_does_not_block_and_is_timely() {
         let slow = || engine.actor::<Slow>(7_u64);
         slow().tell(SlowCommand::Wait).unwrap();
         has_begun.recv().unwrap();
-        // It is at work, and this thread is here.
+        // The actor is at work, and this thread is here.
         let late = slow().within(Duration::from_millis(1)).ask(SlowCommand::Pass).await;
         assert_eq!(late, Err(Error::OutcomeUnknown));
         go.send(()).unwrap();

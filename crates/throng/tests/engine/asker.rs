@@ -1,4 +1,4 @@
-//! Who asks, as an entity sees it: the same whenever and however its command is executed.
+//! The asker of a command, as an entity sees it: the same whenever and however the command is executed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a user of the engine relies on.
+//! The behaviour that a user of the engine relies on.
 
 use crate::kinds::*;
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};

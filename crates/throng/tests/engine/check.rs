@@ -12,7 +12,7 @@ use throng::{
 };
 use throng_testing::fixtures::Never;
 
-/// One kind, as two programs know it.
+/// Defines one kind, as each of two programs knows it.
 macro_rules! jar {
     ($name:ident, $command:ident { $add:ident, $tick:ident }, $event:ident { $added:ident }) => {
         #[derive(Default, Serialize, Deserialize)]

@@ -119,7 +119,7 @@ async fn messages_with_a_lost_answer_are_taken_once() {
     for round in 1..10 {
         for (number, id) in all.iter().enumerate() {
             let to = all[(number + round) % all.len()].clone();
-            // Whether it was done is known though its answer is lost.
+            // The key makes known whether the payment was done, though its answer is lost.
             let key = format!("{round}");
             let pay = Command::Pay { to, amount: 1 };
             one.engine.entity::<Account>(&**id).once(key).ask(pay).await.unwrap();
@@ -197,7 +197,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
             sum == sent as i64
         })
         .await;
-        // What comes now goes as it always did.
+        // New payments go as they always did.
         let pay = Command::pay(there[0].clone(), 400);
         let before = balance(asked, &there[0]).await;
         ask(asked, &here[1], pay).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_dead_nodes_answers_survive_and_it_writes_no_more() {
     let view = cluster.directory.beat(other.id, NodeState::Serving).await.unwrap();
     let beat = view.node(one.id).unwrap().beat;
     assert!(cluster.directory.declare_dead(other.id, one.id, beat).await.unwrap());
-    // It does not know yet; what it does now counts for nothing.
+    // The node does not know yet; what it does now counts for nothing.
     let late = ask(&one.engine, "a1", Command::Deposit { amount: 1 }).await;
     let mine = view.shards_of(Some(one.id));
     cluster.take(&other, &mine).await;

@@ -14,7 +14,7 @@ use throng::{
     model::Error,
 };
 
-/// So many accounts pay to the one that is erased, and are paid by it.
+/// The number of accounts that pay to the one that is erased, and are paid by it.
 const PAYING: usize = 24;
 const SECRET: &str = "a secret that nobody else knew";
 
@@ -38,13 +38,13 @@ async fn on(node: &Node, other: &Node, name: &str) -> String {
     unreachable!()
 }
 
-/// Whether the node writes the account's events.
+/// Returns whether the node writes the account's events.
 async fn is_of(node: &Node, id: &str) -> bool {
     let event = node.engine.history(0, id, 0, 1).await.unwrap().events.remove(0);
     node.engine.driver().durable().unwrap().writer == event.position.writer
 }
 
-/// What all streams say of an account, and of messages to it.
+/// Returns what all streams say of an account, and of messages to it.
 async fn left(cluster: &Cluster, id: &str) -> Vec<String> {
     let (mut left, quoted) = (Vec::new(), format!("{id:?}"));
     for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
@@ -113,7 +113,7 @@ async fn an_erased_entity_leaves_nothing_in_any_nodes_stream() {
         before.values().all(|balance| *balance == 100 - 2 * 3 + 2)
     })
     .await;
-    // That they were taken is known to those who sent them.
+    // The senders learn that their messages were taken.
     eventually(async || nodes.iter().all(|node| node.engine.metrics().outbox() == 0)).await;
     let stop = Arc::new(AtomicBool::new(false));
     let busy = [one, other].map(|node| {

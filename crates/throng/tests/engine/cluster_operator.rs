@@ -87,7 +87,7 @@ async fn quarantine_asked_at_any_node_holds_up_no_node() {
     world.pay(&world.bad, PAID).await;
     world.pay(&world.good, PAID).await;
     eventually(async || balance(engines[0], &world.good).await == 1_000 + 2 * PAID).await;
-    // Those of the other node wait there.
+    // Messages of the other node wait there.
     eventually(async || engines[0].stuck().iter().any(|stuck| *stuck.address.id == *world.bad)).await;
     // Its next owner goes by it, too.
     let (one, other) = (&world.nodes[0], &world.nodes[1]);
@@ -109,7 +109,7 @@ async fn messages_that_wait_at_all_nodes_are_dropped() {
     engines[0].quarantine("account", &world.bad, ann()).await.unwrap();
     world.pay(&world.bad, PAID).await;
     let mut dropped = 0;
-    // What is on its way between nodes does not wait yet.
+    // Messages on their way between nodes do not wait yet.
     eventually(async || {
         dropped += engines[0].drop_messages("account", &world.bad, ann()).await.unwrap();
         dropped == 2 * PAID.cast_unsigned()

@@ -1,4 +1,4 @@
-//! What is read over all nodes of a cluster, from any of them.
+//! Reads over all nodes of a cluster, from any of them.
 
 use crate::kinds::{Account, Command, Happened, World, ask, balance, eventually, more, waits};
 use crate::nodes::{Cluster, Node, ids, shards};
@@ -17,7 +17,7 @@ use throng::{
     projection::{Interrupt, Projection, Rows, Seen, State},
 };
 
-/// What each account has, and its events, each of which has to follow the one before.
+/// The balance of each account, and the number of its events. Each event has to follow the one before.
 struct Balances;
 
 impl Projection for Balances {
@@ -208,7 +208,7 @@ async fn a_projection_goes_from_one_engine_to_a_cluster_and_back() {
         ask(&single, &id, Command::Deposit { amount: 1 }).await.unwrap();
     }
     agree(&[&single]).await;
-    // What was needed to know of several streams is gone with them.
+    // The rows about several streams are gone with them.
     let hidden = reads.views.get("balances", vec![Vec::new()]).await.unwrap();
     assert_eq!(hidden, [None]);
 }
@@ -263,7 +263,7 @@ async fn any_node_lists_all_entities_and_knows_their_history() {
     for round in 0..3 {
         for node in [&one, &other, &third] {
             if node.id == third.id && round == 0 {
-                // It owns nothing and serves nothing yet.
+                // This node owns nothing and serves nothing yet.
                 continue;
             }
             let listed = node.engine.entities(0, None, 1_000).await.unwrap();
@@ -359,7 +359,7 @@ async fn an_entity_is_followed_from_any_node() {
     }
 }
 
-/// What a follower of all accounts was told: the number of the last event of each.
+/// The number of the last event of each account that a follower was told.
 #[derive(Default)]
 struct Positions(BTreeMap<String, u64>);
 
@@ -385,7 +385,7 @@ async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> 
         let events = tokio::time::timeout(Duration::from_mins(1), follower.next(7)).await;
         told.note(&events.expect("it is told").unwrap());
     }
-    // As a client has it, and comes back with it.
+    // A client keeps the place as text, and comes back with it.
     follower.place().to_string().parse().unwrap()
 }
 
@@ -415,7 +415,7 @@ async fn a_kind_is_followed_at_one_node_and_on_at_another() {
         at = follow(&other, at, &mut told, count).await;
     }
     assert_eq!(told.count(), count);
-    // From the start it is the same, at each node; and at the end there is nothing more.
+    // The events from the start are the same at each node; and at the end there is nothing more.
     for node in [&one, &other] {
         let mut all = Positions::default();
         let end = follow(node, start.clone(), &mut all, count).await;

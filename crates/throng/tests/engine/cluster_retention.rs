@@ -42,7 +42,7 @@ async fn two(cluster: &Cluster, options: &Options) -> [Node; 2] {
     nodes
 }
 
-/// What all streams hold of these records.
+/// Returns the records of this sort that all streams hold.
 async fn left(cluster: &Cluster, is_it: impl Fn(&Record<'_>) -> bool) -> Vec<String> {
     let mut left = Vec::new();
     for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
@@ -157,7 +157,7 @@ async fn the_last_events_of_each_entity_are_kept_of_any_writer() {
         cluster.give(one, other, &moved).await;
     }
     after(&nodes).await;
-    // Of another kind there is nothing: what comes after is covered, and not looked at.
+    // Records of another kind do not exist: what comes after is covered, and not looked at.
     for node in &nodes {
         node.engine.prune(false).await.unwrap();
     }
@@ -275,7 +275,7 @@ async fn events_a_projection_has_not_read_stay_at_all_nodes() {
     for node in &nodes {
         assert!(node.engine.read_model::<Deposits>().caught_up().await);
     }
-    // How far it has come stands with its rows soon.
+    // The projection's place stands with its rows soon.
     eventually(async || {
         nodes[0].engine.prune(false).await.unwrap();
         events(&cluster).await.len() <= 2 * 8

@@ -211,7 +211,7 @@ async fn entity_that_multiplies_timers_is_quarantined() {
     let world = World::new();
     let engine = start(&world).await;
     ask(&engine, "bad", Command::Alarm {}).await;
-    // It has to set some ten thousands before.
+    // The entity has to set some ten thousands before.
     eventually(async || !stopped(&engine).await.is_empty()).await;
     let of = &stopped(&engine).await[0];
     assert!(of.reason.contains("timers"), "{}", of.reason);

@@ -37,7 +37,7 @@ async fn a_dead_message_is_listed_and_taken_when_it_is_tried_again() {
     for round in 0..3 {
         match round {
             0 => {}
-            // From the store, and from the log after it.
+            // Reads from the store, and from the log after it.
             1 => engine.checkpoint().await.unwrap(),
             _ => {
                 engine.stop().await;
@@ -75,7 +75,7 @@ async fn a_dead_message_is_listed_and_taken_when_it_is_tried_again() {
     let (came, next) = engine.retry_all_dead("account", "b", None).await.unwrap();
     assert_eq!((came.len(), &came[0].1, next), (1, &Retried::Done, None));
     assert_eq!(balance(&engine, "b").await, 2);
-    // What is taken stays taken, over a crash without a checkpoint and one with it.
+    // A message that was taken stays taken, over a crash without a checkpoint and one with it.
     let again = world.engine().await;
     assert_eq!(all(&again).await.len(), 2);
     again.checkpoint().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_dropped_message_is_never_taken_and_its_drop_is_recorded() {
     pay(&engine, "b").await;
     eventually(async || all(&engine).await.len() == 2).await;
     let found = all(&engine).await;
-    // One from the store, the other from memory.
+    // Drops one from memory, the other from the store.
     engine.drop_dead("account", "b", found[0].number, ann()).await.unwrap();
     assert_eq!(all(&engine).await, found[1..]);
     engine.checkpoint().await.unwrap();
@@ -198,7 +198,7 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
     engine.drop_dead("account", "b", number, ann()).await.unwrap();
     eventually(async || text(&engine, "a").await == "b/b: the request was dropped: b will never open").await;
     assert_eq!((all(&engine).await, balance(&engine, "b").await), (vec![], i64::MAX));
-    // What a person did is no command: only the death itself, in applying the event, is not decided again.
+    // An operator's action is no command: only the death itself, in applying the event, is not decided again.
     let program = World::builder();
     let mut checker = program.checker().what_if();
     for commit in &commits(&world).await {

@@ -136,7 +136,7 @@ impl<T> ByHand<T> {
             self.woken.0.store(false, SeqCst);
             let waker = self.woken.clone().into();
             assert!(self.future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // What another task has to do for it is done soon.
+            // Another task may have to do something for it first; that is done soon.
             tokio::task::yield_now().await;
             if !self.is_woken() {
                 return;
@@ -209,7 +209,7 @@ async fn recent_events_are_read_once_for_all_returning_followers() {
         places.push(now(&engine).await);
         deposit(&engine, "a").await;
     }
-    // From later places and from earlier ones, as they come.
+    // Followers begin at later places and at earlier ones, as they come.
     let mut followers = Vec::new();
     for number in 0..100 {
         let skipped = number * 7 % places.len();

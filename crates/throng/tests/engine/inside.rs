@@ -18,12 +18,12 @@ use throng::{
 };
 use throng_testing::{delegate, fixtures::Never};
 
-/// What is wrong with an entity's row.
+/// The fault of an entity's row.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
-    /// It is damaged, for good.
+    /// Damaged, for good.
     Damaged,
-    /// It cannot be read for a while.
+    /// Unreadable for a while.
     Away,
     /// Its state is read, and means nothing.
     Garbled,

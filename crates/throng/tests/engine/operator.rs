@@ -272,7 +272,7 @@ async fn restart_keeps_a_quarantine_from_the_log_and_from_the_store() {
     let waits = count(&before, RecordKind::Sent, "Divide") - count(&before, RecordKind::Taken, "done");
     for round in 0..3 {
         match round {
-            // As after a crash.
+            // Continues as after a crash.
             0 => {}
             1 => engine.checkpoint().await.unwrap(),
             _ => engine.stop().await,

@@ -16,7 +16,7 @@ use throng::{
     projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, SkipError, State},
 };
 
-/// What each account has, and under `#` how many events there were.
+/// The balance of each account, and under `#` the number of events.
 #[derive(Default)]
 struct Balances {
     /// An amount it cannot bear.
@@ -195,7 +195,7 @@ async fn rebuilt_rows_are_incomplete_until_done_also_over_a_restart() {
     eventually(async || !engine.projections()[0].is_rebuilding).await;
     assert_eq!(engine.health().troubles, [""; 0]);
     engine.stop().await;
-    // It comes half-way, and stops there.
+    // The projection comes half-way, and stops there.
     let poison = Arc::new(AtomicU64::new(13));
     let half_way = async || {
         let balances = Balances {
@@ -356,7 +356,7 @@ async fn a_panic_stops_its_projection_and_not_the_engine() {
     poisoned(true).await;
 }
 
-/// One call in eight fails, before or after the work is done; which ones, the seed says.
+/// A store of rows in which one call in eight fails, before or after the work is done. The seed decides which.
 struct Shaky {
     views: MemoryViews,
     calls: AtomicU32,
@@ -464,7 +464,7 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     assert_eq!(caught_up(&engine).await, expected(&[("#", 2), ("bob", 8)]));
     engine.stop().await;
 
-    // One that has lost its end.
+    // A history that has lost its end.
     let empty = World::new();
     let engine = start_balances(&empty, &views).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
@@ -573,7 +573,7 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
     );
     drop(engine);
 
-    // As after a crash: the rows say where it is, and what they are without.
+    // Continues as after a crash: the rows say where the projection is, and which events they are without.
     let engine = begin().await;
     assert_eq!(caught_up(&engine).await, without);
     deposit(&engine, "ann", 5).await;
@@ -651,7 +651,7 @@ async fn decision_to_skip_is_durable_when_it_is_answered() {
     let kept = views.kept.lock().unwrap().clone();
     engine.stop().await;
 
-    // As after a loss of power.
+    // Continues as after a loss of power.
     let engine = start(&world, Arc::new(kept), |builder| builder.projection(balances())).await;
     let second = stopped_at(&engine).await;
     assert!(second > first, "{second} {first}");

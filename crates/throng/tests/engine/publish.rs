@@ -1,4 +1,4 @@
-//! What entities publish: live, in order, and not before it is durable.
+//! The values that entities publish: live, in order, and not before they are durable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ fn nothing_is_published_before_it_is_durable() {
                 tokio::select! {
                     biased;
                     _ = &mut asked => panic!("its commit is held"),
-                    // It rests on the tick.
+                    // The answer rests on the tick.
                     _ = &mut looked => panic!("its commit is held"),
                     () = tokio::task::yield_now() => {}
                 }

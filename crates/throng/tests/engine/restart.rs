@@ -1,4 +1,4 @@
-//! What a start reads of the store, and what it does when that is not all there.
+//! The reads of a start from the store, and its behaviour when the store does not have everything.
 
 use crate::kinds::*;
 use std::{
@@ -16,7 +16,7 @@ use throng_testing::{Fallible, delegate};
 #[derive(Clone)]
 struct Noting {
     store: throng::journal::MemoryStore,
-    /// By their first letter.
+    /// The number of rows shown, by their first letter.
     shown: Arc<Mutex<BTreeMap<u8, usize>>>,
 }
 
@@ -222,7 +222,7 @@ async fn start_reads_only_timers_that_are_due_first() {
     let engine = start_with(&world, &shown, small()).await;
     assert!(shown_timers(&shown) < TIMERS / 2, "{:?}", shown.lock().unwrap());
     assert_eq!(timers_set(&engine).await, TIMERS);
-    // Those that are not in memory are cancelled, and set anew, as any other.
+    // Timers that are not in memory are cancelled, and set anew, as any other.
     for n in 0..TIMERS / 2 {
         ask(&engine, &format!("a{n}"), Command::Cancel).await.unwrap();
     }
@@ -266,7 +266,7 @@ async fn timers_of_an_older_release_are_found() {
         engine.stop().await;
         older_release_was_here(&world, has_begun_anew).await;
         if !has_begun_anew {
-            // It has covered the shards by a writer of its own, and left the marks as they were.
+            // The older release has covered the shards by a writer of its own, and left the marks as they were.
             let shards = ShardSet::first(2);
             let covered = world.store.covers(&shards).await.unwrap().remove(0).upto.unwrap();
             let opened = Journal::open(&world.journal, "node").await.unwrap();

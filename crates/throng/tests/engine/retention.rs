@@ -209,7 +209,7 @@ async fn timers_messages_and_keys_outlive_the_records_they_came_from() {
         let engine = world.engine_with(keeping(NOTHING)).await;
         fill(&engine, &["a", "b"], 3).await;
         let remind = |in_ms| Command::remind(in_ms, Some(50));
-        // One that was set anew, one that was cancelled, and one that nobody knows any more.
+        // Timers: one that was set anew, one that was cancelled, and one that nobody knows any more.
         ask(&engine, "a", remind(3_600_000)).await.unwrap();
         ask(&engine, "a", remind(600)).await.unwrap();
         ask(&engine, "b", remind(600)).await.unwrap();
@@ -384,7 +384,7 @@ async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
         store.system_scan(b"o", b"", usize::MAX, &mut visit).await.unwrap();
         cursors
     };
-    // As while a message was on its way.
+    // Writes the cursor, as a checkpoint does while a message is on its way.
     let covers = store.covers(&ShardSet::first(1)).await.unwrap()[0].upto;
     store
         .store
@@ -575,7 +575,7 @@ async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
 async fn an_entity_recreated_during_its_erasure_stays() {
     let mut world = World::new();
     let (engine, store) = with_refusing_store(&world).await;
-    // It was noted and has ended; nothing is overwritten yet.
+    // The erasure was noted and the entity has ended; nothing is overwritten yet.
     store.left.store(2, SeqCst);
     engine.erase("account", "a").await.unwrap_err();
     ask(&engine, "a", Command::Reopen).await.unwrap();

@@ -22,8 +22,8 @@ impl Host for Frozen {
     fn spawn(&self, _: Task) {}
 }
 
-/// One loop: its committer, and connections that all have a request at once. Returns the entities in the order they executed,
-/// commit by commit.
+/// Runs one loop: its committer, and connections that all have a request at once.
+/// Returns the entities in the order they executed, commit by commit.
 async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
     let world = World::new();
     let engine = world

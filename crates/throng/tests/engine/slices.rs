@@ -121,7 +121,7 @@ async fn divide(engine: &Engine) {
 async fn messages_are_delivered_in_slices() {
     let engine = start(Stepped::new(STEP_MICROS), 65_536).await;
     let most = tokio::spawn(most_between(engine.clone(), messages, 600));
-    // It looks first: what is done at once counts, too.
+    // The counter looks first: what is done at once counts, too.
     next_round().await;
     divide(&engine).await;
     let most = most.await.unwrap();
@@ -132,9 +132,9 @@ async fn messages_are_delivered_in_slices() {
 async fn timers_are_fired_in_slices() {
     let engine = start(Stepped::new(STEP_MICROS), 65_536).await;
     let most = tokio::spawn(most_between(engine.clone(), timers, 600));
-    // It looks first: what is done at once counts, too.
+    // The counter looks first: what is done at once counts, too.
     next_round().await;
-    // Those of several entities are fired together.
+    // Timers of several entities are fired together.
     for number in 0..20 {
         let of = engine.entity::<Cell>(format!("bad-{number}"));
         of.ask(Command::Alarm {}).await.unwrap();
@@ -147,7 +147,7 @@ async fn timers_are_fired_in_slices() {
 async fn work_from_inside_fills_little_of_a_commit() {
     let memory = MemoryJournal::new();
     let (journal, hold) = HeldJournal::new(memory.clone(), false);
-    // By a clock that stands still, no commit takes long.
+    // No commit takes long by a clock that stands still.
     let engine = start_on(Stepped::new(0), 65_536, memory.clone(), Arc::new(journal)).await;
     engine.entity::<Cell>("other").ask(Command::Note).await.unwrap();
     hold.send_replace(true);

@@ -1,4 +1,4 @@
-//! Who takes long: what a command waited for before it ran is not its own.
+//! Slow commands: the time that a command waited before it ran is not its own.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,7 @@ async fn a_command_that_waited_for_its_shard_was_not_slow() {
     });
     tokio::task::block_in_place(|| is_held.recv().unwrap());
     let mut waits = pin!(engine.entity::<Door>("front").ask(Command::Open));
-    // It stands in the shard's inbox now.
+    // The command stands in the shard's inbox now.
     let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());
     micros.fetch_add(200_000, SeqCst);

@@ -28,7 +28,7 @@ impl Table for Rich {
     }
 }
 
-/// How many accounts there are.
+/// The number of accounts.
 struct Count;
 
 impl Table for Count {

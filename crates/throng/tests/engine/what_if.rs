@@ -86,7 +86,7 @@ impl<const KEPT: bool, const LATER: bool> Entity for Till<KEPT, LATER> {
 type Unkept = Till<false, false>;
 type Kept = Till<true, false>;
 
-/// What `T` records of some commands to the till "one", once it has landed with all that follows from it.
+/// Returns the journal that `T` has written after these commands to the till "one", with all that follows from them.
 async fn history<T: Entity<Id = String, Command = Do>>(commands: &[Do]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());

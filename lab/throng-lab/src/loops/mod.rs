@@ -226,7 +226,7 @@ fn text(lines: &[Line]) -> String {
            \n  answered in process, of CPU over HTTP; CPU: of the process that serves, a command (in process with its clients)\n"
 }
 
-/// What the engine has counted so far.
+/// The counts of the engine so far.
 #[derive(Clone, Copy)]
 struct Commits {
     count: f64,

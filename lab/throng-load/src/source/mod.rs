@@ -85,7 +85,7 @@ impl<'a> Shot<'a> {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Outcome<'a> {
     /// The answer, or why there is none.

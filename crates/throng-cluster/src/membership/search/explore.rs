@@ -26,7 +26,7 @@ pub(super) enum Step {
     Restart {
         place: usize,
     },
-    /// Somebody asks that a node gives away what it owns.
+    /// An operator has a node give away its shards.
     Drain {
         row: usize,
     },

@@ -45,7 +45,7 @@ enum Lie {
     GivesBesideItsStream,
     /// The streams of one that is declared dead go on.
     DeclaresDeadWithoutSeal,
-    /// Whoever had another beat at some time is declared dead, though it has beaten since.
+    /// A node is declared dead by an old beat, though it has beaten since.
     DeclaresDeadByAnOldBeat,
     /// A process whose sessions are gone counts as dead: its port is not asked.
     DeclaresDeadByFreeLocks,

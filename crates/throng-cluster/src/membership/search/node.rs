@@ -1,5 +1,5 @@
-//! What a process does, step by step: its life's loop, which carries out what the real [`Membership`] decides as `life.rs` does; time, and the
-//! end of it.
+//! The steps of a process: its life's loop, the passing of time, and the process's end. The loop carries out the decisions of
+//! the real [`Membership`] as `life.rs` does.
 
 use super::{
     Lie,
@@ -13,7 +13,7 @@ use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
 
 /// Microseconds of a tick.
 const TICK: u64 = 4;
-/// Of a lease, as membership knows it: so many that 1.25 times of it are a silence.
+/// Microseconds of a lease, as membership counts it: 1.25 times of it are a silence.
 const LEASE_MICROS: u64 = 3;
 /// Now, for a membership, whose silences count back from here.
 const NOW: u64 = 1_000 * TICK;
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// It would declare one dead that lives, and so many pauses as that are not in this search.
+    /// Returns true if the process would declare a living node dead although this search has no pause left for that.
     fn is_too_much(&self, actions: &[Do]) -> bool {
         let Some(Do::DeclareDead { node, beat }) = actions.first() else {
             return false;
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// What its membership makes of what it saw.
+    /// Has its membership decide on the view that it has read.
     pub(super) fn decide(&mut self, place: usize) {
         let process = &self.processes[place];
         let Loop::Looked(glances, owners) = &process.is_at else {
@@ -213,7 +213,8 @@ impl World {
         self.spawn(place);
     }
 
-    /// What takes no statement is done at once.
+    /// Begins the change of the engine if that is the next action; ends the loop's turn if no action is left. Both need no
+    /// statement of the loop, so they are done at once.
     fn spawn(&mut self, place: usize) {
         let process = &mut self.processes[place];
         let Loop::Acting(actions) = &mut process.is_at else {

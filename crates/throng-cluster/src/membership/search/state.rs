@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 /// A set of shards, or of writes: a bit each.
 pub(super) type Mask = u8;
 
-/// In place of a process: the one that was killed.
+/// The number that stands for a killed process.
 pub(super) const DEAD: u8 = u8::MAX;
 /// Ticks that a lease lasts.
 pub(super) const LEASE: u8 = 1;
@@ -25,7 +25,7 @@ pub(super) struct World {
     /// The directory's rows: nodes that live, and those that are over and own something.
     pub(super) rows: Vec<Row>,
     pub(super) owners: Vec<u8>,
-    /// In the order of their numbers: those not sealed, and those whose lease is not over. Any other one is sealed.
+    /// The streams that are not sealed or whose lease is not over, in the order of their numbers. Any other one is sealed.
     pub(super) streams: Vec<Stream>,
     pub(super) writes: Vec<Write>,
     pub(super) processes: Vec<Process>,
@@ -111,7 +111,7 @@ pub(super) struct Process {
     pub(super) is_disconnected: bool,
     /// The shards that its life believes its engine to serve.
     pub(super) serves: Option<Mask>,
-    /// It serves nothing because it has given some of it away.
+    /// The engine serves nothing because some of its shards were given away.
     pub(super) has_given: bool,
     pub(super) change: Option<Change>,
     /// The last orders of its engine: the node and its shards.
@@ -122,7 +122,7 @@ pub(super) struct Process {
     pub(super) lease: (u8, u8),
 }
 
-/// For people; no part of the state.
+/// The letter of a process, for people only; it is no part of the state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag(pub(super) char);
 
@@ -183,9 +183,9 @@ pub(super) struct Again {
 
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Stage {
-    /// For the other one to be done.
+    /// Waits for the other change to be done.
     Waits,
-    /// Until nothing is under way.
+    /// Waits until nothing is under way.
     Drains,
     Seals(u8),
     Opens,
@@ -444,7 +444,7 @@ impl World {
         }
     }
 
-    /// Which process has which place is nothing to anybody.
+    /// Sorts the processes, because states that differ only in their places are the same state.
     fn sort_processes(&mut self) {
         let mut order: Vec<usize> = (0..self.processes.len()).collect();
         order.sort_by_cached_key(|place| {

@@ -1,4 +1,4 @@
-//! Erasures, and how it is recorded what an entity is.
+//! Erasures, and the options and results of recording an entity's state in the log.
 
 use std::collections::BTreeMap;
 use throng_journal::{Address, Position, Record};
@@ -6,35 +6,35 @@ use throng_journal::{Address, Position, Record};
 /// The name of the record that says that an entity was erased.
 pub(crate) const ERASED: &str = "Erased";
 
-/// How it is recorded what an entity is.
+/// The options for recording an entity's state in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recording {
-    /// Nothing is kept of it if it ended with this event and was not created anew since.
+    /// The entity is dropped if it ended with this event and was not created anew since.
     pub ended: u64,
-    /// What the log says already is enough unless it has had more events than so many.
+    /// The state already in the log is enough unless the entity has had more events than this.
     pub enough: Option<u64>,
-    /// Nothing is recorded: it is only said what would be.
+    /// Nothing is recorded: the result only says what would be.
     pub is_dry: bool,
 }
 
-/// What came of recording what an entity is.
+/// The result of recording an entity's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It has to be loaded first.
+    /// The entity has to be loaded first.
     Load,
-    /// The log says what it is after this event, from the commit of this number on.
+    /// The log holds the state after this event, from the commit of this number on.
     State {
         /// The number of its last event.
         seq: u64,
-        /// The commit from which on the log says so.
+        /// The commit that holds the state.
         commit: u64,
     },
-    /// What the log says of it already is enough.
+    /// The log already holds a state that is new enough.
     Enough {
         /// The number of its last event.
         seq: u64,
     },
-    /// It has ended with this event, and nothing is kept of it from here on.
+    /// The entity has ended with this event, and nothing is kept of it from here on.
     Ended {
         /// The number of its last event.
         seq: u64,

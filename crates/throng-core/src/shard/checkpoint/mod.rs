@@ -1,4 +1,4 @@
-//! What a checkpoint takes from a shard.
+//! The rows that a checkpoint takes from a shard.
 
 pub(super) mod erasures;
 pub(super) mod notes;
@@ -57,8 +57,8 @@ impl Shard {
         self.common.unloadables.stored();
     }
 
-    /// What the system rows begin with that nobody needs any more, because the hour of their idempotency keys is over: to be
-    /// removed, of all shards together, in the order of these bytes.
+    /// Returns the prefixes of the system rows whose idempotency keys have all expired. They are to be removed, for all shards
+    /// together, in the order of these bytes.
     #[must_use]
     pub fn expired_rows(&self, now: Timestamp) -> Vec<Vec<u8>> {
         self.common.keys.expired(now.max(self.common.now))

@@ -68,12 +68,12 @@ pub(crate) fn read_name(row: &[u8]) -> Option<(&str, &str)> {
     read_entity_row(b'u', row)
 }
 
-/// What a row says.
+/// Reads the value of a note's row.
 pub(crate) fn read_note(value: &[u8]) -> Option<Noted> {
     serde_json::from_slice(value).ok()
 }
 
-/// What the store has of an entity's note, as its shard knows.
+/// The state of an entity's note in the store, as far as its shard knows.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// There is to be one.
@@ -85,12 +85,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What is noted has come, or has changed.
+    /// Marks the note as new or changed: the next checkpoint writes it.
     pub(crate) fn write(&mut self) {
         (self.stands, self.due, self.given) = (true, true, false);
     }
 
-    /// It is kept otherwise from now on.
+    /// Marks the note for removal, because a state or a row holds its content from now on.
     pub(crate) fn remove(&mut self) {
         if std::mem::take(&mut self.stands) {
             (self.due, self.given) = (true, false);

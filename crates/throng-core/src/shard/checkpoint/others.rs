@@ -18,14 +18,14 @@ use throng_journal::{Address, Record, RecordKind, ShardId};
 #[derive(Default)]
 pub(crate) struct Others {
     known: BTreeMap<Box<str>, Known>,
-    /// What a start found to be noted, or to have to be. Nothing is added later, so a checkpoint ends it.
+    /// The notes that a start read, or has to write. Nothing is added later, so the first checkpoint empties this.
     noted: BTreeMap<Address, Noted>,
     known_bytes: usize,
-    /// Of `noted`, about, and never too few.
+    /// The approximate bytes of `noted`, never too few.
     noted_bytes: usize,
 }
 
-/// What a note takes in memory beside its texts, and a relative with its texts, about.
+/// The approximate bytes in memory of a note without its texts, and of a relative with its texts.
 const NOTE_BYTES: usize = 160;
 const RELATIVE_BYTES: usize = 96;
 
@@ -81,7 +81,7 @@ impl Others {
         grown.is_some()
     }
 
-    /// What an earlier program has noted of an entity whose kind this one does not have, either.
+    /// Takes over a note that an earlier program wrote about an entity whose kind this program lacks, too.
     pub(crate) fn restore(&mut self, (kind, id): (&str, &str), noted: Noted) {
         self.noted_bytes += bytes_of((kind, id), noted.family.as_deref());
         self.noted.insert(Address::new(kind, id), noted);

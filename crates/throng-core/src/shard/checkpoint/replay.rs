@@ -1,4 +1,4 @@
-//! What was recorded and stored before this engine started.
+//! Recovery: takes over what was recorded and stored before this engine started, and loads entities.
 
 use super::{erasures::ERASED, notes};
 use crate::{
@@ -72,7 +72,7 @@ impl Shard {
         }
     }
 
-    /// What has to be read to bring an entity back; `None` if it is in memory.
+    /// Returns what has to be read to bring an entity back; `None` if it is in memory.
     pub fn load_request(&mut self, kind: usize, hash: u64, id: &str) -> Option<LoadRequest> {
         self.tables[kind].load_request(hash, id)
     }
@@ -109,8 +109,8 @@ impl Shard {
             .rows_of(self.common.id, dedup::id_of(hash, id, key), now)
     }
 
-    /// What the store has of an idempotency key, in the rows it was asked for. It does not count if the key was accepted
-    /// meanwhile: then it is asked for again.
+    /// Takes the store's answer about an idempotency key, from the rows it was asked for. The answer is ignored if the key was
+    /// accepted or a checkpoint was done meanwhile: the key is then looked for again.
     pub fn key_looked(&mut self, asked: &KeyRows, found: Option<&[u8]>) {
         self.common.keys.looked(asked, found);
     }
@@ -176,7 +176,7 @@ impl Shard {
         true
     }
 
-    /// What is [noted](notes) of an entity.
+    /// Takes over the [note](notes) of an entity; returns `false` if its row cannot be read.
     fn restore_noted(&mut self, row: &[u8], value: &[u8]) -> bool {
         let (Some((kind, id)), Some(noted)) = (notes::read_name(row), notes::read_note(value)) else {
             return false;
@@ -193,7 +193,7 @@ impl Shard {
     }
 }
 
-/// What the system rows begin with that a start reads ([`Shard::row`]), in this order.
+/// The prefixes of the system rows that a start reads ([`Shard::row`]), in this order.
 pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"m", b"u", b"q"];
 
 /// A shard's message numbers, as one row.
@@ -225,7 +225,7 @@ impl NumbersRow {
     }
 }
 
-/// Which shard a system row belongs to, of this many.
+/// Returns the shard to which a system row belongs.
 #[must_use]
 pub fn shard_of_row(row: &[u8], registry: &crate::shard::Registry) -> Option<ShardId> {
     match row.first()? {

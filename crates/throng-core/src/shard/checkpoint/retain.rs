@@ -1,5 +1,5 @@
-//! What stands in for history before it goes: the log then says what an entity is, and how many messages a shard has sent and taken,
-//! without what stood before.
+//! Records that replace history before it is removed. They hold an entity's state, and the numbers of the messages that a
+//! shard has sent and taken. The log is then complete without the older records.
 
 use super::{
     erasures::{BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording},
@@ -83,8 +83,8 @@ impl Shard {
     }
 }
 
-/// Whether a record undoes older ones that a pass may have left, since they were not undone yet: a timer was set for long that fired or was
-/// cancelled, a dead message was taken or dropped.
+/// Returns true if a record undoes an older one that an earlier retention pass may have left because it still counted then.
+/// Such records tell that a timer set long before fired or was cancelled, or that a dead message was taken or dropped.
 #[must_use]
 pub fn undoes_what_was_left(record: &Record<'_>) -> bool {
     match record.record {
@@ -163,7 +163,7 @@ impl<E: Entity> Entities<E> {
         Recorded::State { seq, commit }
     }
 
-    /// It has ended, and nothing is kept of it.
+    /// Drops the state and the family of an entity that has ended; only its end is kept.
     fn forget_gone(&mut self, common: &mut Common, at: u32) {
         let slot = self.slot(at);
         slot.family = None;

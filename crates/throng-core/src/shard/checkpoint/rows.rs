@@ -4,7 +4,7 @@ use super::system_row::SystemRow;
 use crate::shard::timers::TimerRows;
 use throng_journal::StoredState;
 
-/// What checkpoints take from shards.
+/// The changes that a checkpoint writes to the store.
 #[derive(Default)]
 pub struct Rows {
     /// States to store.

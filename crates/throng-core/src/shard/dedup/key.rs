@@ -9,13 +9,13 @@ pub(crate) const BUCKET_MICROS: i64 = 600_000_000;
 
 /// The idempotency key of a command.
 pub(crate) struct CommandKey {
-    /// With its entity, in one number.
+    /// A hash of the key and its entity.
     pub(crate) number: u128,
-    /// As it was given.
+    /// The key as the caller gave it.
     pub(crate) name: String,
-    /// Of the command, so that another one under the same key is noticed; 0 before it was read.
+    /// A hash of the command, so that another one under the same key is noticed; 0 before the command was read.
     pub(crate) fingerprint: u64,
-    /// How long it is kept.
+    /// The time it is kept.
     pub(crate) life: KeyLife,
 }
 
@@ -26,12 +26,12 @@ impl CommandKey {
     }
 }
 
-/// What is kept under a key.
+/// The outcome kept under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// Hash of the command, so that another one under the same key is noticed.
     pub(crate) print: u64,
-    /// Until when, microseconds.
+    /// The time until which it is kept, in microseconds.
     pub(crate) until: i64,
     pub(crate) answer: KeptAnswer,
     /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
@@ -39,8 +39,8 @@ pub(crate) struct Kept {
     pub(crate) rests_on: u64,
 }
 
-/// How long an idempotency key is kept: an hour, unless what it comes with may come again later, as a message that waits in a broker's
-/// queue.
+/// The time that an idempotency key is kept. The default is an hour; sources that may repeat a request later need more, such
+/// as a broker in whose queue a message waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyLife {
@@ -53,7 +53,7 @@ impl KeyLife {
         hours: NonZeroU16::new(30 * 24).expect("it is not 0"),
     };
 
-    /// As long as this, rounded up to whole hours, at most [`MAX`](Self::MAX).
+    /// Returns this duration rounded up to whole hours, at most [`MAX`](Self::MAX).
     #[must_use]
     pub fn at_least(duration: Duration) -> Self {
         let hours = duration
@@ -64,7 +64,7 @@ impl KeyLife {
         hours.map_or(Self::MAX, |hours| Self { hours })
     }
 
-    /// How long that is.
+    /// Returns the life as a duration.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_secs(3_600 * u64::from(self.hours.get()))
@@ -81,7 +81,7 @@ impl Default for KeyLife {
     }
 }
 
-/// Whether the hour of an idempotency key is over, as its record says.
+/// Returns true if the idempotency key in this record's body has expired.
 #[must_use]
 pub fn is_key_over(body: &[u8], now: Timestamp) -> bool {
     let kept = body
@@ -98,13 +98,14 @@ pub(crate) enum KeptAnswer {
     Forward(Box<Forwarded>),
     /// The same, to create a child.
     Create(Box<Forwarded>),
-    /// It was refused, and before it commands with these fingerprints, the oldest first.
+    /// The last command under the key was refused, and before it commands with these fingerprints, the oldest first.
     Refused(Vec<u64>),
 }
 
-/// Commands a key remembers as refused at most: who asks under one key for so many different things is not protected from the first.
+/// The number of refused commands that a key remembers. A caller that tries more different commands under one key is not
+/// protected from delayed copies of the first ones.
 pub(crate) const REFUSED_MAX: usize = 16;
-/// For how long a refusal is remembered.
+/// The time that a refusal is remembered, in microseconds: ten minutes.
 pub(crate) const REFUSED_MICROS: i64 = 600_000_000;
 
 impl Kept {
@@ -121,7 +122,7 @@ impl Kept {
         Self::new(key.fingerprint, until(now, key.life), answer)
     }
 
-    /// That this command was refused, beside what was refused under its key before.
+    /// Returns the entry for a refused command, which includes the commands refused under its key before.
     //= promise 4: a key takes effect once
     pub(crate) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
         let mut others = Vec::new();
@@ -135,12 +136,12 @@ impl Kept {
         Self::new(key.fingerprint, until, KeptAnswer::Refused(others))
     }
 
-    /// It is about refusals, and nothing was accepted.
+    /// Returns true if commands were refused under the key, and none was accepted.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.answer, KeptAnswer::Refused(_))
     }
 
-    /// Whether a command of this fingerprint was refused.
+    /// Returns true if a command of this fingerprint was refused.
     pub(crate) fn has_refused(&self, fingerprint: u64) -> bool {
         matches!(&self.answer, KeptAnswer::Refused(others) if self.print == fingerprint || others.contains(&fingerprint))
     }

@@ -34,7 +34,7 @@ fn prefix(rows: u8, bucket: i64) -> Vec<u8> {
     [&[rows][..], &bucket.to_be_bytes()].concat()
 }
 
-/// What the rows of a bucket begin with, of all shards, in the order in which they go.
+/// The prefixes of a bucket's rows, for all shards, in the order in which they are removed.
 pub(crate) fn prefixes_of_bucket(bucket: i64) -> [Vec<u8>; 2] {
     [prefix(b'k', bucket), prefix(b'l', bucket)]
 }
@@ -65,7 +65,7 @@ pub(crate) struct List {
     pub(crate) list: u32,
 }
 
-/// What is in memory of a list that is in the store.
+/// The part of a stored list that is kept in memory.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) bucket: i64,
@@ -146,7 +146,7 @@ impl Stored {
     }
 }
 
-/// In how many bits slices of that many bytes in all are numbered.
+/// Returns the number of bits in the slice numbers of a list with this many bytes.
 fn slice_bits(bytes: usize) -> u8 {
     let slices = bytes.div_ceil(SLICE_BYTES).next_power_of_two();
     (slices.trailing_zeros() as u8).min(SLICE_BITS_MAX)
@@ -160,7 +160,7 @@ fn tag(key: u128, list: u32) -> u32 {
     key as u32 & !LIST_MASK | list & LIST_MASK
 }
 
-/// What a slice holds of a key.
+/// Finds a key's answer in a slice. Returns `None` if the slice lacks the key or is damaged.
 pub(crate) fn find(slice: &[u8], key: u128) -> Option<&[u8]> {
     let mut rest = slice;
     while let Some((found, after)) = rest.split_first_chunk::<16>() {
@@ -178,9 +178,9 @@ pub(crate) fn find(slice: &[u8], key: u128) -> Option<&[u8]> {
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     tags: Vec<u32>,
-    /// So many of the tags are in order.
+    /// The number of leading tags that are in order.
     sorted: usize,
-    /// Of each list, in how many bits its slices are numbered.
+    /// The number of bits in the slice numbers of each list.
     slice_bits: Vec<u8>,
 }
 
@@ -221,7 +221,7 @@ impl Bucket {
         &like[..like.iter().take_while(|tag| **tag <= last).count()]
     }
 
-    /// Whether a list may have this key; of a key that is in none, hardly ever.
+    /// Returns true if a list may have this key; false positives are rare.
     pub(crate) fn may_have(&mut self, key: u128) -> bool {
         !self.tags_like(key).is_empty()
     }

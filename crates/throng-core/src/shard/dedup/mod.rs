@@ -1,8 +1,9 @@
-//! Idempotency keys: accepted once, answered the same for an hour (or a longer [`KeyLife`](self::key::KeyLife)), however many there are.
+//! Idempotency keys. A command is accepted once under its key, and repeats get the same answer for an hour, or for a longer
+//! [`KeyLife`](self::key::KeyLife).
 //!
-//! Refused once, a command is not accepted under its key for ten minutes: whoever was told "no" may have gone elsewhere, and a copy of
-//! the request may come late, over another connection or at another node. So it is recorded as an accepted one is. Decided it is
-//! again each time, and refused with the reason of that time.
+//! A refused command is not accepted under its key for ten minutes. The client that was told "no" may have gone elsewhere.
+//! A delayed copy of its request may still come over another connection, or at another node. The refusal is therefore
+//! recorded as an acceptance is. A repeat is decided again each time, and refused with the reason of that time.
 //!
 //! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](self::key_rows), found through four
 //! bytes of each, so that a fresh key costs no read.
@@ -20,17 +21,17 @@ use throng_journal::ShardId;
 /// A shard's keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Those no checkpoint has taken yet.
+    /// The keys that no checkpoint has taken yet.
     fresh: HashMap<u128, Kept>,
-    /// Those the checkpoint under way stores.
+    /// The keys that the checkpoint under way stores.
     storing: HashMap<u128, Kept>,
-    /// What becomes part of [`stored`](Self::stored) when it is done.
+    /// The lists that become part of [`stored`](Self::stored) when that checkpoint is done.
     lists: Vec<Stored>,
-    /// What the store has of some older ones, or that it has nothing. Never of one that is in memory.
+    /// The store's answers about some older keys; `None`: the store lacks the key. Never holds a key of `fresh` or `storing`.
     looked: HashMap<u128, Option<Kept>>,
-    /// By ten-minute bucket of expiry: the keys that are in rows.
+    /// The keys that are in rows, by the ten-minute bucket in which they expire.
     stored: BTreeMap<i64, Bucket>,
-    /// How many checkpoints took over what stood in `fresh`.
+    /// The number of checkpoints that have stored keys. An answer of the store from before the last one is stale.
     checkpoints: u64,
     fresh_bytes: usize,
     storing_bytes: usize,
@@ -41,10 +42,10 @@ pub(super) struct Keys {
 /// Most answers of the store kept until they are asked for again, and their bytes.
 const LOOKED_MAX: usize = 4_096;
 const LOOKED_BYTES_MAX: usize = 1 << 20;
-/// What a key takes in memory beside its answer, about: its place in a table that is not full.
+/// The approximate bytes of a key in memory without its answer: its place in a table that is not full.
 const KEY_BYTES: usize = 120;
 
-/// What an answer takes in memory, about.
+/// Returns the approximate bytes of a key and its answer in memory.
 fn weigh(kept: Option<&Kept>) -> usize {
     let answer = kept.map_or(0, |kept| match &kept.answer {
         KeptAnswer::Reply(json) => json.len(),
@@ -60,24 +61,24 @@ fn weigh(kept: Option<&Kept>) -> usize {
 pub(super) enum Found {
     /// Nothing was accepted or refused under this key.
     Fresh,
-    /// This was.
+    /// A command was accepted or refused under it.
     Kept(Kept),
-    /// It may be in a row of the store.
+    /// The key may be in a row of the store.
     Look,
 }
 
-/// Where to look for an idempotency key in the store, see [`Shard::key_rows`](super::Shard::key_rows).
+/// The rows of the store in which to look for an idempotency key, see [`Shard::key_rows`](super::Shard::key_rows).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRows {
     /// The rows it may be in, the newest first: the first one that [has it](Self::find) counts.
     pub rows: Vec<Vec<u8>>,
     pub(super) key: u128,
-    /// What is found counts only while the shard has the same number of checkpoints.
+    /// The shard's number of checkpoints; the answer counts only while it is the same.
     pub(super) checkpoints: u64,
 }
 
 impl KeyRows {
-    /// What one of the rows holds of the key.
+    /// Finds the key's answer in one of the rows.
     #[must_use]
     pub fn find<'a>(&self, row: &'a [u8]) -> Option<&'a [u8]> {
         key_rows::find(row, self.key)
@@ -109,7 +110,7 @@ impl Keys {
         }
     }
 
-    /// What is known of a key without the store; inside, `None` of one that is known not to be there.
+    /// Looks a key up without the store. `None`: nothing is known; `Some(None)`: the store is known not to have it.
     fn known(&self, key: u128) -> Option<Option<&Kept>> {
         let in_memory = self.fresh.get(&key).or_else(|| self.storing.get(&key));
         let looked = || self.looked.get(&key).map(Option::as_ref);
@@ -146,8 +147,8 @@ impl Keys {
         self.fresh_bytes + self.storing_bytes
     }
 
-    /// The rows in which this key may stand. Of the buckets whose hour is not over, the newest first: an older one may still
-    /// have a row of the same key whose own hour is over.
+    /// The rows in which this key may stand, in buckets that have not expired, the newest first. An older bucket may still have
+    /// a row of the same key that has itself expired.
     pub(super) fn rows_of(&mut self, shard: ShardId, key: u128, now: Timestamp) -> KeyRows {
         let live = self.stored.range_mut(bucket(now.micros)..).rev();
         let rows = live.flat_map(|(number, bucket)| bucket.rows_with(key, *number, shard));
@@ -158,7 +159,8 @@ impl Keys {
         }
     }
 
-    /// What the store has of a key, unless it was accepted since it was asked: then that is what counts, and is looked for again.
+    /// Takes the store's answer about a key. Ignores it if the key came or a checkpoint was done since the store was asked: the
+    /// key is then looked for again.
     pub(super) fn looked(&mut self, asked: &KeyRows, value: Option<&[u8]>) {
         let is_old = asked.checkpoints != self.checkpoints;
         if is_old || self.fresh.contains_key(&asked.key) || self.storing.contains_key(&asked.key) {
@@ -175,7 +177,7 @@ impl Keys {
         }
     }
 
-    /// What the rows begin with whose hour is over, in the order in which they are to be removed.
+    /// The prefixes of the expired rows, in the order in which they are to be removed.
     pub(super) fn expired(&self, now: Timestamp) -> Vec<Vec<u8>> {
         let expired = self.stored.range(..bucket(now.micros));
         expired

@@ -47,7 +47,7 @@ struct Written<E: Entity> {
     timers: Vec<(String, Option<Set>)>,
     key: Option<(u128, Kept)>,
     forward: Option<(Sent, Option<Taking>)>,
-    /// For a typed asker; a JSON one has it already.
+    /// The reply for a typed asker; one that wants JSON has it already.
     reply: Option<E::Reply>,
     /// The number of its last event, if it ends.
     ended: u64,

@@ -1,4 +1,4 @@
-//! What goes into a shard and what comes out.
+//! The input and the result of a call to a shard.
 
 use super::outcome::{Answered, JsonRejection, JsonReply, Outcome, put_json};
 use crate::{
@@ -8,23 +8,23 @@ use crate::{
 use std::any::Any;
 use throng_journal::CommitBuilder;
 
-/// Answers a query of a kind: given the state, where and when, and the arguments.
+/// Answers a query of a kind, given the state, the circumstances and the arguments.
 pub(crate) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
 /// Makes a command of an outcome: given the id, the note and the outcome.
 pub(crate) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
 
-/// Where a command's records go: into the open commit, while the shard's lock is held.
+/// The receiver of a command's records: the open commit, while the shard's lock is held.
 pub trait Stage {
     /// Takes the records of one command, all of them or (never) none.
     fn stage(&mut self, records: &mut CommitBuilder) -> Staged;
 }
 
-/// Where records went.
+/// The place of staged records in the open commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Staged {
     /// The number of the open commit.
     pub commit: u64,
-    /// What to add to a body's offset within the records given to get its offset within the commit.
+    /// The difference between a body's offset within the commit and its offset within the records given.
     pub shift: u32,
 }
 
@@ -43,24 +43,24 @@ pub enum Input<'a> {
     Outcome(&'a RequestOutcome),
 }
 
-/// Where the answer goes.
+/// The receiver of the answer.
 pub enum Output<'a> {
     /// An `Option<Result<Reply, Error<Rejection>>>` of the entity.
     Typed(&'a mut (dyn Any + Send)),
     /// The answer is written down as JSON.
     Json(&'a mut JsonReply),
-    /// Nobody waits; only what came of it is kept.
+    /// Nobody waits for the answer; only the [`Outcome`] is kept.
     Nobody,
 }
 
-/// Why an entity is asked.
+/// The cause of a call.
 #[derive(Clone, Copy)]
 pub enum Cause<'a> {
     /// A client asks, or an app's own code.
     Asked {
         /// Takes effect once under this key.
         key: Option<&'a str>,
-        /// How long the key is kept.
+        /// The time the key is kept.
         life: KeyLife,
         /// The name of the caller, if somebody has made sure of it.
         caller: Option<&'a str>,
@@ -69,7 +69,7 @@ pub enum Cause<'a> {
     },
     /// A message from another entity.
     Message(&'a Taking),
-    /// One of its timers is due.
+    /// A timer of the entity is due.
     Timer(&'a Due),
 }
 
@@ -78,7 +78,8 @@ pub enum Cause<'a> {
 pub struct Forwarder {
     /// The entity that was asked first.
     pub address: throng_journal::Address,
-    /// It becomes the parent, if the command creates: it was forwarded with [`Answer::create`](crate::model::Answer::create).
+    /// The forwarder becomes the parent if the command creates an entity. True for
+    /// [`Answer::create`](crate::model::Answer::create).
     pub is_parent: bool,
 }
 
@@ -104,7 +105,7 @@ impl Call<'_> {
 }
 
 impl Delivery {
-    /// What a call with this message is given, and why it is called.
+    /// The input for a call with this message, and the cause of the call.
     pub fn parts(&mut self) -> (Input<'_>, &Taking) {
         let taking = &self.taking;
         let input = match &mut self.parcel {
@@ -140,7 +141,7 @@ pub(crate) fn put<E: Entity>(output: &mut Output<'_>, answer: Result<E::Reply, E
     }
 }
 
-/// One command for one entity.
+/// A command for an entity, with its caller and the receiver of the answer.
 pub struct Call<'a> {
     /// The kind's index in the registry.
     pub kind: usize,
@@ -152,13 +153,13 @@ pub struct Call<'a> {
     pub now: Timestamp,
     /// A number nobody can guess.
     pub entropy: u128,
-    /// What is asked.
+    /// The command.
     pub input: Input<'a>,
-    /// Where the answer goes.
+    /// The receiver of the answer.
     pub output: Output<'a>,
-    /// Whether a client, a message or a timer asks.
+    /// The cause: a client, a message or a timer.
     pub cause: Cause<'a>,
-    /// What this program does not understand is left as it is ([`Ran::NotUnderstood`]), for a newer one.
+    /// Leaves a command that this program does not understand to a newer one ([`Ran::NotUnderstood`]).
     pub may_wait: bool,
 }
 
@@ -178,17 +179,17 @@ pub struct QueryCall<'a> {
     pub now: Timestamp,
     /// The name of the caller, if somebody has made sure of it.
     pub caller: Option<&'a str>,
-    /// Where the answer goes.
+    /// The receiver of the answer.
     pub output: &'a mut JsonReply,
 }
 
-/// What came of a call.
+/// The result of a call.
 pub enum Ran {
-    /// It was answered. The answer must not leave before the commit of this number is durable; 0: at once.
+    /// The call was answered. The answer must not leave before the commit `rests_on` is durable; 0: it may leave at once.
     Done {
         /// The number of the commit it rests on.
         rests_on: u64,
-        /// What came of it.
+        /// The outcome in one word.
         outcome: Outcome,
     },
     /// The entity is not in memory: load it ([`crate::shard::Shard::load_request`]), then ask again. Nothing was touched.
@@ -213,12 +214,12 @@ impl Ran {
     }
 }
 
-/// Where a command goes on.
+/// A command that another entity is to answer.
 pub struct Forward {
-    /// Whom to ask what.
+    /// The other entity, and the command for it.
     pub to: Sent,
-    /// It was recorded as a message, because the forwarding entity recorded something with it: the receiver takes it
-    /// under this number, exactly once.
+    /// The message as which the command was recorded, if the forwarding entity recorded something with it. The receiver takes
+    /// it under this number, exactly once.
     pub taking: Option<Taking>,
     /// The idempotency key to ask under.
     pub key: Option<String>,
@@ -226,9 +227,9 @@ pub struct Forward {
     pub rests_on: u64,
 }
 
-/// Where a command went on before.
+/// A command that was forwarded to another entity before, under the same idempotency key.
 pub struct ForwardAgain {
-    /// Whom to ask.
+    /// The entity to ask.
     pub to: throng_journal::Address,
     /// The command's name.
     pub name: String,
@@ -236,7 +237,7 @@ pub struct ForwardAgain {
     pub body: String,
     /// The idempotency key to ask under.
     pub key: String,
-    /// It was forwarded to create a child.
+    /// The command was forwarded to create a child.
     pub is_child: bool,
     /// The number of the commit it rests on.
     pub rests_on: u64,

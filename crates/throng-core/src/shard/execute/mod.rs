@@ -453,7 +453,7 @@ impl<E: Entity> Entities<E> {
     }
 }
 
-/// What whoever asked is told of an error; `None` for a fault of this program, which another one may mend.
+/// Returns the outcome to report to the entity that asked. `None` for a fault of this program, which another one may mend.
 fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
     match error {
         Error::Rejected(rejection) => Some(RecordedOutcome::Err(rejection)),

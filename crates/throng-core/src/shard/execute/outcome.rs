@@ -3,7 +3,7 @@
 use crate::model::{Entity, Error, Rejection};
 use serde::{Deserialize, Serialize};
 
-/// What came of a command, in one word.
+/// The outcome of a command, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -52,7 +52,7 @@ impl<E: Rejection> From<E> for JsonRejection {
     }
 }
 
-/// What an entity's typed asker waits for.
+/// The slot into which a typed asker's answer is put.
 pub(crate) type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
 
 pub(crate) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {

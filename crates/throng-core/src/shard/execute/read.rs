@@ -53,7 +53,7 @@ pub(crate) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
     })
 }
 
-/// Whether a command was recorded, perhaps by an older program, or comes from outside.
+/// The origin of a command: a record, perhaps of an older program, or a client. Only recorded commands are upcast.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Outside,

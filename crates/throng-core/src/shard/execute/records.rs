@@ -162,7 +162,7 @@ pub(crate) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
     write_taken_as(common, to, taking, outcome, &body);
 }
 
-/// That a message was taken, with what else its record says.
+/// Records that a message was taken, with the outcome and the body that its record has.
 //= promise 6: taken exactly once
 pub(crate) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, body: &[u8]) {
     common.messages.taken(taking.from, taking.number);
@@ -245,7 +245,7 @@ fn record_timer(common: &mut Common, own: &Address, name: &str, set: Option<&Set
 /// The version of a key's record that is about a refusal.
 const REFUSED_VERSION: u16 = 1;
 
-/// Whether this says that a command was refused under its key: it belongs to no accepted one.
+/// Returns true if this record says that a command was refused under its key. It belongs to no accepted command.
 #[must_use]
 pub fn is_refused_key(record: &Record<'_>) -> bool {
     record.record == RecordKind::Key && record.version == REFUSED_VERSION
@@ -278,7 +278,7 @@ struct KeptCommand<'a> {
     command: &'a RawValue,
 }
 
-/// What a client has asked, behind what it came to.
+/// Records a client's command, behind the records of its effects.
 pub(crate) fn write_command<E: Entity>(
     common: &mut Common,
     call: &Call<'_>,
@@ -308,7 +308,7 @@ pub(crate) fn write_command<E: Entity>(
     Ok(())
 }
 
-/// What ends a message or a timer, recorded with what it did.
+/// Records the end of the message or timer that caused the call, together with its effects.
 pub(crate) fn close_cause(common: &mut Common, call: &Call<'_>, own: &Address, outcome: &str, reason: &str) {
     match call.cause {
         Cause::Asked { .. } => {}

@@ -1,4 +1,5 @@
-//! Whether a program understands what was recorded: every event upcast and applied, every command read. Nothing is changed.
+//! The check that a program understands a journal: it upcasts and applies every event, and reads every command. Nothing is
+//! changed.
 
 use super::{
     decide_again::{Again, Checked, Decision, decide, parsed},
@@ -29,7 +30,7 @@ const ENTITIES_MAX: usize = 4_000_000;
 
 pub(crate) struct EntityCheck<E: Entity> {
     entities: HashMap<Box<str>, Checked<E>>,
-    /// Of the last decisions.
+    /// The answers of the last decisions.
     answers: [Option<Answer<E>>; 2],
     hears: Vec<(&'static str, HearFn<E>)>,
 }

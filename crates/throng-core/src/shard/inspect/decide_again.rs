@@ -1,4 +1,4 @@
-//! A recorded command, decided again by the program of today: what it would come to, as JSON that can be compared.
+//! A recorded command, decided again by the program of today. The decision is JSON that can be compared.
 
 use crate::{
     model::{Answer, Asker, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A command that was recorded, and what its entity could see then.
+/// A command that was recorded, and the facts that its entity was given then.
 #[derive(Clone, Copy, Debug)]
 pub struct Again<'a> {
     /// The entity's id.
@@ -19,31 +19,32 @@ pub struct Again<'a> {
     pub body: &'a [u8],
     /// The time the entity sees.
     pub now: Timestamp,
-    /// What [`Turn::unguessable`] says.
+    /// The value of [`Turn::unguessable`].
     pub entropy: u128,
-    /// What [`Turn::missed_ticks`] says.
+    /// The value of [`Turn::missed_ticks`].
     pub missed_ticks: u64,
-    /// Who asked then; of a client only the name that was recorded.
+    /// The asker then; for a client, only the name that was recorded.
     pub from: Asker<'a>,
-    /// It was no message and no timer: a forwarded command is then recorded only beside something else.
+    /// A client asked, and not a message or a timer. A forwarded command is then recorded only if it creates a child, or beside
+    /// other effects.
     pub is_asked: bool,
 }
 
-/// What a command would come to.
+/// The result that a command would have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// It is accepted, with these effects in the order they are recorded.
+    /// The command is accepted, with these effects in the order they are recorded.
     Done(Vec<Effect>),
     /// The entity says no, or is not there.
     Refused(String),
-    /// It cannot be read, or panics.
+    /// The command cannot be read, or panics.
     Failed(String),
 }
 
 /// Something a command has done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
-    /// What it is, without ids and values: `event Deposited`, `message to account: Deposit`, `timer "tick"`.
+    /// The effect without ids and values: `event Deposited`, `message to account: Deposit`, `timer "tick"`.
     pub what: String,
     /// Ids and values: an event's fields, a message's receiver and command, when a timer is due.
     pub content: Value,
@@ -105,7 +106,7 @@ pub(crate) struct Checked<E> {
     pub(crate) is_unfounded: bool,
     /// Events so far, since it was created anew if it had ended.
     pub(crate) seq: u64,
-    /// It has ended, and was not created anew; its state is that of a new one.
+    /// The entity has ended, and was not created anew; its state is that of a new one.
     pub(crate) has_ended: bool,
     pub(crate) family: Option<Box<Family>>,
 }
@@ -141,7 +142,7 @@ impl<E: Entity> From<Decision> for Decided<E> {
     }
 }
 
-/// What an entity decides; `None` if its state is not known.
+/// Has an entity decide a command; `None` if its state is not known.
 pub(crate) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
     let state = entity.state.as_ref()?;
     let id = parse_id::<E>(again.id).ok()?;
@@ -232,7 +233,7 @@ fn message(sent: &Sent) -> serde_json::Result<Effect> {
     Ok(Effect::message(sent.kind, &sent.id, command))
 }
 
-/// What was written a moment ago.
+/// Parses JSON that this program has just written.
 pub(crate) fn parsed(written: &[u8]) -> Value {
     serde_json::from_slice(written).unwrap_or_default()
 }

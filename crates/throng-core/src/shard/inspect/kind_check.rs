@@ -13,7 +13,7 @@ pub trait KindCheck: Any + Send {
     /// It cannot be read or applied: why.
     fn event(&mut self, record: &Record<'_>) -> Result<(), String>;
 
-    /// What an entity is by now, where the events before it are gone.
+    /// Takes the recorded state of an entity whose earlier events are gone.
     ///
     /// # Errors
     /// It cannot be read: why.
@@ -38,13 +38,13 @@ pub trait KindCheck: Any + Send {
     /// then. Nothing is applied.
     fn decide(&mut self, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]>;
 
-    /// What the last decisions reply, read from the entity as it is now; `None` for one without a reply of its own.
+    /// The replies of the last decisions, read from the entity as it is now; `None` for a decision without a reply of its own.
     fn replies(&mut self, id: &str) -> [Option<Value>; 2];
 
     /// Has an entity decide a command, and applies what comes of it; `None` if it is not known how it was then.
     fn suppose(&mut self, again: &Again<'_>) -> Option<Supposed>;
 
-    /// What an entity is now, as it would be [recorded](throng_journal::RecordKind::State); `None` if it is not known.
+    /// The entity's state as it would be [recorded](throng_journal::RecordKind::State); `None` if it is not known.
     ///
     /// # Errors
     /// It cannot be written, or is too large.
@@ -57,10 +57,10 @@ pub trait KindCheck: Any + Send {
     fn entities(&self) -> usize;
 }
 
-/// What would come of a command.
+/// The result that a supposed command would have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Supposed {
-    /// What it would do, or why not.
+    /// The effects it would have, or the reason why it would have none.
     pub decision: Decision,
     /// The reply, of one that is not answered by another entity.
     pub reply: Option<Value>,

@@ -1,7 +1,7 @@
-//! Which entities of a kind have events the store may not have indexed, in the order of their ids.
+//! The entities of a kind that have events the store may not have indexed, in the order of their ids.
 //!
-//! Nothing is kept for it until somebody asks. The first page after a checkpoint sorts the ids that have changed since, each
-//! further one only those that came in between: from then on a page costs what it shows.
+//! Nothing is kept for the listing until somebody asks. The first page after a checkpoint sorts the ids that have changed
+//! since. Each further page sorts only those that came in between, so it costs as much as it shows.
 
 use crate::{model::Entity, shard::resident::Entities};
 use std::{collections::BTreeMap, ops::Bound};
@@ -57,7 +57,7 @@ mod tests {
         found.into_keys().map(Into::into).collect()
     }
 
-    /// One that passes for a known one is looked for first, and not found.
+    /// Creates an account. An id that the filter takes for a known one is looked for first, and not found.
     fn open(bench: &mut Bench, id: &str) {
         let hash = crate::limits::hash("account", id);
         bench.shard.loaded(0, hash, id, Recalled::default());

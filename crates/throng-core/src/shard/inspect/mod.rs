@@ -1,4 +1,4 @@
-//! What a person looks at: an entity as it is, its children, its timers. Nothing is changed.
+//! Inspection by an operator: an entity's state, its children, its timers. Nothing is changed.
 
 pub(super) mod check;
 pub(super) mod decide_again;
@@ -95,7 +95,7 @@ fn children(family: &Family, page: &ChildrenPage) -> Vec<(String, String)> {
 }
 
 impl Shard {
-    /// What is known of an entity without bringing it back; `None`: nothing.
+    /// Returns what is known of an entity without loading it; `None`: nothing.
     #[must_use]
     pub fn glance(&self, kind: usize, hash: u64, id: &str) -> Option<Glance> {
         let seen = self.tables.get(kind)?.glance(hash, id);
@@ -152,7 +152,7 @@ impl Shard {
         self.common.hot.list(now)
     }
 
-    /// What was done by all of its entities, since it is in memory.
+    /// The number of commands that its entities have executed since the shard is in memory.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.common.hot.done

@@ -3,33 +3,33 @@
 use crate::model::Timestamp;
 use throng_journal::Address;
 
-/// Whether an entity can be looked at now, or what has to happen first.
+/// The place of an entity: in memory, in the store, set aside, or nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// Its state is in memory.
     Resident,
     /// Only in the store, and in the log.
     Passivated,
-    /// It takes no messages until it is released by hand.
+    /// The entity takes no messages until an operator releases it.
     Quarantined,
-    /// It has ended, or its id was never used.
+    /// The entity has ended, or its id was never used.
     Gone,
 }
 
-/// What is known of an entity without bringing it back.
+/// The facts that are known of an entity without loading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// The place.
     pub whereabouts: Whereabouts,
     /// Its last event; 0 where that is not known here.
     pub seq: u64,
-    /// Who created it, if it is in memory.
+    /// The entity that created it, if this one is in memory.
     pub parent: Option<(String, String)>,
-    /// Whom it created; `None` if it is not in memory.
+    /// The number of entities it created; `None` if it is not in memory.
     pub children: Option<usize>,
 }
 
-/// Which parts of an entity to read; all of them cost time under its shard's lock.
+/// The parts of an entity to read; each costs time under its shard's lock.
 #[derive(Clone, Debug, Default)]
 pub struct Inspect {
     /// The state, written as JSON.
@@ -41,15 +41,15 @@ pub struct Inspect {
 /// A page of children in the order of their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct ChildrenPage {
-    /// Those whose ids begin with this.
+    /// Only children whose ids begin with this.
     pub prefix: String,
     /// Kind and id of the last child of the page before; `None` for the first page.
     pub after: Option<(String, String)>,
-    /// At most so many.
+    /// The largest number of children in the page.
     pub limit: usize,
 }
 
-/// What was asked for of an entity, and what costs nothing to add.
+/// The parts of an entity that were asked for, and the facts that cost nothing to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// The place.
@@ -60,11 +60,11 @@ pub struct Inspected {
     pub ended: u64,
     /// The state as JSON, if that was asked for and there is one.
     pub state: Option<String>,
-    /// Why it is quarantined, if it is.
+    /// The quarantine it is in, if it is.
     pub quarantine: Option<Quarantined>,
     /// Kind and id of the entity that created it, if one did.
     pub parent: Option<(String, String)>,
-    /// How many entities it has created that still are its children.
+    /// The number of its children.
     pub children: usize,
     /// The children that were asked for.
     pub children_page: Vec<(String, String)>,
@@ -72,10 +72,10 @@ pub struct Inspected {
     pub rests_on: u64,
 }
 
-/// Why an entity cannot be brought back.
+/// The reason why an entity cannot be brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unloadable<'a> {
-    /// What cannot be read, in a sentence.
+    /// The reason, in a sentence.
     pub reason: &'a str,
     /// The row of its family ([`crate::shard::family_row`]), so that a checkpoint can store what the log adds to it.
     pub family: Option<&'a [u8]>,
@@ -88,9 +88,9 @@ pub struct Quarantined {
     pub address: Address,
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub seq: u64,
-    /// Why it is quarantined.
+    /// The reason of the quarantine.
     pub reason: String,
-    /// When this engine found that out (again, once it was passivated), or an operator quarantined it.
+    /// The time when this engine found that out (again, once it was passivated), or an operator quarantined it.
     pub since: Timestamp,
     /// Commands and messages it has refused since, in this life of the engine.
     pub refused: u64,

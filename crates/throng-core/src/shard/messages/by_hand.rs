@@ -1,8 +1,9 @@
-//! What a person decides of work that is left over: it will never be done. Recorded with who decided it, and why.
+//! Operator actions that end work which is left over: a message is dropped, a timer is cancelled. The record names the
+//! operator and the reason.
 //!
 //! A dead message is dropped by a last [`Taken`](RecordKind::Taken) named [`DROPPED`]: of several records of one message the last
-//! one counts. Whoever asked for its outcome hears of it. A message that waits for a quarantined entity is dropped the same way. A timer is cancelled
-//! by the record that clears it, which has a body then.
+//! one counts. The entity that asked for its outcome is told. A message that waits for a quarantined entity is dropped the
+//! same way. A timer is cancelled by the record that clears it, which has a body then.
 
 use super::{
     Delivery, RecordedOutcome,
@@ -20,10 +21,11 @@ use std::convert::Infallible;
 use throng_journal::{Address, RecordKind};
 
 impl Shard {
-    /// Drops a message that is dead, or that waits for an entity which an operator has quarantined; whoever asked for its outcome hears so.
+    /// Drops a message that is dead, or that waits for an entity which an operator has quarantined. The entity that asked for its
+    /// outcome is told.
     ///
     /// # Errors
-    /// What it is to hear cannot be written down: nothing was done.
+    /// The report to that entity cannot be written down: nothing was done.
     pub fn drop_message(
         &mut self,
         message: &Delivery,
@@ -76,14 +78,14 @@ impl Shard {
         self.common.clear_timer(&due.address, &due.name, &[], stage)
     }
 
-    /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
-    /// not dead any more. At most so many that are dead.
+    /// Returns the rows that changed since the last checkpoint, begin with `begin` and come after `after`. `None`: the message is
+    /// not dead any more. At most `limit` of them are dead.
     #[must_use]
     pub fn fresh_dead(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         self.common.dead.changed(begin, after, limit)
     }
 
-    /// What is known of a dead message.
+    /// Returns what the shard knows of a dead message without the store.
     #[must_use]
     pub fn known_dead(&self, row: &[u8]) -> KnownDead {
         self.common.dead.known(row)

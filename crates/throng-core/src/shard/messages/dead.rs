@@ -1,8 +1,7 @@
-//! Dead messages: nobody could take them. Each waits, with all that was in it, for a person to retry or drop
-//! it.
+//! Dead messages, which nobody could take. Each waits, with its whole content, for an operator to retry or drop it.
 //!
-//! One that dies is recorded whole as it is taken. So it needs nothing of the log it was sent in, and becomes a row of the
-//! store at the next checkpoint; until then, and until its end is stored, what is true of it stands resident. Of several
+//! A message that dies is recorded whole as it is taken, so it needs nothing of the log it was sent in. The next checkpoint
+//! makes it a row of the store. Until that is done, and until its end is stored, memory holds the truth about it. Of several
 //! records of one message the last one counts.
 
 use super::{
@@ -19,7 +18,7 @@ use throng_journal::{Address, ShardId};
 #[derive(Serialize, Deserialize)]
 struct Dead<'a> {
     reason: Cow<'a, str>,
-    /// When it died, microseconds.
+    /// The time it died, in microseconds.
     at: i64,
     /// The same of its first death, if that was another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +57,7 @@ impl Dead<'_> {
     }
 }
 
-/// What came of a retry that took it: without this mark, a message that was taken never was a row.
+/// The body of the record of a retry that took the message. A taken message without this mark was never a row.
 #[derive(Serialize, Deserialize)]
 struct Retried<'a> {
     retried: bool,
@@ -73,28 +72,28 @@ const CAUSE_BYTES_MAX: usize = 200;
 pub struct DeadMessage {
     /// The shard it was sent from, and its number from there to the receiver's.
     pub number: (ShardId, u64),
-    /// Who sent it.
+    /// The entity that sent it.
     pub sender: Address,
-    /// Who could not take it.
+    /// The entity that could not take it.
     pub receiver: Address,
     /// The command's name; `~heard` is the outcome of a request.
     pub name: String,
-    /// Why it is dead.
+    /// The reason why it is dead.
     pub reason: String,
-    /// When it died, the last time.
+    /// The time it died last.
     pub at: Timestamp,
-    /// When it died first: earlier than `at` if it was tried again in vain.
+    /// The time it died first: earlier than `at` if it was retried in vain.
     pub first_at: Timestamp,
     /// The attempts to take it that have failed.
     pub attempts: u32,
 }
 
-/// What changed since the last checkpoint.
+/// The changes since the last checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct DeadMessages {
     fresh: BTreeMap<Vec<u8>, Fresh>,
     bytes: usize,
-    /// How many checkpoints took over what stood resident.
+    /// The number of checkpoints that have stored changes. An answer of the store from before the last one is stale.
     stored: u64,
     /// A message died, or is dead no more, since the last look.
     has_changed: bool,
@@ -115,13 +114,13 @@ impl Fresh {
     }
 }
 
-/// What a shard knows of a dead message without looking into the store.
+/// The knowledge of a shard about a dead message without looking into the store.
 pub enum KnownDead {
-    /// It is dead: its row.
+    /// The message is dead; this is its row.
     Dead(Vec<u8>),
-    /// It is not.
+    /// The message is not dead.
     NotDead,
-    /// The store knows. What it says counts only while this number is the same.
+    /// The store knows. Its answer counts only while this number is the same.
     Stored(u64),
 }
 
@@ -209,8 +208,8 @@ impl DeadMessages {
         self.set(dead_row(&to, (ShardId(record.version), record.seq)), value);
     }
 
-    /// What changed of the rows that begin with this and come after that, since the last checkpoint: `None` for one that is
-    /// not dead any more. At most so many that are dead.
+    /// Returns the rows that changed since the last checkpoint, begin with `begin` and come after `after`. `None`: the message is
+    /// not dead any more. At most `limit` of them are dead.
     pub(crate) fn changed(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let from = match after {
             [] => Bound::Included(begin),
@@ -228,7 +227,7 @@ impl DeadMessages {
         found
     }
 
-    /// What is known of a dead message.
+    /// Returns what is known of a dead message without the store.
     pub(crate) fn known(&self, row: &[u8]) -> KnownDead {
         match self.fresh.get(row) {
             Some(Fresh { value: Some(value), .. }) => KnownDead::Dead(value.clone()),
@@ -238,7 +237,7 @@ impl DeadMessages {
     }
 }
 
-/// Whether the record of a message that was taken says that it was dead before.
+/// Returns true if the record of a taken message says that it was dead before.
 pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
     if is_by_hand(record) {
         return !drops_untaken(record);
@@ -246,7 +245,7 @@ pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
     record.name != "dead" && serde_json::from_slice::<Retried<'_>>(record.body).is_ok()
 }
 
-/// Why a message was refused or is dead, as its record says.
+/// Reads the reason why a message was refused or is dead from its record's body.
 #[must_use]
 pub fn taken_reason(body: &[u8]) -> String {
     match serde_json::from_slice(body) {
@@ -265,7 +264,7 @@ pub fn dead_row(to: &Address, (from, number): (ShardId, u64)) -> Vec<u8> {
     row
 }
 
-/// What the rows of all dead messages begin with, of those to a kind, or to one entity.
+/// The prefix of the rows of dead messages: of all, of those to a kind, or of those to one entity.
 #[must_use]
 pub fn dead_rows(to: Option<(&str, Option<&str>)>) -> Vec<u8> {
     let mut row = vec![b'd'];
@@ -280,7 +279,7 @@ pub fn dead_rows(to: Option<(&str, Option<&str>)>) -> Vec<u8> {
     row
 }
 
-/// Whose row it is, from which shard, and its number.
+/// Reads the receiver, the sending shard and the number from a row's key.
 fn read_row(row: &[u8]) -> Option<(Address, ShardId, u64)> {
     let (b'd', rest) = row.split_first()? else { return None };
     let end = rest.iter().position(|byte| *byte == 0)?;

@@ -1,4 +1,4 @@
-//! A person's decision about work that is left over, as it is recorded.
+//! An operator's decision about work that is left over, as it is recorded.
 
 use crate::{limits, shard::timers::QUARANTINE};
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use throng_journal::{Record, RecordKind};
 /// The name of the record that drops a message.
 pub(crate) const DROPPED: &str = "dropped";
 
-/// Who decided it, and why.
+/// An operator's name, and the reason of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByHand<'a> {
     /// The caller's name, or what stands for it.
     pub by: Cow<'a, str>,
-    /// Why, in a person's words.
+    /// The reason, in the operator's words.
     pub reason: Cow<'a, str>,
 }
 
@@ -36,7 +36,7 @@ struct DroppedUntaken<'a> {
 }
 
 impl ByHand<'_> {
-    /// With both no longer than a record's reason may be.
+    /// Returns the decision with both texts cut to the length that a record's reason may have.
     pub(crate) fn shortened(&self) -> ByHand<'_> {
         let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
         ByHand {
@@ -63,7 +63,7 @@ pub(crate) fn drops_untaken(record: &Record<'_>) -> bool {
     record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }
 
-/// Whether a record says what a person decided: no command of the entity has led to it.
+/// Returns true if a record holds an operator's decision: no command of the entity has led to it.
 #[must_use]
 pub fn is_by_hand(record: &Record<'_>) -> bool {
     match record.record {

@@ -15,7 +15,7 @@ use throng_journal::{Address, ShardId};
 pub struct Delivery {
     /// The entity that is to take it.
     pub to: Address,
-    /// What it is asked, once there.
+    /// The content, as the receiver takes it.
     pub parcel: Parcel,
     /// Number, sender, and what the sender wants to hear.
     pub taking: Taking,
@@ -27,13 +27,13 @@ pub struct Delivery {
 pub enum Parcel {
     /// An `Option<Command>` of the receiver.
     Typed(Box<dyn Any + Send>),
-    /// As it was recorded: what the [`Taking`] says.
+    /// The command as it was recorded: the name and the JSON in the [`Taking`].
     Recorded,
     /// The outcome of a request.
     Outcome(RequestOutcome),
 }
 
-/// What taking a message records.
+/// A message's number, sender and command: the facts that its record needs when it is taken.
 #[derive(Clone, Debug)]
 pub struct Taking {
     /// The sending shard.
@@ -42,11 +42,11 @@ pub struct Taking {
     pub number: u64,
     /// The sending entity.
     pub sender: Address,
-    /// Somebody wants the outcome.
+    /// The request, if its asker wants the outcome.
     pub asks: Option<Asks>,
-    /// It takes effect under this idempotency key.
+    /// The idempotency key under which it takes effect.
     pub key: Option<String>,
-    /// How long the key is kept.
+    /// The time the key is kept.
     pub life: KeyLife,
     /// The receiver becomes the sender's child, if it is new.
     pub child: bool,
@@ -54,7 +54,7 @@ pub struct Taking {
     pub name: Cow<'static, str>,
     /// The command's content as JSON.
     pub command: Box<RawValue>,
-    /// It was dead, and is taken again because somebody asked for it.
+    /// The message's past, if it was dead and an operator retries it.
     pub died: Option<Died>,
 }
 
@@ -67,29 +67,29 @@ pub struct Died {
     pub attempts: u32,
 }
 
-/// Who wants a message's outcome.
+/// The request behind a message whose outcome somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asks {
     /// Kind and id of the asker.
     pub by: (String, String),
     /// Kind and id of whom it asked; another may answer.
     pub asked: (String, String),
-    /// What it gave along.
+    /// The note that the asker gave along.
     pub note: String,
 }
 
 /// The outcome of a request, on its way back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RequestOutcome {
-    /// Who was asked: kind and id.
+    /// The entity that was asked: kind and id.
     pub from: (String, String),
-    /// What the asker gave along.
+    /// The note that the asker gave along.
     pub note: String,
-    /// What came of it, as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or why nobody took it.
+    /// The outcome as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or why nobody took it.
     pub outcome: Box<RawValue>,
 }
 
-/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`,
+/// The outcome of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`,
 /// `{"Quarantined":"why"}`, or `{"Dropped":"why"}`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum RecordedOutcome<T, R> {
@@ -120,13 +120,13 @@ pub struct Envelope<'a> {
     /// The receiver's kind and id.
     #[serde(borrow)]
     pub to: (Cow<'a, str>, Cow<'a, str>),
-    /// Somebody wants the outcome.
+    /// The request, if its asker wants the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Asks>,
-    /// It takes effect under this idempotency key.
+    /// The idempotency key under which it takes effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How long the key is kept.
+    /// The time the key is kept.
     #[serde(default, skip_serializing_if = "KeyLife::is_default")]
     pub life: KeyLife,
     /// The receiver becomes the sender's child.
@@ -140,19 +140,19 @@ pub struct Envelope<'a> {
 /// The name under which the outcome of a request is recorded as a message.
 pub const OUTCOME_NAME: &str = "~heard";
 
-/// Who has sent and taken how many.
+/// The numbers of a shard's messages, with what has changed since the last checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     counts: MessageCounts,
-    /// Given out for the command at hand.
+    /// The receiving shards of the numbers given out for the command at hand.
     given: Vec<ShardId>,
-    /// Since the last checkpoint.
+    /// True if the counts have changed since the last checkpoint.
     changed: bool,
     /// A checkpoint is being made with what changed.
     storing: bool,
 }
 
-/// How many messages a shard has sent and taken at some moment.
+/// The numbers of the messages that a shard has sent and taken, at some moment.
 #[derive(Clone, Debug, Default)]
 pub struct MessageCounts {
     pub(super) sent: BTreeMap<ShardId, u64>,
@@ -171,8 +171,8 @@ impl MessageCounts {
 
 /// Everything up to `upto` is taken, and some beyond it.
 ///
-/// A message that waits leaves a gap, and all that follow it are one range: so there are at most as many ranges as messages of
-/// one shard to another that wait, however long they wait. That number is the driver's to bound.
+/// A message that waits leaves a gap, and all that follow it are one range. There are at most as many ranges as messages that
+/// wait from one shard to another, however long they wait. The driver has to bound that number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Watermark {
     upto: u64,
@@ -266,7 +266,7 @@ impl Numbers {
         self.counts.taken.entry(from).or_default().insert(number);
     }
 
-    /// For a checkpoint, if anything changed since the last one.
+    /// Returns the counts for a checkpoint, if anything changed since the last one.
     pub(super) fn rows(&mut self) -> Option<&MessageCounts> {
         self.storing = std::mem::take(&mut self.changed);
         self.storing.then_some(&self.counts)
@@ -281,7 +281,7 @@ impl Numbers {
         &self.counts
     }
 
-    /// What the log says of all that stood before.
+    /// Merges the counts of a record that stands for all earlier ones.
     pub(super) fn recorded(&mut self, counts: &MessageCounts) {
         self.changed = true;
         for (to, number) in &counts.sent {
@@ -292,7 +292,7 @@ impl Numbers {
         }
     }
 
-    /// What the store has of it, at recovery.
+    /// Sets the counts that the store holds, at recovery.
     pub(super) fn restore(&mut self, counts: MessageCounts) {
         self.counts = counts;
     }
@@ -362,7 +362,7 @@ impl Delivery {
         })
     }
 
-    /// What its record's body says.
+    /// The body of its record.
     #[must_use]
     pub fn envelope(&self) -> Envelope<'_> {
         self.taking.envelope((&self.to.kind, &self.to.id))
@@ -370,7 +370,7 @@ impl Delivery {
 }
 
 impl Taking {
-    /// What the record of a message to this entity says, kind and id.
+    /// The body of the record of a message to this entity, kind and id.
     pub(super) fn envelope<'a>(&'a self, (kind, id): (&'a str, &'a str)) -> Envelope<'a> {
         Envelope {
             to: (Cow::Borrowed(kind), Cow::Borrowed(id)),

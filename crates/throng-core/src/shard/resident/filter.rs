@@ -12,7 +12,7 @@ pub(crate) struct Filter {
 #[derive(Debug)]
 struct Layer {
     bits: Vec<u64>,
-    /// How many more fingerprints it takes.
+    /// The number of fingerprints it still takes.
     left: usize,
     probes: u64,
 }
@@ -89,18 +89,18 @@ impl Filter {
         self.layers.iter().rev().any(|layer| layer.contains(fingerprint))
     }
 
-    /// How many were inserted that it did not seem to have.
+    /// The number of inserted fingerprints, except those that it already seemed to have. False positives make it a little low.
     pub(crate) fn len(&self) -> usize {
         let held = |(index, layer): (usize, &Layer)| (FIRST_KEYS << (2 * index)) - layer.left;
         self.layers.iter().enumerate().map(held).sum()
     }
 
-    /// How many layers there are.
+    /// The number of layers.
     pub(crate) fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// How many layers will never change again.
+    /// The number of layers that will never change again.
     pub(crate) fn full_layers(&self) -> usize {
         let is_full = |layer: &Layer| layer.left == 0;
         self.layers.len() - usize::from(self.layers.last().is_some_and(|last| !is_full(last)))

@@ -1,4 +1,4 @@
-//! Which entities of a shard are asked most, as far as a sample tells: space-saving counters (Metwally, Agrawal, El Abbadi:
+//! The entities of a shard that are asked most, as far as a sample tells: space-saving counters (Metwally, Agrawal, El Abbadi:
 //! "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), over the last two windows of time.
 
 use crate::model::Timestamp;
@@ -12,9 +12,9 @@ const WINDOW_MICROS: i64 = 4_000_000;
 pub struct HotEntity {
     /// The kind's index in the registry.
     pub kind: usize,
-    /// As in its address.
+    /// The id in its address.
     pub id: Box<str>,
-    /// How often it was seen a second, at least.
+    /// A lower bound of the times a second that it was seen in the sample.
     pub seen_per_second: f64,
 }
 
@@ -23,7 +23,7 @@ pub struct HotEntity {
 pub(crate) struct Hot {
     current: Vec<Counter>,
     before: Vec<Counter>,
-    /// When the current window began.
+    /// The time when the current window began, in microseconds.
     begun: i64,
     pub(crate) done: u64,
 }
@@ -34,7 +34,7 @@ struct Counter {
     hash: u64,
     id: Box<str>,
     count: u64,
-    /// So many of these may have been others, before it took their counter over.
+    /// The part of `count` that may belong to others, from before this entity took their counter over.
     others: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Which ids a kind has in a shard: so an unknown one costs neither a slot nor a read of the store.
+//! The ids that a kind has in a shard. An unknown id thus costs neither a slot nor a read of the store.
 //!
-//! The store keeps it as system rows, so that a start reads two bytes an entity and not the entities. A checkpoint adds a row with
-//! the fingerprints of the ids that are new since the last one; once there are many such rows, those layers of the filter that
-//! have changed take their place. So a checkpoint writes a few bytes for each new id, and now and then one shard's filter.
+//! The store keeps them as system rows, so that a start reads two bytes an entity and not the entities. A checkpoint adds a row
+//! with the fingerprints of the ids that are new since the last one. Once there are many such rows, the changed layers of the
+//! filter replace them. A checkpoint thus writes a few bytes for each new id, and now and then one shard's filter.
 //!
 //! ```text
 //! n, kind, 0, shard (2), number of the layer (1)   → a layer of the filter
@@ -18,20 +18,20 @@ pub(crate) struct Known {
     filter: Filter,
     /// Fingerprints no checkpoint has stored yet.
     fresh: Vec<u32>,
-    /// How many of them the last [`rows`](Self::rows) had.
+    /// The number of them in the last [`rows`](Self::rows).
     given: usize,
     /// Rows of fingerprints in the store, numbered from 0.
     lists: u32,
     /// Layers the store has as they will always be.
     layers: usize,
-    /// What [`layers`](Self::layers) is once the last [`rows`](Self::rows) are stored, if they replace the lists.
+    /// The new value of [`layers`](Self::layers) once the last [`rows`](Self::rows) are stored, if they replace the lists.
     folds: Option<usize>,
 }
 
 /// Lists in the store before layers replace them; up to twice as many, depending on the shard, so that not all shards write
 /// their layers with the same checkpoint.
 const LISTS_MAX: u32 = 64;
-/// What stands for the number of a layer in the row of a list.
+/// The mark of a list's row, in the place where the row of a layer has its number.
 const LIST: u8 = u8::MAX;
 const _: () = assert!(*LAYERS.end() < LIST as usize);
 
@@ -138,7 +138,7 @@ mod tests {
         limits::hash("k", &n.to_string())
     }
 
-    /// What a store holds, by the names of its rows.
+    /// The rows of a store, by their names.
     type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
 
     fn checkpoint(known: &mut Known, stored: &mut Stored) -> usize {

@@ -196,7 +196,7 @@ fn rebuild<E: Entity>(
 
 /// A state: the number of the event after which it is, its version, its bytes.
 type NumberedState = (u64, u16, Vec<u8>);
-/// What was read of the log, with each event's content.
+/// The events and states that were read from the log, with their content.
 type Tail = [(TailEvent, Vec<u8>)];
 
 fn newest_state(stored: Option<StoredState>, pending: Option<NumberedState>, tail: &Tail) -> Option<NumberedState> {
@@ -229,7 +229,7 @@ fn events(stored: Vec<StoredEvent>, tail: Vec<(TailEvent, Vec<u8>)>) -> impl Ite
     }))
 }
 
-/// When an entity ended, as its row says.
+/// Reads the number of the event with which an entity ended from its row; 0 without a row.
 fn end_of(row: Option<Vec<u8>>) -> u64 {
     row.and_then(|row| row.try_into().ok()).map_or(0, u64::from_be_bytes)
 }

@@ -35,7 +35,7 @@ pub struct Entities<E: Entity> {
     index: HashTable<u32>,
     known: Known,
     recency: Recency,
-    /// How many are in memory.
+    /// The number of entities in memory.
     resident: usize,
     /// The slots of those that are quarantined, all of them in memory.
     quarantined: BTreeSet<u32>,
@@ -61,17 +61,17 @@ pub struct Entities<E: Entity> {
 pub(super) struct Listing {
     /// Id and hash.
     pub(super) ids: BTreeMap<Box<str>, u64>,
-    /// How many of the table's traces are in it.
+    /// The number of the table's traces that are in it.
     pub(super) traces: usize,
 }
 
-/// Where an entity is.
+/// The place where an entity was found.
 pub(super) enum Lookup<R> {
-    /// In this slot, which was made just now if it is new.
+    /// The entity is in this slot, which was made just now if it is new.
     Found { at: u32, is_new: bool },
-    /// Not in memory.
+    /// The entity is not in memory.
     Load,
-    /// Nowhere: its id is not one of this kind.
+    /// The id is not one of this kind, so the entity is nowhere.
     Refused(Error<R>),
 }
 
@@ -182,12 +182,12 @@ impl<E: Entity> Entities<E> {
         self.used(common, at);
     }
 
-    /// It has its first event, or its first relative.
+    /// Makes the id known: the entity has its first event, or its first relative.
     pub(super) fn know(&mut self, common: &mut Common, hash: u64) {
         common.known_bytes += self.known.insert(hash);
     }
 
-    /// Where an entity is, for a command or a query. An id nobody knows gets a slot, for as long as it is looked at.
+    /// Finds an entity for a command or a query. An unknown id gets a slot, for as long as it is looked at.
     pub(super) fn look_up(&mut self, common: &mut Common, hash: u64, id: &str) -> Lookup<E::Rejection> {
         if let Some(at) = self.find(hash, id) {
             let passivated = matches!(self.slot(at).body, Body::Passivated(_));
@@ -255,7 +255,7 @@ impl<E: Entity> Entities<E> {
         self.slots.free.push(at);
     }
 
-    /// It is in memory and was used now.
+    /// Notes that an entity is in memory and was used now, and counts its bytes anew.
     pub(super) fn used(&mut self, common: &mut Common, at: u32) {
         self.recency.used(&mut self.slots, at);
         let slot = self.slots.at(at);
@@ -266,7 +266,7 @@ impl<E: Entity> Entities<E> {
         common.resident_bytes = common.resident_bytes + new as usize - old as usize;
     }
 
-    /// It is not in memory any more.
+    /// Takes an entity out of the counts of what is in memory.
     fn leave(&mut self, common: &mut Common, at: u32) {
         self.recency.remove(&mut self.slots, at);
         common.has_set_aside |= self.quarantined.remove(&at);
@@ -317,14 +317,14 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    /// Of one that is gone only its end is stored, as a row.
+    /// Has the next checkpoint store only the end of an entity that is gone, as a row.
     pub(super) fn keep_end(&mut self, at: u32) {
         let trace = self.trace(at);
         (trace.family, trace.gone, trace.end_given) = (false, true, false);
         trace.note.remove();
     }
 
-    /// No state can be stored that its family and its end are kept with.
+    /// Has the next checkpoint write a note of its family and its end, since no state can be stored that holds them.
     fn note(&mut self, at: u32) {
         let trace = self.trace(at);
         if std::mem::take(&mut trace.family) {
@@ -411,7 +411,7 @@ impl<E: Entity> Entities<E> {
             .collect()
     }
 
-    /// What the store does not have of this kind yet.
+    /// Adds the rows and states of this kind that the store does not have yet.
     pub(super) fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
         let shard = common.id;
         self.known.rows(E::KIND, shard, &mut rows.system);

@@ -1,9 +1,9 @@
-//! Which entity was not used for the longest time: segmented least recently used (Karedla et al., 1994).
+//! The order in which entities were used last: segmented least recently used (Karedla et al., 1994).
 //!
 //! The first use puts an entity on **probation**, a second one **protects** it. Victims come from probation first, so
 //! that a scan over ids used once does not push out those used again and again.
 
-/// Where an entity stands in its list. Part of the slot; `u32::MAX` is "none".
+/// The place of an entity in its list. Part of the slot; `u32::MAX` is "none".
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     older: u32,
@@ -74,7 +74,7 @@ impl Recency {
         }
     }
 
-    /// It was used now.
+    /// Moves an entity to the front, because it was used now.
     pub(crate) fn used(&mut self, slots: &mut impl Linked, at: u32) {
         let links = *slots.links(at);
         if links.newer == NONE && links.segment == Segment::Protected {
@@ -113,7 +113,7 @@ impl Recency {
         };
     }
 
-    /// It is gone.
+    /// Takes an entity out of its list.
     pub(crate) fn remove(&mut self, slots: &mut impl Linked, at: u32) {
         if self.used_last == at {
             self.used_last = NONE;
@@ -133,7 +133,8 @@ impl Recency {
         self.ends(links.segment).len -= 1;
     }
 
-    /// Whom to passivate next: never who was used last, or a newcomer would be gone before its command has run.
+    /// Returns the entity to passivate next. This is never the one used last: a newcomer would be gone before its command has
+    /// run.
     pub(crate) fn victim(&self) -> Option<u32> {
         let oldest = [self.probation.oldest, self.protected.oldest];
         oldest.into_iter().find(|at| *at != NONE && *at != self.used_last)

@@ -1,4 +1,4 @@
-//! One entity's place in its table.
+//! The slot of an entity in its table.
 
 use super::recency::Links;
 use crate::{
@@ -13,13 +13,13 @@ use throng_journal::{Place, Position, StoredEvent};
 pub struct TailEvent {
     /// Its sequence number within the entity.
     pub seq: u64,
-    /// Where its payload stands.
+    /// The place of its payload in the log.
     pub place: Place,
     /// The event's name; names are few, and live as long as the program.
     pub name: &'static str,
     /// The version of its shape.
     pub version: u16,
-    /// It is no event but the state after it: what is before it may be gone.
+    /// True for the recorded state after this event; the events before it may be gone.
     pub is_state: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct EventShape {
     pub(crate) length: u32,
 }
 
-/// What the store does not have yet.
+/// The part of an entity that the store does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) tail: Vec<TailEvent>,
@@ -40,15 +40,15 @@ pub(crate) struct Trace {
     pub(crate) family: bool,
     /// The note of its family and its end, where there is no state to keep them with.
     pub(crate) note: Kept,
-    /// It is gone, and its end needs a row: it has no state to keep that with.
+    /// The entity is gone, and its end needs a row: there is no state to keep the end with.
     pub(crate) gone: bool,
     /// A checkpoint was given that row.
     pub(crate) end_given: bool,
-    /// It is in the table's list of traces.
+    /// The trace is in the table's list of traces.
     pub(crate) listed: bool,
 }
 
-/// What a trace takes in memory beside what it holds, about.
+/// The approximate bytes of a trace in memory without its content.
 const TRACE_BYTES: usize = size_of::<Trace>() + 32;
 
 impl Trace {
@@ -60,7 +60,7 @@ impl Trace {
         }
     }
 
-    /// One more event, or the state in the place of what the log said before of one. By so many bytes it has grown.
+    /// Adds an event, or a recorded state, which replaces an earlier one. Returns the growth in bytes.
     pub(crate) fn add(&mut self, event: TailEvent) -> isize {
         let before = self.tail_bytes();
         if event.is_state {
@@ -70,7 +70,7 @@ impl Trace {
         self.tail_bytes() as isize - before as isize
     }
 
-    /// The store has the events up to there. So many bytes are not needed any more.
+    /// Drops the events that the store has, up to this position. Returns the bytes freed.
     pub(crate) fn cover(&mut self, upto: Position) -> usize {
         let before = self.tail_bytes();
         self.tail.retain(|event| event.place.position > upto);
@@ -86,7 +86,7 @@ impl Trace {
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) seq: u64,
-    /// Which of the table's stored states this is.
+    /// The number of this state among all that the table has stored.
     pub(crate) generation: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Slot<E: Entity> {
     pub(crate) trace: Option<Box<Trace>>,
     pub(crate) family: Option<Box<Family>>,
     pub(crate) links: Links,
-    /// What it was last counted as.
+    /// The bytes it was last counted with; 0: it is not in memory.
     pub(crate) bytes: u32,
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum Body<E: Entity> {
     Quarantined(Box<SetAside>),
 }
 
-/// Why an entity is quarantined, since when, and what that has cost.
+/// A quarantine: its reason, its begin, and the number of refused commands and messages.
 pub(crate) struct SetAside {
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub(crate) seq: u64,
@@ -146,12 +146,13 @@ pub(crate) struct Resident<E: Entity> {
     pub(crate) seq: u64,
     /// The sequence number of the last state given to the store.
     pub(crate) stored_seq: u64,
-    /// It has ended, and nothing is kept of it.
+    /// The entity has ended, and nothing is kept of it.
     pub(crate) is_gone: bool,
 }
 
 impl<E: Entity> Resident<E> {
-    /// How many events it has had since it was created anew, if it ended after this one; of one that has ended, all.
+    /// The number of events since the entity was created anew, if it ended with event `ended` before. All events, if `ended` is
+    /// its last one.
     pub(crate) fn seq_since(&self, ended: u64) -> u64 {
         if self.seq > ended { self.seq - ended } else { self.seq }
     }
@@ -207,7 +208,7 @@ pub(crate) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended:
     Ok(bytes)
 }
 
-/// In the length of the family: the entity has ended.
+/// The bit in the length of the family which says that the entity has ended.
 const ENDED: u32 = 1 << 31;
 
 /// The parts of an encoded state.
@@ -239,7 +240,7 @@ pub fn state_json(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(parts_of(bytes).ok()?.state).ok()
 }
 
-/// With which event the entity had ended last, by a recorded state; 0: it never had.
+/// Reads from a recorded state the event with which the entity ended last; 0: it never did.
 #[must_use]
 pub fn ended_by_state(bytes: &[u8]) -> u64 {
     parts_of(bytes).map_or(0, |parts| parts.ended)

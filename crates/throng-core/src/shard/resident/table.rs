@@ -1,4 +1,4 @@
-//! One virtual call a command: the table of a kind, its type erased.
+//! The table of a kind, with its type erased. A command costs one virtual call.
 
 use super::slot::TailEvent;
 use crate::shard::{
@@ -8,7 +8,7 @@ use crate::shard::{
 use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
 
-/// What has to be read to bring an entity back.
+/// The reads that bring an entity back to memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadRequest {
     /// The version of states to ask the store for.
@@ -19,7 +19,7 @@ pub struct LoadRequest {
     pub rests_on: u64,
 }
 
-/// What was read to bring an entity back.
+/// The data that was read to bring an entity back.
 #[derive(Debug, Default)]
 pub struct Recalled {
     /// The store's part.
@@ -32,14 +32,14 @@ pub struct Recalled {
     pub ended: Option<Vec<u8>>,
 }
 
-/// What came of bringing an entity back.
+/// The result of bringing an entity back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadOutcome {
-    /// It is in memory.
+    /// The entity is in memory.
     Resident,
     /// Its stored state cannot be read, for this reason: it is not in memory, and has to be loaded again without that state.
     UnreadableState(String),
-    /// It is quarantined, for this reason.
+    /// The entity is quarantined, for this reason.
     Quarantined(String),
 }
 
@@ -51,7 +51,7 @@ pub(crate) trait Table: Any + Send {
     /// Answers a named query.
     fn query(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran;
 
-    /// What has to be read to bring this entity back; `None` if it is in memory.
+    /// Returns what has to be read to bring this entity back; `None` if it is in memory.
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
 
     /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
@@ -66,7 +66,7 @@ pub(crate) trait Table: Any + Send {
     /// The quarantined entities in memory, at most so many.
     fn quarantined(&self, limit: usize) -> Vec<Quarantined>;
 
-    /// What is known of an entity without bringing it back.
+    /// Returns what is known of an entity without loading it.
     fn glance(&self, hash: u64, id: &str) -> Option<Glance>;
 
     /// An entity, as it is; `None`: it has to be loaded.
@@ -83,7 +83,7 @@ pub(crate) trait Table: Any + Send {
     /// Tells whether an id of this hash may have been given an event or a relative.
     fn may_know(&self, hash: u64) -> bool;
 
-    /// How many are in memory, and how many of these are quarantined.
+    /// The number of entities in memory, and the number of these that are quarantined.
     fn resident(&self) -> (usize, usize);
 
     /// A row of what is known of this kind's ids; `false` if it cannot be read.
@@ -92,7 +92,7 @@ pub(crate) trait Table: Any + Send {
     /// An event or family record written before this engine started.
     fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str);
 
-    /// What was [replayed](Self::replay) of an entity stands in a note of the store.
+    /// Notes that the records [replayed](Self::replay) for an entity came from a note in the store.
     fn has_note(&mut self, hash: u64, id: &str);
 
     /// Events of this entity the store may not have indexed, and its recorded state among them.
@@ -101,7 +101,7 @@ pub(crate) trait Table: Any + Send {
     /// The first ids of this kind after an id that have events the store may not have indexed, with their last number.
     fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position);
 
-    /// What the store does not have of this kind yet.
+    /// Adds the rows and states of this kind that the store does not have yet.
     fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows);
 
     /// Entities (hash and id) that have to be in memory before a checkpoint.

@@ -40,7 +40,7 @@ struct Standing {
 pub(super) struct TimersWindow {
     /// The last one read, by place and key. `None`: all are in memory.
     pub(super) upto: Option<(i64, Vec<u8>)>,
-    /// When the next page is to be read, if not all are in memory.
+    /// The time to read the next page, if not all are in memory.
     pub(super) refill_at: i64,
     /// Counts checkpoints. A page that was read before the last one does not count.
     generation: u64,
@@ -69,7 +69,7 @@ pub(super) struct Timers {
     unstaged: Vec<TimerKey>,
     /// The timers by when they are tried: when they are due, or later, once they could not be fired.
     order: BTreeSet<(i64, TimerKey)>,
-    /// Until when those wait that could not be fired, and how often that was.
+    /// The timers that could not be fired: the time until which each waits, and the number of failures.
     deferred: HashMap<TimerKey, (i64, u32)>,
     bytes: usize,
     /// Changed since the last checkpoint, with what the store has of them.
@@ -400,7 +400,7 @@ impl Timers {
         standing.is_some_and(|standing| standing.set.at == at.micros)
     }
 
-    /// When the next one is due, or the next page of them is to be read.
+    /// The time when the next one is due, or the next page of them is to be read.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let first = self.order.first().map(|(micros, _)| *micros);
         let refill = self.window.upto.as_ref().map(|_| self.window.refill_at);
@@ -482,7 +482,7 @@ fn weigh_change(key: &[u8]) -> usize {
     key.len() + 96
 }
 
-/// What a set of due timers looks like in the order they fire.
+/// Returns the time at which a repeating timer is due next, after the missed ticks; `None` for a timer that does not repeat.
 pub(super) fn next_after(due: &Due, now: Timestamp) -> Option<Timestamp> {
     let every = i64::try_from(due.every_micros?).ok()?.max(1);
     let missed = i64::try_from(due.missed_ticks(now)).ok()?;

@@ -93,7 +93,7 @@ impl Shard {
         self.tables.get(kind).is_some_and(|table| table.may_know(hash))
     }
 
-    /// At most so many of a kind.
+    /// Returns the entities of a kind that an operator has quarantined, at most `limit`.
     pub(crate) fn quarantined_of_kind(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
         let name = self.registry.kinds()[kind].name;
         self.common.timers.quarantines.of_kind(name).take(limit).collect()

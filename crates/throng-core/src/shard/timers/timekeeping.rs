@@ -55,7 +55,7 @@ impl Shard {
         self.common.timers.stored(stored, kept);
     }
 
-    /// When the next timer is due, or a page of timers to be [read](Self::timers_page).
+    /// The time when the next timer is due, or a page of timers is to be [read](Self::timers_page).
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
         self.common.timers.next()
@@ -67,7 +67,7 @@ impl Shard {
         self.common.timers.due(now, limit)
     }
 
-    /// Is this timer still set for that time?
+    /// Returns true if this timer is still set for that time.
     #[must_use]
     pub fn is_due(&self, due: &Due) -> bool {
         self.common.timers.is_set(&due.address, &due.name, due.at)

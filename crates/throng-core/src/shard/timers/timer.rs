@@ -14,9 +14,9 @@ pub struct Due {
     pub address: Address,
     /// The timer's name within the entity.
     pub name: String,
-    /// When it was due.
+    /// The time it was due.
     pub at: Timestamp,
-    /// Then again after this many microseconds.
+    /// The microseconds after which it is due again, each time; `None`: it is due once.
     pub every_micros: Option<u64>,
     /// The command's name.
     pub command: String,
@@ -27,11 +27,11 @@ pub struct Due {
 /// A timer as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerView {
-    /// When it is due, again and again if so, and what it asks.
+    /// The time it is due, its period and its command.
     pub due: Due,
     /// The number of times that it could not be fired.
     pub tries: u32,
-    /// When it is tried next.
+    /// The time of the next attempt.
     pub next_at: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! A loop, its clients and its machine in virtual time: what the queue and the policy come to.
+//! A simulation of a loop, its clients and its machine in virtual time: the effects of the queue and the policy.
 
 mod rest;
 
@@ -23,15 +23,15 @@ struct Machine {
     start: Instant,
     now: Cell<Duration>,
     cpu: Cell<Duration>,
-    /// Others work so long for each slice of the loop's own.
+    /// The time that others work for each slice of the loop's own.
     stolen: Duration,
     slice_left: Cell<Duration>,
-    /// Every so often the process is stopped for so long.
+    /// The time between two pauses of the process, and their length.
     pauses: Option<(Duration, Duration)>,
     next_pause: Cell<Duration>,
 }
 
-/// What the scheduler gives to one process before it looks at another.
+/// The time that the scheduler gives to one process before it looks at another.
 const SLICE: Duration = Duration::from_millis(3);
 
 impl Machine {
@@ -97,12 +97,12 @@ impl Entry for Request {
     }
 }
 
-/// How much is asked.
+/// The load that the clients make.
 #[derive(Clone, Copy)]
 enum Load {
     /// Each connection asks again as soon as it has its answer, be it a refusal.
     Closed,
-    /// So many a second over all connections; who has no answer yet asks the next when it has.
+    /// Requests a second over all connections. A connection without its answer asks the next when it has it.
     Open(f64),
 }
 
@@ -112,11 +112,11 @@ struct Scenario {
     load: Load,
     cost: Duration,
     refusal: Duration,
-    /// Requests are tasks: each is read, which takes so long, before it is asked whether it goes, and answered behind the others.
+    /// Requests are tasks, and each takes this long to be read before admission. They are answered behind the others.
     reading: Option<Duration>,
     stolen: Duration,
     pauses: Option<(Duration, Duration)>,
-    /// At the end of each of these times requests cost so many times as much for so long.
+    /// A period, the part at its end in which requests cost more, and how many times as much.
     dear: Option<(Duration, Duration, u32)>,
     lasts: Duration,
 }
@@ -133,7 +133,7 @@ const SCENARIO: Scenario = Scenario {
     lasts: Duration::from_secs(5),
 };
 
-/// What came of it.
+/// The times of all answers of a run.
 #[derive(Default)]
 struct Outcome {
     served: Vec<Duration>,
@@ -152,7 +152,7 @@ impl Outcome {
     }
 }
 
-/// What a turn costs beside its requests: the commit, a look at the sockets.
+/// The cost of a batch beside its requests: the commit, a look at the sockets.
 const TURN_COST: Duration = Duration::from_micros(60);
 
 struct Simulation {
@@ -303,7 +303,7 @@ fn run(scenario: Scenario) -> Outcome {
     Simulation::new(scenario).run()
 }
 
-/// What it does with a few connections under the same circumstances.
+/// Returns the goodput with a few connections under the same circumstances.
 fn capacity(scenario: Scenario) -> f64 {
     let few = Scenario {
         connections: 256,
@@ -313,7 +313,7 @@ fn capacity(scenario: Scenario) -> f64 {
     run(few).goodput()
 }
 
-/// What the loop is alone with: its name, what others take, every how often it is stopped for how long.
+/// The disturbance of a loop: its name, the time that others take, the period and length of pauses.
 type Circumstance = (&'static str, Duration, Option<(Duration, Duration)>);
 
 const CIRCUMSTANCES: [Circumstance; 4] = [
@@ -423,7 +423,7 @@ fn a_surge_costs_little_goodput_and_no_accepted_wait() {
                 if pause < MILLISECOND * 100 {
                     assert!(goodput > 0.92 * times.min(1.0), "{said}");
                 }
-                // What is accepted sits out the pauses of the time it waits.
+                // Accepted requests sit out the pauses of the time they wait.
                 let waited = Outcome::p99(&mut outcome.served);
                 let slack = pause * 4 + scenario.cost * 10 + MILLISECOND * 50;
                 assert!(waited < WAIT_MAX + slack, "{said}: {waited:?}");
@@ -432,7 +432,7 @@ fn a_surge_costs_little_goodput_and_no_accepted_wait() {
                     "{said}: {}",
                     outcome.refused.len()
                 );
-                // Where there are not too many refusals for the part of the CPU they may have.
+                // The check holds only where the refusals fit into their part of the CPU.
                 let told = Outcome::p99(&mut outcome.refused);
                 assert!(cost_us < 1_000 || told < slack + MILLISECOND * 50, "{said}: {told:?}");
             });

@@ -32,22 +32,22 @@ impl Clock for Rc<Machine> {
     }
 }
 
-/// A way of a request through the gate.
+/// A way of a request through admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The lane reads and executes it.
+    /// The fast path reads and executes it.
     Lane,
     /// Its connection is a task: HTTP/2, a WebSocket, fields that are not plain.
     Task,
-    /// The lane reads it, and a task asks for it behind the turn.
+    /// The fast path reads it, and a task asks for it behind the batch.
     HandedOver,
     /// The same, and its body comes after another rest.
     InTwoPackets,
-    /// The lane executes the first of two, and a task asks for the second behind the turn.
+    /// The fast path executes the first of two, and a task asks for the second behind the batch.
     Together,
-    /// The lane finds the turn full, and the connection waits unread.
+    /// The fast path finds the batch full, and the connection waits unread.
     WaitsUnread,
-    /// A task finds the turn full, and waits with its request.
+    /// A task finds the batch full, and waits with its request.
     WaitsAsTask,
     /// The socket was ready, and nothing was there.
     Nothing,
@@ -69,13 +69,13 @@ const WAYS: [Way; 8] = [
 enum Meanwhile {
     /// The loop waits for its sockets.
     Waits,
-    /// The loop works on what does not pass the gate, and its sockets are ready whenever it looks.
+    /// The loop works on things that do not pass admission, and its sockets are ready whenever it looks.
     HardlyWaits,
     /// The same, with so much to do that it never comes to waiting.
     NeverWaits,
 }
 
-/// The task that begins turns is woken.
+/// The waker of the task that begins batches.
 #[derive(Default)]
 struct Woken(AtomicBool);
 
@@ -110,7 +110,7 @@ impl Loop {
         this
     }
 
-    /// A turn of the lane, with this work in it.
+    /// Runs a batch of the fast path with this work in it.
     fn turn<R>(&self, work: impl FnOnce() -> R) -> R {
         self.driver.0.store(false, Ordering::Relaxed);
         self.gate.driven_by(&Waker::from(self.driver.clone()));
@@ -124,7 +124,7 @@ impl Loop {
         done
     }
 
-    /// Begins turns for as long as their task is woken.
+    /// Begins batches for as long as their task is woken.
     fn drive(&self) {
         while self.driver.0.load(Ordering::Relaxed) {
             self.machine.work(TURN_COST);
@@ -132,14 +132,14 @@ impl Loop {
         }
     }
 
-    /// The connection gets a place in the turn; the first of its requests goes, if it is there.
+    /// Gives the connection a place in the batch, and lets the first of its requests go, if it is there.
     fn reads(&self, is_request: bool) -> Option<Admitted> {
         assert!(self.gate.goes_at_once(&self.place));
         self.machine.work(MICROSECOND * 5);
         is_request.then(|| self.gate.enter_now(&self.place, BYTES).unwrap())
     }
 
-    /// Another connection takes all the room of the turn.
+    /// Lets another connection take all the room of the batch.
     fn fill(&self) {
         let other = TurnSlot::default();
         assert!(self.gate.goes_at_once(&other));
@@ -151,7 +151,7 @@ impl Loop {
         self.gate.enter(&self.place, BYTES, || LOCAL)
     }
 
-    /// A request of a task; the driver follows.
+    /// Lets a task's request enter; the driver follows.
     fn task(&self) -> Option<Admitted> {
         let admitted = went(&mut pin!(self.enters()));
         self.drive();

@@ -25,18 +25,18 @@ use tokio::{
     sync::watch,
 };
 
-/// How often it is fetched.
+/// The interval between two fetches.
 const EVERY: Duration = Duration::from_mins(5);
 /// The same while there is none, or another is wanted: not at once, or whoever sends nonsense has the issuer asked all the time.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long fetching may take.
+/// The longest time that a fetch may take.
 const WAIT: Duration = Duration::from_secs(5);
 /// Bytes of the document at most.
 const BYTES_MAX: usize = 1 << 20;
 
 type Read<T> = fn(&[u8]) -> Result<T, String>;
 
-/// What the document says.
+/// A document that is fetched from a URL, and its newest value.
 pub(super) struct Fetched<T> {
     url: String,
     uri: Uri,
@@ -82,14 +82,14 @@ pub(super) fn is_url(text: &str) -> bool {
 impl<T: Default> Fetched<T> {
     pub(super) fn new(url: String, read: Read<T>) -> Result<Self, FileError> {
         let uri: Uri = url.parse().map_err(|_| {
-            // What cannot be read may hold a password all the same.
+            // A URL that cannot be parsed may hold a password all the same.
             let shown = url.rsplit_once('@').map_or(&*url, |(_, rest)| rest);
             FileError::new(shown, "this is no URL")
         })?;
         if uri.host().is_none() {
             return Err(FileError::new(&url, "this URL has no host"));
         }
-        // It is logged, and sent in the header Host.
+        // A name or password in the URL would be logged, and sent in the header Host.
         if uri
             .authority()
             .is_some_and(|authority| authority.as_str().contains('@'))
@@ -122,7 +122,7 @@ impl<T: Default> Fetched<T> {
         })
     }
 
-    /// What it says; nothing until it was fetched for the first time.
+    /// Returns the newest value; the default until the first fetch has succeeded.
     pub(super) fn get(&self) -> Arc<T> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -130,7 +130,7 @@ impl<T: Default> Fetched<T> {
     /// Has it fetched soon; whether that went well.
     pub(super) async fn fetched_again(&self) -> bool {
         let mut tries = self.tries.subscribe();
-        // One that is under way may have been answered before the issuer had what is looked for.
+        // A fetch that is under way does not count: the issuer may have answered before it had the wanted key.
         let next = self.begun.load(Ordering::SeqCst) + 1;
         self.want();
         let tried = tries.wait_for(|tried| tried.number >= next).await;

@@ -48,7 +48,7 @@ impl Keys {
         Ok(Self(keys))
     }
 
-    /// Those that may have signed a token.
+    /// Returns the keys that may have signed a token.
     pub(super) fn for_token(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&DecodingKey> {
         let fits = |key: &&Key| (id.is_none() || key.id.as_deref() == id) && key.algorithms.contains(&algorithm);
         self.0.iter().filter(fits).map(|key| &key.key).collect()

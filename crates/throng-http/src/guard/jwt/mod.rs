@@ -22,12 +22,13 @@ use tokio::time::timeout;
 /// Which JSON web tokens are taken. A token needs a `sub`, which is its caller's name, and an `exp`; clocks may differ by a minute.
 #[derive(Clone, Debug)]
 pub struct Jwt {
-    /// Where the issuer's keys are, as a set of JSON web keys: a file, read again when it changes, or a URL, read again every five minutes
-    /// and when a token names a key that is not among them. Symmetric keys (HS256 and so on) are taken of a file only.
+    /// The issuer's keys, as a set of JSON web keys: a file, or a URL. A file is read again when it changes.
+    /// A URL is read again every five minutes, and when a token names a key that is not in the set.
+    /// Symmetric keys (HS256 and so on) are taken from a file only.
     pub keys: String,
-    /// What `iss` has to be.
+    /// The value that `iss` must have.
     pub issuer: Option<String>,
-    /// What `aud` has to be or to hold. Unless it is said, a token that names an audience is for somebody else.
+    /// The value that `aud` must be or contain. If this is not set, a token that names an audience is refused.
     pub audience: Option<String>,
 }
 
@@ -95,7 +96,7 @@ impl Verifier {
         })
     }
 
-    /// Whose token this is, and until when, in seconds since 1970.
+    /// Verifies a token. Returns its caller, and when it expires, in seconds since 1970.
     pub(crate) fn verify(&self, token: &[u8]) -> Result<(Caller, Option<i64>), Refusal> {
         let no = |why: &str| Refusal::passing(Problem::unauthorized(why).boxed());
         header::check(token).map_err(no)?;

@@ -1,4 +1,4 @@
-//! How answers leave: those that wait for nothing at the end of a pass, those of commands once they are durable.
+//! The sending of answers. Answers that wait for nothing leave at the end of a pass, those of commands once they are durable.
 
 use super::{Direct, Done, Pending, work::Work};
 use crate::{

@@ -1,10 +1,11 @@
-//! One task of the loop looks after all plain connections.
+//! The task of a loop that looks after all plain connections.
 //!
-//! A turn: what is ready is read and executed in place, one connection after the other; answers that rest on nothing new
-//! leave together; the loop's committer, which runs behind, makes the records durable; then the other answers go out, in the
-//! order of their requests. Between the two a connection is a place in a table and its answer one in a queue: no task is
-//! woken for a request, none is scheduled. A request that waits for more, such as an app's handler, is [work](work::Work) in that place, and
-//! its answer leaves with those of the pass in which it is made.
+//! In a batch (the code calls it a turn) the task reads each ready connection and executes its requests in place.
+//! Answers that depend on nothing new leave together. The loop's committer runs behind and makes the records durable.
+//! Then the other answers go out, in the order of their requests.
+//! Meanwhile a connection is a place in a table, and its answer is one in a queue: no task is woken or scheduled for a request.
+//! A request that waits for more, such as an app's handler, is [work](work::Work) in that place.
+//! Its answer leaves with those of the pass in which it is made.
 
 mod answers;
 mod queue;
@@ -42,18 +43,18 @@ use std::{
 use throng::driver::Charge;
 use work::Work;
 
-/// Where connections come in.
+/// The queue through which connections enter the fast path.
 #[derive(Default)]
 pub(crate) struct Door {
     came: RefCell<Vec<Newcomer>>,
     calls: Arc<Calls>,
 }
 
-/// A connection that is not the lane's any more.
+/// A connection that leaves the fast path.
 pub(crate) enum Departure {
-    /// Its next request is not plain; of that this has come.
+    /// The next request is not plain; these bytes of it have arrived.
     Full(OpenConnection, Stream, Bytes),
-    /// Something else than commands comes of a WebSocket, or they have to wait.
+    /// The WebSocket sends something else than commands, or its commands have to wait.
     Socket(OpenConnection, Stream, Opened, Left),
 }
 
@@ -65,13 +66,13 @@ struct Newcomer {
 }
 
 impl Door {
-    /// A connection becomes direct.
+    /// Adds a connection to the fast path.
     pub(crate) fn enter(&self, open: OpenConnection, wire: Wire) {
         let socket = None;
         self.enters(Newcomer { open, wire, socket });
     }
 
-    /// The same of a WebSocket.
+    /// Does the same for a WebSocket.
     pub(crate) fn enter_socket(&self, open: OpenConnection, wire: Wire, opened: websocket::Opened) {
         let socket = Some(Socket::new(opened));
         self.enters(Newcomer { open, wire, socket });
@@ -83,12 +84,12 @@ impl Door {
     }
 }
 
-/// A WebSocket among the direct connections.
+/// A WebSocket among the connections of the fast path.
 pub(in crate::lane) struct Socket {
     opened: Opened,
-    /// So many messages of the frame that has come are done with.
+    /// The messages of the current frame that are done with.
     done: usize,
-    /// So many commands had come to the queue with its last.
+    /// The position in the queue behind its last command, by which its commands are taken out again.
     come: u64,
 }
 
@@ -106,9 +107,9 @@ pub(super) struct Member {
     pub(super) wire: Wire,
     pub(super) open: OpenConnection,
     pub(super) waker: Waker,
-    /// It is a WebSocket.
+    /// The state of its WebSocket, if it is one.
     pub(in crate::lane) socket: Option<Box<Socket>>,
-    /// It calls when there is something to read.
+    /// The waker is registered: it is called when there is something to read.
     pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
     pub(super) waiting: usize,
@@ -118,14 +119,14 @@ pub(super) struct Member {
     pub(super) body: Option<Charge>,
     /// The pass in which it got an answer that leaves at the end of that pass.
     answered_in: u64,
-    /// It waits for its turn.
+    /// Its place in the queue of admission, while it waits.
     pub(super) ticket: Option<Rc<Ticket>>,
     /// Its next request may be one that always has a place: it is new, or its last one was such.
     pub(super) may_be_urgent: bool,
 }
 
 impl Member {
-    /// What it asked before is not answered yet.
+    /// Requests before the next one are not answered yet.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting > 0 || self.work.is_some()
     }
@@ -136,7 +137,7 @@ struct Pending {
     key: usize,
     /// The connection's own number: its key may be another's by the time it is answered.
     number: u64,
-    /// What a WebSocket calls it.
+    /// The id that a WebSocket's client gave the command.
     id: Option<websocket::message::Id>,
     staged: routes::Staged,
     /// The answers of its connection leave with this one.
@@ -148,14 +149,14 @@ struct Pending {
 pub(super) struct Direct {
     pub(super) server: Rc<Server>,
     door: Rc<Door>,
-    /// Those that have left in this turn.
+    /// The connections that have left the fast path in this batch.
     leaving: Vec<Departure>,
     pub(super) members: Slab<Member>,
     pending: Queue<Pending>,
     /// The commit's call is asked for.
     is_called: bool,
     commit: Waker,
-    /// The next turn's call is asked for.
+    /// The wake-up for the next batch is asked for.
     is_next_called: bool,
     next_turn: Waker,
     pub(super) calls: Arc<Calls>,
@@ -164,11 +165,11 @@ pub(super) struct Direct {
     answers: Vec<u8>,
     /// The same, if it is a WebSocket.
     outbox: Outbox,
-    /// Connections that were answered between two turns and have asked for more: they go on in the next.
+    /// Connections that were answered between two batches and have asked for more: they go on in the next.
     going_on: Vec<usize>,
     /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
     pub(super) output: Vec<u8>,
-    /// Whose they are, in order; those of one connection follow each other.
+    /// The connections that these answers belong to, in order. Answers of one connection follow each other.
     done: Vec<Done>,
     /// Counts the times they have left.
     pass: u64,
@@ -178,16 +179,16 @@ pub(super) struct Direct {
 struct Done {
     key: usize,
     number: u64,
-    /// Where it ends in the output.
+    /// The end of the answer in the output.
     end: usize,
     closes: bool,
 }
 
-/// Looks after the direct connections of a loop, for ever. Those that are not the lane's any more are given to `leave`.
+/// Looks after the connections of a loop's fast path, for ever. Connections that leave it are given to `leave`.
 pub(crate) async fn run(server: Rc<Server>, door: Rc<Door>, leave: impl Fn(Departure)) {
     let mut direct = Direct::new(server, door);
     let mut keys = Vec::new();
-    // A turn is bounded by the gate, not by a count of socket calls.
+    // Admission bounds a batch, not a count of socket calls.
     tokio::task::coop::unconstrained(poll_fn(move |context| {
         direct.turn(&mut keys, context);
         direct.leaving.drain(..).for_each(&leave);
@@ -231,7 +232,7 @@ impl Direct {
         if keys.contains(&TURN) {
             self.is_next_called = false;
         }
-        // While some wait, the sockets are looked at between two turns.
+        // While requests wait, the loop looks at its sockets between two batches.
         if !self.is_next_called || !server.gate.is_open() {
             server.gate.begin_turn();
         }
@@ -256,7 +257,7 @@ impl Direct {
         }
         if server.gate.end_turn() && !self.is_next_called {
             self.is_next_called = true;
-            // It is woken when the loop has looked at its sockets.
+            // The task runs again once the loop has looked at its sockets.
             let mut context = Context::from_waker(&self.next_turn);
             let _ = pin!(tokio::task::yield_now()).poll(&mut context);
         }
@@ -299,12 +300,12 @@ impl Direct {
     }
 
     pub(super) fn end(&mut self, key: usize) {
-        // What was asked before the client said all it will is answered.
+        // Requests that came before the client's end are answered.
         self.send_done();
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        // What did not go at once goes still.
+        // Bytes that could not be sent at once are still sent.
         if member.open.connection.verdict() != Verdict::Drop
             && let Some(Work::Flush { closes, then: None }) = member.work.as_deref_mut()
         {
@@ -331,7 +332,7 @@ impl Direct {
         }
     }
 
-    /// The connection's next request is not the lane's. What was asked before is answered first.
+    /// The connection's next request is not for the fast path. Requests before it are answered first.
     pub(super) fn departs(&mut self, key: usize) {
         self.send_done();
         // Its last answer may not have gone at once: it asks again then.
@@ -349,7 +350,8 @@ impl Direct {
         self.leaving.push(Departure::Full(member.open, stream, came));
     }
 
-    /// What was written of answers of a connection, the last of those that leave together, and is not to leave with them any more.
+    /// Takes the written answers of a connection out of the output: they no longer leave with the others.
+    /// They have to be the last of the output.
     fn take_written(&mut self, number: u64) -> vec::Drain<'_, u8> {
         while self.done.pop_if(|done| done.number == number).is_some() {}
         let begin = self.done.last().map_or(0, |done| done.end);
@@ -364,7 +366,7 @@ impl Direct {
                 return;
             }
         }
-        // It has more than others should wait for.
+        // There is more than other connections should wait for.
         self.calls.call(key);
     }
 }

@@ -1,12 +1,12 @@
-//! What waits for its commit, in the order of execution.
+//! The queue of commands that wait for their commit, in the order of execution.
 
 use std::collections::VecDeque;
 
-/// What one connection waits for stands there one behind the other.
+/// A queue in which the entries of one connection stand one behind the other.
 pub(super) struct Queue<T> {
     /// `None`: it was [taken](Self::take) out of the middle.
     waiting: VecDeque<Option<T>>,
-    /// So many stood before the first.
+    /// The number of entries that left from the front.
     gone: u64,
 }
 
@@ -44,8 +44,8 @@ impl<T> Queue<T> {
         self.waiting.back_mut()?.as_mut()
     }
 
-    /// Takes the last so many of those that had come by then. What that costs does not go by how many others wait: all connections may want theirs
-    /// at once.
+    /// Takes out the last `count` entries before a position. The cost does not depend on the entries of others, since all
+    /// connections may want theirs at once.
     pub(super) fn take(&mut self, come: u64, count: usize) -> impl Iterator<Item = T> {
         let end = usize::try_from(come.saturating_sub(self.gone)).unwrap_or(usize::MAX);
         let end = end.min(self.waiting.len());

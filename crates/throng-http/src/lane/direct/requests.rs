@@ -31,7 +31,7 @@ impl Direct {
             self.next_of_socket(key);
             return None;
         }
-        // What it asked before is answered first.
+        // Requests before this one are answered first.
         if member.is_busy() {
             return None;
         }
@@ -56,7 +56,7 @@ impl Direct {
                             }
                             member.may_be_urgent = false;
                             member.wire.advance(end);
-                            // What was asked behind one that has to wait is executed after it.
+                            // Requests behind a command that has to wait are executed after it.
                             let waits = staged.is_waited_for();
                             if waits && member.waiting == 0 {
                                 let together = VecDeque::from([staged]);
@@ -122,7 +122,7 @@ impl Direct {
             }
         }
         if let Some(last) = self.pending.back() {
-            // What comes next waits until these are answered.
+            // Requests behind these wait until they are answered.
             last.is_last = true;
         }
         None
@@ -131,7 +131,7 @@ impl Direct {
     /// Answers a request for any other route; `false`: the connection has nothing more to do now.
     pub(super) fn answer(&mut self, key: usize, other: Other) -> bool {
         if self.send_done_of_others(key) {
-            // It may have to wait after this, and asks again.
+            // The connection may have to wait after this, and asks again.
             return self.members.contains(key);
         }
         let Some(member) = self.members.get_mut(key) else {

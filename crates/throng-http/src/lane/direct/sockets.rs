@@ -1,6 +1,6 @@
-//! WebSockets of which nothing but commands come that wait for nothing but their commit.
+//! WebSockets that send only commands which wait for nothing but their commit.
 //!
-//! What else comes of one, or more before it is answered, makes it a task, which takes along what was begun here.
+//! Anything else, or more input before the answers, moves the WebSocket into a task, which takes along all that was begun here.
 
 use super::{Departure, Direct, Member, Pending};
 use crate::{
@@ -20,12 +20,12 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What there is of a socket's next frame.
+/// The next frame of a WebSocket, as far as it has arrived.
 enum Came {
     Text(Range<usize>, [u8; 4]),
     /// Nothing more, for now.
     Nothing,
-    /// What the lane does not look after.
+    /// A frame that the fast path does not handle.
     Odd,
     /// The client is gone.
     End,
@@ -44,7 +44,7 @@ impl Member {
             match self.wire.poll_read(&mut Context::from_waker(&self.waker)) {
                 Poll::Ready(Ok(ReadOutcome::Bytes)) => {}
                 Poll::Ready(Ok(ReadOutcome::End) | Err(_)) => return Came::End,
-                // It may take its time.
+                // The rest of the frame may take its time.
                 Poll::Pending if is_in_pieces => return Came::Odd,
                 Poll::Pending => {
                     self.is_armed = true;
@@ -61,7 +61,7 @@ impl Direct {
         limits.socket_frame_bytes_max.min(BODY_BYTES_MAX)
     }
 
-    /// More has come of a socket whose commands are not all answered, or it has to be asked whether it is there, or to end.
+    /// Handles a socket that is woken while its commands are not all answered, or that is to be pinged or to end.
     pub(in crate::lane) fn asks_on(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -109,7 +109,7 @@ impl Direct {
                 last.is_last = true;
             }
         } else if !member.wire.input.is_empty() {
-            // Of all that was here nothing is to be answered.
+            // No message here needs an answer.
             self.calls.call(key);
         }
     }
@@ -174,7 +174,7 @@ impl Direct {
         let has_begun = *waiting > 0;
         frame::mask(&mut wire.input[payload], mask);
         socket.done = done;
-        // What cannot be executed now is looked at again once what could is answered.
+        // Messages that cannot be executed now are examined again once the others are answered.
         match stop {
             Stop::Waits => self.leave(key, 1),
             Stop::NotNow if !has_begun => self.leave(key, 1),
@@ -225,7 +225,7 @@ impl Direct {
         self.goes_on(key);
     }
 
-    /// The socket becomes a task, which goes on with what was begun, until so many plain commands have come.
+    /// Moves a socket into a task, which goes on with all that was begun. The socket returns after `plain` plain commands.
     pub(super) fn leave(&mut self, key: usize, plain: u32) {
         let Some(mut member) = self.members.try_remove(key) else {
             return;
@@ -233,12 +233,12 @@ impl Direct {
         let Some(socket) = member.socket.take() else { return };
         self.leaves_queue(&member);
         let number = member.open.number;
-        // What was written before it, and could not go at once, goes first.
+        // Answers that were written before, and could not be sent at once, go first.
         let (mut output, charge) = member.wire.take_output();
         output.extend(self.take_written(number));
         let mut staged = VecDeque::new();
         if member.waiting > 0 {
-            // What there is of answers is of the oldest.
+            // The answers gathered so far belong to the oldest pending connection.
             if self.pending.front().is_some_and(|front| front.number == number) {
                 self.write_messages();
                 output.append(&mut self.answers);
@@ -261,11 +261,11 @@ impl Direct {
     }
 }
 
-/// What keeps a frame's next message from being executed.
+/// The obstacle to executing a frame's next message.
 enum Stop {
-    /// It is no command, or cannot be read.
+    /// The message is no command, or cannot be read.
     Odd,
-    /// It has no turn, or is one that the lane does not look after.
+    /// The command has no place in this batch, or is one that the fast path does not execute.
     NotNow,
     /// The one before it has to wait before it is executed.
     Waits,
@@ -278,7 +278,7 @@ impl Pending {
     }
 }
 
-/// The messages of a frame but the first so many, if all are commands.
+/// Returns the messages of a frame but the first `done`, if all are commands.
 fn commands(text: &str, done: usize, most: usize) -> Option<Vec<(Id, CommandMessage<'_>)>> {
     let messages = message::messages(text, most).ok()?.skip(done);
     let commands = messages.map(|(id, message)| match (id, message) {

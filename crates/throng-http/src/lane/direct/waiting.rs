@@ -137,7 +137,7 @@ impl Direct {
             }
             polled @ (Poll::Ready(Ok(Written::Full)) | Poll::Pending) => {
                 let (is_full, number) = (polled.is_ready(), member.open.number);
-                // What is written of it goes along, with what was answered before.
+                // The part that is written goes along, with the answers before it.
                 let written: Vec<u8> = self.take_written(number).collect();
                 if let Some(member) = self.members.get_mut(key) {
                     member.answered_in = 0;

@@ -47,7 +47,7 @@ pub(in crate::lane) enum Work {
     Settle { together: VecDeque<Staged>, closes: bool },
     /// A response is on its way; as much as may wait is written of it.
     Respond { outgoing: Outgoing, is_full: bool },
-    /// What is written goes. Then comes the work that had begun before.
+    /// Written bytes are sent; then the work that had begun before goes on.
     Flush { closes: bool, then: Option<Box<Work>> },
 }
 
@@ -57,14 +57,14 @@ pub(in crate::lane) enum Maker {
     Route(Answering),
 }
 
-/// How far work is.
+/// The outcome of polling work.
 pub(super) enum Done {
     /// The request is here.
     Body,
     Response(Response<Answer>, bool),
     /// All has gone; the connection closes, if so said.
     Gone(bool),
-    /// It would go on, and others would wait.
+    /// The work could go on, and other connections would wait.
     More,
 }
 

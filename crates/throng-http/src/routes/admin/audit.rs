@@ -22,7 +22,7 @@ pub(super) async fn export(server: &Server) -> Answered<Response<Answer>> {
     let Some(kind) = engine.kind(audit::KIND) else {
         return Err(Problem::unknown_route("/admin/audit/export").boxed());
     };
-    // One that cannot begin is a problem.
+    // An export that cannot begin is answered with a problem.
     let first = match engine.history(kind, audit::ID, 0, PAGE).await {
         Err(FeedError::Engine(Error::Unknown { .. })) => History::default(),
         first => first.map_err(follow::problem)?,

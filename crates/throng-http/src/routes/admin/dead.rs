@@ -150,7 +150,7 @@ pub(super) async fn export(server: &Server, parts: &Parts) -> Answered<Response<
     let DeadExportQuery { kind, id, cause } = query::read(parts.uri.query())?;
     let of = filter(kind, id, cause)?;
     let engine = server.shared().engine.clone();
-    // One that cannot begin is a problem.
+    // An export that cannot begin is answered with a problem.
     let first = engine.dead_contents(&of, None, EXPORT_PAGE);
     let first = first.await.map_err(engine_problem)?;
     let (lines, receiver) = mpsc::channel(1);

@@ -137,7 +137,8 @@ fn needed(method: &Method, path: &str) -> Role {
     }
 }
 
-/// Whether a request for an app's route comes from whoever may administrate, over the listener that is for that.
+/// Returns the role of an administrator who asks for an app's route; `None` for everybody else,
+/// and for requests that come over another listener than administration's.
 pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Option<Role> {
     let (guard, entrance) = (&server.shared().guard, connection.entrance());
     let is_here = entrance.is_admin || !guard.has_admin_listener;
@@ -211,7 +212,7 @@ async fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
 #[derive(Serialize)]
 struct StuckPage {
     entities: Vec<StuckEntity>,
-    /// How many there are of each state, listed or not.
+    /// Entities in each state, listed or not.
     retrying: usize,
     quarantined: usize,
 }
@@ -374,7 +375,7 @@ struct CompactedStore {
 async fn compact(server: &Server, parts: &Parts) -> Answered<CompactedStore> {
     let CompactQuery { .. } = query::read(parts.uri.query())?;
     let compacted = server.shared().engine.compact().await;
-    // Who asks is let in to everything: the sentence says what to do.
+    // The asker may see everything, so the answer's sentence says what to do.
     let compacted = compacted.map_err(|error| Problem::not_compacted(&error).boxed())?;
     Ok(CompactedStore {
         needed: compacted.is_some(),

@@ -18,7 +18,7 @@ impl Client {
         Self::of(gateway.address())
     }
 
-    /// One whose system holds next to nothing that it has not read.
+    /// Connects with a receive buffer that holds next to nothing.
     pub(crate) fn with_small_buffer(gateway: &Running) -> Self {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();

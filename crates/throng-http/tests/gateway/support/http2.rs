@@ -24,7 +24,7 @@ use tokio::{
     time::timeout,
 };
 
-/// What a request may be sent with.
+/// The body of a request.
 type Body = BoxBody<Bytes, Infallible>;
 
 /// A connection; its clones share it.
@@ -54,7 +54,7 @@ impl Http2 {
         (Self { sender }, tokio::spawn(async { drop(connection.await) }))
     }
 
-    /// One that a client keeps alive by pings, whatever happens.
+    /// Opens a connection that the client keeps alive by pings, whatever happens.
     pub(crate) async fn lively(address: SocketAddr, window: u32) -> (Self, JoinHandle<()>) {
         let every = Duration::from_millis(5);
         let set = |builder: &mut Builder<TokioExecutor>| {

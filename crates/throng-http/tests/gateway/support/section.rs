@@ -40,13 +40,13 @@ pub(crate) enum Command {
     },
     /// Panics while it is decided.
     Crash,
-    /// From another section: takes its students over.
+    /// Takes over the students of another section, which sends this.
     TakeOver(Moved),
     /// Gives the section the name of who asks.
     Sign {},
 }
 
-/// What only a command that is not public has.
+/// A type that only a non-public command has.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Moved {
     students: Vec<String>,
@@ -173,7 +173,7 @@ impl Entity for Section {
     }
 }
 
-/// Who is enrolled.
+/// Lists the students who are enrolled.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct View {}
 

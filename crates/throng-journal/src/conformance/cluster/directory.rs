@@ -276,7 +276,8 @@ pub fn a_node_that_others_miss_is_cut_off_until_it_drains<H: Harness>(harness: &
     assert!(matches!(late, Err(Error::Gone(id)) if id == a.id), "found {late:?}");
 }
 
-/// By its name, also over its lives, until it is said otherwise; whoever owns them is not asked.
+/// Checks that shards stay pinned to a node's name over its restarts, until they are pinned otherwise. The owner of the
+/// shards is not asked.
 pub fn shards_stay_pinned_to_a_name_until_it_is_said_otherwise<H: Harness>(harness: &H) {
     let place = harness.create();
     let a = Process::joined(harness, &place, "a");

@@ -19,16 +19,16 @@ pub(crate) struct Line {
 pub(super) struct Waiting {
     /// The next ones, in order.
     pub(super) waiting: VecDeque<Box<Outgoing>>,
-    /// Those that follow are only in the log.
+    /// The later messages, which are only in the log.
     pub(super) behind: Option<Behind>,
     pub(super) is_unreachable: bool,
     /// Why the first one is not taken, and since when: of a pair's line.
     pub(super) reason: Option<(String, Timestamp)>,
-    /// So many have come.
+    /// The number of messages that have come.
     pub(super) messages: u64,
 }
 
-/// What there is to do for a line.
+/// The next step for a peer queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<R> {
     /// These are the next to be sent.
@@ -40,7 +40,7 @@ pub(crate) enum Next<R> {
 }
 
 impl Line {
-    /// Of all messages to a shard.
+    /// Returns the peer queue of all messages to a shard.
     pub(crate) fn to_shard(to: ShardId) -> Self {
         Self { to, pair: None }
     }

@@ -12,21 +12,22 @@ use std::collections::VecDeque;
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position, ShardId};
 
-/// What an unreachable shard's messages may take of the outbox in memory, its messages and its bytes: with all shards together a quarter.
+/// The part of the outbox in memory that one unreachable shard may fill: one in so many messages and bytes.
+/// All shards together may take a quarter.
 const KEPT_PART: usize = 1_024;
 /// Lines of pairs, at most, as a part of the messages that memory may hold: each keeps one. Beyond, a message that is not understood holds
 /// up those of other pairs to its shard.
 const PAIRS_PART: usize = 16;
 
 impl Window {
-    /// Whether this message has to wait behind others, though its receiver is at hand.
+    /// Returns whether this message has to wait behind others, though its receiver is at hand.
     pub(super) fn is_behind(&self, to: ShardId, outgoing: &Outgoing) -> bool {
         self.lines.contains_key(&Line::to_shard(to))
             || self.pairs > 0 && self.lines.contains_key(&Line::of_pair(to, outgoing))
     }
 
-    /// Whether a message that has to wait does so in a line: not in its shard's while others to its receiver, which may be before it, wait
-    /// for that to be loaded. Once it is, all of them come there.
+    /// Returns whether a message that has to wait does so in a peer queue. Messages to its receiver may wait for that one to be loaded.
+    /// They may be before this one, so it does not overtake them in its shard's queue. Once the receiver is loaded, all of them come there.
     pub(super) fn goes_into_line(&self, to: ShardId, outgoing: &Outgoing) -> bool {
         let line = self.line_of(to, outgoing);
         let receiver = &outgoing.delivery.to;
@@ -59,7 +60,7 @@ impl Window {
         }
         let of = self.lines.entry(line.clone()).or_default();
         of.messages += 1;
-        // Of one that waits for a newer program memory holds the first.
+        // Memory holds only the first message of a queue that waits for a newer program.
         of.is_unreachable |= is_new && line.pair.is_some();
         let is_left = line.pair.is_some() && of.is_unreachable && !of.waiting.is_empty();
         match &mut of.behind {
@@ -107,7 +108,7 @@ impl Window {
         Some(outgoing)
     }
 
-    /// Those in a shard's line whose pairs have lines go there: some were read from the log.
+    /// Moves messages of a shard's queue to the queues of their pairs, where there are any. Such messages were read from the log.
     fn sort_out(&mut self, line: &Line) {
         if line.pair.is_some() || self.pairs == 0 {
             return;
@@ -191,7 +192,7 @@ impl Outbox {
                 }
                 return Err(());
             }
-            // One whose pair has a line by now is there.
+            // A message whose pair has a queue by now is there.
             let Some(first) = window.pop(line, number) else {
                 return Ok(None);
             };
@@ -203,7 +204,7 @@ impl Outbox {
         })
     }
 
-    /// Whether this message waits behind others of its pair; if so, it is left with them.
+    /// Queues this message if others are before it; otherwise gives it back as `Err`.
     pub(crate) fn joins(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Result<(), Box<Outgoing>> {
         self.with(|window| {
             if !window.is_behind(to, &outgoing) {
@@ -222,7 +223,7 @@ impl Outbox {
         self.with(|window| window.lines.keys().filter(is_to).cloned().collect())
     }
 
-    /// What comes next in a line: a look at the first messages, at most so many.
+    /// Returns the next step for a peer queue. `look` is given its first messages, at most `most`.
     pub(crate) fn next_of<R>(&self, line: &Line, most: usize, mut look: impl FnMut(&Outgoing) -> R) -> Next<R> {
         self.with(|window| {
             window.sort_out(line);

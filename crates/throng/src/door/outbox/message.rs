@@ -11,9 +11,9 @@ pub(crate) struct Outgoing {
     pub(crate) waiter: Option<Waiter>,
     /// The commit it was sent with: this writer's, or an earlier one's it was read from.
     pub(crate) sent: Position,
-    /// It is the first of those that wait for its receiver.
+    /// True for the first of the messages that wait for its receiver.
     pub(crate) is_first_in_line: bool,
-    /// It was [taken](super::Outbox::take) out of the outbox, which keeps room for it.
+    /// True while it is in somebody's hands: [taken](super::Outbox::take) out of the outbox, which keeps room for it.
     pub(crate) is_in_hand: bool,
     /// Counts against its sender's [credit](super::Window::credit).
     pub(crate) is_charged: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Waiter {
 pub struct Pending {
     /// The shard it was sent from, and its number there.
     pub number: (ShardId, u64),
-    /// Where its reply or refusal goes.
+    /// The entity that its reply or refusal goes to.
     pub sender: Address,
     /// May not exist, or may be unable to load.
     pub receiver: Address,
@@ -68,7 +68,7 @@ impl Outgoing {
         }
     }
 
-    /// What it takes in memory, about: as it was recorded, and typed.
+    /// Returns about how many bytes it takes in memory: as it was recorded, and typed.
     pub(super) fn bytes(&self) -> usize {
         2 * self.delivery.taking.command.get().len() + 512
     }
@@ -81,7 +81,7 @@ impl Outgoing {
     }
 }
 
-/// What is only in the log.
+/// A part of the log whose messages are not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
     /// Read up to here.
@@ -99,7 +99,7 @@ impl Behind {
         }
     }
 
-    /// That and another message.
+    /// Extends it to the commit of another message.
     pub(super) fn add(&mut self, sent: Position) {
         self.read = self.read.min(before(sent));
         self.upto = self.upto.max(sent);

@@ -37,7 +37,7 @@ pub(crate) struct Outbox {
     messages_max: usize,
     bytes_max: usize,
     window: Mutex<Window>,
-    /// So much waits that no more is let in from outside. Written with the window locked.
+    /// True while so much waits that no more is let in from outside. Written with the window locked.
     is_full: AtomicBool,
     /// An entity has spent its credit. Written with the window locked.
     has_spenders: AtomicBool,
@@ -57,18 +57,18 @@ struct Window {
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
-    /// Those that are sent in lines; somebody sends the first ones of each that is here.
+    /// The messages that wait in peer queues. For each queue that is here, somebody sends its first messages.
     lines: BTreeMap<Line, Waiting>,
-    /// So many of the lines are pairs'.
+    /// The number of queues that are pairs'.
     pairs: usize,
     lined_len: usize,
-    /// Of all of them, also of those in somebody's hands.
+    /// The bytes of all messages, also of those in somebody's hands.
     bytes: usize,
     /// Messages in somebody's hands, neither queued nor taken: the commit of each, and its bytes.
     in_hand: Vec<(Position, usize)>,
     /// Messages that are only in the log: to be read from here on.
     behind: Option<Behind>,
-    /// It fell behind because there was no room, and not because the engine has just started.
+    /// True if it fell behind because there was no room, and not because the engine has just started.
     overflowed: bool,
     /// Receivers that take none now. Their messages are only in the log, and hold up nobody else's.
     stuck: BTreeMap<Address, Stuck>,
@@ -76,10 +76,10 @@ struct Window {
     released: Vec<Address>,
 }
 
-/// Where a message goes that was taken out of the outbox and whose receiver has to be loaded.
+/// The place of a message that was taken out of the outbox and whose receiver has to be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parked {
-    /// It is the first for this receiver: somebody has to load it.
+    /// The first one for this receiver: somebody has to load it.
     First,
     /// Others for the same receiver are before it and go first.
     Behind,
@@ -184,7 +184,7 @@ impl Outbox {
         self.with(|window| {
             for outgoing in sent {
                 let at = outgoing.sent;
-                // Of several shards, one whose commit is earlier may come later.
+                // Messages of several shards may come in another order than their commits.
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
                     stuck.leave(at);
                     continue;
@@ -206,7 +206,7 @@ impl Outbox {
     pub(crate) fn take(&self, slow: &mut usize) -> Option<Box<Outgoing>> {
         self.with(|window| {
             let mut outgoing = window.next(self.shards, slow)?;
-            // It keeps its room: it may come back.
+            // The message keeps its room: it may come back.
             outgoing.is_in_hand = true;
             window.in_hand.push((outgoing.sent, outgoing.bytes()));
             Some(outgoing)
@@ -274,7 +274,7 @@ impl Outbox {
         });
     }
 
-    /// What has to be read from the log next: nothing while those in memory are still to be delivered. Slow ones hold up no others.
+    /// Returns the part of the log to read next; `None` while messages in memory are still to be delivered. Slow ones hold up no others.
     pub(crate) fn to_read(&self) -> Option<Behind> {
         self.with(|window| {
             let is_ready = window.queue.is_empty() && self.may_read(window);
@@ -387,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_the_log_while_it_is_read_is_read_too() {
+    fn messages_left_to_the_log_during_a_read_are_read() {
         let mut behind = Behind::of(at(10));
         behind.add(at(20));
         let seen = behind;
         assert_eq!((seen.read, seen.upto), (at(9), at(20)));
         assert!(!behind.has_read(seen, at(15), false));
-        // One that was in somebody's hands meanwhile, of an earlier commit.
+        // A message of an earlier commit, which was in somebody's hands meanwhile.
         let seen = behind;
         behind.add(at(12));
         assert!(!behind.has_read(seen, at(20), false), "it is not among what was read");
@@ -444,7 +444,7 @@ mod tests {
         let outbox = outbox(10);
         outbox.push([message(1, 1)]);
         let _held = outbox.take(&mut 1).unwrap();
-        // Of the same commit.
+        // A message of the same commit.
         assert_eq!(outbox.park(ShardId(1), message(1, 2)), Parked::First);
         outbox.unpark(&message(1, 2).delivery.to);
         let mut second = outbox.take(&mut 1).unwrap();
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_comes_for_what_is_in_the_log_wakes_whoever_reads_it() {
+    fn room_wakes_the_reader_of_the_log() {
         let outbox = outbox(1);
         outbox.push([message(1, 1)]);
         let first = outbox.take(&mut 1).unwrap();
@@ -471,11 +471,11 @@ mod tests {
     }
 
     #[test]
-    fn one_of_an_earlier_commit_that_comes_later_is_read_from_the_log_too() {
+    fn late_message_of_an_earlier_commit_is_read_from_the_log() {
         let outbox = outbox(1);
         outbox.push([message(5, 1), message(6, 2)]);
         assert_eq!(outbox.with(|window| window.behind), Some(Behind::of(at(6))));
-        // Of another shard, whose thread was held up between its record and this.
+        // A message of another shard, whose thread was held up between its record and this.
         outbox.push([message(3, 1)]);
         assert_eq!(
             outbox.with(|window| window.behind),
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_has_read_and_leaves_to_the_log_again_is_read_again() {
+    fn messages_left_to_the_log_again_are_read_again() {
         let outbox = outbox(10);
         let line = unreachable_line(&outbox, message(1, 1));
         let seen = Behind::of(at(1));
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_has_read_waits_for_an_earlier_one_that_is_left_to_the_log_meanwhile() {
+    fn read_messages_wait_for_an_earlier_one_left_to_the_log() {
         let outbox = outbox(10);
         let line = unreachable_line(&outbox, message(2, 1));
         let seen = Behind::of(at(2));

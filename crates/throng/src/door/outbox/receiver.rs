@@ -14,7 +14,7 @@ pub struct StuckEntity {
     pub reason: String,
     /// Since when that is so.
     pub since: Timestamp,
-    /// So many messages to it have waited since.
+    /// The number of messages to it that have waited since.
     pub messages: u64,
 }
 

@@ -59,7 +59,7 @@ impl Outbox {
             (stuck.why, stuck.reason) = (Why::Quarantined, reason.to_owned());
             window.leave_parked(to, &mut stuck);
             window.leave_queued(to, &mut stuck);
-            // What it has sent itself is its own concern, once it is released.
+            // The messages that this receiver has sent are its own concern, once it is released.
             window.credit.forget(hash_of(to));
             window.stuck.insert(to.clone(), stuck);
             window.released.retain(|released| released != to);
@@ -96,7 +96,7 @@ impl Outbox {
     pub(crate) fn waits_from(&self, to: &Address) -> Option<Option<Position>> {
         self.with(|window| {
             let stuck = window.stuck.get(to).filter(|stuck| stuck.why == Why::Quarantined)?;
-            // What was not read yet may hold some, too.
+            // The part of the log that was not read yet may hold some, too.
             let behind = stuck.behind.into_iter().chain(window.behind);
             Some(behind.map(|behind| behind.read).min())
         })
@@ -141,7 +141,7 @@ impl Outbox {
             });
             let mut found: Vec<StuckEntity> = stuck.chain(Self::not_understood(window)).collect();
             found.sort_by(|one, other| one.address.cmp(&other.address));
-            // One of several lines to it stands for all.
+            // The first of several queues to it stands for all.
             found.dedup_by(|more, one| {
                 let is_same = more.address == one.address;
                 if is_same {

@@ -10,7 +10,7 @@ fn share() -> Arc<Share> {
     share
 }
 
-/// As if others had nothing to do lately.
+/// Returns a share on a loop where other entities had nothing to do lately.
 fn alone() -> Arc<Share> {
     let share = Share::new(Duration::from_micros(4 * u64::from(REQUEST_MICROS)));
     share.begin();
@@ -42,7 +42,7 @@ fn go(ticket: &mut Ticket) -> bool {
 }
 
 #[test]
-fn a_hot_entity_has_its_share_and_who_shares_its_bucket_is_not_held_up() {
+fn hot_entity_has_its_share_and_its_bucket_goes_on() {
     let share = share();
     let ran = (0..10).filter(|_| run(&share, HOT).is_none()).count();
     assert_eq!(ran, 4, "two before it is told apart, two after");
@@ -50,7 +50,7 @@ fn a_hot_entity_has_its_share_and_who_shares_its_bucket_is_not_held_up() {
 }
 
 #[test]
-fn the_commit_goes_first_when_others_were_there_and_those_that_wait_go_in_order() {
+fn commit_goes_before_waiting_entities_that_go_in_order() {
     let share = share();
     let mut waiting: Vec<Ticket> = (0..14).filter_map(|_| run(&share, HOT)).collect();
     assert!(run(&share, OTHER).is_none());

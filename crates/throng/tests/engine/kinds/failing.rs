@@ -50,7 +50,7 @@ impl Failing {
         self.is_full.store(is_full, SeqCst);
     }
 
-    /// It takes so much of the disk.
+    /// Sets the bytes that it takes of the disk.
     pub fn set_disk_bytes(&self, bytes: u64) {
         self.disk_bytes.store(bytes, SeqCst);
     }

@@ -371,11 +371,11 @@ pub async fn waits<F: Future + ?Sized>(future: &mut Pin<Box<F>>) {
 #[derive(Clone)]
 pub struct Counting {
     journal: MemoryJournal,
-    /// How often commits were asked for.
+    /// The number of reads of commits.
     pub reads: Arc<AtomicU32>,
-    /// How many commits that came to.
+    /// The number of commits that these reads returned.
     pub commits: Arc<AtomicU32>,
-    /// Of single records.
+    /// The number of reads of single records.
     pub reads_at: Arc<AtomicU32>,
 }
 

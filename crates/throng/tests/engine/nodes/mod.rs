@@ -51,7 +51,7 @@ impl Peers for Wires {
         let lost_every = self.lost_every.load(SeqCst);
         Box::pin(async move {
             let Some(engine) = engine else { return Reply::NotHere };
-            // As it is on a wire.
+            // Encoded as on a wire.
             let request = serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();
             let reply = engine.driver().answer_peer(request, within).await;
             match lost_every {
@@ -81,13 +81,13 @@ impl Cluster {
         self.node_with(name, |builder| builder).await
     }
 
-    /// One that is given more than all have.
+    /// Adds a node whose builder `more` extends.
     pub async fn node_with(&self, name: &str, more: impl FnOnce(Builder) -> Builder) -> Node {
         let engine = self.world.node_with(self.wires.clone(), more).await;
         self.join(name, engine).await
     }
 
-    /// One with a journal of its own, which stands for that of all.
+    /// Adds a node with a journal of its own, which stands for the journal of all.
     pub async fn node_on(&self, name: &str, journal: Arc<dyn Journal>) -> Node {
         let engine = self.world.node_on(journal, self.wires.clone()).await;
         self.join(name, engine).await
