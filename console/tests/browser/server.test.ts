@@ -46,11 +46,11 @@ test('without a token it is asked for, a wrong one is said to be wrong, the righ
   const server = await Server.serve('registration', { env: { THRONG_ADMIN_TOKEN: TOKEN } });
   try {
     const { page, wrong } = await open(browser, server, '#/journal');
-    await heading(page, 'Who is there?');
+    await heading(page, 'Enter the token');
     await accessible(page);
     await page.getByLabel('Token for administration').fill('wrong');
     await page.getByRole('button', { name: 'Open the console' }).click();
-    await heading(page, 'That token is not taken');
+    await heading(page, 'Wrong token');
     await page.getByLabel('Token for administration').fill(TOKEN);
     await page.keyboard.press('Enter');
     await heading(page, 'Journal');
@@ -72,7 +72,7 @@ test('without a token it is asked for, a wrong one is said to be wrong, the righ
     await page.reload();
     await heading(page, 'Live');
     const other = await open(browser, server);
-    await heading(other.page, 'Who is there?');
+    await heading(other.page, 'Enter the token');
     assert.deepEqual(wrong, []);
   } finally {
     await server.end();
