@@ -13,6 +13,9 @@ def command(ask, body, *more):
     line = ["nghttp", "-v", "--timeout=60", f"-H:method: {ask.method}", *more]
     for name, value in ask.headers.items():
         line.append(f"-H{name}: {value}")
+    if "Accept-Encoding" not in ask.headers:
+        # It asks for gzip by itself, and prints what comes as it is.
+        line.append("-Haccept-encoding: identity")
     if ask.body is not None:
         body.write(ask.body)
         body.flush()
