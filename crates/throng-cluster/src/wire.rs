@@ -80,7 +80,7 @@ impl Trust {
     /// Replaces certificate, key and roots. Connections that are open stay.
     ///
     /// # Errors
-    /// As [`with_tls`](Self::with_tls): what was there before goes on to hold.
+    /// The errors of [`with_tls`](Self::with_tls). Certificate, key and roots stay as they were then.
     pub fn set_tls(&self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<(), String> {
         let tls = Tls::new(certificate, key, roots)?;
         self.renew(|trusted| trusted.tls = Some(tls));

@@ -194,7 +194,7 @@ pub struct Access<'a> {
     pub kind: &'a str,
     /// The entity or actor; `None`: all of the kind.
     pub id: Option<&'a str>,
-    /// The operation.
+    /// The operation that the caller asks for.
     pub action: Action<'a>,
 }
 

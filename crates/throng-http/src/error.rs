@@ -37,7 +37,7 @@ pub enum StartError {
     /// A text that was given as an address is none.
     #[error("{text:?} is not an address to listen on; give one such as 127.0.0.1:8080, with port 0 for any free one")]
     Address {
-        /// The text.
+        /// The text that cannot be read.
         text: String,
     },
     /// A name in `PUBLIC` is no command of its kind.

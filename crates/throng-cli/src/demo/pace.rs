@@ -50,7 +50,6 @@ impl Pace {
     }
 }
 
-/// Reads `--pace`.
 pub(super) fn pace(text: &str) -> Result<Pace, String> {
     match (text, text.parse::<f64>()) {
         ("midnight", _) => Ok(Pace::Midnight),

@@ -50,7 +50,7 @@ pub struct AuditedAction {
     pub number: u64,
     /// The person or program.
     pub by: String,
-    /// Their role.
+    /// The role in which they asked.
     pub role: String,
     /// The address of the connection.
     pub at: String,

@@ -7,7 +7,6 @@ pub(crate) use entity::{ID, KIND};
 
 use crate::{
     access::Administrates,
-    caller::Role,
     connection::Connection,
     problem::{Answered, Problem},
     server::Server,
@@ -28,12 +27,13 @@ pub(crate) struct Entry {
 
 /// Records that somebody asks for an action. An engine without the kind has no audit.
 ///
-/// What helps a service in need is done also where the entry cannot be written, with an ERROR in the log. What cannot be undone is not.
+/// An action is done also where its entry cannot be written, with an ERROR in the log: an engine that is full takes no entry, and an operator has to
+/// be able to delete what fills it.
 pub(crate) async fn begin(
     server: &Server,
     connection: &Connection,
     by: &Administrates,
-    (action, needed): (&str, Role),
+    action: &str,
     mut fields: BTreeMap<String, String>,
 ) -> Answered<Entry> {
     let engine = &server.shared().engine;
@@ -58,12 +58,6 @@ pub(crate) async fn begin(
     };
     match record(engine, AuditCommand::Ask(asked)).await {
         Ok(number) => Ok(Entry { number: Some(number) }),
-        Err(why) if needed >= Role::Owner => {
-            let detail = format!(
-                "The audit could not record this, and it cannot be undone: {why} Nothing was done; try again later."
-            );
-            Err(Problem::unavailable(&detail, PATIENCE).boxed())
-        }
         Err(why) => {
             tracing::error!(
                 "the audit could not record that {} asked for {action}: {why} It is done all the same",

@@ -17,7 +17,7 @@ use crate::{
     access,
     answer::{self, Answer},
     audit,
-    caller::{Held, Role},
+    caller::Held,
     connection::Connection,
     console_state::{Reading, Recorder, point},
     limits::CONNECTION_BYTES,
@@ -289,7 +289,7 @@ pub(crate) async fn answer(
                             server,
                             connection,
                             by.administrates(),
-                            ("command", Role::Operator),
+                            "command",
                             command.fields(&subject),
                         )
                         .await?;

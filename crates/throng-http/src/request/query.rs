@@ -80,7 +80,7 @@ pub(crate) struct RetryQuery {
     pub(crate) number: Option<String>,
     /// After where the last page ended.
     pub(crate) after: Option<String>,
-    /// In a person's words, for the audit.
+    /// The reason, in the operator's words, for the audit.
     #[serde(default, rename = "reason")]
     pub(crate) _reason: String,
 }
@@ -120,7 +120,7 @@ pub(crate) struct CancelQuery {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectionQuery {
     pub(crate) name: String,
-    /// In a person's words, for the audit.
+    /// The reason, in the operator's words, for the audit.
     #[serde(default, rename = "reason")]
     pub(crate) _reason: String,
 }
@@ -142,7 +142,7 @@ pub(crate) struct PruneQuery {
     /// Only says what would go.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// In a person's words, for the audit.
+    /// The reason, in the operator's words, for the audit.
     #[serde(default, rename = "reason")]
     pub(crate) _reason: String,
 }
@@ -173,7 +173,7 @@ pub(crate) struct ReleaseQuery {
 pub(crate) struct EraseQuery {
     pub(crate) kind: String,
     pub(crate) id: String,
-    /// In a person's words, for the audit.
+    /// The reason, in the operator's words, for the audit.
     #[serde(default, rename = "reason")]
     pub(crate) _reason: String,
 }
@@ -182,7 +182,7 @@ pub(crate) struct EraseQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompactQuery {
-    /// In a person's words, for the audit.
+    /// The reason, in the operator's words, for the audit.
     #[serde(default, rename = "reason")]
     pub(crate) _reason: String,
 }

@@ -1,8 +1,9 @@
 //! Roles of administration, and the audit of what is done in them.
 
-use crate::support::{Client, client::request, engine_of, start};
+use crate::support::{Client, client::request, engine_of, start, wait};
 use serde_json::{Value, json};
 use std::{fs, net::SocketAddr};
+use throng::ByHand;
 use throng_http::{Audit, Gateway, Role, Running, make_token};
 
 const ROLES: [Role; 4] = [Role::Metrics, Role::Viewer, Role::Operator, Role::Owner];
@@ -149,6 +150,21 @@ fn actions_are_audited_with_name_reason_and_end() {
     }
     assert_eq!((lines.len(), &lines[6]), (7, &json!({ "exported": 6 })));
     assert_eq!(lines[0]["payload"], events[0].1);
+}
+
+#[test]
+fn entity_is_erased_while_the_audit_takes_no_entry() {
+    let engine = engine_of(|builder| builder.with::<Audit>());
+    let gateway = Gateway::builder(engine.clone()).admin(local()).start().unwrap();
+    let mut client = Client::new(&gateway);
+    let mut admin = admin(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    assert_eq!(admin.post("/admin/compact", "").status, 200, "it has an entry");
+    let by = ByHand::new("ann", "it is out of order");
+    assert!(wait(engine.quarantine("throng-audit", "all", by)).unwrap());
+    let erased = admin.post("/admin/erase?kind=section&id=S1", "");
+    assert_eq!(erased.status, 200, "{}", erased.json());
+    assert_eq!(client.get("/api/section/S1").status / 100, 4, "it is gone");
 }
 
 #[test]

@@ -260,7 +260,7 @@ pub struct SelectedRule {
     /// The ruleset it is in.
     #[serde(with = "name")]
     pub rid: Arc<str>,
-    /// Its name.
+    /// The rule's name in its ruleset.
     #[serde(with = "name")]
     pub rule: Arc<str>,
     /// Times it took its actions: with `foreach`, once a round.

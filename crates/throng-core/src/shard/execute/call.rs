@@ -153,7 +153,7 @@ pub struct Call<'a> {
     pub now: Timestamp,
     /// A number nobody can guess.
     pub entropy: u128,
-    /// The command.
+    /// The command, typed or as JSON.
     pub input: Input<'a>,
     /// The receiver of the answer.
     pub output: Output<'a>,

@@ -15,14 +15,20 @@ use throng::journal::{Error, ShardSet};
 #[serde(deny_unknown_fields)]
 struct DrainQuery {
     name: String,
+    /// The reason, in the operator's words, for the audit.
+    #[serde(default, rename = "reason")]
+    _reason: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PinQuery {
     shards: String,
-    /// Without it: to no node any more.
+    /// The node that they are pinned to; none ends what they are pinned by.
     to: Option<String>,
+    /// The reason, in the operator's words, for the audit.
+    #[serde(default, rename = "reason")]
+    _reason: String,
 }
 
 fn of<'a>(server: &'a Server, parts: &Parts) -> Answered<&'a dyn Cluster> {
@@ -40,7 +46,7 @@ fn refused(why: Error, field: &'static str) -> Box<Problem> {
 /// Has a node give away its shards, or own some again.
 pub(super) async fn drain(server: &Server, parts: &Parts, drain: bool) -> Answered<Value> {
     let cluster = of(server, parts)?;
-    let DrainQuery { name } = query::read(parts.uri.query())?;
+    let DrainQuery { name, .. } = query::read(parts.uri.query())?;
     match cluster.drain(&name, drain).await {
         Ok(true) => Ok(json!({ "asked": name })),
         Ok(false) => Err(Problem::malformed(format!("There is no node {name:?} that lives."))
@@ -53,7 +59,7 @@ pub(super) async fn drain(server: &Server, parts: &Parts, drain: bool) -> Answer
 /// Pins shards to a node, or to none.
 pub(super) async fn pin(server: &Server, parts: &Parts) -> Answered<Value> {
     let cluster = of(server, parts)?;
-    let PinQuery { shards, to } = query::read(parts.uri.query())?;
+    let PinQuery { shards, to, .. } = query::read(parts.uri.query())?;
     let set: ShardSet = shards.parse().map_err(|why| {
         let detail = format!("shards is {shards:?}: {why}. Write numbers and ranges: 0-9,17.");
         Problem::malformed(detail).at_field("shards").boxed()
@@ -61,5 +67,17 @@ pub(super) async fn pin(server: &Server, parts: &Parts) -> Answered<Value> {
     match cluster.pin(&set, to.as_deref()).await {
         Ok(()) => Ok(json!({ "pinned": set.to_string(), "to": to })),
         Err(why) => Err(refused(why, "shards")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drain_and_pin_take_a_reason_as_every_action_does() {
+        assert!(query::read::<DrainQuery>(Some("name=a&reason=it+is+slow")).is_ok());
+        assert!(query::read::<PinQuery>(Some("shards=0-9&reason=it+is+slow")).is_ok());
+        assert!(query::read::<DrainQuery>(Some("name=a&because=x")).is_err());
     }
 }

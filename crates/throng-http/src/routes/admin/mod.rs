@@ -78,7 +78,7 @@ pub(super) async fn answer(
             tracing::info!("{by} asked for {asked}");
             let action = path.strip_prefix("/admin/").unwrap_or(path);
             let fields = query::read(parts.uri.query())?;
-            let entry = crate::audit::begin(server, connection, by.administrates(), (action, needed), fields).await?;
+            let entry = crate::audit::begin(server, connection, by.administrates(), action, fields).await?;
             let done = act(server, parts, by).await;
             entry.end(server, &done).await;
             let done = done?;
