@@ -1,7 +1,5 @@
 //! The engine, as its users hold it.
 
-#[cfg(feature = "services")]
-use crate::actors::Services;
 #[cfg(feature = "projections")]
 use crate::{
     ByHand,
@@ -15,6 +13,8 @@ use crate::{
     retention::Retention,
     tail::Tail,
 };
+#[cfg(feature = "services")]
+use crate::{actors::Services, outside::Pools};
 use std::{
     future::Future,
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) lives: Arc<Lives>,
     #[cfg(feature = "services")]
     pub(crate) services: Services,
+    #[cfg(feature = "services")]
+    pub(crate) pools: Pools,
     #[cfg(feature = "projections")]
     pub(crate) projections: Arc<Projections>,
     pub(crate) retention: Arc<Retention>,
@@ -194,6 +196,8 @@ impl Engine {
     /// the journal all the same.
     pub async fn stop(&self) {
         let core = &self.core;
+        #[cfg(feature = "services")]
+        core.pools.stop(&core.context).await;
         #[cfg(feature = "projections")]
         let ended = async |until| core.projections.ended(until).await;
         #[cfg(not(feature = "projections"))]

@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Entity, Error, OnOutcome, Query, encode},
+    model::{
+        Call, CallId, CallOutcome, Entity, Error, LATE, OUTCOME, OnCallOutcome, OnOutcome, Outside, Query, encode,
+    },
 };
 
 /// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
@@ -111,5 +113,30 @@ impl Registry {
             Ok(E::on_outcome(from, note, outcome.into()))
         };
         self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
+    }
+
+    /// Adds the kind of a worker's calls, unless it is there, and lets a kind hear their outcome.
+    ///
+    /// # Panics
+    /// When the kind was not given before, or the worker's name is none.
+    pub fn add_outside<E: OnCallOutcome<W>, W: Outside>(&mut self) {
+        if self.find(Call::<W>::KIND).is_none() {
+            self.add::<Call<W>>();
+        }
+        let hear: HearFn<E> = |call, note, outcome| {
+            let call = call.parse::<CallId>().map_err(|why| format!("{call:?}: {why}"))?;
+            let outcome: CallOutcome<W::Answer, W::Failure> =
+                serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
+            match (note.as_str(), outcome) {
+                (OUTCOME, outcome) => Ok(E::on_call_outcome(call, outcome)),
+                (LATE, CallOutcome::Answered(answer)) => Ok(E::on_late_answer(call, Ok(answer))),
+                (LATE, CallOutcome::Failed(failure)) => Ok(E::on_late_answer(call, Err(failure))),
+                (note, _) => Err(format!("no call tells this as {note:?}")),
+            }
+        };
+        let kind = self.kind_mut(E::KIND);
+        if kind.hears.iter().all(|(heard, _)| *heard != Call::<W>::KIND) {
+            kind.hears.push((Call::<W>::KIND, Box::new(hear)));
+        }
     }
 }
