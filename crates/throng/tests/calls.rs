@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, Engine,
+    Builder, ByHand, Engine,
     journal::{MemoryJournal, MemoryStore},
     model::*,
 };
@@ -300,5 +300,25 @@ fn stop_waits_for_attempts_under_way() {
         assert_eq!(heard[1], format!("charged 7 at 1 of {}", call_of(&heard[0])));
         assert_eq!(world.attempts(), 1, "the result was recorded before the end");
         again.stop().await;
+    });
+}
+
+#[test]
+fn quarantined_calls_take_no_place_from_others() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        let called = pay(&engine, "a", 7, 2).await;
+        world.attempted(Payments::CONCURRENCY).await;
+        for called in &called {
+            let by = ByHand::new("ann", "looks wrong");
+            let call = call_of(called).to_string();
+            engine.quarantine(Call::<Payments>::KIND, &call, by).await.unwrap();
+        }
+        pay(&engine, "b", 8, 1).await;
+        world.may.add_permits(3);
+        let heard = heard(&engine, "b", 2).await;
+        assert_eq!(heard[1], format!("charged 8 at 1 of {}", call_of(&heard[0])));
+        engine.stop().await;
     });
 }

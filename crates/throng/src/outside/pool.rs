@@ -190,6 +190,11 @@ impl<W: Outside> Pool<W> {
                         return;
                     }
                 }
+                // A person decides on it, and the call has no place here until then.
+                Some(Err(why @ (Error::Quarantined { .. } | Error::Crashed { .. }))) => {
+                    tracing::warn!("the result of the call {} is lost: {why}", attempt.call);
+                    return;
+                }
                 Some(Err(why)) => tracing::debug!("the result of the call {} waits: {why}", attempt.call),
             }
             self.host.sleep(pause).await;

@@ -96,7 +96,7 @@ impl Rejection for CallReject {
 /// A request as JSON. One that cannot be written fails the command that makes the call, once that is recorded.
 #[derive(Deserialize)]
 #[serde(from = "Value")]
-pub struct Request(Result<Value, String>);
+pub(super) struct Request(Result<Value, String>);
 
 impl Request {
     pub(super) fn of(request: &impl Serialize) -> Self {

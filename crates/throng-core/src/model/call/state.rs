@@ -293,7 +293,13 @@ impl CallState {
             AttemptResult::NotSent(why) => return self.unanswered(attempt, (false, true), why, policy, moment),
             AttemptResult::InDoubt(why) => return self.unanswered(attempt, (true, true), why, policy, moment),
         };
+        // Another attempt may have done what this one was refused.
+        let others_may_answer = self.open.len() > 1;
         if let Stage::Told(_) = self.stage {
+            if others_may_answer && matches!(answer, CallOutcome::Failed(_)) {
+                let why = "the provider refused".to_owned();
+                return self.unanswered(attempt, (true, true), why, policy, moment);
+            }
             return Step {
                 events: vec![CallEvent::AnsweredLate { answer: answer.clone() }],
                 told: Some(answer),
@@ -302,8 +308,7 @@ impl CallState {
                 ..Step::default()
             };
         }
-        // Another attempt may have done what this one was refused.
-        let may_come = matches!(answer, CallOutcome::Failed(_)) && self.open.len() > 1;
+        let may_come = matches!(answer, CallOutcome::Failed(_)) && others_may_answer;
         Self::settle(Vec::new(), answer, may_come, moment.0)
     }
 

@@ -221,6 +221,29 @@ fn failure_is_told_while_another_attempt_may_have_succeeded() {
 }
 
 #[test]
+fn late_failure_hides_no_later_answer_of_another_attempt() {
+    let mut call = Tested::begun(Duration::from_secs(60), false);
+    call.start();
+    call.look();
+    call.look();
+    let second = call.start();
+    call.look();
+    assert!(
+        matches!(call.told[..], [(false, CallOutcome::Unknown(_))]),
+        "{:?}",
+        call.told
+    );
+    call.finish(second, AttemptResult::Failed(json!("declined")));
+    assert!(
+        call.told.len() == 1 && !call.has_ended,
+        "the first attempt may have succeeded"
+    );
+    call.finish(1, answered());
+    assert_eq!(call.told[1..], [(true, CallOutcome::Answered(json!("paid")))]);
+    assert!(call.has_ended);
+}
+
+#[test]
 fn cancelled_call_says_whether_anything_was_sent() {
     let mut waiting = Tested::begun(HOUR, false);
     waiting.when(CallCommand::Cancel {});
