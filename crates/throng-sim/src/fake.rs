@@ -66,8 +66,15 @@ pub struct Fake<W: Outside> {
     decide: Arc<Decide<W>>,
     faults: CallFaults,
     knows_keys: bool,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The calls of the requests that were sent, also of those that were lost on the way.
+    requests: Vec<CallId>,
     /// The calls in the order of their effects.
-    effects: Arc<Mutex<Vec<CallId>>>,
+    effects: Vec<CallId>,
 }
 
 impl<W: Outside> Clone for Fake<W> {
@@ -76,7 +83,7 @@ impl<W: Outside> Clone for Fake<W> {
             decide: Arc::clone(&self.decide),
             faults: self.faults.clone(),
             knows_keys: self.knows_keys,
-            effects: Arc::clone(&self.effects),
+            seen: Arc::clone(&self.seen),
         }
     }
 }
@@ -89,7 +96,7 @@ impl<W: Outside> Fake<W> {
             decide: Arc::new(decide),
             faults: CallFaults::none(),
             knows_keys: true,
-            effects: Arc::default(),
+            seen: Arc::default(),
         }
     }
 
@@ -110,26 +117,32 @@ impl<W: Outside> Fake<W> {
     /// Returns the number of times that a call had an effect.
     #[must_use]
     pub fn effects_of(&self, call: CallId) -> usize {
-        self.lock().iter().filter(|effect| **effect == call).count()
+        self.seen().effects.iter().filter(|effect| **effect == call).count()
+    }
+
+    /// Returns the number of requests that were sent for a call, with those that were lost on the way.
+    #[must_use]
+    pub fn requests_of(&self, call: CallId) -> usize {
+        self.seen().requests.iter().filter(|request| **request == call).count()
     }
 
     /// Returns the calls that had an effect, in this order.
     #[must_use]
     pub fn effects(&self) -> Vec<CallId> {
-        self.lock().clone()
+        self.seen().effects.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<CallId>> {
-        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request arrives.
     fn decide(&self, request: &W::Request, call: CallId, world: &World) -> Result<W::Answer, W::Failure> {
         let decided = (self.decide)(request);
         if decided.is_ok() {
-            let mut effects = self.lock();
-            if !self.knows_keys || !effects.contains(&call) {
-                effects.push(call);
+            let mut seen = self.seen();
+            if !self.knows_keys || !seen.effects.contains(&call) {
+                seen.effects.push(call);
                 world.note(format_args!("{} does {call}", W::NAME));
             }
         }
@@ -149,6 +162,7 @@ impl<W: Outside> MakesCalls<W> for Fake<W> {
                 world.count("call not sent");
                 return Err(CallError::NotSent("no connection".into()));
             }
+            self.seen().requests.push(call);
             let (there, mut back) = (up_to(faults.delay), up_to(faults.delay));
             let [is_lost, is_twice, is_mute, is_slow] =
                 [faults.lost, faults.duplicated, faults.answer_lost, faults.slow].map(|share| world.chance(share));

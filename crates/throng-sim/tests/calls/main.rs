@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod nodes;
 mod shop;
 
 use shop::{Charge, Order, OrderCommand, Payments, Plan, View};
@@ -56,34 +57,46 @@ fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Re
         }
         sim.sleep(SETTLED).await;
         for number in 0..ORDERS {
-            check(&sim, &provider, number).await;
+            let order = sim
+                .read_until_known::<Order, _>(number.to_string(), || View {})
+                .await
+                .unwrap();
+            is_true(&sim, &provider, number, &order);
         }
     });
     sold.map(|((), run)| run)
 }
 
-async fn check(sim: &Sim, provider: &Fake<Payments>, number: u64) {
-    let order = sim
-        .read_until_known::<Order, _>(number.to_string(), || View {})
-        .await
-        .unwrap();
+/// Checks that an order has heard one outcome, and that it is what happened at the provider.
+fn is_true(sim: &Sim, provider: &Fake<Payments>, number: u64, order: &Order) {
     let effects = order.call.map_or(0, |call| provider.effects_of(call));
-    let wrong = |what: &str| sim.wrong(format!("order {number}: {what}: {order:?}, {effects} effects"));
+    let requests = order.call.map_or(0, |call| provider.requests_of(call));
+    let wrong = |what: &str| {
+        sim.wrong(format!(
+            "order {number}: {what}: {order:?}, {requests} requests, {effects} effects"
+        ));
+    };
     match &order.heard[..] {
-        [outcome] => match (outcome.as_str(), effects) {
-            ("answered", 1) => sim.count("answered"),
-            ("failed", 0) => sim.count("failed"),
-            ("refused", 0) => sim.count("refused"),
-            ("unknown", 0 | 1) => sim.count("unknown"),
+        [outcome] => match (outcome.as_str(), requests, effects) {
+            ("answered", 1.., 1) => sim.count("answered"),
+            ("failed", 1.., 0) => sim.count("failed"),
+            ("refused", 0, 0) => sim.count("refused"),
+            ("unknown", _, 0 | 1) => sim.count("unknown"),
             _ => wrong("the outcome is not true"),
         },
         _ => wrong("there is not one outcome"),
+    }
+    if requests > 1 {
+        sim.count("made again");
     }
     if order.late > 0 {
         sim.count("late");
     }
     if order.late > 1 {
         wrong("a late answer was told twice");
+    }
+    if order.plan.once && requests > 1 {
+        wrong("a call made once was sent twice");
     }
     let is_paid = order.heard == ["answered"];
     if !is_paid && order.late > 0 && effects > 0 && order.refunds != 1 {
@@ -142,6 +155,24 @@ fn late_answers_are_told_once() {
         ("throng-sim", "late_answers_are_told_once"),
         20,
         &["unknown", "late"],
+        |seed, trace| sell(seed, hasty, provider(faults.clone()), trace),
+    );
+}
+
+#[test]
+fn refused_call_was_never_sent() {
+    let hasty = Plan {
+        within_secs: 3,
+        ..Plan::default()
+    };
+    let faults = CallFaults {
+        not_sent: 0.7,
+        ..CallFaults::some()
+    };
+    for_each_seed_with(
+        ("throng-sim", "refused_call_was_never_sent"),
+        20,
+        &["refused", "unknown", "answered", "killed"],
         |seed, trace| sell(seed, hasty, provider(faults.clone()), trace),
     );
 }
@@ -252,11 +283,14 @@ fn call_takes_three_commits() {
         .outside::<Order, Payments>(&provider);
     let commits = world.run(|sim| async move {
         let plan = Plan::default();
+        sim.restart().await;
+        let before = sim.history().commits.len();
         let place = OrderCommand::Place { cents: 7, plan };
         sim.ask_until_known::<Order>("0", "place", place).await.unwrap();
         sim.sleep(SETTLED).await;
         let order = sim.read_until_known::<Order, _>("0", || View {}).await.unwrap();
         let history = sim.history();
+        assert_eq!(history.commits.len() - before, 3);
         let mut events = history.events(Order::KIND, "0");
         events.extend(history.events(Call::<Payments>::KIND, &order.call.unwrap().to_string()));
         assert_eq!(events.len(), 5, "placed, begun, attempt begun, settled, heard");

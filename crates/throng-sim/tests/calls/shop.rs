@@ -8,10 +8,10 @@ use throng_testing::fixtures::Never;
 
 /// The way an order calls, and the bug that is planted.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Plan {
-    pub once: bool,
-    pub within_secs: u64,
-    pub forgets_refund: bool,
+pub(crate) struct Plan {
+    pub(crate) once: bool,
+    pub(crate) within_secs: u64,
+    pub(crate) forgets_refund: bool,
 }
 
 impl Default for Plan {
@@ -25,17 +25,17 @@ impl Default for Plan {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Order {
-    pub call: Option<CallId>,
-    pub heard: Vec<String>,
-    pub late: u32,
-    pub refunds: u32,
-    pub queued: Vec<CallId>,
-    plan: Plan,
+pub(crate) struct Order {
+    pub(crate) call: Option<CallId>,
+    pub(crate) heard: Vec<String>,
+    pub(crate) late: u32,
+    pub(crate) refunds: u32,
+    pub(crate) queued: Vec<CallId>,
+    pub(crate) plan: Plan,
 }
 
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-pub enum OrderCommand {
+pub(crate) enum OrderCommand {
     Place {
         cents: u64,
         plan: Plan,
@@ -57,7 +57,7 @@ pub enum OrderCommand {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub enum OrderEvent {
+pub(crate) enum OrderEvent {
     Placed { call: CallId, plan: Plan },
     Queued { call: CallId },
     Heard { outcome: String },
@@ -140,7 +140,7 @@ impl OnCallOutcome<Payments> for Order {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct View {}
+pub(crate) struct View {}
 
 impl Query<Order> for View {
     const NAME: &'static str = "view";
@@ -152,12 +152,12 @@ impl Query<Order> for View {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct Charge {
-    pub cents: u64,
+pub(crate) struct Charge {
+    pub(crate) cents: u64,
 }
 
 /// Describes the provider; a [`Fake`](throng_sim::Fake) stands for it.
-pub struct Payments;
+pub(crate) struct Payments;
 
 impl Outside for Payments {
     const NAME: &'static str = "payments";
