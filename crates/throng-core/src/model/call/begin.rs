@@ -34,7 +34,16 @@ impl<W: Outside> Calling<'_, W> {
     /// Gives the call up after this time: its outcome is then that nothing was sent, or that it is not known.
     pub fn within(mut self, time: Duration) -> Self {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.set(|begin| begin.within_micros = micros);
+        let mut deadline = None;
+        self.set(|begin| {
+            begin.within_micros = micros;
+            deadline = Some(begin.deadline());
+        });
+        for sent in self.sent.iter_mut().skip(self.at) {
+            if let (Some(CallCommand::Join { until, .. }), Some(deadline)) = (sent.command_mut::<Call<W>>(), deadline) {
+                *until = deadline;
+            }
+        }
         self
     }
 
@@ -47,10 +56,14 @@ impl<W: Outside> Calling<'_, W> {
 
     /// Makes the call once all calls in order have their outcomes that this entity has asked of the worker before.
     pub fn in_order(mut self) -> Self {
-        let mut line = None;
-        self.set(|begin| line = Some(*begin.line.insert(line_of(&begin.caller))));
-        if let Some(line) = line {
-            let join = CallCommand::Join { call: self.call };
+        let mut joins = None;
+        self.set(|begin| {
+            if begin.line.is_none() {
+                joins = Some((*begin.line.insert(line_of(&begin.caller)), begin.deadline()));
+            }
+        });
+        if let Some((line, until)) = joins {
+            let join = CallCommand::Join { call: self.call, until };
             self.sent.push(Sent::to::<Call<W>>(&line, join));
         }
         self

@@ -4,6 +4,7 @@ use super::CallId;
 use crate::model::{Rejection, Timestamp};
 use serde::{Deserialize, Serialize, ser::Error as _};
 use serde_json::Value;
+use std::time::Duration;
 
 /// The command with which an entity asks for a call.
 #[derive(Serialize, Deserialize)]
@@ -24,6 +25,13 @@ pub struct Begin {
     pub(super) line: Option<CallId>,
 }
 
+impl Begin {
+    /// The time at which the call is given up.
+    pub(super) fn deadline(&self) -> Timestamp {
+        self.at.after(Duration::from_micros(self.within_micros))
+    }
+}
+
 /// Commands of a call: of the entity that makes it, of its timer, and of the worker.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,6 +43,8 @@ pub enum CallCommand {
     Join {
         /// The call.
         call: CallId,
+        /// Its deadline.
+        until: Timestamp,
     },
     /// A call of this line has its outcome.
     Leave {

@@ -15,6 +15,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const LATE_MAX: Duration = Duration::from_secs(86_400);
 /// A call that no worker has begun is offered again after a sixteenth of its age, within these bounds.
 const OFFER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+/// The time beyond its deadline after which a line passes over a call that has not left it: it is quarantined, or was erased.
+const PASSED_OVER: Duration = Duration::from_secs(60);
 
 /// Events of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,8 @@ pub enum CallEvent {
     Joined {
         /// The call.
         call: CallId,
+        /// Its deadline.
+        until: Timestamp,
     },
     /// A call left this line.
     Left {
@@ -126,9 +130,9 @@ pub(super) struct CallState {
     line: Option<CallId>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_admitted: bool,
-    /// The calls in this line. The first one is made.
+    /// The calls in this line, with their deadlines. The first one is made.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    calls: VecDeque<CallId>,
+    calls: VecDeque<(CallId, Timestamp)>,
     /// Calls that left this line before they joined.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     gone: BTreeSet<CallId>,
@@ -202,8 +206,8 @@ impl CallState {
         match command {
             CallCommand::Begin(_) if self.stage != Stage::None => Err(CallReject::NotReady {}),
             CallCommand::Begin(begin) => Ok(self.begin(begin, now)),
-            CallCommand::Join { call } => Ok(self.join(call)),
-            CallCommand::Leave { call } => Ok(self.leave(call)),
+            CallCommand::Join { call, until } => Ok(self.join(call, until)),
+            CallCommand::Leave { call } => Ok(self.leave(call, now)),
             CallCommand::Admit {} => Ok(self.admit(now)),
             CallCommand::Start {} => self.start(policy, now),
             CallCommand::Finish { attempt, result } => Ok(self.finish(attempt, result, policy, (now, entropy))),
@@ -213,7 +217,7 @@ impl CallState {
     }
 
     fn begin(&self, begin: Begin, now: Timestamp) -> Step {
-        let deadline = begin.at.after(Duration::from_micros(begin.within_micros));
+        let deadline = begin.deadline();
         let is_ready = begin.line.is_none() || self.is_admitted;
         let look = if is_ready { now.after(OFFER.0) } else { deadline };
         let event = CallEvent::Begun {
@@ -232,24 +236,64 @@ impl CallState {
         }
     }
 
-    fn join(&self, call: CallId) -> Step {
-        let is_next = self.calls.is_empty() && !self.gone.contains(&call);
-        let is_last = self.calls.is_empty() && self.gone.len() == usize::from(self.gone.contains(&call));
+    fn join(&self, call: CallId, until: Timestamp) -> Step {
+        let has_left = self.gone.contains(&call);
+        let is_next = self.calls.is_empty() && !has_left;
         Step {
-            events: vec![CallEvent::Joined { call }],
+            events: vec![CallEvent::Joined { call, until }],
             admits: is_next.then_some(call),
-            ends: is_last && !is_next,
+            look: is_next.then(|| until.after(PASSED_OVER)),
+            ends: self.calls.is_empty() && has_left && self.gone.len() == 1,
             ..Step::default()
         }
     }
 
-    fn leave(&self, call: CallId) -> Step {
-        let is_first = self.calls.front() == Some(&call);
-        Step {
+    fn leave(&self, call: CallId, now: Timestamp) -> Step {
+        let is_first = self.calls.front().is_some_and(|(first, _)| *first == call);
+        let step = Step {
             events: vec![CallEvent::Left { call }],
-            admits: self.calls.get(1).copied().filter(|_| is_first),
-            ends: is_first && self.calls.len() == 1 && self.gone.is_empty(),
             ..Step::default()
+        };
+        match self.calls.get(usize::from(is_first)) {
+            Some(_) if !is_first => step,
+            next => self.goes_on(step, next, is_first, now),
+        }
+    }
+
+    /// A line whose first call has left.
+    fn goes_on(&self, step: Step, next: Option<&(CallId, Timestamp)>, was_first: bool, now: Timestamp) -> Step {
+        Step {
+            admits: next.map(|(call, _)| *call),
+            look: Some(next.map_or(now.after(LATE_MAX), |(_, until)| until.after(PASSED_OVER))),
+            ends: next.is_none() && was_first && self.gone.is_empty(),
+            ..step
+        }
+    }
+
+    /// The timer of a line is due.
+    fn look_at_line(&self, now: Timestamp) -> Step {
+        let is_over = |(_, until): &&(CallId, Timestamp)| until.after(PASSED_OVER) <= now;
+        let over = self.calls.iter().take_while(is_over);
+        let events: Vec<_> = over.map(|(call, _)| CallEvent::Left { call: *call }).collect();
+        match (self.calls.get(events.len()), events.is_empty()) {
+            (Some((_, until)), true) => Step {
+                look: Some(until.after(PASSED_OVER)),
+                ..Step::default()
+            },
+            // Calls that left and never joined are forgotten.
+            (None, true) => Step {
+                ends: true,
+                ..Step::default()
+            },
+            (next, false) => self.goes_on(
+                Step {
+                    events,
+                    ..Step::default()
+                },
+                next,
+                true,
+                now,
+            ),
         }
     }
 
@@ -435,7 +479,8 @@ impl CallState {
                 ends: true,
                 ..Step::default()
             },
-            Stage::None | Stage::Over => Step::default(),
+            Stage::None => self.look_at_line(now),
+            Stage::Over => Step::default(),
         }
     }
 
@@ -457,14 +502,14 @@ impl CallState {
                     _ => Stage::Ready(*at),
                 };
             }
-            CallEvent::Joined { call } => {
+            CallEvent::Joined { call, until } => {
                 if !self.gone.remove(call) {
-                    self.calls.push_back(*call);
+                    self.calls.push_back((*call, *until));
                 }
             }
             CallEvent::Left { call } => {
                 let before = self.calls.len();
-                self.calls.retain(|other| other != call);
+                self.calls.retain(|(other, _)| other != call);
                 if self.calls.len() == before {
                     self.gone.insert(*call);
                 }
@@ -512,7 +557,7 @@ impl CallState {
                 Value::Null | Value::Bool(_) | Value::Number(_) => 0,
             }
         }
-        16 * (self.calls.len() + 4 * self.gone.len()) + self.caller.0.len() + self.caller.1.len() + of(&self.request)
+        32 * (self.calls.len() + 2 * self.gone.len()) + self.caller.0.len() + self.caller.1.len() + of(&self.request)
     }
 }
 

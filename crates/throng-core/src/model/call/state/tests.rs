@@ -278,6 +278,11 @@ fn id(number: u128) -> CallId {
     format!("{number:032x}").parse().unwrap()
 }
 
+fn join(call: CallId) -> CallCommand {
+    let until = Timestamp { micros: 1_000_000 }.after(HOUR);
+    CallCommand::Join { call, until }
+}
+
 /// A line under test: gives it a command, and returns the call that may be made next.
 fn admitted(line: &mut Tested, command: CallCommand) -> Option<CallId> {
     line.when(command).admits
@@ -286,9 +291,9 @@ fn admitted(line: &mut Tested, command: CallCommand) -> Option<CallId> {
 #[test]
 fn line_admits_one_call_after_the_other() {
     let mut line = Tested::new();
-    assert_eq!(admitted(&mut line, CallCommand::Join { call: id(1) }), Some(id(1)));
+    assert_eq!(admitted(&mut line, join(id(1))), Some(id(1)));
     for call in [2, 3, 4] {
-        assert_eq!(admitted(&mut line, CallCommand::Join { call: id(call) }), None);
+        assert_eq!(admitted(&mut line, join(id(call))), None);
     }
     // A call that is cancelled while it waits lets no other pass.
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(3) }), None);
@@ -304,8 +309,26 @@ fn call_that_left_before_it_joined_holds_up_no_line() {
     let mut line = Tested::new();
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(1) }), None);
     assert!(!line.has_ended);
-    assert_eq!(admitted(&mut line, CallCommand::Join { call: id(1) }), None);
+    assert_eq!(admitted(&mut line, join(id(1))), None);
     assert!(line.has_ended);
+}
+
+#[test]
+fn line_passes_over_a_call_that_never_leaves() {
+    let mut line = Tested::new();
+    admitted(&mut line, join(id(1)));
+    line.now = line.now.after(HOUR / 2);
+    let until = line.now.after(HOUR);
+    admitted(&mut line, CallCommand::Join { call: id(2), until });
+    line.now = line.look.take().unwrap();
+    assert_eq!(admitted(&mut line, CallCommand::Look {}), Some(id(2)));
+    assert_eq!(line.look, Some(until.after(PASSED_OVER)));
+    // The first one is released.
+    assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(1) }), None);
+    assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(2) }), None);
+    assert!(!line.has_ended);
+    line.look();
+    assert!(line.has_ended, "calls that left and never joined are forgotten");
 }
 
 #[test]
