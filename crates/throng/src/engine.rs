@@ -191,9 +191,9 @@ impl Engine {
         self.core.context.topics.listen(topic)
     }
 
-    /// Takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of the two is bounded by
-    /// [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by then is in
-    /// the journal all the same.
+    /// Waits for the calls outside that are under way, takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of
+    /// the three is bounded by [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by
+    /// then is in the journal all the same.
     pub async fn stop(&self) {
         let core = &self.core;
         #[cfg(feature = "services")]
