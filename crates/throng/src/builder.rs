@@ -135,7 +135,7 @@ impl Builder {
     /// the calls of all.
     ///
     /// # Panics
-    /// When the kind was not given before, or the worker's name is none (1 to 59 of `[a-z0-9-]`).
+    /// When the kind was not given before, the worker's name is none (1 to 59 of `[a-z0-9-]`), or another worker has it.
     #[must_use]
     pub fn outside<E: OnCallOutcome<W>, W: Outside>(mut self, worker: impl MakesCalls<W>) -> Self {
         self.registry.add_outside::<E, W>();

@@ -322,3 +322,33 @@ fn quarantined_calls_take_no_place_from_others() {
         engine.stop().await;
     });
 }
+
+/// Another worker of the same name.
+struct Impostor;
+
+impl Outside for Impostor {
+    const NAME: &'static str = Payments::NAME;
+    type Request = Charge;
+    type Answer = String;
+    type Failure = String;
+
+    async fn call(&self, _: Charge, _: &Attempt) -> Result<String, CallError<String>> {
+        Err(CallError::NotSent("it is never asked".into()))
+    }
+}
+
+impl OnCallOutcome<Impostor> for Order {
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_call_outcome(call, outcome)
+    }
+
+    fn on_late_answer(call: CallId, answer: Result<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_late_answer(call, answer)
+    }
+}
+
+#[test]
+#[should_panic(expected = "the kind \"call-payments\" of a worker's calls is given twice")]
+fn two_workers_of_one_name_are_refused() {
+    drop(World::new(0).builder().outside::<Order, Impostor>(Impostor));
+}

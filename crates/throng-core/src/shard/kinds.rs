@@ -16,6 +16,7 @@ use crate::{
         Call, CallId, CallOutcome, Entity, Error, LATE, OUTCOME, OnCallOutcome, OnOutcome, Outside, Query, encode,
     },
 };
+use std::any::TypeId;
 
 /// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
 fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
@@ -50,6 +51,7 @@ impl Registry {
             public: E::PUBLIC,
             state_version: E::STATE_VERSION,
             keep: E::KEEP,
+            is_internal: false,
             queries: Vec::new(),
             #[cfg(feature = "schemas")]
             command_schema: |generator| generator.subschema_for::<E::Command>(),
@@ -59,6 +61,7 @@ impl Registry {
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
+            entity: TypeId::of::<E>(),
             encode: encode::<E>,
             table: |kind| Box::new(Entities::<E>::of(kind.queries::<E>(), kind.hears::<E>())),
             check: |kind| Box::new(EntityCheck::<E>::of(kind.hears::<E>())),
@@ -118,10 +121,18 @@ impl Registry {
     /// Adds the kind of a worker's calls, unless it is there, and lets a kind hear their outcome.
     ///
     /// # Panics
-    /// When the kind was not given before, or the worker's name is none.
+    /// When the kind was not given before, or another worker or kind has the name of this worker's calls.
     pub fn add_outside<E: OnCallOutcome<W>, W: Outside>(&mut self) {
-        if self.find(Call::<W>::KIND).is_none() {
-            self.add::<Call<W>>();
+        match self.find(Call::<W>::KIND) {
+            None => {
+                self.add::<Call<W>>();
+                self.kind_mut(Call::<W>::KIND).is_internal = true;
+            }
+            Some(at) => assert!(
+                self.kinds[at].entity == TypeId::of::<Call<W>>(),
+                "the kind {:?} of a worker's calls is given twice",
+                Call::<W>::KIND
+            ),
         }
         let hear: HearFn<E> = |call, note, outcome| {
             let call = call.parse::<CallId>().map_err(|why| format!("{call:?}: {why}"))?;

@@ -11,7 +11,7 @@ use crate::{
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 /// A kind of entity.
 pub struct Kind {
@@ -23,6 +23,8 @@ pub struct Kind {
     pub state_version: u16,
     /// For how long its events are kept, if the service does not say otherwise.
     pub keep: crate::model::Keep,
+    /// Its entities are the engine's own, as calls are: clients see nothing of them.
+    pub is_internal: bool,
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
@@ -37,6 +39,8 @@ pub struct Kind {
     /// The schema of its rejection.
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The [`Entity`] itself.
+    pub(super) entity: TypeId,
     pub(super) encode: Encode,
     pub(super) table: fn(&Self) -> Box<dyn Table>,
     pub(super) check: fn(&Self) -> Box<dyn KindCheck>,
