@@ -207,7 +207,7 @@ mod tests {
         };
         let done = home().when(route).unwrap();
         let sent = done.forwarded.unwrap();
-        assert_eq!((sent.kind, &*sent.id), ("section", "C S 142-1"));
+        assert_eq!((&*sent.kind, &*sent.id), ("section", "C S 142-1"));
         assert_eq!(sent.command::<Section>(), Some(&request));
         assert!(done.effects.is_empty(), "routing records nothing");
     }

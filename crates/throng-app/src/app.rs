@@ -5,8 +5,8 @@ use std::{
     process::ExitCode,
 };
 use throng::{
-    Builder, Engine,
-    model::{Actor, Entity, OnOutcome, Query},
+    Builder, Engine, MakesCalls,
+    model::{Actor, Entity, OnCallOutcome, OnOutcome, Outside, Query},
     projection::{Projection, Sink},
 };
 use throng_http::{Audit, Described, Gateway};
@@ -89,6 +89,12 @@ impl App {
     #[must_use]
     pub fn on_outcome<E: OnOutcome<T>, T: Entity>(self) -> Self {
         self.engine(Builder::on_outcome::<E, T>)
+    }
+
+    /// Lets a kind call a provider outside, by this worker, as [`Builder::outside`].
+    #[must_use]
+    pub fn outside<E: OnCallOutcome<W>, W: Outside>(self, worker: impl MakesCalls<W>) -> Self {
+        self.engine(|builder| builder.outside::<E, W>(worker))
     }
 
     /// Keeps a read model, as [`Builder::projection`].

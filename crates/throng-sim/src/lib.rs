@@ -71,6 +71,7 @@
 //! ([`busy_for`], [`Faults::sync_micros`]), not between any two instructions. Files and disks: those are the conformance suites' of
 //! `throng-journal` and the fault tests of each backend. A world with a real journal has them, too ([`Simulation::journal`]).
 
+mod fake;
 mod faults;
 mod history;
 mod host;
@@ -88,6 +89,7 @@ mod world;
 #[cfg(test)]
 mod conformance;
 
+pub use fake::{CallFaults, Fake};
 pub use faults::{Faults, Lie};
 pub use history::{History, SentMessage};
 pub use nodes::Nodes;

@@ -1,6 +1,7 @@
 //! A whole service in a simulated world: set up, run, crashed, started again.
 
 use crate::{
+    fake::Fake,
     faults::{Faults, Lie},
     history::History,
     host::SimHost,
@@ -26,7 +27,7 @@ use std::{
 };
 use throng::{
     Builder, CommandObserver, Engine, Options, StartError,
-    model::{Entity, OnOutcome, Query, Timestamp},
+    model::{Entity, OnCallOutcome, OnOutcome, Outside, Query, Timestamp},
 };
 use throng_cluster::Timing;
 use throng_journal::{Address, Durability, Error, Journal, Later, Position, Store};
@@ -127,6 +128,13 @@ impl Simulation {
     #[must_use]
     pub fn on_outcome<E: OnOutcome<T>, T: Entity>(self) -> Self {
         self.setup(Builder::on_outcome::<E, T>)
+    }
+
+    /// Lets a kind call a provider outside, which this stands for. It replaces the worker of a builder that was [set up](Self::setup) before.
+    #[must_use]
+    pub fn outside<E: OnCallOutcome<W>, W: Outside>(self, provider: &Fake<W>) -> Self {
+        let provider = provider.clone();
+        self.setup(move |builder| builder.outside::<E, W>(provider.clone()))
     }
 
     /// Anything else a [`Builder`] takes, or a whole one: `setup(|_| app().into_builder())`. Journal, store, host, options and the

@@ -154,6 +154,11 @@ fn stop(stop: Stop) {
     }
 }
 
+/// The world this code runs in, on whichever of its threads.
+pub(crate) fn current_world() -> Option<Arc<World>> {
+    CURRENT.with_borrow(|current| current.as_ref()?.world.upgrade())
+}
+
 /// Runs this on the thread the world itself runs on.
 pub(crate) fn on_the_worlds_own<R>(world: &Arc<World>, run: impl FnOnce() -> R) -> R {
     CURRENT.set(Some(Current {

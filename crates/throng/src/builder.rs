@@ -20,10 +20,11 @@ use crate::{
 use crate::{
     actors::{Services, Starting},
     context::Topics,
+    outside::{Ask, GivenWorker, MakesCalls, Pools},
 };
 use std::sync::{Arc, atomic::AtomicBool};
 #[cfg(feature = "services")]
-use throng_core::model::Actor;
+use throng_core::model::{Actor, Call, OnCallOutcome, Outside};
 use throng_core::{
     model::{Entity, OnOutcome, Query},
     shard::{CommandObserver, Registry},
@@ -32,12 +33,30 @@ use throng_core::{
 use throng_journal::Views;
 use throng_journal::{Journal, Store};
 
+/// Lets a pool ask the calls of its worker.
+#[cfg(feature = "services")]
+type Connect = fn(&Arc<Core>) -> Ask;
+
+#[cfg(feature = "services")]
+fn connect<W: Outside>(core: &Arc<Core>) -> Ask {
+    let core = Arc::downgrade(core);
+    Box::new(move |call, command| {
+        let core = core.upgrade().filter(|core| !core.lives.has_stopped());
+        Box::pin(async move {
+            let engine = Engine { core: core? };
+            Some(engine.entity::<Call<W>>(call).ask(command).await)
+        })
+    })
+}
+
 /// Gathers the kinds of an engine and its settings.
 #[derive(Default)]
 pub struct Builder {
     registry: Registry,
     #[cfg(feature = "services")]
     actors: Vec<Starting>,
+    #[cfg(feature = "services")]
+    workers: Vec<(GivenWorker, Connect)>,
     options: Options,
     host: Option<Arc<dyn Host>>,
     peers: Option<Arc<dyn Peers>>,
@@ -108,6 +127,21 @@ impl Builder {
     #[must_use]
     pub fn on_outcome<E: OnOutcome<T>, T: Entity>(mut self) -> Self {
         self.registry.add_hears::<E, T>();
+        self
+    }
+
+    #[cfg(feature = "services")]
+    /// Lets a kind call a provider outside, by this worker. The kind comes first. Where several kinds call it, the worker given last makes
+    /// the calls of all.
+    ///
+    /// # Panics
+    /// When the kind was not given before, the worker's name is none (1 to 59 of `[a-z0-9-]`), or another worker has it.
+    #[must_use]
+    pub fn outside<E: OnCallOutcome<W>, W: Outside>(mut self, worker: impl MakesCalls<W>) -> Self {
+        self.registry.add_outside::<E, W>();
+        self.workers.retain(|(given, _)| given.name != W::NAME);
+        self.workers
+            .push((GivenWorker::of::<W>(Arc::new(worker)), connect::<W>));
         self
     }
 
@@ -294,6 +328,10 @@ impl Builder {
             stopping: AtomicBool::new(false),
             budget,
         });
+        #[cfg(feature = "services")]
+        let (workers, connects): (Vec<_>, Vec<_>) = self.workers.into_iter().unzip();
+        #[cfg(feature = "services")]
+        let pools = Pools::start(workers.into_iter(), &context);
         let lives = Arc::new(Lives::new(context.clone()));
         if context.peers.is_none() {
             lives.begin(lives.recover().await?);
@@ -319,6 +357,8 @@ impl Builder {
             lives,
             #[cfg(feature = "services")]
             services,
+            #[cfg(feature = "services")]
+            pools,
             _open: open,
         });
         core.context
@@ -328,6 +368,8 @@ impl Builder {
         projection::start(&core.projections);
         retention::start(&core.retention);
         disk::start(&core.lives);
+        #[cfg(feature = "services")]
+        core.pools.begin(connects.into_iter().map(|connect| connect(&core)));
         Ok(Engine { core })
     }
 }

@@ -1,7 +1,5 @@
 //! The engine, as its users hold it.
 
-#[cfg(feature = "services")]
-use crate::actors::Services;
 #[cfg(feature = "projections")]
 use crate::{
     ByHand,
@@ -15,6 +13,8 @@ use crate::{
     retention::Retention,
     tail::Tail,
 };
+#[cfg(feature = "services")]
+use crate::{actors::Services, outside::Pools};
 use std::{
     future::Future,
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) lives: Arc<Lives>,
     #[cfg(feature = "services")]
     pub(crate) services: Services,
+    #[cfg(feature = "services")]
+    pub(crate) pools: Pools,
     #[cfg(feature = "projections")]
     pub(crate) projections: Arc<Projections>,
     pub(crate) retention: Arc<Retention>,
@@ -189,11 +191,13 @@ impl Engine {
         self.core.context.topics.listen(topic)
     }
 
-    /// Takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of the two is bounded by
-    /// [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by then is in
-    /// the journal all the same.
+    /// Waits for the calls outside that are under way, takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of
+    /// the three is bounded by [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by
+    /// then is in the journal all the same.
     pub async fn stop(&self) {
         let core = &self.core;
+        #[cfg(feature = "services")]
+        core.pools.stop(&core.context).await;
         #[cfg(feature = "projections")]
         let ended = async |until| core.projections.ended(until).await;
         #[cfg(not(feature = "projections"))]

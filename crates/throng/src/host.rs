@@ -30,6 +30,10 @@ pub trait Host: Send + Sync + 'static {
     fn entropy(&self) -> u128;
     /// Runs a task beside the callers.
     fn spawn(&self, task: Task);
+    /// Runs code of others that calls the world outside, where it holds up no task of the engine.
+    fn spawn_outside(&self, task: Task) {
+        self.spawn(task);
+    }
     /// Resolves after this long.
     fn sleep(&self, duration: Duration) -> Task;
     /// Wakes the task that is polled once its loop has looked at its sockets again: not only behind what is ready by now.
@@ -130,6 +134,10 @@ impl Host for SteadyHost {
 
     fn spawn(&self, task: Task) {
         self.host.spawn(task);
+    }
+
+    fn spawn_outside(&self, task: Task) {
+        self.host.spawn_outside(task);
     }
 
     fn sleep(&self, duration: Duration) -> Task {
@@ -249,6 +257,8 @@ impl<'a> Slice<'a> {
 pub struct TokioHost {
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
     handle: tokio::runtime::Handle,
+    /// Begun by the first call outside, on a host with a runtime of its own.
+    outside: Mutex<Option<tokio::runtime::Runtime>>,
     start_micros: u64,
 }
 
@@ -266,6 +276,7 @@ impl TokioHost {
         Ok(Self {
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
+            outside: Mutex::new(None),
             start_micros: micros_of(ClockId::Monotonic),
         })
     }
@@ -276,6 +287,7 @@ impl TokioHost {
         Self {
             handle,
             runtime: Mutex::new(None),
+            outside: Mutex::new(None),
             start_micros: micros_of(ClockId::Monotonic),
         }
     }
@@ -311,6 +323,29 @@ impl Host for TokioHost {
         self.handle.spawn(task);
     }
 
+    fn spawn_outside(&self, task: Task) {
+        // On somebody else's runtime there is only that.
+        if lock(&self.runtime).is_none() {
+            return self.spawn(task);
+        }
+        let mut outside = lock(&self.outside);
+        if outside.is_none() {
+            let begun = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .thread_name("throng-outside")
+                .enable_all()
+                .build();
+            match begun {
+                Ok(begun) => *outside = Some(begun),
+                Err(why) => tracing::error!("calls are made on the engine's own threads: {why}"),
+            }
+        }
+        match &*outside {
+            Some(outside) => drop(outside.spawn(task)),
+            None => self.spawn(task),
+        }
+    }
+
     fn sleep(&self, duration: Duration) -> Task {
         // The sleep uses the timer of the engine's runtime: the caller may be on no runtime, or on one without a timer.
         let _clock = self.handle.enter();
@@ -323,10 +358,16 @@ impl Host for TokioHost {
     }
 
     fn close(&self) {
-        if let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            runtime.shutdown_background();
+        for runtime in [&self.outside, &self.runtime] {
+            if let Some(runtime) = lock(runtime).take() {
+                runtime.shutdown_background();
+            }
         }
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for TokioHost {

@@ -82,6 +82,8 @@ mod mail;
 mod metrics;
 mod operator;
 mod options;
+#[cfg(feature = "services")]
+mod outside;
 #[cfg(feature = "projections")]
 pub mod projection;
 mod remote;
@@ -106,6 +108,8 @@ pub use life::LastCheckpoint;
 pub use metrics::Metrics;
 pub use operator::{DeadContent, DeadContents, DeadDone, DeadFilter, DeadPage, Retried};
 pub use options::Options;
+#[cfg(feature = "services")]
+pub use outside::{Answering, MakesCalls};
 pub use remote::PruneReport;
 pub use retention::Erased;
 pub use statistics::Statistics;

@@ -81,16 +81,18 @@ pub(crate) type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Resu
 /// A command on its way to another entity: typed for a receiver at hand, encoded to wait or to travel.
 pub struct Sent {
     /// The receiver's kind.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The receiver's id.
     pub id: String,
     /// The receiver's `Option<Command>`.
     pub(crate) command: Box<dyn Any + Send>,
-    pub(super) encode: Encode,
+    pub(crate) encode: Encode,
     /// Asks for the outcome; given back with it.
     pub note: Option<String>,
     /// The receiver becomes the sender's child if this creates it.
     pub child: bool,
+    /// The message begins a call, of which the sender hears the outcome.
+    pub(crate) is_call: bool,
 }
 
 impl Sent {
@@ -105,7 +107,7 @@ impl Sent {
     /// The receiver's address.
     #[must_use]
     pub fn address(&self) -> Address {
-        Address::new(self.kind, self.id.as_str())
+        Address::new(&*self.kind, self.id.as_str())
     }
 }
 

@@ -3,6 +3,7 @@
 mod actor;
 mod answer;
 mod asker;
+mod call;
 mod effects;
 mod entity;
 mod error;
@@ -15,6 +16,11 @@ mod turn;
 
 pub use actor::{Actor, Placement};
 pub use asker::Asker;
+pub use call::{
+    Attempt, AttemptResult, Call, CallCommand, CallError, CallEvent, CallId, CallOutcome, CallReject, CallReply,
+    Calling, InvalidCallId, OnCallOutcome, Outside,
+};
+pub(crate) use call::{LATE, OUTCOME};
 pub(crate) use effects::Encode;
 pub use effects::{Family, Published, Sent, Timer, Timestamp, Topic};
 pub use entity::{Answer, Effects, Entity, EntityId, Moment, OnOutcome, Read, Rejection, RequestError, Turn};

@@ -46,12 +46,13 @@ pub(crate) fn encode<E: Entity>(command: &(dyn Any + Send), out: &mut Vec<u8>) -
 impl Sent {
     pub(crate) fn to<T: Entity>(id: &T::Id, command: T::Command) -> Self {
         Self {
-            kind: T::KIND,
+            kind: T::KIND.into(),
             id: id.to_string(),
             command: Box::new(Some(command)),
             encode: encode::<T>,
             note: None,
             child: false,
+            is_call: false,
         }
     }
 
@@ -59,6 +60,10 @@ impl Sent {
     #[must_use]
     pub fn command<T: Entity>(&self) -> Option<&T::Command> {
         self.command.downcast_ref::<Option<T::Command>>()?.as_ref()
+    }
+
+    pub(crate) fn command_mut<T: Entity>(&mut self) -> Option<&mut T::Command> {
+        self.command.downcast_mut::<Option<T::Command>>()?.as_mut()
     }
 }
 

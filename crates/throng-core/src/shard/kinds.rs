@@ -12,8 +12,11 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Entity, Error, Event, OnOutcome, Query, encode},
+    model::{
+        Call, CallId, CallOutcome, Entity, Error, Event, LATE, OUTCOME, OnCallOutcome, OnOutcome, Outside, Query, encode,
+    },
 };
+use std::any::TypeId;
 
 /// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
 fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
@@ -50,6 +53,7 @@ impl Registry {
             event_versions: <E::Event as Event>::VERSIONS,
             ignores_unknown_fields: E::IGNORES_UNKNOWN_FIELDS,
             keep: E::KEEP,
+            is_internal: false,
             queries: Vec::new(),
             #[cfg(feature = "schemas")]
             command_schema: |generator| generator.subschema_for::<E::Command>(),
@@ -59,6 +63,7 @@ impl Registry {
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
+            entity: TypeId::of::<E>(),
             encode: encode::<E>,
             table: |kind| {
                 Box::new(Entities::<E>::of(
@@ -120,5 +125,38 @@ impl Registry {
             Ok(E::on_outcome(from, note, outcome.into()))
         };
         self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
+    }
+
+    /// Adds the kind of a worker's calls, unless it is there, and lets a kind hear their outcome.
+    ///
+    /// # Panics
+    /// When the kind was not given before, or another worker or kind has the name of this worker's calls.
+    pub fn add_outside<E: OnCallOutcome<W>, W: Outside>(&mut self) {
+        match self.find(Call::<W>::KIND) {
+            None => {
+                self.add::<Call<W>>();
+                self.kind_mut(Call::<W>::KIND).is_internal = true;
+            }
+            Some(at) => assert!(
+                self.kinds[at].entity == TypeId::of::<Call<W>>(),
+                "the kind {:?} of a worker's calls is given twice",
+                Call::<W>::KIND
+            ),
+        }
+        let hear: HearFn<E> = |call, note, outcome| {
+            let call = call.parse::<CallId>().map_err(|why| format!("{call:?}: {why}"))?;
+            let outcome: CallOutcome<W::Answer, W::Failure> =
+                serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
+            match (note.as_str(), outcome) {
+                (OUTCOME, outcome) => Ok(E::on_call_outcome(call, outcome)),
+                (LATE, CallOutcome::Answered(answer)) => Ok(E::on_late_answer(call, Ok(answer))),
+                (LATE, CallOutcome::Failed(failure)) => Ok(E::on_late_answer(call, Err(failure))),
+                (note, _) => Err(format!("no call tells this as {note:?}")),
+            }
+        };
+        let kind = self.kind_mut(E::KIND);
+        if kind.hears.iter().all(|(heard, _)| *heard != Call::<W>::KIND) {
+            kind.hears.push((Call::<W>::KIND, Box::new(hear)));
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 /// A kind of entity.
 pub struct Kind {
@@ -30,6 +30,8 @@ pub struct Kind {
     pub ignores_unknown_fields: bool,
     /// The retention of its events, unless the service says otherwise.
     pub keep: crate::model::Keep,
+    /// Its entities are the engine's own, as calls are: clients see nothing of them.
+    pub is_internal: bool,
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
@@ -44,6 +46,8 @@ pub struct Kind {
     /// The schema of its rejection.
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The [`Entity`] itself.
+    pub(super) entity: TypeId,
     pub(super) encode: Encode,
     pub(super) table: fn(&Self) -> Box<dyn Table>,
     pub(super) check: fn(&Self) -> Box<dyn KindCheck>,

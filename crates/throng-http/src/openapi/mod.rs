@@ -132,7 +132,7 @@ pub(crate) fn describe(
     let of_actors = of_actors.map(|(kind, schemas)| (kind.name, kind.public, schemas, None));
     for (name, public, schemas, kind) in of_kinds.chain(of_actors) {
         let commands = Commands::of(name, public, commands::of(&schemas.command, &definitions))?;
-        let is_hidden = hidden.iter().any(|hidden| hidden == name);
+        let is_hidden = kind.is_some_and(|kind| kind.is_internal) || hidden.iter().any(|hidden| hidden == name);
         match kind {
             _ if is_hidden => {}
             Some(kind) => {
@@ -341,6 +341,8 @@ fn merge(into: &mut Value, from: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throng::model::{Attempt, CallError, CallId, CallOutcome, OnCallOutcome, Outside};
+    use throng_testing::fixtures::{Command, Counter};
 
     #[test]
     fn fragments_are_merged_deeply() {
@@ -353,5 +355,40 @@ mod tests {
             document,
             json!({ "info": { "title": "b", "version": "1" }, "tags": [1, 2], "x": true })
         );
+    }
+
+    struct Mail;
+
+    impl Outside for Mail {
+        const NAME: &'static str = "mail";
+        type Request = String;
+        type Answer = u64;
+        type Failure = String;
+
+        async fn call(&self, _: String, _: &Attempt) -> Result<u64, CallError<String>> {
+            Ok(1)
+        }
+    }
+
+    impl OnCallOutcome<Mail> for Counter {
+        fn on_call_outcome(_: CallId, _: CallOutcome<u64, String>) -> Command {
+            Command::Hit {}
+        }
+
+        fn on_late_answer(_: CallId, _: Result<u64, String>) -> Command {
+            Command::Hit {}
+        }
+    }
+
+    #[test]
+    fn calls_have_no_routes_and_stand_in_no_document() {
+        let mut registry = Registry::default();
+        registry.add::<Counter>();
+        registry.add_outside::<Counter, Mail>();
+        let known = describe(&registry, &[], &About::default(), &[]).unwrap();
+        assert_eq!(known.kinds.names(), ["counter"]);
+        assert!(known.kinds.find("call-mail").is_none());
+        let document = str::from_utf8(&known.document).unwrap();
+        assert!(document.contains("/api/counter") && !document.contains("call-mail"));
     }
 }

@@ -29,6 +29,17 @@ impl Topics {
         }
     }
 
+    /// Hands what is published on a topic from now on to this alone, on the thread that saw its commit.
+    pub(crate) fn hand_over<T: 'static>(&self, topic: &Topic<T>, take: impl Fn(T) + Send + 'static) {
+        let take = move |value: Box<dyn Any + Send>| {
+            if let Ok(value) = value.downcast::<T>() {
+                take(*value);
+            }
+        };
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        by_name.insert(topic.name(), Box::new(take));
+    }
+
     /// A topic, to listen to what is published on it from now on.
     pub(crate) fn listen<T: Clone + Send + Sync + 'static>(
         &self,

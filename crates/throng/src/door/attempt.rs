@@ -411,11 +411,11 @@ impl<'a> Attempt<'a> {
     /// Redirects it to the entity that its command was forwarded to.
     pub(super) fn forward(&mut self, registry: &Registry, forward: Forward) -> Result<(), String> {
         let Forward { to, key, .. } = forward;
-        let (kind, id) = (to.kind, to.id.clone());
+        let (kind, id) = (to.kind.clone(), to.id.clone());
         let Parcel::Typed(command) = Parcel::typed(to) else {
             return Err(format!("what was forwarded to {kind}/{id} is no command"));
         };
-        self.retarget(registry, (kind, id), key, false, Payload::Typed(command))
+        self.retarget(registry, (&kind, id), key, false, Payload::Typed(command))
     }
 
     /// Redirects it to the entity that its command was forwarded to before, under the same key.

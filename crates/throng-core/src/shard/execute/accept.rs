@@ -202,7 +202,7 @@ impl<E: Entity> Entities<E> {
                 // Recorded with what the forwarding entity records, so that a crash between the two loses neither.
                 let durable = recorded || to.child || matches!(call.cause, Cause::Message(_) | Cause::Timer(_));
                 if to.child {
-                    written.children.push((to.kind.to_owned(), to.id.clone()));
+                    written.children.push((to.kind.to_string(), to.id.clone()));
                 }
                 let mut taking = None;
                 if durable {
@@ -219,7 +219,7 @@ impl<E: Entity> Entities<E> {
                     } else {
                         KeptAnswer::Forward
                     };
-                    let answer = kept(Box::new((to.kind.into(), to.id.clone(), command.into(), body)));
+                    let answer = kept(Box::new((to.kind.to_string(), to.id.clone(), command.into(), body)));
                     let kept = Kept::accepted(key, answer, call.now);
                     write_key(common, &own(), key, &kept)?;
                     written.key = Some((key.number, kept));
@@ -252,16 +252,16 @@ impl<E: Entity> Entities<E> {
         let own = || Address::new(E::KIND, call.id);
         for sent in self.effects.sent.drain(..) {
             if sent.child {
-                written.children.push((sent.kind.to_owned(), sent.id.clone()));
+                written.children.push((sent.kind.to_string(), sent.id.clone()));
             }
             let asks = sent.note.as_ref().map(|note| Asks {
                 by: (E::KIND.to_owned(), call.id.to_owned()),
-                asked: (sent.kind.to_owned(), sent.id.clone()),
+                asked: (sent.kind.to_string(), sent.id.clone()),
                 note: note.clone(),
             });
-            if asks.is_some() && !self.hears.iter().any(|(kind, _)| *kind == sent.kind) {
+            if (asks.is_some() || sent.is_call) && !self.hears.iter().any(|(kind, _)| *kind == sent.kind) {
                 return Err(crashed(format!(
-                    "{} requests of {} but was not given `on_outcome` for it",
+                    "{} requests of {} but was not given `on_outcome` or `outside` for it",
                     E::KIND,
                     sent.kind
                 )));

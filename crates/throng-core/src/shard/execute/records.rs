@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use throng_journal::{Address, Record, RecordKind};
 
 pub(crate) fn known_kind<R>(common: &Common, to: &Sent) -> Result<(), Error<R>> {
-    if !common.kinds.contains(&to.kind) {
+    if !common.kinds.iter().any(|kind| *kind == to.kind) {
         return Err(crashed(format!(
             "it sends to the kind {:?}, which the engine was not given",
             to.kind
@@ -57,9 +57,9 @@ pub(crate) fn write_message<R: Rejection>(
         key,
         life,
         child: sent.child,
-        ..common.message((sent.kind, &sent.id), own, name, command)
+        ..common.message((&sent.kind, &sent.id), own, name, command)
     };
-    write_sent(common, own, (sent.kind, &sent.id), &taking)?;
+    write_sent(common, own, (&sent.kind, &sent.id), &taking)?;
     Ok(taking)
 }
 

@@ -230,7 +230,7 @@ fn message(sent: &Sent) -> serde_json::Result<Effect> {
     let mut content = Vec::new();
     let command = sent.encoded(&mut content)?;
     let command = Value::from_iter([(command, parsed(&content))]);
-    Ok(Effect::message(sent.kind, &sent.id, command))
+    Ok(Effect::message(&sent.kind, &sent.id, command))
 }
 
 /// Parses JSON that this program has just written.

@@ -302,7 +302,10 @@ impl Parcel {
     /// A command that was sent.
     #[must_use]
     pub fn typed(sent: Sent) -> Self {
-        Self::Typed(sent.command)
+        match sent.command.downcast() {
+            Ok(outcome) => Self::Outcome(*outcome),
+            Err(command) => Self::Typed(command),
+        }
     }
 
     /// The content of a message that was recorded.

@@ -1,0 +1,148 @@
+//! Commands of a call, and its replies to them.
+
+use super::CallId;
+use crate::model::{Rejection, Timestamp};
+use serde::{Deserialize, Serialize, ser::Error as _};
+use serde_json::Value;
+use std::time::Duration;
+
+/// The command with which an entity asks for a call.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Begin {
+    /// The entity's kind and id.
+    pub(super) caller: (String, String),
+    #[cfg_attr(feature = "schemas", schemars(with = "Value"))]
+    pub(super) request: Request,
+    /// The time of the entity's command.
+    pub(super) at: Timestamp,
+    /// The time the call may take, in microseconds.
+    pub(super) within_micros: u64,
+    /// No second attempt is made.
+    pub(super) once: bool,
+    /// The line in which the call waits for those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<CallId>,
+}
+
+impl Begin {
+    /// The time at which the call is given up.
+    pub(super) fn deadline(&self) -> Timestamp {
+        self.at.after(Duration::from_micros(self.within_micros))
+    }
+}
+
+/// Commands of a call: of the entity that makes it, of its timer, and of the worker.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub enum CallCommand {
+    /// An entity asks for it.
+    Begin(Begin),
+    /// A call joins this line: one after the other is made.
+    Join {
+        /// The call.
+        call: CallId,
+        /// Its deadline.
+        until: Timestamp,
+    },
+    /// A call of this line has its outcome.
+    Leave {
+        /// The call.
+        call: CallId,
+    },
+    /// The calls before it in its line have their outcomes.
+    Admit {},
+    /// The entity wants no further attempt.
+    Cancel {},
+    /// The timer is due.
+    Look {},
+    /// A worker is about to make an attempt.
+    Start {},
+    /// An attempt has a result.
+    Finish {
+        /// Its number.
+        attempt: u32,
+        /// The result.
+        result: AttemptResult,
+    },
+}
+
+/// Replies of a call.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub enum CallReply {
+    /// The command is recorded.
+    #[default]
+    Done,
+    /// The worker makes this attempt.
+    Go {
+        /// Its number.
+        attempt: u32,
+        /// The request.
+        request: Value,
+        /// The time at which the call is given up.
+        deadline: Timestamp,
+    },
+}
+
+/// Refusals of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub enum CallReject {
+    /// No attempt may begin now.
+    #[error("no attempt of this call may begin now")]
+    NotReady {},
+}
+
+impl Rejection for CallReject {
+    fn code(&self) -> &'static str {
+        "not-ready"
+    }
+}
+
+/// A request as JSON. One that cannot be written fails the command that makes the call, once that is recorded.
+#[derive(Deserialize)]
+#[serde(from = "Value")]
+pub(super) struct Request(Result<Value, String>);
+
+impl Request {
+    pub(super) fn of(request: &impl Serialize) -> Self {
+        Self(serde_json::to_value(request).map_err(|why| why.to_string()))
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        self.0.unwrap_or_default()
+    }
+}
+
+impl From<Value> for Request {
+    fn from(value: Value) -> Self {
+        Self(Ok(value))
+    }
+}
+
+impl Serialize for Request {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Ok(value) => value.serialize(serializer),
+            Err(why) => Err(S::Error::custom(format!("the request of a call: {why}"))),
+        }
+    }
+}
+
+/// An attempt's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub enum AttemptResult {
+    /// The provider did it.
+    Answered(Value),
+    /// The provider will not do it.
+    Failed(Value),
+    /// Nothing has reached the provider.
+    NotSent(String),
+    /// The provider may have done it.
+    InDoubt(String),
+}

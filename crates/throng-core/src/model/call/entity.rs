@@ -1,0 +1,144 @@
+//! The entity that a call is: one for each, of a kind for each worker.
+
+use super::{
+    CallCommand, CallEvent, CallId, CallOutcome, CallReject, CallReply, LATE, OUTCOME, Outside,
+    state::{CallState, LOOK, Policy},
+};
+use crate::{
+    model::{Answer, Entity, Keep, Sent, Topic, Turn},
+    shard::{OUTCOME_NAME, RequestOutcome},
+};
+use serde::{Deserialize, Serialize, ser::Error as _};
+use serde_json::Value;
+use std::{any::Any, borrow::Cow, marker::PhantomData, str, time::Duration};
+
+const PREFIX: &str = "call-";
+const KIND_BYTES_MAX: usize = 64;
+
+/// A call of a worker.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct Call<W> {
+    state: CallState,
+    #[serde(skip)]
+    of: PhantomData<fn() -> W>,
+}
+
+impl<W> Default for Call<W> {
+    fn default() -> Self {
+        Self {
+            state: CallState::default(),
+            of: PhantomData,
+        }
+    }
+}
+
+const fn kind_text(name: &str) -> [u8; KIND_BYTES_MAX] {
+    assert!(
+        !name.is_empty() && PREFIX.len() + name.len() <= KIND_BYTES_MAX,
+        "a worker's name has 1 to 59 bytes"
+    );
+    let (mut text, mut at) = ([0; KIND_BYTES_MAX], 0);
+    while at < PREFIX.len() + name.len() {
+        text[at] = match at < PREFIX.len() {
+            true => PREFIX.as_bytes()[at],
+            false => name.as_bytes()[at - PREFIX.len()],
+        };
+        at += 1;
+    }
+    text
+}
+
+impl<W: Outside> Call<W> {
+    const TEXT: &'static [u8] = &kind_text(W::NAME);
+
+    /// The topic on which a call says that a worker may begin an attempt.
+    pub const READY: Topic<CallId> = Topic::new(Self::KIND);
+}
+
+impl<W: Outside> Entity for Call<W> {
+    const KIND: &'static str = match str::from_utf8(Self::TEXT.split_at(PREFIX.len() + W::NAME.len()).0) {
+        Ok(kind) => kind,
+        Err(_) => panic!("a worker's name is of [a-z0-9-]"),
+    };
+    const KEEP: Keep = Keep::Age(Duration::from_secs(30 * 86_400));
+    type Id = CallId;
+    type Command = CallCommand;
+    type Event = CallEvent;
+    type Reply = CallReply;
+    type Rejection = CallReject;
+
+    fn creates(command: &CallCommand) -> bool {
+        matches!(
+            command,
+            CallCommand::Begin(_) | CallCommand::Admit {} | CallCommand::Join { .. } | CallCommand::Leave { .. }
+        )
+    }
+
+    fn recreates(command: &CallCommand) -> bool {
+        // A line ends when it is empty.
+        matches!(command, CallCommand::Join { .. } | CallCommand::Leave { .. })
+    }
+
+    fn decide(&self, command: CallCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, CallReject> {
+        let moment = (turn.now(), turn.unguessable());
+        let step = self.state.decide(command, &Policy::of::<W>(), moment)?;
+        step.events.into_iter().for_each(|event| turn.emit(event));
+        if let Some(outcome) = step.told {
+            let note = if step.is_late { LATE } else { OUTCOME };
+            turn.tell_caller(self.state.caller(), note, &outcome);
+        }
+        if let Some(next) = step.admits {
+            turn.send::<Self>(next, CallCommand::Admit {});
+        }
+        if let Some(line) = step.leaves {
+            let call = *turn.id();
+            turn.send::<Self>(line, CallCommand::Leave { call });
+        }
+        if step.ends {
+            turn.end();
+        } else if let Some(at) = step.look {
+            turn.remind(LOOK, at, None, CallCommand::Look {});
+        }
+        if step.is_ready {
+            turn.publish(&Self::READY, *turn.id());
+        }
+        Ok(Answer::Now(step.reply))
+    }
+
+    fn evolve(&mut self, event: &CallEvent) {
+        self.state.evolve(event);
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.state.heap_bytes()
+    }
+}
+
+impl<W: Outside> Turn<'_, Call<W>> {
+    /// Sends the entity that made the call what came of it, as the outcome of a request is sent.
+    fn tell_caller(&mut self, (kind, id): &(String, String), note: &str, outcome: &CallOutcome<Value, Value>) {
+        let outcome = serde_json::value::to_raw_value(outcome).expect("it was made of JSON");
+        let outcome = RequestOutcome {
+            from: (Call::<W>::KIND.to_owned(), self.id().to_string()),
+            note: note.to_owned(),
+            outcome,
+        };
+        self.out.sent.push(Sent {
+            kind: Cow::Owned(kind.clone()),
+            id: id.clone(),
+            command: Box::new(outcome),
+            encode: encode_outcome,
+            note: None,
+            child: false,
+            is_call: false,
+        });
+    }
+}
+
+fn encode_outcome(outcome: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
+    match outcome.downcast_ref::<RequestOutcome>() {
+        Some(outcome) => serde_json::to_writer(out, outcome).map(|()| OUTCOME_NAME),
+        None => Err(serde_json::Error::custom("this is no outcome")),
+    }
+}

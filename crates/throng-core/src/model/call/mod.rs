@@ -1,0 +1,141 @@
+//! Calls of providers outside: the worker that makes them, and the entities that ask for them and hear their outcome.
+
+mod begin;
+mod command;
+mod entity;
+mod outcome;
+mod state;
+
+pub use begin::Calling;
+pub use command::{AttemptResult, CallCommand, CallReject, CallReply};
+pub use entity::Call;
+pub use outcome::{CallOutcome, OnCallOutcome};
+pub(crate) use outcome::{LATE, OUTCOME};
+pub use state::CallEvent;
+
+use super::{Message, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::{fmt, future::Future, str::FromStr, time::Duration};
+
+/// A worker: makes the calls that entities ask of one provider outside. It runs beside the engine, and may take its time.
+///
+/// A call is recorded with the command that asks for it, and made at least once, also after a crash. Each attempt carries the same
+/// [key](Attempt::key), by which the provider tells a second attempt from a second call.
+pub trait Outside: Send + Sync + 'static {
+    /// 1 to 59 of `[a-z0-9-]`: its calls are entities of the kind `call-NAME`. Never change it.
+    const NAME: &'static str;
+    /// Attempts under way at once, in one engine.
+    const CONCURRENCY: usize = 16;
+    /// The time one attempt may take.
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    /// The time until a call is given up, where the entity does not say.
+    const WITHIN: Duration = Duration::from_secs(3_600);
+    /// The pause after the first attempt without an answer; it doubles, up to the second.
+    const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+    /// The request. It stands in the journal: it holds no secrets.
+    type Request: Message;
+    /// The answer of a provider that did it.
+    type Answer: Message;
+    /// The answer of a provider that will not do it.
+    type Failure: Message;
+
+    /// Makes one attempt.
+    ///
+    /// # Errors
+    /// [`CallError`]: the provider's "no", or that there was no answer.
+    fn call(
+        &self,
+        request: Self::Request,
+        attempt: &Attempt,
+    ) -> impl Future<Output = Result<Self::Answer, CallError<Self::Failure>>> + Send;
+}
+
+/// An attempt of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The call.
+    pub call: CallId,
+    /// The number of the attempt: 1, 2, 3, …
+    pub number: u32,
+    /// The time at which the entity is told that the outcome is not known.
+    pub deadline: Timestamp,
+}
+
+impl Attempt {
+    /// The idempotency key: 128 random bits as 32 hexadecimal digits, the same for each attempt of the call.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.call.to_string()
+    }
+}
+
+/// The reason why an attempt has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError<F> {
+    /// The provider has decided that it will not do it. This is the call's outcome.
+    #[error("the provider refused")]
+    Failed(F),
+    /// Nothing has reached the provider. The call is tried again.
+    #[error("nothing was sent: {0}")]
+    NotSent(String),
+    /// The provider may have done it. The call is tried again under the same key, unless it is made [once](Calling::once).
+    #[error("in doubt: {0}")]
+    InDoubt(String),
+}
+
+/// A call's id, and its idempotency key: 128 random bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct CallId(u128);
+
+/// A text that is no call's id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a call's id has 32 hexadecimal digits")]
+pub struct InvalidCallId;
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = InvalidCallId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCallId> {
+        let is_one = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        match u128::from_str_radix(text, 16) {
+            Ok(bits) if is_one => Ok(Self(bits)),
+            _ => Err(InvalidCallId),
+        }
+    }
+}
+
+impl TryFrom<String> for CallId {
+    type Error = InvalidCallId;
+
+    fn try_from(text: String) -> Result<Self, InvalidCallId> {
+        text.parse()
+    }
+}
+
+impl From<CallId> for String {
+    fn from(id: CallId) -> Self {
+        id.to_string()
+    }
+}
+
+#[cfg(feature = "schemas")]
+impl schemars::JsonSchema for CallId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CallId".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{32}$" })
+    }
+}

@@ -1,0 +1,35 @@
+//! The outcome of a call, as its entity hears it.
+
+use super::{CallId, Outside};
+use crate::model::Entity;
+use serde::{Deserialize, Serialize};
+
+/// The note of the one outcome that each call has.
+pub(crate) const OUTCOME: &str = "outcome";
+/// The note of an answer that came after the outcome was told.
+pub(crate) const LATE: &str = "late";
+
+/// The outcome of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub enum CallOutcome<A, F> {
+    /// The provider did it.
+    Answered(A),
+    /// The provider will not do it.
+    Failed(F),
+    /// Nothing was sent, and nothing will be: it was cancelled, or the deadline came first. The only outcome of which is sure that nothing
+    /// happened outside.
+    Refused(String),
+    /// An attempt was sent, and there is no answer. If one comes later, it is told as [`OnCallOutcome::on_late_answer`].
+    Unknown(String),
+}
+
+/// Takes the outcome of a call as a command of the entity that made it: once, also after a crash.
+pub trait OnCallOutcome<W: Outside>: Entity {
+    /// Turns the outcome into a command of this entity.
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<W::Answer, W::Failure>) -> Self::Command;
+
+    /// Turns an answer into a command that came after another outcome was told: [`Unknown`](CallOutcome::Unknown), or a failure of another
+    /// attempt. The entity may have to undo what the provider did.
+    fn on_late_answer(call: CallId, answer: Result<W::Answer, W::Failure>) -> Self::Command;
+}

@@ -1,0 +1,568 @@
+//! A call from its beginning to its outcome: decided without a clock, a journal or a worker at hand.
+
+use super::{AttemptResult, CallCommand, CallId, CallOutcome, CallReject, CallReply, Outside, command::Begin};
+use crate::model::{Event, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+/// The time beyond its limit after which an attempt without result is given up: its process is gone.
+const GRACE: Duration = Duration::from_secs(10);
+/// The time for which an answer is waited for that comes after the outcome was told.
+const LATE_MAX: Duration = Duration::from_secs(86_400);
+/// A call that no worker has begun is offered again after a sixteenth of its age, within these bounds.
+const OFFER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+/// The time beyond its deadline after which a line passes over a call that has not left it: it is quarantined, or was erased.
+const PASSED_OVER: Duration = Duration::from_secs(60);
+
+/// Events of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub enum CallEvent {
+    /// An entity asked for it.
+    Begun {
+        /// The entity's kind and id.
+        caller: (String, String),
+        /// The request.
+        request: Value,
+        /// The time of that.
+        at: Timestamp,
+        /// The time at which it is given up.
+        deadline: Timestamp,
+        /// No second attempt is made.
+        once: bool,
+        /// The line in which it waits for the calls before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        line: Option<CallId>,
+    },
+    /// A call joined this line.
+    Joined {
+        /// The call.
+        call: CallId,
+        /// Its deadline.
+        until: Timestamp,
+    },
+    /// A call left this line.
+    Left {
+        /// The call.
+        call: CallId,
+    },
+    /// The calls before it have their outcomes.
+    Admitted {
+        /// The time of that.
+        at: Timestamp,
+    },
+    /// An attempt is under way.
+    AttemptBegun {
+        /// Its number.
+        attempt: u32,
+        /// The time at which the process that makes it is taken to be gone.
+        until: Timestamp,
+    },
+    /// An attempt has come to no answer.
+    AttemptEnded {
+        /// Its number.
+        attempt: u32,
+        /// The provider may have done it.
+        is_sent: bool,
+        /// The worker has said so; else an answer may still come.
+        is_reported: bool,
+        /// The reason.
+        why: String,
+        /// The earliest time of the next attempt.
+        again: Timestamp,
+    },
+    /// The entity wants no further attempt.
+    Cancelled {},
+    /// The entity is told the outcome.
+    Settled {
+        /// The outcome.
+        outcome: CallOutcome<Value, Value>,
+        /// The time until which a later answer is waited for; without, none can come.
+        late_until: Option<Timestamp>,
+    },
+    /// The entity is told of an answer that came after the outcome.
+    AnsweredLate {
+        /// The answer: that it was done, or will not be.
+        answer: CallOutcome<Value, Value>,
+    },
+}
+
+impl Event for CallEvent {}
+
+/// The stage a call has reached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+enum Stage {
+    #[default]
+    None,
+    /// The call waits for those before it in its line.
+    InLine,
+    /// A worker may begin an attempt from this time on.
+    Ready(Timestamp),
+    /// An attempt is under way, until this time at most.
+    UnderWay(u32, Timestamp),
+    /// The outcome was told; until this time an answer may come.
+    Told(Timestamp),
+    Over,
+}
+
+/// The state of a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct CallState {
+    caller: (String, String),
+    request: Value,
+    begun: Timestamp,
+    deadline: Timestamp,
+    once: bool,
+    is_cancelled: bool,
+    /// Attempts that were begun.
+    attempts: u32,
+    /// Attempts of these that may have reached the provider.
+    sent: u32,
+    /// Attempts of which no worker has said what came of them.
+    open: Vec<u32>,
+    stage: Stage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    line: Option<CallId>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_admitted: bool,
+    /// The calls in this line, with their deadlines. The first one is made.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    calls: VecDeque<(CallId, Timestamp)>,
+    /// Calls that left this line before they joined.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    gone: BTreeSet<CallId>,
+}
+
+/// The effects of a command on a call.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    pub(super) events: Vec<CallEvent>,
+    /// The caller hears of these.
+    pub(super) told: Option<CallOutcome<Value, Value>>,
+    pub(super) is_late: bool,
+    /// The call that its line may make next.
+    pub(super) admits: Option<CallId>,
+    /// The line that hears that this call has its outcome.
+    pub(super) leaves: Option<CallId>,
+    /// When to look at it again.
+    pub(super) look: Option<Timestamp>,
+    /// A worker may begin an attempt.
+    pub(super) is_ready: bool,
+    pub(super) ends: bool,
+    pub(super) reply: CallReply,
+}
+
+/// The worker's settings.
+pub(super) struct Policy {
+    pub(super) timeout: Duration,
+    pub(super) pause: (Duration, Duration),
+}
+
+impl Policy {
+    pub(super) fn of<W: Outside>() -> Self {
+        Self {
+            timeout: W::TIMEOUT,
+            pause: W::PAUSE,
+        }
+    }
+
+    /// The time of the next attempt after so many: between half of the pause and all of it.
+    fn again(&self, attempts: u32, now: Timestamp, entropy: u128) -> Timestamp {
+        let doubled = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        let pause = self.pause.0.saturating_mul(doubled).min(self.pause.1);
+        let share = u32::try_from(entropy >> 96).unwrap_or(u32::MAX);
+        now.after(pause / 2 + pause.mul_f64(f64::from(share) / f64::from(u32::MAX) / 2.0))
+    }
+}
+
+impl CallState {
+    pub(super) fn caller(&self) -> &(String, String) {
+        &self.caller
+    }
+
+    pub(super) fn decide(
+        &self,
+        command: CallCommand,
+        policy: &Policy,
+        (now, entropy): (Timestamp, u128),
+    ) -> Result<Step, CallReject> {
+        let mut step = self.step(command, policy, (now, entropy))?;
+        let settles = |event: &CallEvent| matches!(event, CallEvent::Settled { .. });
+        step.leaves = self.line.filter(|_| step.events.iter().any(settles));
+        Ok(step)
+    }
+
+    fn step(
+        &self,
+        command: CallCommand,
+        policy: &Policy,
+        (now, entropy): (Timestamp, u128),
+    ) -> Result<Step, CallReject> {
+        match command {
+            CallCommand::Begin(_) if self.stage != Stage::None => Err(CallReject::NotReady {}),
+            CallCommand::Begin(begin) => Ok(self.begin(begin, now)),
+            CallCommand::Join { call, until } => Ok(self.join(call, until)),
+            CallCommand::Leave { call } => Ok(self.leave(call, now)),
+            CallCommand::Admit {} => Ok(self.admit(now)),
+            CallCommand::Start {} => self.start(policy, now),
+            CallCommand::Finish { attempt, result } => Ok(self.finish(attempt, result, policy, (now, entropy))),
+            CallCommand::Cancel {} => Ok(self.cancel(now)),
+            CallCommand::Look {} => Ok(self.look(policy, (now, entropy))),
+        }
+    }
+
+    fn begin(&self, begin: Begin, now: Timestamp) -> Step {
+        let deadline = begin.deadline();
+        let is_ready = begin.line.is_none() || self.is_admitted;
+        let look = if is_ready { now.after(OFFER.0) } else { deadline };
+        let event = CallEvent::Begun {
+            caller: begin.caller,
+            request: begin.request.into_value(),
+            at: now,
+            deadline,
+            once: begin.once,
+            line: begin.line,
+        };
+        Step {
+            events: vec![event],
+            look: Some(look.min(deadline)),
+            is_ready,
+            ..Step::default()
+        }
+    }
+
+    fn join(&self, call: CallId, until: Timestamp) -> Step {
+        let has_left = self.gone.contains(&call);
+        let is_next = self.calls.is_empty() && !has_left;
+        Step {
+            events: vec![CallEvent::Joined { call, until }],
+            admits: is_next.then_some(call),
+            look: is_next.then(|| until.after(PASSED_OVER)),
+            ends: self.calls.is_empty() && has_left && self.gone.len() == 1,
+            ..Step::default()
+        }
+    }
+
+    fn leave(&self, call: CallId, now: Timestamp) -> Step {
+        let is_first = self.calls.front().is_some_and(|(first, _)| *first == call);
+        let step = Step {
+            events: vec![CallEvent::Left { call }],
+            ..Step::default()
+        };
+        match self.calls.get(usize::from(is_first)) {
+            Some(_) if !is_first => step,
+            next => self.goes_on(step, next, is_first, now),
+        }
+    }
+
+    /// A line whose first call has left.
+    fn goes_on(&self, step: Step, next: Option<&(CallId, Timestamp)>, was_first: bool, now: Timestamp) -> Step {
+        Step {
+            admits: next.map(|(call, _)| *call),
+            look: Some(next.map_or(now.after(LATE_MAX), |(_, until)| until.after(PASSED_OVER))),
+            ends: next.is_none() && was_first && self.gone.is_empty(),
+            ..step
+        }
+    }
+
+    /// The timer of a line is due.
+    fn look_at_line(&self, now: Timestamp) -> Step {
+        let is_over = |(_, until): &&(CallId, Timestamp)| until.after(PASSED_OVER) <= now;
+        let over = self.calls.iter().take_while(is_over);
+        let events: Vec<_> = over.map(|(call, _)| CallEvent::Left { call: *call }).collect();
+        match (self.calls.get(events.len()), events.is_empty()) {
+            (Some((_, until)), true) => Step {
+                look: Some(until.after(PASSED_OVER)),
+                ..Step::default()
+            },
+            // Calls that left and never joined are forgotten.
+            (None, true) => Step {
+                ends: true,
+                ..Step::default()
+            },
+            (next, false) => self.goes_on(
+                Step {
+                    events,
+                    ..Step::default()
+                },
+                next,
+                true,
+                now,
+            ),
+        }
+    }
+
+    fn admit(&self, now: Timestamp) -> Step {
+        if !matches!(self.stage, Stage::None | Stage::InLine) {
+            return Step::default();
+        }
+        let is_ready = self.stage == Stage::InLine;
+        Step {
+            events: vec![CallEvent::Admitted { at: now }],
+            look: is_ready.then(|| now.after(OFFER.0).min(self.deadline)),
+            is_ready,
+            ..Step::default()
+        }
+    }
+
+    fn start(&self, policy: &Policy, now: Timestamp) -> Result<Step, CallReject> {
+        match self.stage {
+            Stage::Ready(from) if from <= now && now < self.deadline => {}
+            _ => return Err(CallReject::NotReady {}),
+        }
+        let (attempt, until) = (self.attempts + 1, now.after(policy.timeout + GRACE));
+        Ok(Step {
+            events: vec![CallEvent::AttemptBegun { attempt, until }],
+            look: Some(until.min(self.deadline)),
+            reply: CallReply::Go {
+                attempt,
+                request: self.request.clone(),
+                deadline: self.deadline,
+            },
+            ..Step::default()
+        })
+    }
+
+    fn finish(&self, attempt: u32, result: AttemptResult, policy: &Policy, moment: (Timestamp, u128)) -> Step {
+        let is_open = self.stage != Stage::Over && self.open.contains(&attempt);
+        let answer = match result {
+            _ if !is_open => return Step::default(),
+            AttemptResult::Answered(answer) => CallOutcome::Answered(answer),
+            AttemptResult::Failed(failure) => CallOutcome::Failed(failure),
+            AttemptResult::NotSent(why) => return self.unanswered(attempt, (false, true), why, policy, moment),
+            AttemptResult::InDoubt(why) => return self.unanswered(attempt, (true, true), why, policy, moment),
+        };
+        // Another attempt may have done what this one was refused.
+        let others_may_answer = self.open.len() > 1;
+        if let Stage::Told(_) = self.stage {
+            if others_may_answer && matches!(answer, CallOutcome::Failed(_)) {
+                let why = "the provider refused".to_owned();
+                return self.unanswered(attempt, (true, true), why, policy, moment);
+            }
+            return Step {
+                events: vec![CallEvent::AnsweredLate { answer: answer.clone() }],
+                told: Some(answer),
+                is_late: true,
+                ends: true,
+                ..Step::default()
+            };
+        }
+        let may_come = matches!(answer, CallOutcome::Failed(_)) && others_may_answer;
+        Self::settle(Vec::new(), answer, may_come, moment.0)
+    }
+
+    /// An attempt has come to no answer.
+    fn unanswered(
+        &self,
+        attempt: u32,
+        (is_sent, is_reported): (bool, bool),
+        why: String,
+        policy: &Policy,
+        (now, entropy): (Timestamp, u128),
+    ) -> Step {
+        let is_told = matches!(self.stage, Stage::Told(_));
+        let again = policy.again(self.attempts, now, entropy);
+        let event = CallEvent::AttemptEnded {
+            attempt,
+            is_sent,
+            is_reported,
+            why: why.clone(),
+            again,
+        };
+        let may_come = self.open.len() > usize::from(is_reported);
+        if is_told {
+            return Step {
+                events: vec![event],
+                ends: !may_come,
+                ..Step::default()
+            };
+        }
+        if !matches!(self.stage, Stage::UnderWay(current, _) if current == attempt) {
+            return Step {
+                events: vec![event],
+                ..Step::default()
+            };
+        }
+        let sent = self.sent - u32::from(!is_sent);
+        let is_over = now >= self.deadline || self.is_cancelled || again >= self.deadline && !may_come;
+        if is_over || self.once && sent > 0 {
+            let outcome = Self::unknown(sent, why);
+            return Self::settle(vec![event], outcome, may_come, now);
+        }
+        Step {
+            events: vec![event],
+            look: Some(again.min(self.deadline)),
+            ..Step::default()
+        }
+    }
+
+    fn unknown(sent: u32, why: String) -> CallOutcome<Value, Value> {
+        match sent {
+            0 => CallOutcome::Refused(why),
+            _ => CallOutcome::Unknown(why),
+        }
+    }
+
+    fn settle(mut events: Vec<CallEvent>, outcome: CallOutcome<Value, Value>, may_come: bool, now: Timestamp) -> Step {
+        let late_until = may_come.then(|| now.after(LATE_MAX));
+        events.push(CallEvent::Settled {
+            outcome: outcome.clone(),
+            late_until,
+        });
+        Step {
+            events,
+            told: Some(outcome),
+            look: late_until,
+            ends: !may_come,
+            ..Step::default()
+        }
+    }
+
+    fn cancel(&self, now: Timestamp) -> Step {
+        const WHY: &str = "it was cancelled";
+        match self.stage {
+            Stage::InLine | Stage::Ready(_) => {
+                let outcome = Self::unknown(self.sent, WHY.into());
+                Self::settle(vec![CallEvent::Cancelled {}], outcome, !self.open.is_empty(), now)
+            }
+            Stage::UnderWay(_, until) => Step {
+                events: vec![CallEvent::Cancelled {}],
+                look: Some(until.min(self.deadline)),
+                ..Step::default()
+            },
+            Stage::None | Stage::Told(_) | Stage::Over => Step::default(),
+        }
+    }
+
+    /// A timer is due.
+    fn look(&self, policy: &Policy, (now, entropy): (Timestamp, u128)) -> Step {
+        match self.stage {
+            Stage::UnderWay(attempt, until) if now >= until => {
+                let why = "the process that made the attempt has said nothing".to_owned();
+                self.unanswered(attempt, (true, false), why, policy, (now, entropy))
+            }
+            Stage::InLine | Stage::Ready(_) | Stage::UnderWay(..) if now >= self.deadline => {
+                let outcome = Self::unknown(self.sent, "the deadline is over".into());
+                Self::settle(Vec::new(), outcome, !self.open.is_empty(), now)
+            }
+            Stage::InLine => Step {
+                look: Some(self.deadline),
+                ..Step::default()
+            },
+            Stage::UnderWay(_, until) => Step {
+                look: Some(until.min(self.deadline)),
+                ..Step::default()
+            },
+            Stage::Ready(from) if now < from => Step {
+                look: Some(from.min(self.deadline)),
+                ..Step::default()
+            },
+            Stage::Ready(_) => {
+                let age = now.micros.saturating_sub(self.begun.micros).max(0).cast_unsigned();
+                let pause = Duration::from_micros(age / 16).clamp(OFFER.0, OFFER.1);
+                Step {
+                    look: Some(now.after(pause).min(self.deadline)),
+                    is_ready: true,
+                    ..Step::default()
+                }
+            }
+            Stage::Told(until) if now < until => Step {
+                look: Some(until),
+                ..Step::default()
+            },
+            Stage::Told(_) => Step {
+                ends: true,
+                ..Step::default()
+            },
+            Stage::None => self.look_at_line(now),
+            Stage::Over => Step::default(),
+        }
+    }
+
+    pub(super) fn evolve(&mut self, event: &CallEvent) {
+        match event {
+            CallEvent::Begun {
+                caller,
+                request,
+                at,
+                deadline,
+                once,
+                line,
+            } => {
+                (self.caller, self.request) = (caller.clone(), request.clone());
+                (self.begun, self.deadline, self.once) = (*at, *deadline, *once);
+                self.line = *line;
+                self.stage = match line {
+                    Some(_) if !self.is_admitted => Stage::InLine,
+                    _ => Stage::Ready(*at),
+                };
+            }
+            CallEvent::Joined { call, until } => {
+                if !self.gone.remove(call) {
+                    self.calls.push_back((*call, *until));
+                }
+            }
+            CallEvent::Left { call } => {
+                let before = self.calls.len();
+                self.calls.retain(|(other, _)| other != call);
+                if self.calls.len() == before {
+                    self.gone.insert(*call);
+                }
+            }
+            CallEvent::Admitted { at } => {
+                self.is_admitted = true;
+                if self.stage == Stage::InLine {
+                    self.stage = Stage::Ready(*at);
+                }
+            }
+            CallEvent::AttemptBegun { attempt, until } => {
+                self.attempts = *attempt;
+                self.sent += 1;
+                self.open.push(*attempt);
+                self.stage = Stage::UnderWay(*attempt, *until);
+            }
+            CallEvent::AttemptEnded {
+                attempt,
+                is_sent,
+                is_reported,
+                again,
+                ..
+            } => {
+                self.sent -= u32::from(!is_sent);
+                self.open.retain(|open| open != attempt || !is_reported);
+                if matches!(self.stage, Stage::UnderWay(current, _) if current == *attempt) {
+                    self.stage = Stage::Ready(*again);
+                }
+            }
+            CallEvent::Cancelled {} => self.is_cancelled = true,
+            CallEvent::Settled { late_until, .. } => {
+                self.stage = late_until.map_or(Stage::Over, Stage::Told);
+            }
+            CallEvent::AnsweredLate { .. } => self.stage = Stage::Over,
+        }
+    }
+
+    /// Bytes beyond the struct's own: the texts and the request, roughly.
+    pub(super) fn heap_bytes(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            match value {
+                Value::String(text) => text.len(),
+                Value::Array(values) => values.iter().map(|value| 32 + of(value)).sum(),
+                Value::Object(fields) => fields.iter().map(|(name, value)| 64 + name.len() + of(value)).sum(),
+                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            }
+        }
+        32 * (self.calls.len() + 2 * self.gone.len()) + self.caller.0.len() + self.caller.1.len() + of(&self.request)
+    }
+}
+
+/// The timer's name.
+pub(super) const LOOK: &str = "look";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! A provider outside, as a simulated world has it.
+
+use crate::{
+    threads::current_world,
+    world::{OUTSIDE, RunsOn, World},
+};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use throng::{
+    Answering, MakesCalls,
+    model::{Attempt, CallError, CallId, Outside},
+};
+
+/// The faults of a provider and of the way to it. Shares are of all attempts, from 0 to 1.
+#[derive(Clone, Debug)]
+pub struct CallFaults {
+    /// The longest time to the effect, and from there to the answer.
+    pub delay: Duration,
+    /// The share of attempts that cannot be sent.
+    pub not_sent: f64,
+    /// The share of requests that are lost on the way.
+    pub lost: f64,
+    /// The share of requests that arrive twice.
+    pub duplicated: f64,
+    /// The share of answers that are lost: the provider did it.
+    pub answer_lost: f64,
+    /// The share of answers that take up to twice as long as an attempt may.
+    pub slow: f64,
+}
+
+impl CallFaults {
+    /// A provider that always answers within a second.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            delay: Duration::from_millis(500),
+            not_sent: 0.0,
+            lost: 0.0,
+            duplicated: 0.0,
+            answer_lost: 0.0,
+            slow: 0.0,
+        }
+    }
+
+    /// A provider with some of all faults.
+    #[must_use]
+    pub fn some() -> Self {
+        Self {
+            not_sent: 0.1,
+            lost: 0.1,
+            duplicated: 0.1,
+            answer_lost: 0.1,
+            slow: 0.1,
+            ..Self::none()
+        }
+    }
+}
+
+type Decide<W> =
+    dyn Fn(&<W as Outside>::Request) -> Result<<W as Outside>::Answer, <W as Outside>::Failure> + Send + Sync;
+
+/// A provider: its state outlives the processes that call it. Clones are the same provider.
+pub struct Fake<W: Outside> {
+    decide: Arc<Decide<W>>,
+    faults: CallFaults,
+    knows_keys: bool,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The calls of the requests that were sent, also of those that were lost on the way.
+    requests: Vec<CallId>,
+    /// The calls in the order of their effects.
+    effects: Vec<CallId>,
+}
+
+impl<W: Outside> Clone for Fake<W> {
+    fn clone(&self) -> Self {
+        Self {
+            decide: Arc::clone(&self.decide),
+            faults: self.faults.clone(),
+            knows_keys: self.knows_keys,
+            seen: Arc::clone(&self.seen),
+        }
+    }
+}
+
+impl<W: Outside> Fake<W> {
+    /// A provider without faults that decides so about each request, the same each time. An answer is an effect, a failure is none.
+    #[must_use]
+    pub fn answers(decide: impl Fn(&W::Request) -> Result<W::Answer, W::Failure> + Send + Sync + 'static) -> Self {
+        Self {
+            decide: Arc::new(decide),
+            faults: CallFaults::none(),
+            knows_keys: true,
+            seen: Arc::default(),
+        }
+    }
+
+    /// Sets the faults.
+    #[must_use]
+    pub fn faults(mut self, faults: CallFaults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Knows no idempotency keys: each request that arrives has an effect.
+    #[must_use]
+    pub fn without_keys(mut self) -> Self {
+        self.knows_keys = false;
+        self
+    }
+
+    /// Returns the number of times that a call had an effect.
+    #[must_use]
+    pub fn effects_of(&self, call: CallId) -> usize {
+        self.seen().effects.iter().filter(|effect| **effect == call).count()
+    }
+
+    /// Returns the number of requests that were sent for a call, with those that were lost on the way.
+    #[must_use]
+    pub fn requests_of(&self, call: CallId) -> usize {
+        self.seen().requests.iter().filter(|request| **request == call).count()
+    }
+
+    /// Returns the calls that had an effect, in this order.
+    #[must_use]
+    pub fn effects(&self) -> Vec<CallId> {
+        self.seen().effects.clone()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request arrives.
+    fn decide(&self, request: &W::Request, call: CallId, world: &World) -> Result<W::Answer, W::Failure> {
+        let decided = (self.decide)(request);
+        if decided.is_ok() {
+            let mut seen = self.seen();
+            if !self.knows_keys || !seen.effects.contains(&call) {
+                seen.effects.push(call);
+                world.note(format_args!("{} does {call}", W::NAME));
+            }
+        }
+        decided
+    }
+}
+
+impl<W: Outside> MakesCalls<W> for Fake<W> {
+    fn make<'a>(&'a self, request: W::Request, attempt: &'a Attempt) -> Answering<'a, W> {
+        Box::pin(async move {
+            let Some(world) = current_world() else {
+                return Err(CallError::NotSent("there is no simulated world".into()));
+            };
+            let (faults, call, fake) = (&self.faults, attempt.call, self.clone());
+            let up_to = |longest: Duration| longest.mul_f64(world.dice(|rng| rng.f64()));
+            if world.chance(faults.not_sent) {
+                world.count("call not sent");
+                return Err(CallError::NotSent("no connection".into()));
+            }
+            self.seen().requests.push(call);
+            let (there, mut back) = (up_to(faults.delay), up_to(faults.delay));
+            let [is_lost, is_twice, is_mute, is_slow] =
+                [faults.lost, faults.duplicated, faults.answer_lost, faults.slow].map(|share| world.chance(share));
+            if is_slow {
+                back = up_to(W::TIMEOUT * 2);
+            }
+            let (tell, told) = tokio::sync::oneshot::channel();
+            // The provider goes on when the process that has called it dies.
+            let provider = {
+                let world = world.clone();
+                async move {
+                    world.sleep(there).await;
+                    if is_lost {
+                        world.count("call lost");
+                        return;
+                    }
+                    let answer = fake.decide(&request, call, &world);
+                    if is_twice {
+                        world.count("call duplicated");
+                        let _ = fake.decide(&request, call, &world);
+                    }
+                    world.sleep(back).await;
+                    if is_mute {
+                        world.count("answer of a call lost");
+                    } else if tell.send(answer).is_err() {
+                        world.count("answer of a call too late");
+                    }
+                }
+            };
+            world.spawn(OUTSIDE, RunsOn::World, Box::pin(provider));
+            match told.await {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(failure)) => Err(CallError::Failed(failure)),
+                Err(_) => Err(CallError::InDoubt("the connection broke".into())),
+            }
+        })
+    }
+}

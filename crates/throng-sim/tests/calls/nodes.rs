@@ -1,0 +1,137 @@
+//! The shop on several nodes, whose shards move while calls are under way.
+
+use crate::{
+    ORDERS, is_true, provider,
+    shop::{Order, OrderCommand, Payments, Plan, View},
+};
+use std::time::Duration;
+use throng::{Engine, model::Error};
+use throng_sim::{CallFaults, Failure, Fake, Faults, Nodes, Run, Sim, Simulation, Timing, for_each_seed_with};
+
+const NODES: usize = 3;
+const LEASE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(100);
+const WITHIN_SECS: u64 = 40;
+/// The deadline of a call, and its longest attempt.
+const SETTLED: Duration = Duration::from_secs(WITHIN_SECS + 30);
+
+async fn start_all(sim: &Sim, nodes: &Nodes) {
+    for node in 0..NODES {
+        while !nodes.is_started(node) && nodes.start(node).await.is_err() {
+            sim.sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Has all nodes run and serve.
+async fn recover(sim: &Sim, nodes: &Nodes) {
+    nodes.mend();
+    start_all(sim, nodes).await;
+    for node in 0..NODES {
+        nodes.drain(node, false).await;
+    }
+}
+
+/// Asks whichever node, until the answer is known; where none serves, they recover.
+async fn ask<T, R, F>(sim: &Sim, nodes: &Nodes, mut attempt: impl FnMut(Engine) -> F) -> T
+where
+    T: Send + 'static,
+    R: Send + 'static,
+    F: Future<Output = Result<T, Error<R>>> + Send + 'static,
+{
+    let mut tries = 0;
+    loop {
+        let up = nodes.up();
+        let node = sim.below(up.len().max(1) as u64) as usize;
+        if let Some(node) = up.get(node)
+            && let Ok(Ok(answer)) = nodes.call(*node, &mut attempt).await
+        {
+            return answer;
+        }
+        sim.sleep(PAUSE).await;
+        tries += 1;
+        if tries % 100 == 0 {
+            recover(sim, nodes).await;
+        }
+    }
+}
+
+async fn step(sim: &Sim, nodes: &Nodes) {
+    sim.sleep(Duration::from_millis(sim.below(2_000))).await;
+    let (one, other) = (sim.below(NODES as u64) as usize, sim.below(NODES as u64) as usize);
+    match sim.below(7) {
+        0 | 1 => nodes.kill(one),
+        2 => nodes.pause(one, Duration::from_millis(sim.below(20_000))),
+        3 => nodes.drain(one, sim.chance(0.5)).await,
+        4 if one != other => nodes.cut(one, other),
+        5 => nodes.mend(),
+        _ => start_all(sim, nodes).await,
+    }
+}
+
+/// Orders are placed and charged while nodes come and go; each hears one outcome that is true.
+fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Result<Run, Box<Failure>> {
+    let mut faults = Faults::random(seed);
+    // A call that takes as long as a lease is a line that is cut: there is another fault for that.
+    faults.stall_micros = 50_000..300_000;
+    let world = Simulation::new(seed)
+        .with::<Order>()
+        .query::<Order, View>()
+        .outside::<Order, Payments>(&provider)
+        .faults(faults)
+        .keep_trace(keep_trace);
+    let run = async |sim: Sim| {
+        let nodes = sim.nodes(Timing::of(LEASE));
+        start_all(&sim, &nodes).await;
+        for number in 0..ORDERS {
+            let place = || OrderCommand::Place { cents: 100, plan };
+            let order = |engine: &Engine| engine.entity::<Order>(number.to_string());
+            ask(&sim, &nodes, |engine| order(&engine).once("place").ask(place())).await;
+            step(&sim, &nodes).await;
+            step(&sim, &nodes).await;
+        }
+        nodes.calm();
+        recover(&sim, &nodes).await;
+        sim.sleep(SETTLED).await;
+        for number in 0..ORDERS {
+            let order = |engine: &Engine| engine.entity::<Order>(number.to_string());
+            let order = ask(&sim, &nodes, |engine| order(&engine).read(View {})).await;
+            is_true(&sim, &provider, number, &order);
+        }
+        nodes.end();
+    };
+    world.try_run(run).map(|((), run)| run)
+}
+
+#[test]
+fn calls_on_nodes_that_fail_have_one_true_outcome() {
+    let plan = Plan {
+        within_secs: WITHIN_SECS,
+        ..Plan::default()
+    };
+    for_each_seed_with(
+        ("throng-sim", "calls_on_nodes_that_fail_have_one_true_outcome"),
+        4,
+        &["answered", "made again", "node killed", "node paused"],
+        |seed, trace| sell(seed, plan, provider(CallFaults::some()), trace),
+    );
+}
+
+#[test]
+fn call_made_once_on_nodes_that_fail_is_sent_once() {
+    let plan = Plan {
+        once: true,
+        within_secs: WITHIN_SECS,
+        ..Plan::default()
+    };
+    let faults = CallFaults {
+        duplicated: 0.0,
+        ..CallFaults::some()
+    };
+    for_each_seed_with(
+        ("throng-sim", "call_made_once_on_nodes_that_fail_is_sent_once"),
+        4,
+        &["answered", "unknown", "node killed", "node paused"],
+        |seed, trace| sell(seed, plan, provider(faults.clone()).without_keys(), trace),
+    );
+}

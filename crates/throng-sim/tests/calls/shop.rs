@@ -1,0 +1,174 @@
+//! An order that is charged outside, and given its seat once that is known.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use throng::model::*;
+use throng_testing::fixtures::Never;
+
+/// The way an order calls, and the bug that is planted.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Plan {
+    pub(crate) once: bool,
+    pub(crate) within_secs: u64,
+    pub(crate) forgets_refund: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            once: false,
+            within_secs: 90,
+            forgets_refund: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Order {
+    pub(crate) call: Option<CallId>,
+    pub(crate) heard: Vec<String>,
+    pub(crate) late: u32,
+    pub(crate) refunds: u32,
+    pub(crate) queued: Vec<CallId>,
+    pub(crate) plan: Plan,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum OrderCommand {
+    Place {
+        cents: u64,
+        plan: Plan,
+    },
+    /// Asks for so many calls, one after the other or at once.
+    Queue {
+        count: u64,
+        in_order: bool,
+    },
+    GiveUp {},
+    Hear {
+        call: CallId,
+        outcome: String,
+    },
+    HearLate {
+        call: CallId,
+        is_charged: bool,
+    },
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum OrderEvent {
+    Placed { call: CallId, plan: Plan },
+    Queued { call: CallId },
+    Heard { outcome: String },
+    HeardLate {},
+    Refunded {},
+}
+impl Event for OrderEvent {}
+
+impl Entity for Order {
+    const KIND: &'static str = "order";
+    type Id = String;
+    type Command = OrderCommand;
+    type Event = OrderEvent;
+    type Reply = ();
+    type Rejection = Never;
+
+    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match command {
+            OrderCommand::Place { cents, plan } => {
+                let within = Duration::from_secs(plan.within_secs);
+                let calling = turn.call::<Payments>(Charge { cents }).within(within);
+                let calling = if plan.once { calling.once() } else { calling };
+                let call = calling.id();
+                turn.emit(OrderEvent::Placed { call, plan });
+            }
+            OrderCommand::Queue { count, in_order } => {
+                for cents in 0..count {
+                    let calling = turn.call::<Payments>(Charge { cents });
+                    let calling = if in_order { calling.in_order() } else { calling };
+                    let call = calling.id();
+                    turn.emit(OrderEvent::Queued { call });
+                }
+            }
+            OrderCommand::GiveUp {} => {
+                if let Some(call) = self.call {
+                    turn.cancel_call::<Payments>(call);
+                }
+            }
+            OrderCommand::Hear { call, outcome } if Some(call) == self.call || self.queued.contains(&call) => {
+                turn.emit(OrderEvent::Heard { outcome });
+            }
+            OrderCommand::HearLate { call, is_charged } if Some(call) == self.call => {
+                turn.emit(OrderEvent::HeardLate {});
+                if is_charged && !self.plan.forgets_refund {
+                    turn.emit(OrderEvent::Refunded {});
+                }
+            }
+            OrderCommand::Hear { .. } | OrderCommand::HearLate { .. } => panic!("the outcome of another call"),
+        }
+        Ok(Answer::Now(()))
+    }
+
+    fn evolve(&mut self, event: &OrderEvent) {
+        match event {
+            OrderEvent::Placed { call, plan } => (self.call, self.plan) = (Some(*call), *plan),
+            OrderEvent::Queued { call } => self.queued.push(*call),
+            OrderEvent::Heard { outcome } => self.heard.push(outcome.clone()),
+            OrderEvent::HeardLate {} => self.late += 1,
+            OrderEvent::Refunded {} => self.refunds += 1,
+        }
+    }
+}
+
+impl OnCallOutcome<Payments> for Order {
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<u64, String>) -> OrderCommand {
+        let outcome = match outcome {
+            CallOutcome::Answered(_) => "answered",
+            CallOutcome::Failed(_) => "failed",
+            CallOutcome::Refused(_) => "refused",
+            CallOutcome::Unknown(_) => "unknown",
+        };
+        let outcome = outcome.to_owned();
+        OrderCommand::Hear { call, outcome }
+    }
+
+    fn on_late_answer(call: CallId, answer: Result<u64, String>) -> OrderCommand {
+        let is_charged = answer.is_ok();
+        OrderCommand::HearLate { call, is_charged }
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct View {}
+
+impl Query<Order> for View {
+    const NAME: &'static str = "view";
+    type Answer = Order;
+
+    fn answer(self, order: &Order, _: &Moment<'_, Order>) -> Result<Order, Never> {
+        Ok(order.clone())
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Charge {
+    pub(crate) cents: u64,
+}
+
+/// Describes the provider; a [`Fake`](throng_sim::Fake) stands for it.
+pub(crate) struct Payments;
+
+impl Outside for Payments {
+    const NAME: &'static str = "payments";
+    const CONCURRENCY: usize = 2;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+    type Request = Charge;
+    type Answer = u64;
+    type Failure = String;
+
+    async fn call(&self, _: Charge, _: &Attempt) -> Result<u64, CallError<String>> {
+        Err(CallError::NotSent("the real provider is not asked".into()))
+    }
+}

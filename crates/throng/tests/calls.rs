@@ -1,0 +1,354 @@
+//! Calls of providers outside, from an engine on a journal in memory.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use throng::{
+    Builder, ByHand, Engine,
+    journal::{MemoryJournal, MemoryStore},
+    model::*,
+};
+use throng_testing::{block_on, eventually, fixtures::Never};
+use tokio::sync::Semaphore;
+
+#[derive(Default, Serialize, Deserialize)]
+struct Order {
+    heard: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Command {
+    Pay { cents: u64, calls: u32 },
+    Cancel { call: CallId },
+    Hear { text: String },
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum OrderEvent {
+    Called { call: CallId },
+    Heard { text: String },
+}
+impl Event for OrderEvent {}
+
+impl Entity for Order {
+    const KIND: &'static str = "order";
+    type Id = String;
+    type Command = Command;
+    type Event = OrderEvent;
+    type Reply = Vec<String>;
+    type Rejection = Never;
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match command {
+            Command::Pay { cents, calls } => {
+                for _ in 0..calls {
+                    let call = turn
+                        .call::<Payments>(Charge { cents })
+                        .within(Duration::from_secs(60))
+                        .id();
+                    turn.emit(OrderEvent::Called { call });
+                }
+            }
+            Command::Cancel { call } => turn.cancel_call::<Payments>(call),
+            Command::Hear { text } => turn.emit(OrderEvent::Heard { text }),
+        }
+        Ok(Answer::after(|order: &Self| order.heard.clone()))
+    }
+
+    fn evolve(&mut self, event: &OrderEvent) {
+        match event {
+            OrderEvent::Called { call } => self.heard.push(format!("called {call}")),
+            OrderEvent::Heard { text } => self.heard.push(text.clone()),
+        }
+    }
+}
+
+impl OnCallOutcome<Payments> for Order {
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<String, String>) -> Command {
+        let text = match outcome {
+            CallOutcome::Answered(answer) => format!("{answer} of {call}"),
+            CallOutcome::Failed(why) => format!("no: {why}"),
+            CallOutcome::Refused(why) => format!("nothing was sent: {why}"),
+            CallOutcome::Unknown(why) => format!("unknown: {why}"),
+        };
+        Command::Hear { text }
+    }
+
+    fn on_late_answer(_: CallId, answer: Result<String, String>) -> Command {
+        Command::Hear {
+            text: format!("late: {answer:?}"),
+        }
+    }
+}
+
+#[derive(JsonSchema, Serialize, Deserialize)]
+struct Charge {
+    cents: u64,
+}
+
+/// Declines 13 cents, panics at 14, cannot be reached with the first 15, and takes as many attempts at once as the test allows.
+struct Payments {
+    may: Arc<Semaphore>,
+    keys: Arc<Mutex<Vec<String>>>,
+}
+
+impl Outside for Payments {
+    const NAME: &'static str = "payments";
+    const CONCURRENCY: usize = 2;
+    const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(2));
+    type Request = Charge;
+    type Answer = String;
+    type Failure = String;
+
+    async fn call(&self, charge: Charge, attempt: &Attempt) -> Result<String, CallError<String>> {
+        self.keys.lock().unwrap().push(attempt.key());
+        self.may.acquire().await.unwrap().forget();
+        match (charge.cents, attempt.number) {
+            (13, _) => Err(CallError::Failed("not 13".into())),
+            (14, _) => panic!("a fault of the worker"),
+            (15, 1) => Err(CallError::NotSent("no connection".into())),
+            (cents, number) => Ok(format!("charged {cents} at {number}")),
+        }
+    }
+}
+
+struct World {
+    journal: MemoryJournal,
+    store: MemoryStore,
+    may: Arc<Semaphore>,
+    keys: Arc<Mutex<Vec<String>>>,
+}
+
+impl World {
+    fn new(may: usize) -> Self {
+        let journal = MemoryJournal::new();
+        Self {
+            store: MemoryStore::new(journal.clone()),
+            journal,
+            may: Arc::new(Semaphore::new(may)),
+            keys: Arc::default(),
+        }
+    }
+
+    fn builder(&self) -> Builder {
+        let payments = Payments {
+            may: self.may.clone(),
+            keys: self.keys.clone(),
+        };
+        Engine::builder().with::<Order>().outside::<Order, Payments>(payments)
+    }
+
+    async fn engine(&self) -> Engine {
+        let started = self
+            .builder()
+            .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()));
+        started.await.unwrap()
+    }
+
+    async fn attempted(&self, times: usize) {
+        eventually("so many attempts have begun", async || self.attempts() >= times).await;
+    }
+
+    fn attempts(&self) -> usize {
+        self.keys.lock().unwrap().len()
+    }
+}
+
+async fn pay(engine: &Engine, id: &str, cents: u64, calls: u32) -> Vec<String> {
+    engine
+        .entity::<Order>(id)
+        .ask(Command::Pay { cents, calls })
+        .await
+        .unwrap()
+}
+
+/// All that an order has heard, once it is this much.
+async fn heard(engine: &Engine, id: &str, count: usize) -> Vec<String> {
+    let mut heard = Vec::new();
+    eventually("the order has heard enough", async || {
+        heard = pay(engine, id, 0, 0).await;
+        heard.len() >= count
+    })
+    .await;
+    heard
+}
+
+fn call_of(called: &str) -> CallId {
+    called.strip_prefix("called ").unwrap().parse().unwrap()
+}
+
+#[test]
+fn call_is_made_and_its_answer_comes_back_as_a_command() {
+    block_on(async {
+        let world = World::new(9);
+        let engine = world.engine().await;
+        pay(&engine, "a", 7, 1).await;
+        let heard = heard(&engine, "a", 2).await;
+        let call = call_of(&heard[0]);
+        assert_eq!(heard[1], format!("charged 7 at 1 of {call}"));
+        assert_eq!(*world.keys.lock().unwrap(), [call.to_string()]);
+        let state = engine.entity::<Call<Payments>>(call).ask(CallCommand::Cancel {}).await;
+        assert!(
+            matches!(
+                state,
+                Err(Error::Ended {
+                    kind: "call-payments",
+                    ..
+                })
+            ),
+            "{state:?}"
+        );
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn refusal_of_the_provider_is_an_outcome() {
+    block_on(async {
+        let world = World::new(9);
+        let engine = world.engine().await;
+        pay(&engine, "a", 13, 1).await;
+        assert_eq!(heard(&engine, "a", 2).await[1], "no: not 13");
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn attempt_that_was_not_sent_is_made_again_under_its_key() {
+    block_on(async {
+        let world = World::new(9);
+        let engine = world.engine().await;
+        pay(&engine, "a", 15, 1).await;
+        let heard = heard(&engine, "a", 2).await;
+        let call = call_of(&heard[0]);
+        assert_eq!(heard[1], format!("charged 15 at 2 of {call}"));
+        assert_eq!(*world.keys.lock().unwrap(), [call.to_string(), call.to_string()]);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn calls_of_one_command_differ_and_wait_for_a_place() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        let called: HashSet<String> = pay(&engine, "a", 7, 5).await.into_iter().collect();
+        assert_eq!(called.len(), 5);
+        world.attempted(Payments::CONCURRENCY).await;
+        world.may.add_permits(1);
+        world.attempted(Payments::CONCURRENCY + 1).await;
+        assert_eq!(
+            world.attempts(),
+            Payments::CONCURRENCY + 1,
+            "the others wait for a place"
+        );
+        world.may.add_permits(9);
+        assert_eq!(heard(&engine, "a", 10).await.len(), 10);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn cancelled_call_under_way_keeps_the_outcome_of_its_attempt() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        let call = call_of(&pay(&engine, "a", 7, 1).await[0]);
+        world.attempted(1).await;
+        let order = engine.entity::<Order>("a");
+        order.ask(Command::Cancel { call }).await.unwrap();
+        world.may.add_permits(1);
+        assert_eq!(heard(&engine, "a", 2).await[1], format!("charged 7 at 1 of {call}"));
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn panic_of_a_worker_costs_one_attempt() {
+    block_on(async {
+        let world = World::new(9);
+        let engine = world.engine().await;
+        let call = call_of(&pay(&engine, "a", 14, 1).await[0]);
+        world.attempted(3).await;
+        engine.entity::<Order>("a").ask(Command::Cancel { call }).await.unwrap();
+        let heard = heard(&engine, "a", 2).await;
+        assert!(heard[1].starts_with("unknown: "), "{heard:?}");
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn stop_waits_for_attempts_under_way() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        pay(&engine, "a", 7, 1).await;
+        world.attempted(1).await;
+        let permit = async {
+            tokio::task::yield_now().await;
+            world.may.add_permits(1);
+        };
+        tokio::join!(engine.stop(), permit);
+        let again = world.engine().await;
+        let heard = heard(&again, "a", 2).await;
+        assert_eq!(heard[1], format!("charged 7 at 1 of {}", call_of(&heard[0])));
+        assert_eq!(world.attempts(), 1, "the result was recorded before the end");
+        again.stop().await;
+    });
+}
+
+#[test]
+fn quarantined_calls_take_no_place_from_others() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        let called = pay(&engine, "a", 7, 2).await;
+        world.attempted(Payments::CONCURRENCY).await;
+        for called in &called {
+            let by = ByHand::new("ann", "looks wrong");
+            let call = call_of(called).to_string();
+            engine.quarantine(Call::<Payments>::KIND, &call, by).await.unwrap();
+        }
+        pay(&engine, "b", 8, 1).await;
+        world.may.add_permits(3);
+        let heard = heard(&engine, "b", 2).await;
+        assert_eq!(heard[1], format!("charged 8 at 1 of {}", call_of(&heard[0])));
+        engine.stop().await;
+    });
+}
+
+/// Another worker of the same name.
+struct Impostor;
+
+impl Outside for Impostor {
+    const NAME: &'static str = Payments::NAME;
+    type Request = Charge;
+    type Answer = String;
+    type Failure = String;
+
+    async fn call(&self, _: Charge, _: &Attempt) -> Result<String, CallError<String>> {
+        Err(CallError::NotSent("it is never asked".into()))
+    }
+}
+
+impl OnCallOutcome<Impostor> for Order {
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_call_outcome(call, outcome)
+    }
+
+    fn on_late_answer(call: CallId, answer: Result<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_late_answer(call, answer)
+    }
+}
+
+#[test]
+#[should_panic(expected = "the kind \"call-payments\" of a worker's calls is given twice")]
+fn two_workers_of_one_name_are_refused() {
+    drop(World::new(0).builder().outside::<Order, Impostor>(Impostor));
+}
