@@ -6,7 +6,7 @@
 
 use crate::{limits, shard::Registry};
 use serde::{Deserialize, Serialize};
-use throng_journal::{Address, Commit, Record, ShardId};
+use throng_journal::{Address, Commit, Record, RecordKind, ShardId};
 
 /// The system row that holds the [`Layout`].
 pub const LAYOUT_ROW: &[u8] = b"s";
@@ -69,6 +69,19 @@ pub enum LayoutError {
         stored: String,
         /// The format and hash that this program writes.
         expected: String,
+    },
+    /// The body of a record is damaged, or of a newer program.
+    #[error(
+        "a record ({record:?}) of {address} cannot be read: {why}; use the program it was written by, or see with `journal verify` whether the \
+         journal is damaged"
+    )]
+    UnreadableRecord {
+        /// The entity the record belongs to.
+        address: Address,
+        /// What it records.
+        record: RecordKind,
+        /// The reason why.
+        why: String,
     },
 }
 

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     limits,
     model::{
-        Call, CallId, CallOutcome, Entity, Error, Event, LATE, OUTCOME, OnCallOutcome, OnOutcome, Outside, Query, encode,
+        Call, CallId, CallOutcome, Entity, Error, Event, LATE, OUTCOME, OnCallOutcome, OnOutcome, Outside, Query,
+        encode,
     },
 };
 use std::any::TypeId;

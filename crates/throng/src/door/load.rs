@@ -6,6 +6,8 @@ use std::sync::Arc;
 use throng_core::shard::{LoadOutcome, Recalled, TailEvent, Unloadable, ended_row, family_row};
 use throng_journal::{Address, Later, Loaded, Place};
 
+const KEYS_UNREADABLE: &str = "the idempotency keys cannot be read";
+
 /// Why an entity was not brought back.
 enum Failed {
     Refused(Refusal),
@@ -163,14 +165,17 @@ impl Door {
         let mut found = None;
         for row in &asked.rows {
             let read = now_or_later(self.context.store.system(row)).await;
-            let row = read.map_err(|error| unreadable("the idempotency keys cannot be read".into(), &error))?;
-            found = row.and_then(|row| asked.find(&row).map(<[u8]>::to_vec));
+            let row = read.map_err(|error| unreadable(KEYS_UNREADABLE.into(), &error))?;
+            if let Some(row) = row {
+                found = asked
+                    .find(&row)
+                    .map_err(|error| unreadable(KEYS_UNREADABLE.into(), &error))?;
+            }
             if found.is_some() {
                 break;
             }
         }
-        self.visit(shard, move |shard| shard.key_looked(&asked, found.as_deref()))
-            .await
+        self.visit(shard, move |shard| shard.key_looked(&asked, found)).await
     }
 }
 

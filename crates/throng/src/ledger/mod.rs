@@ -566,7 +566,7 @@ pub(crate) fn recovering<R>() -> Error<R> {
 }
 
 /// Something stored cannot be read. Clients are told what; why, with files and addresses, stands in the log.
-pub(crate) fn unreadable<R>(what: String, why: &throng_journal::Error) -> Error<R> {
+pub(crate) fn unreadable<R>(what: String, why: &impl std::fmt::Display) -> Error<R> {
     tracing::error!("{what}: {why}");
     Error::Unavailable {
         reason: format!("{what}; the service's log says why"),

@@ -391,7 +391,7 @@ fn replay(layout: &Layout, covers: &Coverage, shards: &mut [Shard], commit: &Com
         };
         has_sent |= record.record == RecordKind::Sent;
         if let Some(shard) = shards.get_mut(usize::from(record.shard.0)) {
-            shard.replay(hash, &record);
+            shard.replay(hash, &record)?;
         }
     }
     Ok(has_sent)

@@ -44,7 +44,7 @@ impl Others {
     }
 
     /// A record of a kind that this program does not have.
-    pub(crate) fn replay(&mut self, hash: u64, record: &Record<'_>) {
+    pub(crate) fn replay(&mut self, hash: u64, record: &Record<'_>) -> serde_json::Result<()> {
         let known = self.known(record.kind);
         if record.seq <= 1 || !known.contains(hash) {
             let grown = known.insert(hash);
@@ -52,9 +52,9 @@ impl Others {
         }
         match record.record {
             RecordKind::Family => {
-                let change = serde_json::from_slice::<Box<Family>>(record.body).ok();
-                let noted = self.note(record, change.as_deref());
-                noted.family = merged(noted.family.take(), change);
+                let change: Box<Family> = serde_json::from_slice(record.body)?;
+                let noted = self.note(record, Some(&change));
+                noted.family = merged(noted.family.take(), Some(change));
             }
             RecordKind::Ended => {
                 let noted = self.note(record, None);
@@ -65,6 +65,7 @@ impl Others {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn note(&mut self, record: &Record<'_>, relatives: Option<&Family>) -> &mut Noted {
@@ -143,7 +144,7 @@ mod tests {
 
     fn replay(shard: &mut Shard, commit: &Commit) {
         for record in commit.records().map(Result::unwrap) {
-            shard.replay(limits::hash(record.kind, record.id), &record);
+            shard.replay(limits::hash(record.kind, record.id), &record).unwrap();
         }
     }
 
@@ -207,6 +208,37 @@ mod tests {
         assert_eq!(checkpoint(&mut shard, &mut Stored::new()).system, first);
         let noted: Vec<_> = first.iter().filter_map(|(row, _)| read_name(row)).collect();
         assert_eq!(noted, [("account", "a")]);
+    }
+
+    #[test]
+    fn records_that_cannot_be_read_are_refused() {
+        use throng_journal::Place;
+        for kind in [
+            RecordKind::Sent,
+            RecordKind::Key,
+            RecordKind::TimerSet,
+            RecordKind::Numbers,
+            RecordKind::Family,
+        ] {
+            let record = Record {
+                record: kind,
+                shard: ShardId(0),
+                kind: "account",
+                id: "a",
+                seq: 1,
+                name: "",
+                version: 0,
+                body: b"a body of a newer program",
+                place: Place {
+                    position: FIRST,
+                    offset: 0,
+                    len: 0,
+                },
+            };
+            for mut shard in [Bench::new().shard, older()] {
+                assert!(shard.replay(limits::hash("account", "a"), &record).is_err(), "{kind:?}");
+            }
+        }
     }
 
     #[test]

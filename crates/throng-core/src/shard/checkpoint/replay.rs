@@ -2,17 +2,18 @@
 
 use super::{erasures::ERASED, notes};
 use crate::{
+    layout::LayoutError,
     limits,
     model::{Entity, Family, Timestamp},
     shard::{
         Common, LoadOutcome, Recalled, Shard, TailEvent,
-        dedup::{self, KeyRows, key::Kept},
+        dedup::{self, FoundKey, KeyRows, key::Kept},
         messages::{MessageCounts, Watermark},
         resident::{Entities, known, slot::Body, table::LoadRequest, unloadable},
         timers::{self, Set},
     },
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::Error as _};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},
@@ -20,9 +21,21 @@ use std::{
 use throng_journal::{Address, Position, Record, RecordKind, ShardId};
 
 impl Shard {
-    /// A record of a commit after the last checkpoint, in order, with the hash of its entity
+    /// Takes over a record of a commit after the last checkpoint, in order, with the hash of its entity
     /// ([`Layout::check_record`](crate::layout::Layout::check_record)).
-    pub fn replay(&mut self, hash: u64, record: &Record<'_>) {
+    ///
+    /// # Errors
+    /// [`LayoutError::UnreadableRecord`]: without it a command could take effect twice, or a message or timer be lost.
+    pub fn replay(&mut self, hash: u64, record: &Record<'_>) -> Result<(), LayoutError> {
+        self.replay_readable(hash, record)
+            .map_err(|error| LayoutError::UnreadableRecord {
+                address: Address::new(record.kind, record.id),
+                record: record.record,
+                why: error.to_string(),
+            })
+    }
+
+    fn replay_readable(&mut self, hash: u64, record: &Record<'_>) -> serde_json::Result<()> {
         let common = &mut self.common;
         match record.record {
             RecordKind::Event | RecordKind::State | RecordKind::Family | RecordKind::Ended => {
@@ -31,45 +44,41 @@ impl Shard {
                     common.erasures.ended(record);
                 }
                 match self.registry.find(record.kind) {
-                    Some(kind) => self.tables[kind].replay(common, hash, record, intern(record.name)),
-                    None => self.others.replay(hash, record),
+                    Some(kind) => self.tables[kind].replay(common, hash, record, intern(record.name))?,
+                    None => self.others.replay(hash, record)?,
                 }
             }
             RecordKind::Sent => {
-                let to = serde_json::from_slice::<crate::shard::Envelope<'_>>(record.body).ok();
-                if let Some(envelope) = to {
-                    let to = self.registry.shard_of(&envelope.to.0, &envelope.to.1);
-                    common.messages.sent(to, record.seq);
-                }
+                let envelope = serde_json::from_slice::<crate::shard::Envelope<'_>>(record.body)?;
+                let to = self.registry.shard_of(&envelope.to.0, &envelope.to.1);
+                common.messages.sent(to, record.seq);
             }
             RecordKind::Taken => {
                 common.messages.taken(ShardId(record.version), record.seq);
                 common.dead.replay(record);
             }
             RecordKind::Key => {
-                if let Some((number, body)) = record.body.split_first_chunk::<16>()
-                    && let Ok(kept) = serde_json::from_slice::<Kept>(body)
-                    && kept.until > common.now.micros
-                {
+                let (number, body) = record.body.split_first_chunk::<16>().ok_or_else(no_key)?;
+                let kept: Kept = serde_json::from_slice(body)?;
+                if kept.until > common.now.micros {
                     common.keys.insert(u128::from_le_bytes(*number), kept);
                 }
             }
             RecordKind::TimerSet => {
-                if let Ok(set) = serde_json::from_slice::<Set>(record.body) {
-                    common
-                        .timers
-                        .replay(&Address::new(record.kind, record.id), record.name, set);
-                }
+                let set: Set = serde_json::from_slice(record.body)?;
+                common
+                    .timers
+                    .replay(&Address::new(record.kind, record.id), record.name, set);
             }
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
             RecordKind::Numbers => {
-                if let Ok(numbers) = serde_json::from_slice::<NumbersRow>(record.body) {
-                    common.messages.recorded(&numbers.into_counts());
-                }
+                let numbers: NumbersRow = serde_json::from_slice(record.body)?;
+                common.messages.recorded(&numbers.into_counts());
             }
             RecordKind::Erasure => common.erasures.noted(record),
             RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
         }
+        Ok(())
     }
 
     /// Returns what has to be read to bring an entity back; `None` if it is in memory.
@@ -111,7 +120,7 @@ impl Shard {
 
     /// Takes the store's answer about an idempotency key, from the rows it was asked for. The answer is ignored if the key was
     /// accepted or a checkpoint was done meanwhile: the key is then looked for again.
-    pub fn key_looked(&mut self, asked: &KeyRows, found: Option<&[u8]>) {
+    pub fn key_looked(&mut self, asked: &KeyRows, found: Option<FoundKey>) {
         self.common.keys.looked(asked, found);
     }
 
@@ -187,9 +196,12 @@ impl Shard {
         };
         let (table, common) = (&mut self.tables[found], &mut self.common);
         let (hash, shard) = (limits::hash(kind, id), common.id);
-        noted.each_record((kind, id), shard, |record| table.replay(common, hash, record, ""));
+        let mut is_readable = true;
+        noted.each_record((kind, id), shard, |record| {
+            is_readable &= table.replay(common, hash, record, "").is_ok();
+        });
         table.has_note(hash, id);
-        true
+        is_readable
     }
 }
 
@@ -239,6 +251,10 @@ pub fn shard_of_row(row: &[u8], registry: &crate::shard::Registry) -> Option<Sha
     }
 }
 
+fn no_key() -> serde_json::Error {
+    serde_json::Error::custom("it is shorter than a key")
+}
+
 /// The names of events: few, and for ever.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashMap<Box<str>, &'static str>>> = Mutex::new(None);
@@ -253,7 +269,13 @@ fn intern(name: &str) -> &'static str {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(crate) fn replay_record(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
+    pub(crate) fn replay_record(
+        &mut self,
+        common: &mut Common,
+        hash: u64,
+        record: &Record<'_>,
+        name: &'static str,
+    ) -> serde_json::Result<()> {
         if record.seq <= 1 || !self.may_know(hash) {
             self.know(common, hash);
         }
@@ -262,11 +284,10 @@ impl<E: Entity> Entities<E> {
             None => self.insert(hash, record.id, Body::Passivated(None)),
         };
         if record.record == RecordKind::Family {
-            if let Ok(change) = serde_json::from_slice::<Family>(record.body) {
-                self.trace(at).family = true;
-                self.slot(at).family.get_or_insert_default().add(change);
-            }
-            return;
+            let change: Family = serde_json::from_slice(record.body)?;
+            self.trace(at).family = true;
+            self.slot(at).family.get_or_insert_default().add(change);
+            return Ok(());
         }
         if record.record == RecordKind::Ended {
             common.unloadables.forget(record.kind, record.id);
@@ -276,7 +297,7 @@ impl<E: Entity> Entities<E> {
                 slot.family = None;
             }
             self.trace(at).family = true;
-            return;
+            return Ok(());
         }
         let event = TailEvent {
             seq: record.seq,
@@ -287,5 +308,6 @@ impl<E: Entity> Entities<E> {
         };
         let grown = self.trace(at).add(event);
         common.pending_bytes = common.pending_bytes.saturating_add_signed(grown);
+        Ok(())
     }
 }

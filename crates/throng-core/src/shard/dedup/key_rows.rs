@@ -12,7 +12,10 @@
 //!
 //! A bucket whose hour is over goes in this order, so that its tags are there for as long as there may be a key.
 
-use super::key::{BUCKET_MICROS, Kept};
+use super::{
+    UnreadableKeys,
+    key::{BUCKET_MICROS, Kept},
+};
 use crate::shard::SystemRow;
 use throng_journal::ShardId;
 
@@ -160,18 +163,28 @@ fn tag(key: u128, list: u32) -> u32 {
     key as u32 & !LIST_MASK | list & LIST_MASK
 }
 
-/// Finds a key's answer in a slice. Returns `None` if the slice lacks the key or is damaged.
-pub(crate) fn find(slice: &[u8], key: u128) -> Option<&[u8]> {
+/// Finds a key's answer in a slice.
+///
+/// # Errors
+/// The slice ends in the middle of an answer.
+pub(crate) fn find(slice: &[u8], key: u128) -> Result<Option<&[u8]>, UnreadableKeys> {
     let mut rest = slice;
-    while let Some((found, after)) = rest.split_first_chunk::<16>() {
-        let (length, after) = after.split_first_chunk::<4>()?;
-        let (answer, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        if u128::from_le_bytes(*found) == key {
-            return Some(answer);
+    while !rest.is_empty() {
+        let (found, answer, after) = split_answer(rest).ok_or_else(|| UnreadableKeys("it is cut off".into()))?;
+        if found == key {
+            return Ok(Some(answer));
         }
         rest = after;
     }
-    None
+    Ok(None)
+}
+
+/// Splits the first key and its answer off.
+fn split_answer(slice: &[u8]) -> Option<(u128, &[u8], &[u8])> {
+    let (key, after) = slice.split_first_chunk::<16>()?;
+    let (length, after) = after.split_first_chunk::<4>()?;
+    let (answer, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some((u128::from_le_bytes(*key), answer, after))
 }
 
 /// The keys of ten minutes that are in the store.

@@ -78,12 +78,27 @@ pub struct KeyRows {
 }
 
 impl KeyRows {
-    /// Finds the key's answer in one of the rows.
-    #[must_use]
-    pub fn find<'a>(&self, row: &'a [u8]) -> Option<&'a [u8]> {
-        key_rows::find(row, self.key)
+    /// Finds what is kept under the key in one of the rows.
+    ///
+    /// # Errors
+    /// The row is damaged, or of a newer program: the key may have taken effect.
+    pub fn find(&self, row: &[u8]) -> Result<Option<FoundKey>, UnreadableKeys> {
+        let Some(kept) = key_rows::find(row, self.key)? else {
+            return Ok(None);
+        };
+        let kept = serde_json::from_slice(kept).map_err(|error| UnreadableKeys(error.to_string()))?;
+        Ok(Some(FoundKey(kept)))
     }
 }
+
+/// The outcome that a row keeps under an idempotency key.
+#[derive(Debug)]
+pub struct FoundKey(Kept);
+
+/// A row of idempotency keys that is damaged, or of a newer program.
+#[derive(Debug, thiserror::Error)]
+#[error("a row of idempotency keys cannot be read: {0}")]
+pub struct UnreadableKeys(String);
 
 /// A key of one entity in one number.
 pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
@@ -161,7 +176,7 @@ impl Keys {
 
     /// Takes the store's answer about a key. Ignores it if the key came or a checkpoint was done since the store was asked: the
     /// key is then looked for again.
-    pub(super) fn looked(&mut self, asked: &KeyRows, value: Option<&[u8]>) {
+    pub(super) fn looked(&mut self, asked: &KeyRows, found: Option<FoundKey>) {
         let is_old = asked.checkpoints != self.checkpoints;
         if is_old || self.fresh.contains_key(&asked.key) || self.storing.contains_key(&asked.key) {
             return;
@@ -170,7 +185,7 @@ impl Keys {
             self.looked.clear();
             self.looked_bytes = 0;
         }
-        let kept: Option<Kept> = value.and_then(|value| serde_json::from_slice(value).ok());
+        let kept = found.map(|FoundKey(kept)| kept);
         self.looked_bytes += weigh(kept.as_ref());
         if let Some(old) = self.looked.insert(asked.key, kept) {
             self.looked_bytes -= weigh(old.as_ref());

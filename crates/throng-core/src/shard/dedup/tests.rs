@@ -30,7 +30,11 @@ fn rows(keys: &mut Keys, now: Timestamp) -> Vec<SystemRow> {
 fn look(keys: &mut Keys, key: u128, now: Timestamp, stored: &[SystemRow]) {
     let asked = keys.rows_of(SHARD, key, now);
     let row = |name| stored.iter().find(|(stored, _)| stored == name)?.1.as_deref();
-    let mut found = asked.rows.iter().filter_map(row).filter_map(|row| asked.find(row));
+    let mut found = asked
+        .rows
+        .iter()
+        .filter_map(row)
+        .filter_map(|row| asked.find(row).unwrap());
     keys.looked(&asked, found.next());
 }
 
@@ -170,6 +174,23 @@ fn an_answer_of_the_store_from_before_a_key_does_not_count() {
     assert!(matches!(keys.find(1, now), Found::Look), "it is accepted and stored");
     keys.looked(&asked, None);
     assert!(matches!(keys.find(1, now), Found::Look), "the answer came after both");
+}
+
+//= promise 4: a key takes effect once
+#[test]
+fn damaged_row_of_keys_does_not_count_as_no_key() {
+    let (mut keys, now) = (Keys::default(), at(5));
+    keys.insert(1, kept(7, until(now, KeyLife::default())));
+    let stored = rows(&mut keys, now);
+    keys.stored();
+    let asked = keys.rows_of(SHARD, 1, now);
+    let slice = stored.iter().find(|(name, _)| *name == asked.rows[0]);
+    let slice = slice.and_then(|(_, value)| value.clone()).unwrap();
+    assert!(asked.find(&slice).unwrap().is_some());
+    assert!(asked.find(&slice[..slice.len() - 1]).is_err(), "it is cut off");
+    let mut newer = slice.clone();
+    *newer.last_mut().unwrap() = b'?';
+    assert!(asked.find(&newer).is_err(), "its answer is none");
 }
 
 //= promise 4: a key takes effect once

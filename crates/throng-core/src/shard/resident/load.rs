@@ -375,7 +375,7 @@ mod tests {
         let commit = bench.finish();
         let (mut again, hash) = (Bench::new(), limits::hash("account", "a"));
         for record in commit.records().map(Result::unwrap) {
-            again.shard.replay(hash, &record);
+            again.shard.replay(hash, &record).unwrap();
         }
         again.shard.loaded(0, hash, "a", Recalled::default());
         let found = again.shard.inspect(0, (hash, "a"), &crate::shard::Inspect::default());

@@ -314,7 +314,10 @@ mod tests {
         // As after a restart: the child is in the log only, the rest in the store.
         let mut again = Bench::new();
         for record in bench.finish().records().map(Result::unwrap) {
-            again.shard.replay(limits::hash(record.kind, record.id), &record);
+            again
+                .shard
+                .replay(limits::hash(record.kind, record.id), &record)
+                .unwrap();
         }
         assert_eq!(again.shard.families_to_load(), [(0, hash("a"), "a".into())]);
         let stored = Family {

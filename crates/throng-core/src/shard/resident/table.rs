@@ -90,7 +90,13 @@ pub(crate) trait Table: Any + Send {
     fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool;
 
     /// An event or family record written before this engine started.
-    fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str);
+    fn replay(
+        &mut self,
+        common: &mut Common,
+        hash: u64,
+        record: &Record<'_>,
+        name: &'static str,
+    ) -> serde_json::Result<()>;
 
     /// Notes that the records [replayed](Self::replay) for an entity came from a note in the store.
     fn has_note(&mut self, hash: u64, id: &str);
@@ -200,8 +206,14 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         grown.is_some()
     }
 
-    fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
-        self.replay_record(common, hash, record, name);
+    fn replay(
+        &mut self,
+        common: &mut Common,
+        hash: u64,
+        record: &Record<'_>,
+        name: &'static str,
+    ) -> serde_json::Result<()> {
+        self.replay_record(common, hash, record, name)
     }
 
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent> {
