@@ -357,6 +357,7 @@ impl Connection {
     pub(crate) fn begins(&self) {
         self.head_since.set(None);
         self.requests.set(self.requests.get() + 1);
+        self.finishes_since.set(None);
     }
 
     /// Waits for a future, unless the connection is to be dropped before.

@@ -167,6 +167,10 @@ fn http2_connection_that_was_told_its_end_waits_for_no_ping() {
         drop(connection.begin(version));
         assert_eq!(after(&ticks, &connection, 76), Verdict::Finish);
         assert_eq!(after(&ticks, &connection, 0), Verdict::Finish);
+        let request_on_its_way = connection.begin(version);
+        assert_eq!(after(&ticks, &connection, 40), Verdict::Finish);
+        drop(request_on_its_way);
+        assert_eq!(after(&ticks, &connection, 0), Verdict::Finish);
         assert_eq!(
             after(&ticks, &connection, bound),
             Verdict::Finish,
