@@ -83,7 +83,8 @@ fn of_resorts(described: Described) -> Described {
             .once()
             .body::<NewSeason>()
             .answers(201, "`Season created!`; durable")
-            .replies::<ResponseMsg>(400, "Which parameter is missing or cannot be"),
+            .replies::<ResponseMsg>(400, "Which parameter is missing or cannot be")
+            .replies::<ResponseMsg>(404, "The path cannot be"),
         )
         .route(of_day("skiers", "How many different skiers were there").replies::<ResortSkiers>(200, "As of now"))
         .route(of_day("lifts", "Rides by lift").replies::<Lifts>(200, "The lifts that were ridden"))

@@ -245,10 +245,14 @@ impl Route {
             paths::READ_PROBLEMS
         });
         for (status, about, schema) in &self.replies {
-            let response = match schema {
+            let mut response = match schema {
                 Some(schema) => paths::content(about, &schema(generator)),
                 None => json!({ "description": about }),
             };
+            // The gateway answers with this status, too.
+            if responses.contains_key(&status.to_string()) {
+                response["content"]["application/problem+json"] = paths::problem_content();
+            }
             responses.insert(status.to_string(), response);
         }
         if let Some((about, schema)) = &self.streams {
@@ -303,6 +307,26 @@ mod tests {
             content["text/event-stream"]["schema"]["contentSchema"]["type"],
             "integer"
         );
+    }
+
+    #[test]
+    fn own_answer_of_a_status_leaves_the_gateways_problem() {
+        let mut generator = SchemaGenerator::default();
+        let route = Route::post("/a", "")
+            .body::<String>()
+            .replies::<String>(400, "Why")
+            .replies::<u8>(418, "");
+        let operation = route.operation("", &mut generator);
+        let types = |status: &str| {
+            operation["responses"][status]["content"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(types("400"), ["application/json", "application/problem+json"]);
+        assert_eq!(types("418"), ["application/json"]);
     }
 
     #[test]

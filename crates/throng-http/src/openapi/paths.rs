@@ -309,13 +309,16 @@ pub(super) fn problem_responses() -> Map<String, Value> {
             .filter(|entry| entry.status == status)
             .map(|entry| format!("`/problems/{}`: {}", entry.slug, entry.title))
             .collect();
-        let problem = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
         (
             name.to_owned(),
-            json!({ "description": types.join("\n"), "x-status": status.to_string(), "content": { "application/problem+json": problem } }),
+            json!({ "description": types.join("\n"), "x-status": status.to_string(), "content": { "application/problem+json": problem_content() } }),
         )
     };
     groups.into_iter().map(response).collect()
+}
+
+pub(super) fn problem_content() -> Value {
+    json!({ "schema": { "$ref": "#/components/schemas/Problem" } })
 }
 
 /// RFC 9457, with the gateway's members.
