@@ -160,11 +160,9 @@ func retrying[T any](ctx context.Context, once bool, attempt func() (T, error)) 
 			return none, err
 		}
 		wait := pause(err, attempts)
-		if end, isSet := ctx.Deadline(); ended != nil || isSet && time.Until(end) <= wait {
+		end, isSet := ctx.Deadline()
+		if ended != nil || isSet && time.Until(end) <= wait || errors.Is(sleep(ctx, wait), context.DeadlineExceeded) {
 			return none, &Deadline{mayHaveHappened, err}
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return none, err
 		}
 	}
 }

@@ -30,15 +30,15 @@ pub(super) struct Kind {
 }
 
 impl Document {
-    /// No type has a `reserved` name.
+    /// No type has one of the `reserved` names.
     ///
     /// # Errors
     /// The text is not JSON, is no OpenAPI document, or describes no kind.
-    pub(super) fn read(text: &str, reserved: &[&str]) -> anyhow::Result<Self> {
+    pub(super) fn read(text: &str, reserved: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let title = document["info"]["title"].as_str().context("it has no info.title")?;
         let service = pascal(title);
-        let mut taken = Names(reserved.iter().map(|&name| name.to_owned()).collect());
+        let mut taken = Names::of(reserved);
         taken.unique(&service);
         let none = Map::new();
         let components = document.pointer("/components/schemas").and_then(Value::as_object);
@@ -94,9 +94,14 @@ impl Document {
 
 /// Names of one scope.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(pub(super) BTreeSet<String>);
+pub(super) struct Names(BTreeSet<String>);
 
 impl Names {
+    /// A scope with these words.
+    pub(super) fn of(words: &str) -> Self {
+        Self(words.split_whitespace().map(str::to_owned).collect())
+    }
+
     /// The name, or one like it that is not taken.
     pub(super) fn unique(&mut self, name: &str) -> String {
         let mut own = name.to_owned();
@@ -210,7 +215,7 @@ mod tests {
 
     #[test]
     fn other_documents_are_refused() {
-        let wrong = |text: &str| Document::read(text, &[]).unwrap_err().to_string();
+        let wrong = |text: &str| Document::read(text, "").unwrap_err().to_string();
         assert!(wrong(r#"{"swagger":"2.0"}"#).contains("info.title"));
         assert!(wrong(r#"{"info":{"title":"a"},"paths":{"/pets":{}}}"#).contains("no kind"));
     }

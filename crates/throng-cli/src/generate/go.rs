@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use std::{fmt::Write as _, fs, path::Path};
 
 /// A function of the package.
-pub(super) const RESERVED: &[&str] = &["New"];
+pub(super) const RESERVED: &str = "New";
 
 /// The import path of a directory: that of the module which it is in.
 ///

@@ -7,92 +7,13 @@ use super::{
 use std::fmt::Write as _;
 
 /// Names that the file has from elsewhere.
-pub(super) const RESERVED: &[&str] = &[
-    "Boolean",
-    "Choice",
-    "Client",
-    "Double",
-    "Event",
-    "EventStream",
-    "Failure",
-    "Json",
-    "JsonElement",
-    "List",
-    "Long",
-    "Map",
-    "Object",
-    "Options",
-    "Record",
-    "SerializedName",
-    "Settings",
-    "Socket",
-    "String",
-    "TypeToken",
-];
-const KEYWORDS: &[&str] = &[
-    "_",
-    "abstract",
-    "assert",
-    "boolean",
-    "break",
-    "byte",
-    "case",
-    "catch",
-    "char",
-    "class",
-    "clone",
-    "const",
-    "continue",
-    "default",
-    "do",
-    "double",
-    "else",
-    "enum",
-    "extends",
-    "false",
-    "final",
-    "finalize",
-    "finally",
-    "float",
-    "for",
-    "getClass",
-    "goto",
-    "hashCode",
-    "if",
-    "implements",
-    "import",
-    "instanceof",
-    "int",
-    "interface",
-    "long",
-    "native",
-    "new",
-    "notify",
-    "notifyAll",
-    "null",
-    "package",
-    "private",
-    "protected",
-    "public",
-    "return",
-    "short",
-    "static",
-    "strictfp",
-    "super",
-    "switch",
-    "synchronized",
-    "this",
-    "throw",
-    "throws",
-    "toString",
-    "transient",
-    "true",
-    "try",
-    "void",
-    "volatile",
-    "wait",
-    "while",
-];
+pub(super) const RESERVED: &str = "Boolean Choice Client Double Event EventStream Failure Json JsonElement List Long Map Object Options Record \
+    SerializedName Settings Socket String TypeToken";
+/// The words of the language, and the methods of each object.
+const KEYWORDS: &str = "_ abstract assert boolean break byte case catch char class clone const continue default do double else enum extends false \
+    final finalize finally float for getClass goto hashCode if implements import instanceof int interface long native new notify notifyAll null \
+    package private protected public return short static strictfp super switch synchronized this throw throws toString transient true try void \
+    volatile wait while";
 
 /// All types of a service, and a client with a method for each command and query.
 pub(super) fn write(document: &Document) -> String {
@@ -155,7 +76,7 @@ impl Writer<'_> {
     }
 
     fn write_record(&self, out: &mut String, name: &str, fields: &[Field]) {
-        let mut names = keywords();
+        let mut names = Names::of(KEYWORDS);
         let components = fields.iter().map(|field| {
             let own = names.unique(&camel(&field.name));
             let of = match field.is_required {
@@ -172,8 +93,9 @@ impl Writer<'_> {
     }
 
     fn write_choice(&self, out: &mut String, name: &str, several: &[(String, Option<Type>)]) {
-        let outer = RESERVED.iter().copied().chain([name, self.service]);
-        let mut names = Names(outer.map(str::to_owned).collect());
+        let mut names = Names::of(RESERVED);
+        names.unique(name);
+        names.unique(self.service);
         // An interface without records cannot be sealed.
         let sealed = if several.is_empty() { "" } else { "sealed " };
         let _ = write!(out, "    public {sealed}interface {name} extends Choice {{");
@@ -232,7 +154,7 @@ impl Writer<'_> {
     }
 
     fn write_methods(&self, out: &mut String, name: &str) {
-        let (kind, mut names) = (&self.types.kinds[name], keywords());
+        let (kind, mut names) = (&self.types.kinds[name], Names::of(KEYWORDS));
         let mut method = |of: &str| names.unique(&camel(&format!("{name} {of}")));
         let parameter = |name: &str, of: &Type| match self.types.is_open(of) {
             true => [String::new(), String::new(), "null".to_owned()],
@@ -299,10 +221,6 @@ fn write_enum(out: &mut String, name: &str, words: &[String]) {
         );
     }
     out.push_str("    }\n");
-}
-
-fn keywords() -> Names {
-    Names(KEYWORDS.iter().map(|&word| word.to_owned()).collect())
 }
 
 /// `on_the_way` → `onTheWay`, `URL` → `url`.

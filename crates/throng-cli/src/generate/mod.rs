@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &ClientArguments) -> anyhow::Result<ExitCode> {
         false => fs::read_to_string(from).with_context(|| format!("cannot read {}", from.display()))?,
     };
     let reserved = match language {
-        Language::Typescript | Language::Python => &[][..],
+        Language::Typescript | Language::Python => "",
         Language::Go => go::RESERVED,
         Language::Java => java::RESERVED,
     };

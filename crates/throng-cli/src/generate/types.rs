@@ -92,9 +92,9 @@ pub(super) struct Query {
 #[derive(Debug, PartialEq)]
 pub(super) enum Choice {
     Words(Vec<String>),
-    /// By a word, or by the name of an object's only field with the type of its value.
+    /// A word tells it, or the name of an object's only field with the type of its value.
     Tagged(Vec<(String, Option<Type>)>),
-    /// By the word that all have in one field: the fields of all.
+    /// A word tells it that all have in one field: the fields of all.
     Merged(Vec<Field>),
     Untold,
 }
@@ -403,11 +403,11 @@ mod tests {
 
     fn choice_of(schema: &Value) -> Choice {
         let document = json!({
-            "info": {"title": "own"},
+            "info": {"title": "service"},
             "paths": {"/api/a/{id}": {"get": {"operationId": "a"}}},
             "components": {"schemas": {"Own": schema}},
         });
-        let types = Types::of(&Document::read(&document.to_string(), &[]).unwrap());
+        let types = Types::of(&Document::read(&document.to_string(), "").unwrap());
         let Shape::Alias(of) = &types.definition("Own").unwrap().shape else {
             panic!("{types:?}")
         };
