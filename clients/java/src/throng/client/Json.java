@@ -74,6 +74,7 @@ public final class Json {
         private static Object read(Gson gson, Class<?> choice, JsonElement element) {
             var records = choice.isInterface() ? choice.getPermittedSubclasses() : new Class<?>[] {choice};
             var names = element instanceof JsonObject object ? object.keySet() : Arrays.asList(element.isJsonPrimitive() ? element.getAsString() : "");
+            if (records == null) return null;
             for (var record : records) {
                 if (!names.contains(name(record))) continue;
                 try {
