@@ -11,6 +11,8 @@ pub(super) struct Document {
     pub(super) service: String,
     /// Schemas by the names of their types, in the order of the document.
     pub(super) schemas: Vec<(String, Value)>,
+    /// All names of types so far.
+    pub(super) taken: Names,
     /// The type's name of each component.
     names: BTreeMap<String, String>,
     pub(super) kinds: BTreeMap<String, Kind>,
@@ -28,22 +30,22 @@ pub(super) struct Kind {
 }
 
 impl Document {
+    /// No type has one of the `reserved` names.
+    ///
     /// # Errors
     /// The text is not JSON, is no OpenAPI document, or describes no kind.
-    pub(super) fn read(text: &str) -> anyhow::Result<Self> {
+    pub(super) fn read(text: &str, reserved: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let title = document["info"]["title"].as_str().context("it has no info.title")?;
         let service = pascal(title);
-        let mut taken = BTreeSet::from([service.clone()]);
+        let mut taken = Names::of(reserved);
+        taken.unique(&service);
         let none = Map::new();
         let components = document.pointer("/components/schemas").and_then(Value::as_object);
         let mut names = BTreeMap::new();
         let mut schemas = Vec::new();
         for (component, schema) in components.unwrap_or(&none) {
-            let mut name = pascal(component);
-            while !taken.insert(name.clone()) {
-                name.push('_');
-            }
+            let name = taken.unique(&pascal(component));
             names.insert(component.clone(), name.clone());
             schemas.push((name, schema.clone()));
         }
@@ -65,6 +67,7 @@ impl Document {
         Ok(Self {
             service,
             schemas,
+            taken,
             names,
             kinds,
         })
@@ -86,6 +89,26 @@ impl Document {
     pub(super) fn referred(&self, schema: &Value) -> Option<&str> {
         let component = schema.get("$ref")?.as_str()?.rsplit('/').next()?;
         self.names.get(component).map(String::as_str)
+    }
+}
+
+/// Names of one scope.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names(BTreeSet<String>);
+
+impl Names {
+    /// A scope with these words.
+    pub(super) fn of(words: &str) -> Self {
+        Self(words.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// The name, or one like it that is not taken.
+    pub(super) fn unique(&mut self, name: &str) -> String {
+        let mut own = name.to_owned();
+        while !self.0.insert(own.clone()) {
+            own.push('_');
+        }
+        own
     }
 }
 
@@ -192,7 +215,7 @@ mod tests {
 
     #[test]
     fn other_documents_are_refused() {
-        let wrong = |text: &str| Document::read(text).unwrap_err().to_string();
+        let wrong = |text: &str| Document::read(text, "").unwrap_err().to_string();
         assert!(wrong(r#"{"swagger":"2.0"}"#).contains("info.title"));
         assert!(wrong(r#"{"info":{"title":"a"},"paths":{"/pets":{}}}"#).contains("no kind"));
     }

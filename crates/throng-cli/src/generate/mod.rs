@@ -1,7 +1,10 @@
 //! `throng client`: a client of one's own service, with its types.
 
 mod document;
+mod go;
+mod java;
 mod python;
+mod types;
 mod typescript;
 
 use anyhow::Context as _;
@@ -32,6 +35,8 @@ pub(crate) struct ClientArguments {
 enum Language {
     Typescript,
     Python,
+    Go,
+    Java,
 }
 
 macro_rules! runtime {
@@ -47,6 +52,12 @@ const PYTHON: Runtime = runtime!(
     "python/src/": "throng_client/__init__.py" "throng_client/client.py" "throng_client/retry.py" "throng_client/socket.py" "throng_client/py.typed"
 );
 
+const JAVA: Runtime = runtime!(
+    "java/src/throng/client/": "Choice.java" "Client.java" "Event.java" "EventStream.java" "Failure.java" "Inbox.java" "Json.java" "Link.java"
+    "Options.java" "Retry.java" "Settings.java" "Socket.java"
+);
+const GO: Runtime = runtime!("go/": "client.go" "json.go" "retry.go" "socket.go");
+
 /// Writes the types of the document and the runtime they need.
 pub(crate) fn run(arguments: &ClientArguments) -> anyhow::Result<ExitCode> {
     let ClientArguments { language, from, out } = arguments;
@@ -58,16 +69,30 @@ pub(crate) fn run(arguments: &ClientArguments) -> anyhow::Result<ExitCode> {
         }
         false => fs::read_to_string(from).with_context(|| format!("cannot read {}", from.display()))?,
     };
-    let document = Document::read(&text)
-        .with_context(|| format!("{} is no OpenAPI document of a service on Throng", from.display()))?;
-    let (runtime, types, ending) = match language {
-        Language::Typescript => (TYPESCRIPT, typescript::write(&document), "ts"),
-        Language::Python => (PYTHON, python::write(&document), "py"),
+    let reserved = match language {
+        Language::Typescript | Language::Python => "",
+        Language::Go => go::RESERVED,
+        Language::Java => java::RESERVED,
     };
-    let own = format!("{}.{ending}", document.module());
+    let document = Document::read(&text, reserved)
+        .with_context(|| format!("{} is no OpenAPI document of a service on Throng", from.display()))?;
+    let module = document.module();
+    // The directory of the runtime, the runtime, and the service's own file.
+    let (below, runtime, own, types) = match language {
+        Language::Typescript => ("", TYPESCRIPT, format!("{module}.ts"), typescript::write(&document)),
+        Language::Python => ("", PYTHON, format!("{module}.py"), python::write(&document)),
+        Language::Go => {
+            let types = go::write(&document, &go::import_path(out)?);
+            ("throng", GO, format!("{module}/{module}.go"), types)
+        }
+        Language::Java => {
+            let own = format!("{module}/{}.java", document.service);
+            ("throng/client", JAVA, own, java::write(&document))
+        }
+    };
     let mut said = String::new();
-    for (name, text) in runtime.iter().copied().chain([(own.as_str(), types.as_str())]) {
-        let path = out.join(name);
+    let runtime = runtime.iter().map(|(name, text)| (out.join(below).join(name), *text));
+    for (path, text) in runtime.chain([(out.join(own), types.as_str())]) {
         write(&path, text)?;
         said += &format!("{}\n", path.display());
     }
