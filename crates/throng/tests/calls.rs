@@ -6,11 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use throng::{
-    Builder, ByHand, Engine,
+    Builder, ByHand, Engine, Options,
     journal::{MemoryJournal, MemoryStore},
     model::*,
 };
@@ -25,6 +28,7 @@ struct Order {
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum Command {
     Pay { cents: u64, calls: u32 },
+    Hang { calls: u32 },
     Cancel { call: CallId },
     Hear { text: String },
 }
@@ -53,6 +57,11 @@ impl Entity for Order {
                         .within(Duration::from_secs(60))
                         .id();
                     turn.emit(OrderEvent::Called { call });
+                }
+            }
+            Command::Hang { calls } => {
+                for cents in 0..calls.into() {
+                    turn.call::<Hung>(Charge { cents });
                 }
             }
             Command::Cancel { call } => turn.cancel_call::<Payments>(call),
@@ -319,6 +328,61 @@ fn quarantined_calls_take_no_place_from_others() {
         world.may.add_permits(3);
         let heard = heard(&engine, "b", 2).await;
         assert_eq!(heard[1], format!("charged 8 at 1 of {}", call_of(&heard[0])));
+        engine.stop().await;
+    });
+}
+
+/// A provider that never answers; counts its attempts.
+struct Hung(Arc<AtomicUsize>);
+
+impl Outside for Hung {
+    const NAME: &'static str = "hung";
+    const CONCURRENCY: usize = 2;
+    type Request = Charge;
+    type Answer = String;
+    type Failure = String;
+
+    async fn call(&self, _: Charge, _: &Attempt) -> Result<String, CallError<String>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
+    }
+}
+
+impl OnCallOutcome<Hung> for Order {
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_call_outcome(call, outcome)
+    }
+
+    fn on_late_answer(call: CallId, answer: Result<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_late_answer(call, answer)
+    }
+}
+
+#[test]
+fn provider_that_never_answers_holds_up_no_other() {
+    block_on(async {
+        let world = World::new(20);
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let options = Options {
+            drain: Duration::ZERO,
+            ..Options::default()
+        };
+        let builder = world.builder().outside::<Order, Hung>(Hung(attempts.clone()));
+        let started = builder
+            .options(options)
+            .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
+        let engine = started.await.unwrap();
+        let hang = Command::Hang { calls: 100 };
+        engine.entity::<Order>("a").ask(hang).await.unwrap();
+        eventually("the attempts hang", async || {
+            attempts.load(Ordering::Relaxed) == Hung::CONCURRENCY
+        })
+        .await;
+        pay(&engine, "a", 7, 5).await;
+        pay(&engine, "b", 7, 5).await;
+        assert_eq!(heard(&engine, "a", 10).await.len(), 10);
+        assert_eq!(heard(&engine, "b", 10).await.len(), 10);
+        assert_eq!(attempts.load(Ordering::Relaxed), Hung::CONCURRENCY);
         engine.stop().await;
     });
 }
