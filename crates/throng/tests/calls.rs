@@ -337,6 +337,7 @@ struct Hung(Arc<AtomicUsize>);
 
 impl Outside for Hung {
     const NAME: &'static str = "hung";
+    const TIMEOUT: Duration = Duration::from_secs(3_600);
     const CONCURRENCY: usize = 2;
     type Request = Charge;
     type Answer = String;
@@ -358,20 +359,22 @@ impl OnCallOutcome<Hung> for Order {
     }
 }
 
+/// An engine with a provider besides that never answers, and the number of its attempts.
+async fn hanging(world: &World, options: Options) -> (Engine, Arc<AtomicUsize>) {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let drain = Duration::ZERO;
+    let builder = world.builder().outside::<Order, Hung>(Hung(attempts.clone()));
+    let started = builder
+        .options(Options { drain, ..options })
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
+    (started.await.unwrap(), attempts)
+}
+
 #[test]
 fn provider_that_never_answers_holds_up_no_other() {
     block_on(async {
         let world = World::new(20);
-        let attempts = Arc::new(AtomicUsize::new(0));
-        let options = Options {
-            drain: Duration::ZERO,
-            ..Options::default()
-        };
-        let builder = world.builder().outside::<Order, Hung>(Hung(attempts.clone()));
-        let started = builder
-            .options(options)
-            .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
-        let engine = started.await.unwrap();
+        let (engine, attempts) = hanging(&world, Options::default()).await;
         let hang = Command::Hang { calls: 100 };
         engine.entity::<Order>("a").ask(hang).await.unwrap();
         eventually("the attempts hang", async || {
@@ -383,6 +386,36 @@ fn provider_that_never_answers_holds_up_no_other() {
         assert_eq!(heard(&engine, "a", 10).await.len(), 10);
         assert_eq!(heard(&engine, "b", 10).await.len(), 10);
         assert_eq!(attempts.load(Ordering::Relaxed), Hung::CONCURRENCY);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn waiting_calls_leave_memory() {
+    const MEMORY: usize = 1 << 20;
+    const CALLS: u64 = 5_000;
+    block_on(async {
+        let options = Options {
+            memory_bytes_max: MEMORY,
+            ..Options::default()
+        };
+        let (engine, attempts) = hanging(&World::new(0), options).await;
+        for caller in 0..CALLS / 50 {
+            let order = || engine.entity::<Order>(caller.to_string());
+            while let Err(why) = order().ask(Command::Hang { calls: 50 }).await {
+                assert!(matches!(why, Error::Overloaded { .. }), "{why}");
+                engine.checkpoint().await.unwrap();
+            }
+        }
+        eventually("the calls are in the store", async || {
+            engine.checkpoint().await.unwrap();
+            let statistics = engine.statistics();
+            statistics.outbox == 0 && statistics.entity_bytes <= MEMORY as u64 && statistics.entities < CALLS / 2
+        })
+        .await;
+        // Of the kinds: the orders, and the calls of both workers.
+        assert_eq!(engine.entities(2, None, 10_000).await.unwrap().len() as u64, CALLS);
+        assert!(attempts.load(Ordering::Relaxed) <= Hung::CONCURRENCY);
         engine.stop().await;
     });
 }
