@@ -392,8 +392,8 @@ fn provider_that_never_answers_holds_up_no_other() {
 
 #[test]
 fn waiting_calls_leave_memory() {
-    const MEMORY: usize = 1 << 20;
-    const CALLS: u64 = 5_000;
+    const MEMORY: usize = 256 << 10;
+    const CALLS: u64 = 1_500;
     block_on(async {
         let options = Options {
             memory_bytes_max: MEMORY,
