@@ -29,6 +29,7 @@ struct Order {
 enum Command {
     Pay { cents: u64, calls: u32 },
     Hang { calls: u32 },
+    Break { calls: u32 },
     Cancel { call: CallId },
     Hear { text: String },
 }
@@ -62,6 +63,11 @@ impl Entity for Order {
             Command::Hang { calls } => {
                 for cents in 0..calls.into() {
                     turn.call::<Hung>(Charge { cents });
+                }
+            }
+            Command::Break { calls } => {
+                for _ in 0..calls {
+                    turn.call::<Hung>(Charge { cents: BROKEN });
                 }
             }
             Command::Cancel { call } => turn.cancel_call::<Payments>(call),
@@ -332,20 +338,28 @@ fn quarantined_calls_take_no_place_from_others() {
     });
 }
 
-/// A provider that never answers; counts its attempts.
+/// The cents of a call that cannot be sent.
+const BROKEN: u64 = 1_000;
+
+/// A provider that never answers, or cannot be reached; counts its attempts.
 struct Hung(Arc<AtomicUsize>);
 
 impl Outside for Hung {
     const NAME: &'static str = "hung";
     const TIMEOUT: Duration = Duration::from_secs(3_600);
     const CONCURRENCY: usize = 2;
+    const BREAKER: u32 = 3;
+    const PAUSE: (Duration, Duration) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
     type Request = Charge;
     type Answer = String;
     type Failure = String;
 
-    async fn call(&self, _: Charge, _: &Attempt) -> Result<String, CallError<String>> {
+    async fn call(&self, charge: Charge, _: &Attempt) -> Result<String, CallError<String>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        std::future::pending().await
+        match charge.cents {
+            BROKEN => Err(CallError::NotSent("no connection".into())),
+            _ => std::future::pending().await,
+        }
     }
 }
 
@@ -386,6 +400,29 @@ fn provider_that_never_answers_holds_up_no_other() {
         assert_eq!(heard(&engine, "a", 10).await.len(), 10);
         assert_eq!(heard(&engine, "b", 10).await.len(), 10);
         assert_eq!(attempts.load(Ordering::Relaxed), Hung::CONCURRENCY);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn open_breaker_is_in_the_metrics() {
+    block_on(async {
+        let (engine, _) = hanging(&World::new(0), Options::default()).await;
+        let stats = engine.stats();
+        for caller in 0..3 {
+            let calls = Command::Break { calls: 1 };
+            engine.entity::<Order>(caller.to_string()).ask(calls).await.unwrap();
+        }
+        eventually("the breaker is open", async || {
+            stats.last_level("calls.hung.breaker") == Some(2.0)
+        })
+        .await;
+        let calls = Command::Break { calls: 1 };
+        engine.entity::<Order>("a").ask(calls).await.unwrap();
+        eventually("a call was refused", async || {
+            stats.sum("calls.hung.refused_by_breaker", 100) > 0 && stats.last_level("calls.hung.waiting") == Some(1.0)
+        })
+        .await;
         engine.stop().await;
     });
 }
