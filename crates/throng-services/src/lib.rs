@@ -45,6 +45,7 @@
 //! - [`coordinate`]: all, some or the first of several answers by a deadline, for threads; tasks have `futures` for it.
 //! - [`bus`]: typed topics with subscribers and groups of consumers.
 //! - [`stats`]: counts, levels and timings of the last two minutes, second by second; to Prometheus and StatsD.
+//! - [`circuit`] and [`retry`]: a circuit breaker and a retry budget without a clock, for calls that leave the process.
 //! - [`health`]: who is well, by check-ins with a time to live.
 //!
 //! # What it promises
@@ -69,6 +70,7 @@ macro_rules! opaque {
 
 mod address;
 pub mod bus;
+pub mod circuit;
 pub mod coordinate;
 pub mod health;
 mod in_place;
@@ -76,6 +78,7 @@ mod key;
 mod park;
 mod pool;
 mod reply;
+pub mod retry;
 mod service;
 pub mod stats;
 

@@ -64,24 +64,47 @@ type Decide<W> =
 /// A provider: its state outlives the processes that call it. Clones are the same provider.
 pub struct Fake<W: Outside> {
     decide: Arc<Decide<W>>,
-    faults: CallFaults,
     knows_keys: bool,
     seen: Arc<Mutex<Seen>>,
 }
 
-#[derive(Default)]
 struct Seen {
-    /// The calls of the requests that were sent, also of those that were lost on the way.
-    requests: Vec<CallId>,
+    faults: CallFaults,
+    /// The calls of the requests that were sent, also of those that were lost on the way, each with its time.
+    requests: Vec<(CallId, Duration)>,
     /// The calls in the order of their effects.
     effects: Vec<CallId>,
+    /// Attempts under way.
+    under_way: usize,
+    under_way_max: usize,
+}
+
+/// An attempt under way; dropped when it has ended, or its process.
+struct UnderWay(Arc<Mutex<Seen>>);
+
+impl UnderWay {
+    fn new(seen: &Arc<Mutex<Seen>>) -> Self {
+        let mut entered = lock(seen);
+        entered.under_way += 1;
+        entered.under_way_max = entered.under_way_max.max(entered.under_way);
+        Self(seen.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.0).under_way -= 1;
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<W: Outside> Clone for Fake<W> {
     fn clone(&self) -> Self {
         Self {
             decide: Arc::clone(&self.decide),
-            faults: self.faults.clone(),
             knows_keys: self.knows_keys,
             seen: Arc::clone(&self.seen),
         }
@@ -94,17 +117,27 @@ impl<W: Outside> Fake<W> {
     pub fn answers(decide: impl Fn(&W::Request) -> Result<W::Answer, W::Failure> + Send + Sync + 'static) -> Self {
         Self {
             decide: Arc::new(decide),
-            faults: CallFaults::none(),
             knows_keys: true,
-            seen: Arc::default(),
+            seen: Arc::new(Mutex::new(Seen {
+                faults: CallFaults::none(),
+                requests: Vec::new(),
+                effects: Vec::new(),
+                under_way: 0,
+                under_way_max: 0,
+            })),
         }
     }
 
     /// Sets the faults.
     #[must_use]
-    pub fn faults(mut self, faults: CallFaults) -> Self {
-        self.faults = faults;
+    pub fn faults(self, faults: CallFaults) -> Self {
+        self.set_faults(faults);
         self
+    }
+
+    /// Sets the faults from now on, also of clones: an outage begins, or ends.
+    pub fn set_faults(&self, faults: CallFaults) {
+        self.seen().faults = faults;
     }
 
     /// Knows no idempotency keys: each request that arrives has an effect.
@@ -123,7 +156,29 @@ impl<W: Outside> Fake<W> {
     /// Returns the number of requests that were sent for a call, with those that were lost on the way.
     #[must_use]
     pub fn requests_of(&self, call: CallId) -> usize {
-        self.seen().requests.iter().filter(|request| **request == call).count()
+        let seen = self.seen();
+        seen.requests.iter().filter(|(request, _)| *request == call).count()
+    }
+
+    /// Returns the number of requests that were sent for all calls, with those that were lost on the way.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.seen().requests.len()
+    }
+
+    /// Returns the most attempts that were under way at once.
+    #[must_use]
+    pub fn most_at_once(&self) -> usize {
+        self.seen().under_way_max
+    }
+
+    /// Returns the most requests that were sent in a stretch of this length.
+    #[must_use]
+    pub fn most_within(&self, stretch: Duration) -> usize {
+        let seen = self.seen();
+        let times = || seen.requests.iter().map(|(_, at)| *at);
+        let since = |from: Duration| times().filter(|at| (from..from + stretch).contains(at)).count();
+        times().map(since).max().unwrap_or(0)
     }
 
     /// Returns the calls that had an effect, in this order.
@@ -133,7 +188,7 @@ impl<W: Outside> Fake<W> {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// A request arrives.
@@ -156,13 +211,15 @@ impl<W: Outside> MakesCalls<W> for Fake<W> {
             let Some(world) = current_world() else {
                 return Err(CallError::NotSent("there is no simulated world".into()));
             };
-            let (faults, call, fake) = (&self.faults, attempt.call, self.clone());
+            let _under_way = UnderWay::new(&self.seen);
+            let (faults, call, fake) = (self.seen().faults.clone(), attempt.call, self.clone());
             let up_to = |longest: Duration| longest.mul_f64(world.dice(|rng| rng.f64()));
             if world.chance(faults.not_sent) {
                 world.count("call not sent");
                 return Err(CallError::NotSent("no connection".into()));
             }
-            self.seen().requests.push(call);
+            let at = Duration::from_micros(world.elapsed_micros());
+            self.seen().requests.push((call, at));
             let (there, mut back) = (up_to(faults.delay), up_to(faults.delay));
             let [is_lost, is_twice, is_mute, is_slow] =
                 [faults.lost, faults.duplicated, faults.answer_lost, faults.slow].map(|share| world.chance(share));

@@ -20,7 +20,7 @@ use crate::{
 use crate::{
     actors::{Services, Starting},
     context::Topics,
-    outside::{Ask, GivenWorker, MakesCalls, Pools},
+    outside::{GivenWorker, Link, MakesCalls, Owned, Pools},
 };
 use std::sync::{Arc, atomic::AtomicBool};
 #[cfg(feature = "services")]
@@ -35,18 +35,29 @@ use throng_journal::{Journal, Store};
 
 /// Lets a pool ask the calls of its worker.
 #[cfg(feature = "services")]
-type Connect = fn(&Arc<Core>) -> Ask;
+type Connect = fn(&Arc<Core>) -> Link;
 
 #[cfg(feature = "services")]
-fn connect<W: Outside>(core: &Arc<Core>) -> Ask {
+fn connect<W: Outside>(core: &Arc<Core>) -> Link {
     let core = Arc::downgrade(core);
-    Box::new(move |call, command| {
-        let core = core.upgrade().filter(|core| !core.lives.has_stopped());
-        Box::pin(async move {
-            let engine = Engine { core: core? };
-            Some(engine.entity::<Call<W>>(call).ask(command).await)
-        })
-    })
+    let core = move || core.upgrade().filter(|core| !core.lives.has_stopped());
+    let owner = core.clone();
+    Link {
+        ask: Box::new(move |call, command| {
+            let core = core();
+            Box::pin(async move {
+                let engine = Engine { core: core? };
+                Some(engine.entity::<Call<W>>(call).ask(command).await)
+            })
+        }),
+        owned: Box::new(move || match owner() {
+            None => Owned::Ended,
+            Some(core) => match core.lives.running().filter(|life| !life.ledger.is_closing()) {
+                Some(life) => Owned::Shards(life.ledger.shards.clone()),
+                None => Owned::Down,
+            },
+        }),
+    }
 }
 
 /// Gathers the kinds of an engine and its settings.

@@ -6,11 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use throng::{
-    Builder, ByHand, Engine,
+    Builder, ByHand, Engine, Options,
     journal::{MemoryJournal, MemoryStore},
     model::*,
 };
@@ -25,6 +28,8 @@ struct Order {
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum Command {
     Pay { cents: u64, calls: u32 },
+    Hang { calls: u32 },
+    Break { calls: u32 },
     Cancel { call: CallId },
     Hear { text: String },
 }
@@ -53,6 +58,16 @@ impl Entity for Order {
                         .within(Duration::from_secs(60))
                         .id();
                     turn.emit(OrderEvent::Called { call });
+                }
+            }
+            Command::Hang { calls } => {
+                for cents in 0..calls.into() {
+                    turn.call::<Hung>(Charge { cents });
+                }
+            }
+            Command::Break { calls } => {
+                for _ in 0..calls {
+                    turn.call::<Hung>(Charge { cents: BROKEN });
                 }
             }
             Command::Cancel { call } => turn.cancel_call::<Payments>(call),
@@ -319,6 +334,125 @@ fn quarantined_calls_take_no_place_from_others() {
         world.may.add_permits(3);
         let heard = heard(&engine, "b", 2).await;
         assert_eq!(heard[1], format!("charged 8 at 1 of {}", call_of(&heard[0])));
+        engine.stop().await;
+    });
+}
+
+/// The cents of a call that cannot be sent.
+const BROKEN: u64 = 1_000;
+
+/// A provider that never answers, or cannot be reached; counts its attempts.
+struct Hung(Arc<AtomicUsize>);
+
+impl Outside for Hung {
+    const NAME: &'static str = "hung";
+    const TIMEOUT: Duration = Duration::from_secs(3_600);
+    const CONCURRENCY: usize = 2;
+    const BREAKER: u32 = 3;
+    const PAUSE: (Duration, Duration) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
+    type Request = Charge;
+    type Answer = String;
+    type Failure = String;
+
+    async fn call(&self, charge: Charge, _: &Attempt) -> Result<String, CallError<String>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        match charge.cents {
+            BROKEN => Err(CallError::NotSent("no connection".into())),
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+impl OnCallOutcome<Hung> for Order {
+    fn on_call_outcome(call: CallId, outcome: CallOutcome<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_call_outcome(call, outcome)
+    }
+
+    fn on_late_answer(call: CallId, answer: Result<String, String>) -> Command {
+        <Self as OnCallOutcome<Payments>>::on_late_answer(call, answer)
+    }
+}
+
+/// An engine with a provider besides that never answers, and the number of its attempts.
+async fn hanging(world: &World, options: Options) -> (Engine, Arc<AtomicUsize>) {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let drain = Duration::ZERO;
+    let builder = world.builder().outside::<Order, Hung>(Hung(attempts.clone()));
+    let started = builder
+        .options(Options { drain, ..options })
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()));
+    (started.await.unwrap(), attempts)
+}
+
+#[test]
+fn provider_that_never_answers_holds_up_no_other() {
+    block_on(async {
+        let world = World::new(20);
+        let (engine, attempts) = hanging(&world, Options::default()).await;
+        let hang = Command::Hang { calls: 100 };
+        engine.entity::<Order>("a").ask(hang).await.unwrap();
+        eventually("the attempts hang", async || {
+            attempts.load(Ordering::Relaxed) == Hung::CONCURRENCY
+        })
+        .await;
+        pay(&engine, "a", 7, 5).await;
+        pay(&engine, "b", 7, 5).await;
+        assert_eq!(heard(&engine, "a", 10).await.len(), 10);
+        assert_eq!(heard(&engine, "b", 10).await.len(), 10);
+        assert_eq!(attempts.load(Ordering::Relaxed), Hung::CONCURRENCY);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn open_breaker_is_in_the_metrics() {
+    block_on(async {
+        let (engine, _) = hanging(&World::new(0), Options::default()).await;
+        let stats = engine.stats();
+        for caller in 0..3 {
+            let calls = Command::Break { calls: 1 };
+            engine.entity::<Order>(caller.to_string()).ask(calls).await.unwrap();
+        }
+        eventually("the breaker is open", async || {
+            stats.last_level("calls.hung.breaker") == Some(2.0)
+        })
+        .await;
+        let calls = Command::Break { calls: 1 };
+        engine.entity::<Order>("a").ask(calls).await.unwrap();
+        eventually("a call was refused", async || {
+            stats.sum("calls.hung.refused_by_breaker", 100) > 0 && stats.last_level("calls.hung.waiting") == Some(1.0)
+        })
+        .await;
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn waiting_calls_leave_memory() {
+    const MEMORY: usize = 256 << 10;
+    const CALLS: u64 = 1_500;
+    block_on(async {
+        let options = Options {
+            memory_bytes_max: MEMORY,
+            ..Options::default()
+        };
+        let (engine, attempts) = hanging(&World::new(0), options).await;
+        for caller in 0..CALLS / 50 {
+            let order = || engine.entity::<Order>(caller.to_string());
+            while let Err(why) = order().ask(Command::Hang { calls: 50 }).await {
+                assert!(matches!(why, Error::Overloaded { .. }), "{why}");
+                engine.checkpoint().await.unwrap();
+            }
+        }
+        eventually("the calls are in the store", async || {
+            engine.checkpoint().await.unwrap();
+            let statistics = engine.statistics();
+            statistics.outbox == 0 && statistics.entity_bytes <= MEMORY as u64 && statistics.entities < CALLS / 2
+        })
+        .await;
+        // Of the kinds: the orders, and the calls of both workers.
+        assert_eq!(engine.entities(2, None, 10_000).await.unwrap().len() as u64, CALLS);
+        assert!(attempts.load(Ordering::Relaxed) <= Hung::CONCURRENCY);
         engine.stop().await;
     });
 }

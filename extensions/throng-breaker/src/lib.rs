@@ -16,16 +16,15 @@
 //! # Ok::<(), throng_breaker::Refused>(())
 //! ```
 //!
-//! The decisions are [`Circuit`]'s, a state machine without a clock. [`BreakerLayer`] puts a breaker around a tower service; [`Retry`] is a policy for
+//! The decisions are [`Circuit`]'s, a state machine without a clock of `throng-services`. [`BreakerLayer`] puts a breaker around a tower service; [`Retry`] is a policy for
 //! tower's own retry layer that pauses longer each time, with jitter, and spends from a budget, so that retries never multiply the load
 //! on what is in trouble.
 
 mod breaker;
-mod circuit;
 mod layer;
 mod retry;
 
 pub use breaker::{Breaker, Breakers, Call, Refused};
-pub use circuit::{Circuit, Outcome, Pass, Settings, State};
 pub use layer::{BreakerLayer, BreakerService, Error};
 pub use retry::{Pauses, Retry, RetryBudget};
+pub use throng_services::circuit::{Circuit, Outcome, Pass, Settings, State};

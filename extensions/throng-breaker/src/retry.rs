@@ -1,10 +1,16 @@
 //! Trying again, within a budget.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use throng_services::retry::RetryTokens;
 use tower::retry::{
     Policy,
     backoff::{Backoff as _, ExponentialBackoff, ExponentialBackoffMaker, MakeBackoff as _},
-    budget::{Budget as _, TpsBudget},
 };
 use tower::util::rng::HasherRng;
 
@@ -44,29 +50,34 @@ impl Pauses {
 
 /// The retries that all callers together may make; a clone is the same.
 #[derive(Clone)]
-pub struct RetryBudget(Arc<TpsBudget>);
+pub struct RetryBudget {
+    begun: Instant,
+    tokens: Arc<Mutex<RetryTokens>>,
+}
 
 impl RetryBudget {
     /// Retries may add so many of a hundred calls to the load, and so many a second for those who seldom call; over ten seconds.
     #[must_use]
     pub fn new(percent: u32, a_second: u32) -> Self {
-        let share = (percent.min(1_000) as f32) / 100.0;
-        Self(Arc::new(TpsBudget::new(
-            Duration::from_secs(10),
-            a_second.min(1 << 20),
-            share,
-        )))
+        Self {
+            begun: Instant::now(),
+            tokens: Arc::new(Mutex::new(RetryTokens::new(percent.min(1_000), a_second))),
+        }
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, RetryTokens> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call went well and pays into the budget.
     pub fn deposit(&self) {
-        self.0.deposit();
+        self.tokens().deposit();
     }
 
     /// Spends a retry, if there is enough for one.
     #[must_use]
     pub fn withdraw(&self) -> bool {
-        self.0.withdraw()
+        self.tokens().withdraw(self.begun.elapsed()).is_ok()
     }
 }
 

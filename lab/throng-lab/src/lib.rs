@@ -101,6 +101,8 @@ enum LabCommand {
     Inside(inside::InsideArguments),
     /// Accounts whose timers wait: the start, and commands to a few of them, beside many and beside none.
     Timers(inside::timers::TimersArguments),
+    /// Calls that wait for a provider which never answers: what the process takes, the more of them there are.
+    Calls(inside::calls::CallsArguments),
     /// A registration day on several nodes of which one is killed, or through picos: every roster has to be right.
     Day(day::DayArguments),
     /// An app's own program, as a process that is measured or killed.
@@ -148,6 +150,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Start(arguments) => start::run(arguments),
         LabCommand::Inside(arguments) => inside::run(arguments),
         LabCommand::Timers(arguments) => inside::timers::run(arguments),
+        LabCommand::Calls(arguments) => inside::calls::run(arguments),
         LabCommand::App(_) | LabCommand::Yardstick(_) | LabCommand::Day(_) => unreachable!("it is no measurement"),
     }
 }

@@ -17,8 +17,8 @@ mod turn;
 pub use actor::{Actor, Placement};
 pub use asker::Asker;
 pub use call::{
-    Attempt, AttemptResult, Call, CallCommand, CallError, CallEvent, CallId, CallOutcome, CallReject, CallReply,
-    Calling, InvalidCallId, OnCallOutcome, Outside,
+    Attempt, AttemptResult, Call, CallCommand, CallError, CallEvent, CallId, CallOffer, CallOutcome, CallReject,
+    CallReply, Calling, InvalidCallId, OnCallOutcome, Outside,
 };
 pub(crate) use call::{LATE, OUTCOME};
 pub(crate) use effects::Encode;

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod bounds;
 mod nodes;
 mod shop;
 
-use shop::{Charge, Order, OrderCommand, Payments, Plan, View};
+use shop::{Bug, Charge, Order, OrderCommand, Payments, Plan, View};
 use std::{collections::BTreeSet, time::Duration};
 use throng::model::{Call, Entity};
 use throng_sim::{CallFaults, Failure, Fake, Faults, Run, Sim, Simulation, for_each_seed, for_each_seed_with};
@@ -98,9 +99,17 @@ fn is_true(sim: &Sim, provider: &Fake<Payments>, number: u64, order: &Order) {
     if order.plan.once && requests > 1 {
         wrong("a call made once was sent twice");
     }
-    let is_paid = order.heard == ["answered"];
-    if !is_paid && order.late > 0 && effects > 0 && order.refunds != 1 {
-        wrong("money without a seat");
+    let is_told = order.heard == ["answered"] || order.late > 0;
+    let (taken, seats) = (effects, usize::from(order.has_seat));
+    match seats + order.refunds as usize {
+        kept if is_told && kept < taken && order.late > 0 => wrong("money that came late was not given back"),
+        kept if is_told && kept < taken => wrong("money without a seat"),
+        kept if kept > taken && seats > 0 => wrong("a seat without money"),
+        kept if kept > taken => wrong("money was given back that nobody has paid"),
+        _ => {}
+    }
+    if order.is_given_up && order.refunds > 0 {
+        sim.count("given back");
     }
 }
 
@@ -230,33 +239,56 @@ fn calls_in_order_have_their_effects_in_order() {
     assert!((0..100).any(overtakes), "the order must come from `in_order`");
 }
 
-/// The first seed that finds a planted bug.
-fn found(plan: Plan, faults: &CallFaults, knows_keys: bool) -> Option<u64> {
-    (0..100).find(|seed| {
+/// Asserts that one of 100 seeds fails, with this text.
+fn is_found(plan: Plan, faults: &CallFaults, knows_keys: bool, told: &str) {
+    let finds = |seed: &u64| {
         let provider = provider(faults.clone());
         let provider = if knows_keys { provider } else { provider.without_keys() };
-        sell(*seed, plan, provider, false).is_err()
-    })
+        let failure = sell(*seed, plan, provider, false).err();
+        failure.is_some_and(|failure| failure.to_string().contains(told))
+    };
+    let seed = (0..100).find(finds);
+    assert!(seed.is_some(), "no seed has found: {told}");
+    println!("found by seed {seed:?}: {told}");
 }
 
 #[test]
 fn planted_double_charge_is_found() {
     // A provider without keys, and calls that are not made once.
-    assert!(found(Plan::default(), &CallFaults::some(), false).is_some());
+    is_found(Plan::default(), &CallFaults::some(), false, "the outcome is not true");
 }
 
 #[test]
-fn planted_missing_refund_is_found() {
+fn planted_missing_refund_after_the_deadline_is_found() {
     let plan = Plan {
         within_secs: 3,
-        forgets_refund: true,
+        bug: Some(Bug::NoLateRefund),
         ..Plan::default()
     };
     let faults = CallFaults {
         slow: 0.6,
         ..CallFaults::none()
     };
-    assert!(found(plan, &faults, true).is_some());
+    is_found(plan, &faults, true, "money that came late was not given back");
+}
+
+#[test]
+fn planted_seat_without_money_is_found() {
+    let plan = Plan {
+        within_secs: 3,
+        bug: Some(Bug::SeatUnpaid),
+        ..Plan::default()
+    };
+    is_found(plan, &CallFaults::some(), true, "a seat without money");
+}
+
+#[test]
+fn planted_money_without_seat_is_found() {
+    let plan = Plan {
+        bug: Some(Bug::PaidUnseated),
+        ..Plan::default()
+    };
+    is_found(plan, &CallFaults::some(), true, "money without a seat");
 }
 
 #[test]
@@ -293,7 +325,7 @@ fn call_takes_three_commits() {
         assert_eq!(history.commits.len() - before, 3);
         let mut events = history.events(Order::KIND, "0");
         events.extend(history.events(Call::<Payments>::KIND, &order.call.unwrap().to_string()));
-        assert_eq!(events.len(), 5, "placed, begun, attempt begun, settled, heard");
+        assert_eq!(events.len(), 6, "placed, begun, attempt begun, settled, heard, seated");
         events.into_iter().map(|event| event.position).collect::<BTreeSet<_>>()
     });
     assert_eq!(commits.len(), 3, "the command, the attempt, the outcome: {commits:?}");

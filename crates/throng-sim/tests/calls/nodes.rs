@@ -8,14 +8,14 @@ use std::time::Duration;
 use throng::{Engine, model::Error};
 use throng_sim::{CallFaults, Failure, Fake, Faults, Nodes, Run, Sim, Simulation, Timing, for_each_seed_with};
 
-const NODES: usize = 3;
+pub(crate) const NODES: usize = 3;
 const LEASE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 const WITHIN_SECS: u64 = 40;
 /// The deadline of a call, and its longest attempt.
 const SETTLED: Duration = Duration::from_secs(WITHIN_SECS + 30);
 
-async fn start_all(sim: &Sim, nodes: &Nodes) {
+pub(crate) async fn start_all(sim: &Sim, nodes: &Nodes) {
     for node in 0..NODES {
         while !nodes.is_started(node) && nodes.start(node).await.is_err() {
             sim.sleep(PAUSE).await;
@@ -33,7 +33,7 @@ async fn recover(sim: &Sim, nodes: &Nodes) {
 }
 
 /// Asks whichever node, until the answer is known; where none serves, they recover.
-async fn ask<T, R, F>(sim: &Sim, nodes: &Nodes, mut attempt: impl FnMut(Engine) -> F) -> T
+pub(crate) async fn ask<T, R, F>(sim: &Sim, nodes: &Nodes, mut attempt: impl FnMut(Engine) -> F) -> T
 where
     T: Send + 'static,
     R: Send + 'static,

@@ -6,12 +6,23 @@ use std::time::Duration;
 use throng::model::*;
 use throng_testing::fixtures::Never;
 
+/// A bug of the order that is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Bug {
+    /// An order keeps money that comes once it has given up.
+    NoLateRefund,
+    /// An order takes an outcome that is not known for an answer: a seat without money.
+    SeatUnpaid,
+    /// An order that was cancelled ignores that it was charged: money without a seat.
+    PaidUnseated,
+}
+
 /// The way an order calls, and the bug that is planted.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Plan {
     pub(crate) once: bool,
     pub(crate) within_secs: u64,
-    pub(crate) forgets_refund: bool,
+    pub(crate) bug: Option<Bug>,
 }
 
 impl Default for Plan {
@@ -19,7 +30,7 @@ impl Default for Plan {
         Self {
             once: false,
             within_secs: 90,
-            forgets_refund: false,
+            bug: None,
         }
     }
 }
@@ -29,7 +40,9 @@ pub(crate) struct Order {
     pub(crate) call: Option<CallId>,
     pub(crate) heard: Vec<String>,
     pub(crate) late: u32,
+    pub(crate) has_seat: bool,
     pub(crate) refunds: u32,
+    pub(crate) is_given_up: bool,
     pub(crate) queued: Vec<CallId>,
     pub(crate) plan: Plan,
 }
@@ -62,7 +75,9 @@ pub(crate) enum OrderEvent {
     Queued { call: CallId },
     Heard { outcome: String },
     HeardLate {},
+    Seated {},
     Refunded {},
+    GivenUp {},
 }
 impl Event for OrderEvent {}
 
@@ -93,15 +108,25 @@ impl Entity for Order {
             }
             OrderCommand::GiveUp {} => {
                 if let Some(call) = self.call {
+                    turn.emit(OrderEvent::GivenUp {});
                     turn.cancel_call::<Payments>(call);
                 }
             }
             OrderCommand::Hear { call, outcome } if Some(call) == self.call || self.queued.contains(&call) => {
+                let is_paid = match self.plan.bug {
+                    Some(Bug::SeatUnpaid) => outcome == "answered" || outcome == "unknown",
+                    _ => outcome == "answered",
+                };
                 turn.emit(OrderEvent::Heard { outcome });
+                match (is_paid, self.is_given_up) {
+                    (true, false) => turn.emit(OrderEvent::Seated {}),
+                    (true, true) if self.plan.bug != Some(Bug::PaidUnseated) => turn.emit(OrderEvent::Refunded {}),
+                    _ => {}
+                }
             }
             OrderCommand::HearLate { call, is_charged } if Some(call) == self.call => {
                 turn.emit(OrderEvent::HeardLate {});
-                if is_charged && !self.plan.forgets_refund {
+                if is_charged && self.plan.bug != Some(Bug::NoLateRefund) {
                     turn.emit(OrderEvent::Refunded {});
                 }
             }
@@ -116,7 +141,9 @@ impl Entity for Order {
             OrderEvent::Queued { call } => self.queued.push(*call),
             OrderEvent::Heard { outcome } => self.heard.push(outcome.clone()),
             OrderEvent::HeardLate {} => self.late += 1,
+            OrderEvent::Seated {} => self.has_seat = true,
             OrderEvent::Refunded {} => self.refunds += 1,
+            OrderEvent::GivenUp {} => self.is_given_up = true,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Calls of providers outside: a pool of attempts for each worker, beside the engine.
 
+mod admission;
 mod pool;
 mod worker;
 
-pub(crate) use worker::Ask;
 pub use worker::{Answering, MakesCalls};
+pub(crate) use worker::{Link, Owned};
 
 use crate::context::Context;
 use pool::Pool;
@@ -37,9 +38,9 @@ impl Pools {
     }
 
     /// Begins attempts; each pool asks its own calls, in the order the workers were given.
-    pub(crate) fn begin(&self, asks: impl Iterator<Item = Ask>) {
-        for (pool, ask) in self.0.iter().zip(asks) {
-            pool.clone().begin(ask);
+    pub(crate) fn begin(&self, links: impl Iterator<Item = Link>) {
+        for (pool, link) in self.0.iter().zip(links) {
+            pool.clone().begin(link);
         }
     }
 

@@ -1,13 +1,16 @@
-//! The attempts of one worker: so many at once, each begun and ended by a command of its call.
+//! The attempts of one worker: admitted within its bounds, each begun and ended by a command of its call.
 
-use super::worker::{AnyPool, Ask, MakesCalls};
+use super::{
+    admission::{Admission, Admitted, Bounds, Ended, Next, WAITING_MAX},
+    worker::{AnyPool, Link, MakesCalls, Owned},
+};
 use crate::{
     context::Context,
-    host::{Host, Task},
+    host::{Host, Signal, Task},
 };
 use serde_json::Value;
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -16,60 +19,101 @@ use std::{
     time::Duration,
 };
 use throng_core::model::{
-    Attempt, AttemptResult, Call, CallCommand, CallError, CallId, CallReject, CallReply, Error, Outside,
+    Attempt, AttemptResult, Call, CallCommand, CallError, CallId, CallOffer, CallReject, CallReply, Entity, Error,
+    Outside,
 };
-use throng_services::stats::{Counter, Level};
+use throng_journal::{ShardId, ShardSet};
+use throng_services::{
+    circuit::State,
+    stats::{Counter, Level},
+};
 
-/// Calls that wait in memory for an attempt, 16 bytes each; a timer of the call comes back to those beyond.
-const READY_MAX: usize = 65_536;
 /// Pauses between two tries to record a result.
 const RECORD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The longest time from one look at waiting calls to the next: permits may have come to this engine.
+const LOOK: Duration = Duration::from_secs(1);
+/// Calls sent on in one command.
+const SENT_MAX: usize = 256;
+/// Commands under way that send calls on; calls beyond wait here, or for their timers.
+const SENDS_MAX: usize = 16;
 
 /// The pool of a worker.
 pub(super) struct Pool<W: Outside> {
     worker: Arc<dyn MakesCalls<W>>,
     host: Arc<dyn Host>,
+    /// The shard of each permit: its owner may have one more attempt under way.
+    permits: Box<[ShardId]>,
     /// Set once, when the engine is whole.
-    ask: OnceLock<Ask>,
+    link: OnceLock<Link>,
     queue: Mutex<Queue>,
+    /// Wakes the task that admits attempts.
+    changed: Signal,
     stats: PoolStats,
 }
 
 /// Changed under one lock by the engine, which adds calls, and by the tasks of the pool, which take them.
-#[derive(Default)]
 struct Queue {
-    ready: VecDeque<CallId>,
-    /// Tasks that make attempts, at most [`Outside::CONCURRENCY`].
-    under_way: usize,
+    /// Calls that were offered since the last look.
+    arrived: Vec<CallOffer>,
+    admission: Admission,
+    /// Commands under way that send calls on.
+    sends: usize,
+    /// A task admits attempts, while calls wait.
+    is_driven: bool,
     is_closed: bool,
 }
 
 struct PoolStats {
     under_way: Level,
     waiting: Level,
+    permits: Level,
+    breaker: Level,
     begun: Counter,
     failed: Counter,
+    refused: Counter,
+    forwarded: Counter,
 }
 
 impl<W: Outside> Pool<W> {
     pub(super) fn start(worker: Arc<dyn MakesCalls<W>>, context: &Context) -> Arc<dyn AnyPool> {
-        let stats = |what: &str| format!("calls.{}.{what}", W::NAME);
+        let name = |what: &str| format!("calls.{}.{what}", W::NAME);
+        let (level, counter) = (
+            |what: &str| context.stats.level(&name(what)),
+            |what: &str| context.stats.counter(&name(what)),
+        );
+        let bounds = Bounds::of::<W>();
+        let permit = |number| {
+            let address = Call::<W>::permit(number).to_string();
+            context.registry.shard_of(Call::<W>::KIND, &address)
+        };
         let pool = Arc::new(Self {
             worker,
             host: context.host.clone(),
-            ask: OnceLock::new(),
-            queue: Mutex::default(),
+            permits: (0..bounds.concurrency).map(permit).collect(),
+            link: OnceLock::new(),
+            queue: Mutex::new(Queue {
+                arrived: Vec::new(),
+                admission: Admission::new(bounds),
+                sends: 0,
+                is_driven: false,
+                is_closed: false,
+            }),
+            changed: Signal::default(),
             stats: PoolStats {
-                under_way: context.stats.level(&stats("under_way")),
-                waiting: context.stats.level(&stats("waiting")),
-                begun: context.stats.counter(&stats("attempts")),
-                failed: context.stats.counter(&stats("attempts_failed")),
+                under_way: level("under_way"),
+                waiting: level("waiting"),
+                permits: level("permits"),
+                breaker: level("breaker"),
+                begun: counter("attempts"),
+                failed: counter("attempts_failed"),
+                refused: counter("refused_by_breaker"),
+                forwarded: counter("forwarded"),
             },
         });
         let hears = Arc::downgrade(&pool);
-        context.topics.hand_over(&Call::<W>::READY, move |call| {
+        context.topics.hand_over(&Call::<W>::READY, move |offer| {
             if let Some(pool) = hears.upgrade() {
-                pool.ready(call);
+                pool.ready(offer);
             }
         });
         pool
@@ -79,54 +123,154 @@ impl<W: Outside> Pool<W> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt of this call may begin.
-    fn ready(self: Arc<Self>, call: CallId) {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.host.elapsed_micros())
+    }
+
+    /// An attempt of this call may begin. Called with locks of the engine held.
+    fn ready(self: Arc<Self>, offer: CallOffer) {
         let mut queue = self.queue();
-        if queue.is_closed {
+        if queue.is_closed || queue.arrived.len() >= WAITING_MAX {
             return;
         }
-        if self.ask.get().is_some() && queue.under_way < W::CONCURRENCY.max(1) {
-            queue.under_way += 1;
-            self.show(&queue);
-            drop(queue);
-            let host = self.host.clone();
-            host.spawn_outside(Box::pin(self.run(call)));
-        } else if queue.ready.len() < READY_MAX {
-            queue.ready.push_back(call);
-            self.show(&queue);
+        queue.arrived.push(offer);
+        self.drive(queue);
+    }
+
+    /// Sees to it that a task looks at the calls that wait.
+    fn drive(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        if self.link.get().is_none() {
+            return;
         }
+        let is_driven = std::mem::replace(&mut queue.is_driven, true);
+        drop(queue);
+        if is_driven {
+            return self.changed.wake();
+        }
+        let pool = self.clone();
+        self.host.spawn_outside(Box::pin(async move {
+            while let Some(pause) = pool.look() {
+                pool.changed.within(pool.host.sleep(pause)).await;
+            }
+        }));
+    }
+
+    /// Begins the attempts that may begin; returns the time until the next look, while calls wait.
+    fn look(self: &Arc<Self>) -> Option<Duration> {
+        let owned = self.link.get().map_or(Owned::Ended, |link| (link.owned)());
+        let now = self.now();
+        let mut queue = self.queue();
+        let shards = match owned {
+            Owned::Shards(shards) if !queue.is_closed => shards,
+            Owned::Down if !queue.is_closed => return Some(LOOK),
+            _ => {
+                queue.is_driven = false;
+                return None;
+            }
+        };
+        let permits = self.permits.iter().filter(|shard| shards.contains(**shard)).count();
+        let forwarded = self.distribute(&mut queue, &shards, permits);
+        let mut admitted = Vec::new();
+        let pause = loop {
+            match queue.admission.next(now, permits) {
+                Next::Begin(attempt) => admitted.push(attempt),
+                Next::At(until) => break Some((until - now).min(LOOK)),
+                Next::Full => break Some(LOOK),
+                Next::Idle => break None,
+            }
+        };
+        queue.is_driven = pause.is_some();
+        self.stats.permits.set(permits as f64);
+        self.show(&queue);
+        drop(queue);
+        for (permit, calls) in forwarded {
+            self.host.spawn_outside(Box::pin(self.clone().forward(permit, calls)));
+        }
+        for attempt in admitted {
+            self.host.spawn_outside(Box::pin(self.clone().run(attempt)));
+        }
+        pause
+    }
+
+    /// Has calls that arrived wait here, or returns them for the owner of a permit drawn at random: so each engine has as large a part of them as
+    /// of the permits.
+    fn distribute(&self, queue: &mut Queue, shards: &ShardSet, permits: usize) -> BTreeMap<usize, Vec<CallOffer>> {
+        let mut forwarded = BTreeMap::<_, Vec<_>>::new();
+        if permits == 0 {
+            queue.admission.clear();
+        }
+        for offer in std::mem::take(&mut queue.arrived) {
+            let admission = &mut queue.admission;
+            let is_free = admission.under_way() + admission.waiting() < permits;
+            if permits < self.permits.len() && !is_free && !offer.is_forwarded {
+                let drawn = (self.host.entropy() % self.permits.len() as u128) as usize;
+                let has_place = forwarded.len() + queue.sends < SENDS_MAX || forwarded.contains_key(&drawn);
+                if has_place && !shards.contains(self.permits[drawn]) {
+                    let calls = forwarded.entry(drawn).or_default();
+                    if calls.len() < SENT_MAX {
+                        calls.push(CallOffer {
+                            is_forwarded: true,
+                            ..offer
+                        });
+                        continue;
+                    }
+                }
+            }
+            if permits > 0 {
+                if admission.breaker() == State::Open {
+                    self.stats.refused.add(1);
+                }
+                admission.add(&offer);
+            }
+        }
+        queue.sends += forwarded.len();
+        forwarded
+    }
+
+    /// Offers calls at the owner of a permit. They may be lost: timers of the calls offer them again.
+    async fn forward(self: Arc<Self>, permit: usize, calls: Vec<CallOffer>) {
+        self.stats.forwarded.add(calls.len() as u64);
+        let sent = self.ask(Call::<W>::permit(permit), CallCommand::Offer { calls }).await;
+        if let Some(Err(why)) = sent {
+            tracing::debug!("calls of {} wait for their timers: {why}", W::NAME);
+        }
+        self.queue().sends -= 1;
     }
 
     fn show(&self, queue: &Queue) {
-        self.stats.under_way.set(queue.under_way as f64);
-        self.stats.waiting.set(queue.ready.len() as f64);
+        self.stats.under_way.set(queue.admission.under_way() as f64);
+        self.stats.waiting.set(queue.admission.waiting() as f64);
+        self.stats.breaker.set(match queue.admission.breaker() {
+            State::Closed => 0.0,
+            State::HalfOpen => 1.0,
+            State::Open => 2.0,
+        });
     }
 
-    /// Makes attempts, one after the other, while calls wait.
-    async fn run(self: Arc<Self>, first: CallId) {
-        let mut next = Some(first);
-        while let Some(call) = next {
-            self.attempt(call).await;
-            let mut queue = self.queue();
-            next = queue.ready.pop_front();
-            queue.under_way -= usize::from(next.is_none());
-            self.show(&queue);
-        }
+    /// Makes an admitted attempt.
+    async fn run(self: Arc<Self>, admitted: Admitted) {
+        let ended = self.attempt(admitted.call).await;
+        let now = self.now();
+        let mut queue = self.queue();
+        queue.admission.ended(admitted, now, ended);
+        self.show(&queue);
+        drop(queue);
+        self.changed.wake();
     }
 
     async fn ask(&self, call: CallId, command: CallCommand) -> Option<Result<CallReply, Error<CallReject>>> {
-        self.ask.get()?(call, command).await
+        (self.link.get()?.ask)(call, command).await
     }
 
     /// Makes an attempt. Where it cannot begin, a timer of the call comes back to it.
-    async fn attempt(&self, call: CallId) {
+    async fn attempt(&self, call: CallId) -> Ended {
         let Some(Ok(CallReply::Go {
             attempt,
             request,
             deadline,
         })) = self.ask(call, CallCommand::Start {}).await
         else {
-            return;
+            return Ended::NotBegun;
         };
         self.stats.begun.add(1);
         let attempt = Attempt {
@@ -134,14 +278,24 @@ impl<W: Outside> Pool<W> {
             number: attempt,
             deadline,
         };
-        let result = match serde_json::from_value(request) {
-            Ok(request) => self.make(request, &attempt).await,
-            Err(why) => AttemptResult::NotSent(format!("this program cannot read the request: {why}")),
+        let is_first = attempt.number == 1;
+        let (result, ended) = match serde_json::from_value(request) {
+            Ok(request) => match self.make(request, &attempt).await {
+                result @ (AttemptResult::Answered(_) | AttemptResult::Failed(_)) => {
+                    (result, Ended::Answered { is_first })
+                }
+                result => (result, Ended::Unanswered { is_first }),
+            },
+            Err(why) => {
+                let why = format!("this program cannot read the request: {why}");
+                (AttemptResult::NotSent(why), Ended::NotMade)
+            }
         };
         if !matches!(result, AttemptResult::Answered(_)) {
             self.stats.failed.add(1);
         }
         self.record(&attempt, result).await;
+        ended
     }
 
     /// The result of the worker, or that it took too long or panicked.
@@ -204,23 +358,26 @@ impl<W: Outside> Pool<W> {
 }
 
 impl<W: Outside> AnyPool for Pool<W> {
-    fn begin(self: Arc<Self>, ask: Ask) {
-        if self.ask.set(ask).is_err() {
-            return;
-        }
-        let waiting = std::mem::take(&mut self.queue().ready);
-        for call in waiting {
-            self.clone().ready(call);
+    fn begin(self: Arc<Self>, link: Link) {
+        if self.link.set(link).is_ok() {
+            let queue = self.queue();
+            // The threads for calls begin with the first one.
+            if !queue.arrived.is_empty() {
+                self.drive(queue);
+            }
         }
     }
 
     fn close(&self) {
         let mut queue = self.queue();
         queue.is_closed = true;
-        queue.ready.clear();
+        queue.arrived = Vec::new();
+        queue.admission.clear();
+        drop(queue);
+        self.changed.wake();
     }
 
     fn under_way(&self) -> usize {
-        self.queue().under_way
+        self.queue().admission.under_way()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 use throng_core::model::{Attempt, CallCommand, CallError, CallId, CallReject, CallReply, Error, Outside};
-use throng_journal::Later;
+use throng_journal::{Later, ShardSet};
 
 /// An attempt that is being made.
 pub type Answering<'a, W> =
@@ -24,10 +24,25 @@ impl<W: Outside> MakesCalls<W> for W {
 pub(crate) type Ask =
     Box<dyn Fn(CallId, CallCommand) -> Later<'static, Option<Result<CallReply, Error<CallReject>>>> + Send + Sync>;
 
+/// The shards that an engine owns at this moment.
+pub(crate) enum Owned {
+    Shards(ShardSet),
+    /// None is served just now.
+    Down,
+    /// The engine has ended.
+    Ended,
+}
+
+/// The way from a pool to its engine.
+pub(crate) struct Link {
+    pub(crate) ask: Ask,
+    pub(crate) owned: Box<dyn Fn() -> Owned + Send + Sync>,
+}
+
 /// A pool, whichever worker it has.
 pub(crate) trait AnyPool: Send + Sync {
     /// Begins to make attempts.
-    fn begin(self: Arc<Self>, ask: Ask);
+    fn begin(self: Arc<Self>, link: Link);
     /// Begins no further attempt.
     fn close(&self);
     /// Attempts under way.

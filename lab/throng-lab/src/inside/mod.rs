@@ -1,5 +1,6 @@
 //! Work from inside: what much of it takes with the credit of an entity and without, and how soon an entity that multiplies is stopped.
 
+pub(crate) mod calls;
 mod multiply;
 mod player;
 pub(crate) mod timers;

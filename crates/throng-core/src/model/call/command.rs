@@ -1,6 +1,6 @@
 //! Commands of a call, and its replies to them.
 
-use super::CallId;
+use super::{CallId, CallOffer};
 use crate::model::{Rejection, Timestamp};
 use serde::{Deserialize, Serialize, ser::Error as _};
 use serde_json::Value;
@@ -57,6 +57,11 @@ pub enum CallCommand {
     Cancel {},
     /// The timer is due.
     Look {},
+    /// Calls wait for a permit of this address' owner. Nothing is recorded.
+    Offer {
+        /// The calls.
+        calls: Vec<CallOffer>,
+    },
     /// A worker is about to make an attempt.
     Start {},
     /// An attempt has a result.

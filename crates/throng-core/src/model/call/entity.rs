@@ -1,7 +1,7 @@
 //! The entity that a call is: one for each, of a kind for each worker.
 
 use super::{
-    CallCommand, CallEvent, CallId, CallOutcome, CallReject, CallReply, LATE, OUTCOME, Outside,
+    CallCommand, CallEvent, CallId, CallOffer, CallOutcome, CallReject, CallReply, LATE, OUTCOME, Outside,
     state::{CallState, LOOK, Policy},
 };
 use crate::{
@@ -53,7 +53,13 @@ impl<W: Outside> Call<W> {
     const TEXT: &'static [u8] = &kind_text(W::NAME);
 
     /// The topic on which a call says that a worker may begin an attempt.
-    pub const READY: Topic<CallId> = Topic::new(Self::KIND);
+    pub const READY: Topic<CallOffer> = Topic::new(Self::KIND);
+
+    /// The address of one of the worker's permits: the engine that owns its shard may have one more attempt under way.
+    #[must_use]
+    pub fn permit(number: usize) -> CallId {
+        CallId(xxhash_rust::xxh3::xxh3_128(format!("permit {number}").as_bytes()))
+    }
 }
 
 impl<W: Outside> Entity for Call<W> {
@@ -71,7 +77,11 @@ impl<W: Outside> Entity for Call<W> {
     fn creates(command: &CallCommand) -> bool {
         matches!(
             command,
-            CallCommand::Begin(_) | CallCommand::Admit {} | CallCommand::Join { .. } | CallCommand::Leave { .. }
+            CallCommand::Begin(_)
+                | CallCommand::Admit {}
+                | CallCommand::Join { .. }
+                | CallCommand::Leave { .. }
+                | CallCommand::Offer { .. }
         )
     }
 
@@ -101,7 +111,15 @@ impl<W: Outside> Entity for Call<W> {
             turn.remind(LOOK, at, None, CallCommand::Look {});
         }
         if step.is_ready {
-            turn.publish(&Self::READY, *turn.id());
+            let offer = CallOffer {
+                call: *turn.id(),
+                attempts: self.state.attempts(),
+                is_forwarded: false,
+            };
+            turn.publish(&Self::READY, offer);
+        }
+        for offer in step.offers {
+            turn.publish(&Self::READY, offer);
         }
         Ok(Answer::Now(step.reply))
     }

@@ -24,8 +24,15 @@ use std::{fmt, future::Future, str::FromStr, time::Duration};
 pub trait Outside: Send + Sync + 'static {
     /// 1 to 59 of `[a-z0-9-]`: its calls are entities of the kind `call-NAME`. Never change it.
     const NAME: &'static str;
-    /// Attempts under way at once, in one engine.
+    /// Attempts under way at once, in all engines of the service together.
     const CONCURRENCY: usize = 16;
+    /// The number of attempts that all engines together begin in such a time, evenly spaced. Without one there is no bound.
+    const RATE: Option<(u32, Duration)> = None;
+    /// Attempts after the first that come to no answer, in one engine: so many for a hundred first attempts, and so many a second besides.
+    const RETRIES: (u32, u32) = (20, 1);
+    /// Attempts in a row without an answer, after which no attempt is made for a pause; 0 is never. Also where half of the attempts of
+    /// ten seconds have none, and there were so many.
+    const BREAKER: u32 = 10;
     /// The time one attempt may take.
     const TIMEOUT: Duration = Duration::from_secs(30);
     /// The time until a call is given up, where the entity does not say.
@@ -67,6 +74,18 @@ impl Attempt {
     pub fn key(&self) -> String {
         self.call.to_string()
     }
+}
+
+/// A call for which a worker may begin an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct CallOffer {
+    /// The call.
+    pub call: CallId,
+    /// Attempts that were begun before.
+    pub attempts: u32,
+    /// Another engine has sent it on, as it has no permit.
+    pub is_forwarded: bool,
 }
 
 /// The reason why an attempt has no answer.

@@ -1,6 +1,8 @@
 //! A call from its beginning to its outcome: decided without a clock, a journal or a worker at hand.
 
-use super::{AttemptResult, CallCommand, CallId, CallOutcome, CallReject, CallReply, Outside, command::Begin};
+use super::{
+    AttemptResult, CallCommand, CallId, CallOffer, CallOutcome, CallReject, CallReply, Outside, command::Begin,
+};
 use crate::model::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -153,6 +155,8 @@ pub(super) struct Step {
     pub(super) look: Option<Timestamp>,
     /// A worker may begin an attempt.
     pub(super) is_ready: bool,
+    /// Other calls for which a worker here may begin an attempt.
+    pub(super) offers: Vec<CallOffer>,
     pub(super) ends: bool,
     pub(super) reply: CallReply,
 }
@@ -185,6 +189,11 @@ impl CallState {
         &self.caller
     }
 
+    /// Attempts that were begun.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
     pub(super) fn decide(
         &self,
         command: CallCommand,
@@ -209,6 +218,10 @@ impl CallState {
             CallCommand::Join { call, until } => Ok(self.join(call, until)),
             CallCommand::Leave { call } => Ok(self.leave(call, now)),
             CallCommand::Admit {} => Ok(self.admit(now)),
+            CallCommand::Offer { calls } => Ok(Step {
+                offers: calls,
+                ..Step::default()
+            }),
             CallCommand::Start {} => self.start(policy, now),
             CallCommand::Finish { attempt, result } => Ok(self.finish(attempt, result, policy, (now, entropy))),
             CallCommand::Cancel {} => Ok(self.cancel(now)),

@@ -1,4 +1,4 @@
-//! The breaker's decisions, without a clock: time is passed in, as the time since some start.
+//! A circuit breaker's decisions, without a clock: time is passed in, as the time since some start.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ pub struct Settings {
     pub calls_min: u32,
     /// The share of failed calls, in percent, from which it opens.
     pub failures_percent: u32,
+    /// Calls that fail one after the other until it opens, whatever the stretch; 0: they are not counted.
+    pub failures_in_a_row: u32,
     /// The time it stays open at first; twice as long each time after that, until it closes.
     pub pause_first: Duration,
     /// The longest time it stays open.
@@ -25,6 +27,7 @@ impl Default for Settings {
             window: Duration::from_secs(10),
             calls_min: 5,
             failures_percent: 50,
+            failures_in_a_row: 0,
             pause_first: Duration::from_secs(1),
             pause_max: Duration::from_secs(30),
             probes: 1,
@@ -68,6 +71,8 @@ enum Phase {
         since: Duration,
         calls: u32,
         failures: u32,
+        /// The failures since the last success, also of earlier stretches.
+        in_a_row: u32,
     },
     /// `under_way + succeeded` never passes `probes`.
     HalfOpen {
@@ -100,6 +105,7 @@ impl Circuit {
                 since: Duration::ZERO,
                 calls: 0,
                 failures: 0,
+                in_a_row: 0,
             },
             number: 0,
             openings: 0,
@@ -146,15 +152,29 @@ impl Circuit {
         }
         match (&mut self.phase, outcome) {
             (Phase::Closed { .. }, Outcome::Abandoned) | (Phase::Open { .. }, _) => {}
-            (Phase::Closed { since, calls, failures }, _) => {
+            (
+                Phase::Closed {
+                    since,
+                    calls,
+                    failures,
+                    in_a_row,
+                },
+                _,
+            ) => {
                 if now.saturating_sub(*since) >= self.settings.window {
                     (*since, *calls, *failures) = (now, 0, 0);
                 }
                 *calls = calls.saturating_add(1);
                 *failures = failures.saturating_add(u32::from(outcome == Outcome::Failed));
+                *in_a_row = match outcome {
+                    Outcome::Failed => in_a_row.saturating_add(1),
+                    Outcome::Succeeded | Outcome::Abandoned => 0,
+                };
+                let settings = &self.settings;
+                let is_row = settings.failures_in_a_row > 0 && *in_a_row >= settings.failures_in_a_row;
                 let share = u64::from(*failures) * 100;
-                let is_too_much = share >= u64::from(*calls) * u64::from(self.settings.failures_percent.max(1));
-                if *calls >= self.settings.calls_min.max(1) && is_too_much {
+                let is_too_much = share >= u64::from(*calls) * u64::from(settings.failures_percent.max(1));
+                if is_row || *calls >= settings.calls_min.max(1) && is_too_much {
                     self.open(now);
                 }
             }
@@ -177,6 +197,7 @@ impl Circuit {
             since: now,
             calls: 0,
             failures: 0,
+            in_a_row: 0,
         });
     }
 
@@ -208,6 +229,7 @@ mod tests {
         window: Duration::from_secs(10),
         calls_min: 4,
         failures_percent: 50,
+        failures_in_a_row: 0,
         pause_first: Duration::from_secs(1),
         pause_max: Duration::from_secs(4),
         probes: 2,
@@ -231,6 +253,22 @@ mod tests {
         }
         call(&mut circuit, at(1), Outcome::Succeeded);
         assert_eq!(circuit.state(), State::Open, "two of four");
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_across_stretches() {
+        let mut circuit = Circuit::new(Settings {
+            calls_min: 100,
+            failures_in_a_row: 3,
+            ..SETTINGS
+        });
+        let ends = [Outcome::Failed, Outcome::Failed, Outcome::Succeeded];
+        for (number, outcome) in (0..).zip(ends.into_iter().chain([Outcome::Failed; 2])) {
+            call(&mut circuit, at(number * 60), outcome);
+            assert_eq!(circuit.state(), State::Closed);
+        }
+        call(&mut circuit, at(600), Outcome::Failed);
+        assert_eq!(circuit.state(), State::Open);
     }
 
     #[test]
