@@ -18,25 +18,25 @@ use throng_web::{
 };
 
 /// The worker that charges.
-pub struct Payments {
+pub(crate) struct Payments {
     /// The provider's client.
-    pub client: HttpClient,
+    pub(crate) client: HttpClient,
     /// The address of the provider's charges.
-    pub url: String,
+    pub(crate) url: String,
 }
 
 /// A charge.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct Charge {
+pub(crate) struct Charge {
     /// The amount.
-    pub cents: u64,
+    pub(crate) cents: u64,
 }
 
 /// The provider's word on a charge.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct Charged {
+pub(crate) struct Charged {
     /// The provider's id of it.
-    pub id: String,
+    pub(crate) id: String,
 }
 
 impl Outside for Payments {
@@ -58,7 +58,7 @@ impl Outside for Payments {
 
 /// An order, and what happened to it.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     hook: String,
     log: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub struct Order {
 /// Commands of an order. Each answers with its log.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OrderCommand {
+pub(crate) enum OrderCommand {
     /// Places it.
     Place {
         /// The amount.
@@ -89,7 +89,7 @@ pub enum OrderCommand {
 /// Events of an order.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OrderEvent {
+pub(crate) enum OrderEvent {
     /// It was placed.
     Placed {
         /// The customer's address for webhooks.
@@ -111,7 +111,7 @@ impl Event for OrderEvent {}
 /// An order's refusal.
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum OrderRejection {
+pub(crate) enum OrderRejection {
     /// It was not placed.
     #[error("there is no such order")]
     Unplaced {},
@@ -211,12 +211,12 @@ async fn paid(engine: Engine, webhook: Received) -> Result<(), Problem> {
 }
 
 /// The routes of the shop's own.
-pub fn routes(engine: Engine, payments: Receiver) -> Router {
+pub(crate) fn routes(engine: Engine, payments: Receiver) -> Router {
     Router::new().route("/webhooks/payments", payments.route(engine, paid))
 }
 
 /// The shop.
-pub fn app(payments: Payments, receiver: Receiver, webhooks: Webhooks) -> App {
+pub(crate) fn app(payments: Payments, receiver: Receiver, webhooks: Webhooks) -> App {
     App::new("shop")
         .with::<Order>()
         .outside::<Order, Payments>(payments)

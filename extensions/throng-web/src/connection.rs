@@ -187,3 +187,52 @@ impl Pool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_testing::block_on;
+
+    /// A stream that takes so many bytes, and then fails.
+    struct Broken {
+        takes: usize,
+    }
+
+    impl AsyncRead for Broken {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Broken {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let taken = bytes.len().min(std::mem::take(&mut self.takes));
+            Poll::Ready(if taken > 0 {
+                Ok(taken)
+            } else {
+                Err(io::Error::other("broken"))
+            })
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn request_is_written_once_a_byte_may_have_left() {
+        for (takes, is_tls, is_written) in [(0, false, false), (1, false, true), (0, true, true)] {
+            let mut connection = block_on(Connection::over(Box::new(Broken { takes }), is_tls)).unwrap();
+            let request = Request::post("/")
+                .body(Full::new(Bytes::from_static(b"hello")))
+                .unwrap();
+            let failed = block_on(connection.exchange(request, 100)).unwrap_err();
+            assert!(failed.contains("broken"), "{failed}");
+            assert_eq!(connection.is_written(), is_written, "{takes} {is_tls}");
+        }
+    }
+}

@@ -5,13 +5,19 @@ use super::{
     provider::{Provider, answer},
     shop::{self, Order, Payments},
 };
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::SeqCst},
+};
 use throng::{
     Engine,
-    journal::{MemoryJournal, MemoryStore},
+    host::{Host, TokioHost},
+    journal::{Journal, MemoryJournal, MemoryStore},
+    model::Timestamp,
 };
 use throng_http::{Gateway, Problem, Running};
 use throng_testing::{
-    Client, HeldJournal, JSON, Response, block_on,
+    Client, HeldJournal, JSON, Response, block_on, delegate,
     fixtures::{Command, Counter, Hits},
     in_memory, start_on, until,
 };
@@ -116,7 +122,12 @@ fn webhook_is_answered_after_its_commit() {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let (journal, hold) = HeldJournal::new(journal, false);
-    let engine = block_on(Engine::builder().with::<Counter>().start(journal, store)).unwrap();
+    let engine = block_on(
+        Engine::builder()
+            .with::<Counter>()
+            .start(Box::new(journal) as Box<dyn Journal>, store),
+    )
+    .unwrap();
     let counters = Counters::of(engine);
     hold.send_replace(true);
     let fields = counters.fields('a', "msg_1", "\"one\"");
@@ -210,13 +221,47 @@ fn refusal_of_the_entity_is_the_answer() {
 fn client_cannot_take_the_key_of_a_webhook() {
     let counters = Counters::in_memory();
     let mut client = Client::connect(counters.running.address()).unwrap();
-    let taken = client
-        .post("/api/counter/one/Begin", Some("@webhook/pay/msg_1"), "{}")
-        .unwrap();
-    assert_eq!(taken.status, 200);
+    for key in ["@webhook/pay/msg_1", "webhook/pay/msg_1", "msg_1"] {
+        let taken = client.post("/api/counter/one/Begin", Some(key), "{}").unwrap();
+        assert_eq!(taken.status, 200);
+    }
     let fields = counters.fields('a', "msg_1", "\"one\"");
     assert_eq!(counters.post("/in", &fields, "\"one\"").status, 204);
-    assert_eq!(counters.hits("one"), 2);
+    assert_eq!(counters.hits("one"), 4);
+    counters.running.stop_blocking();
+}
+
+/// The real world, where the time of day is set.
+struct Settable {
+    host: TokioHost,
+    ahead_hours: AtomicI64,
+}
+
+impl Host for Settable {
+    delegate!(Host, host: elapsed_micros entropy spawn sleep close);
+
+    fn now(&self) -> Timestamp {
+        let micros = self.host.now().micros + self.ahead_hours.load(SeqCst) * 3_600_000_000;
+        Timestamp { micros }
+    }
+}
+
+#[test]
+fn webhook_is_known_for_days_by_the_engines_clock() {
+    let host = Arc::new(Settable {
+        host: TokioHost::new().unwrap(),
+        ahead_hours: AtomicI64::new(0),
+    });
+    let counters = Counters::of(in_memory(Engine::builder().with::<Counter>().host(host.clone())));
+    let first = counters.fields('a', "msg_1", "\"one\"");
+    for (hours, hits) in [(0, 1), (95, 1), (98, 2)] {
+        host.ahead_hours.store(hours, SeqCst);
+        let again = counters.fields('a', "msg_1", "\"one\"");
+        assert_eq!(counters.post("/in", &again, "\"one\"").status, 204);
+        assert_eq!(counters.hits("one"), hits, "after {hours} hours");
+    }
+    let replayed = counters.post("/in", &first, "\"one\"").problem(401, "webhook-refused");
+    assert_eq!(replayed["field"], "webhook-timestamp");
     counters.running.stop_blocking();
 }
 
