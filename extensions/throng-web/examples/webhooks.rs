@@ -19,23 +19,19 @@ use throng_web::{
 
 /// The worker that charges.
 pub(crate) struct Payments {
-    /// The provider's client.
     pub(crate) client: HttpClient,
-    /// The address of the provider's charges.
     pub(crate) url: String,
 }
 
 /// A charge.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Charge {
-    /// The amount.
     pub(crate) cents: u64,
 }
 
 /// The provider's word on a charge.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Charged {
-    /// The provider's id of it.
     pub(crate) id: String,
 }
 
@@ -67,44 +63,18 @@ pub(crate) struct Order {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OrderCommand {
-    /// Places it.
-    Place {
-        /// The amount.
-        cents: u64,
-        /// The customer's address for webhooks.
-        hook: String,
-    },
-    /// The provider has the money.
-    Pay {
-        /// The amount.
-        cents: u64,
-    },
-    /// A call outside has come to this.
-    Hear {
-        /// The outcome.
-        text: String,
-    },
+    Place { cents: u64, hook: String },
+    Pay { cents: u64 },
+    Hear { text: String },
 }
 
 /// Events of an order.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OrderEvent {
-    /// It was placed.
-    Placed {
-        /// The customer's address for webhooks.
-        hook: String,
-    },
-    /// It was paid.
-    Paid {
-        /// The amount.
-        cents: u64,
-    },
-    /// A call outside has come to this.
-    Heard {
-        /// The outcome.
-        text: String,
-    },
+    Placed { hook: String },
+    Paid { cents: u64 },
+    Heard { text: String },
 }
 impl Event for OrderEvent {}
 
@@ -112,7 +82,6 @@ impl Event for OrderEvent {}
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OrderRejection {
-    /// It was not placed.
     #[error("there is no such order")]
     Unplaced {},
 }

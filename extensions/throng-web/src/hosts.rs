@@ -43,7 +43,7 @@ impl Origin {
 pub(crate) struct Hosts {
     /// Their names, each with its port unless that is the default; without names, all.
     pub(crate) named: Option<Vec<String>>,
-    /// Those with private addresses, too, and these without TLS.
+    /// Servers with private addresses are called, too, and these also without TLS.
     pub(crate) has_private: bool,
 }
 

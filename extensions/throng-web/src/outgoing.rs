@@ -21,7 +21,7 @@ pub struct Webhook {
     pub event: String,
     /// The time at which that happened.
     pub at: Timestamp,
-    /// What the receiver is told.
+    /// The content for the receiver.
     pub data: Value,
 }
 

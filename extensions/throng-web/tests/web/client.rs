@@ -1,7 +1,7 @@
 //! The client: what it sends, and what it says when no answer comes.
 
 use super::provider::{Provider, answer};
-use std::{io::Write, net::TcpListener, sync::Arc, time::Duration};
+use std::{net::TcpListener, sync::Arc, time::Duration};
 use throng::model::{Attempt, CallError, Timestamp};
 use throng_testing::block_on;
 use throng_web::{
@@ -22,7 +22,7 @@ fn client() -> HttpClient {
     HttpClient::to_public_hosts().allow_private()
 }
 
-/// One attempt: the status and the body of its answer.
+/// Makes one attempt, and returns the status and the body of its answer.
 async fn call(client: &HttpClient, url: &str) -> Result<(u16, String), CallError<()>> {
     let request = post_json(url, &"hello")?;
     let read = |status: throng_web::http::StatusCode, headers: &_, body: &[u8]| match status.as_u16() {
@@ -138,7 +138,7 @@ fn redirect_is_an_answer() {
 }
 
 #[test]
-fn retry_tells_what_the_provider_asks() {
+fn retry_names_status_and_retry_after() {
     let busy = |status: &str| format!("HTTP/1.1 {status}\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
     let provider = Provider::start(&[busy("429 Too Many Requests"), busy("503 Service Unavailable")]);
     let client = client();
@@ -205,31 +205,4 @@ fn dropped_call_leaves_no_connection_behind() {
         assert_eq!(call(&client, &url).await, Ok((200, String::new())));
     });
     assert_eq!(provider.connections(), 2);
-}
-
-/// An answer that is written piece by piece is read whole.
-#[test]
-fn answer_in_pieces_is_read_whole() {
-    struct Pieces(std::net::TcpStream);
-    impl std::io::Read for Pieces {
-        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-            self.0.read(into)
-        }
-    }
-    impl Write for Pieces {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.write(&bytes[..1])
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            self.0.flush()
-        }
-    }
-    let provider = Provider::over(&[answer("200 OK", "piece by piece")], |stream| {
-        stream.set_nodelay(true).unwrap();
-        Pieces(stream)
-    });
-    assert_eq!(
-        block_on(call(&client(), &provider.url())),
-        Ok((200, "piece by piece".into()))
-    );
 }
