@@ -23,7 +23,7 @@ use std::{
 #[cfg(feature = "services")]
 use throng_core::model::Topic;
 use throng_core::{
-    model::Error,
+    model::{Error, Timestamp},
     shard::{JsonRejection, Registry},
 };
 use throng_journal::{Compacted, Durability, Position};
@@ -105,6 +105,12 @@ impl Engine {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.core.context.options
+    }
+
+    /// Returns the time of its clock, which never goes back while it runs.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.core.context.host.now()
     }
 
     /// Returns its state: whether commands are taken, and its troubles.

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
 use throng_core::{
     model::{Entity, Error, Query, Timestamp},
-    shard::{JsonRejection, Outcome, Ran, Shard},
+    shard::{JsonRejection, KeyLife, Outcome, Ran, Shard},
 };
 
 /// An entity, to be asked.
@@ -23,6 +23,7 @@ pub struct Handle<E: Entity> {
     engine: Engine,
     id: String,
     key: Option<String>,
+    key_life: KeyLife,
     caller: Option<String>,
     deadline: Option<Duration>,
     of: PhantomData<fn() -> E>,
@@ -41,6 +42,7 @@ impl<E: Entity> Handle<E> {
             engine,
             id: id.to_string(),
             key: None,
+            key_life: KeyLife::default(),
             caller: None,
             deadline: None,
             of: PhantomData,
@@ -51,6 +53,13 @@ impl<E: Entity> Handle<E> {
     #[must_use]
     pub fn once(mut self, idempotency_key: impl Into<String>) -> Self {
         self.key = Some(idempotency_key.into());
+        self
+    }
+
+    /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour: as long as the command may come again.
+    #[must_use]
+    pub fn key_life(mut self, life: KeyLife) -> Self {
+        self.key_life = life;
         self
     }
 
@@ -141,9 +150,14 @@ impl<E: Entity> Handle<E> {
             read: read_answer::<E, T>,
         };
         let Self {
-            engine, id, deadline, ..
+            engine,
+            id,
+            deadline,
+            key_life,
+            ..
         } = self;
-        let answer = engine.core.answered((E::KIND, id), deadline, work, answer).await;
+        let until = (deadline, key_life);
+        let answer = engine.core.answered((E::KIND, id), until, work, answer).await;
         let answer = answer.map_err(widen)?.downcast::<Found<E, T>>();
         answer
             .ok()
@@ -157,12 +171,15 @@ impl Core {
     async fn answered(
         &self,
         (kind, id): (&str, String),
-        deadline: Option<Duration>,
+        (deadline, key_life): (Option<Duration>, KeyLife),
         work: Work<'static>,
         answer: Typed,
     ) -> Result<Box<dyn Any + Send>, Refusal> {
         let target = self.context.target(self.context.kind(kind)?, id.into())?;
-        let mut attempt = self.context.attempt(target, work, Answer::Typed(answer));
+        let mut attempt = self
+            .context
+            .attempt(target, work, Answer::Typed(answer))
+            .key_life(key_life);
         if let Some(deadline) = deadline {
             attempt = attempt.within(deadline);
         }

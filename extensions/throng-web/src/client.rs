@@ -1,0 +1,291 @@
+//! A client for the workers of calls outside.
+
+use crate::{
+    connection::{Connection, Pool, Stream, whole},
+    hosts::{Hosts, Origin},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::Full;
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    convert::Infallible,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use throng::model::{Attempt, CallError};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+
+/// Addresses of a server that are tried, each for its part of the time.
+const ADDRESSES_MAX: usize = 4;
+/// The field by which a provider tells a second attempt from a second call.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Makes the requests of a worker. It keeps connections, follows no redirect, and calls only the servers it may.
+///
+/// Its clones share their connections.
+///
+/// ```
+/// use throng::model::{Attempt, CallError};
+/// use throng_web::{HttpClient, http::StatusCode, post_json, read_json, retry};
+///
+/// # #[derive(serde::Serialize)] struct Charge { cents: u64 }
+/// async fn charge(client: &HttpClient, charge: &Charge, attempt: &Attempt) -> Result<String, CallError<String>> {
+///     let request = post_json("https://api.payments.example/charges", charge)?;
+///     let read = |status: StatusCode, headers: &_, body: &_| match status {
+///         StatusCode::CREATED => read_json(body),
+///         StatusCode::PAYMENT_REQUIRED => Err(CallError::Failed("declined".to_owned())),
+///         _ => Err(retry(status, headers)),
+///     };
+///     client.call(request, attempt, read).await
+/// }
+/// let client = HttpClient::to_hosts(["api.payments.example"]);
+/// # let _ = (client, charge);
+/// ```
+#[derive(Clone)]
+pub struct HttpClient {
+    hosts: Hosts,
+    connect_timeout: Duration,
+    answer_timeout: Duration,
+    answer_bytes_max: usize,
+    /// Set when it is first needed, unless the program sets it.
+    tls: Arc<OnceLock<Result<TlsConnector, String>>>,
+    pool: Arc<Pool>,
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HttpClient {
+    fn new(named: Option<Vec<String>>) -> Self {
+        Self {
+            hosts: Hosts {
+                named,
+                has_private: false,
+            },
+            connect_timeout: Duration::from_secs(5),
+            answer_timeout: Duration::from_secs(20),
+            answer_bytes_max: 1 << 20,
+            tls: Arc::default(),
+            pool: Arc::default(),
+        }
+    }
+
+    /// Calls these servers: `api.payments.example`, or `api.payments.example:8443`.
+    #[must_use]
+    pub fn to_hosts(hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self::new(Some(hosts.into_iter().map(Into::into).collect()))
+    }
+
+    /// Calls every server with a public address: for URLs that customers give.
+    #[must_use]
+    pub fn to_public_hosts() -> Self {
+        Self::new(None)
+    }
+
+    /// Calls private addresses and this machine, too, and these also by `http://`.
+    #[must_use]
+    pub fn allow_private(mut self) -> Self {
+        self.hosts.has_private = true;
+        self
+    }
+
+    /// Sets the time for a connection: its name, its address and its TLS. The default is 5 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, time: Duration) -> Self {
+        self.connect_timeout = time;
+        self
+    }
+
+    /// Sets the time from a request to the end of its answer, 20 s by default. Both times fit into the worker's
+    /// [`TIMEOUT`](throng::model::Outside::TIMEOUT).
+    #[must_use]
+    pub fn answer_timeout(mut self, time: Duration) -> Self {
+        self.answer_timeout = time;
+        self
+    }
+
+    /// Sets the most bytes an answer's body may have, 1 MiB by default. An attempt with a longer answer is in doubt.
+    #[must_use]
+    pub fn answer_bytes_max(mut self, bytes: usize) -> Self {
+        self.answer_bytes_max = bytes;
+        self
+    }
+
+    /// Sets TLS: other roots than those the machine trusts, or a certificate of the client's own.
+    #[must_use]
+    pub fn tls(mut self, config: Arc<ClientConfig>) -> Self {
+        self.tls = Arc::new(OnceLock::from(Ok(config.into())));
+        self
+    }
+
+    /// Makes one attempt: sends a request, which has the attempt's key as `Idempotency-Key` unless it has another, and has its answer read.
+    ///
+    /// # Errors
+    /// `NotSent`: no byte of the request was written, so the provider cannot have done it. `InDoubt`: some were, and there is no whole
+    /// answer. All else is `read`'s.
+    pub async fn call<A, F>(
+        &self,
+        mut request: Request<Bytes>,
+        attempt: &Attempt,
+        read: impl FnOnce(StatusCode, &HeaderMap, &[u8]) -> Result<A, CallError<F>>,
+    ) -> Result<A, CallError<F>> {
+        if let Ok(key) = HeaderValue::try_from(attempt.key()) {
+            request.headers_mut().entry(IDEMPOTENCY_KEY).or_insert(key);
+        }
+        match self.send(request).await {
+            Ok(answer) => read(answer.status(), answer.headers(), answer.body()),
+            Err(CallError::NotSent(why)) => Err(CallError::NotSent(why)),
+            Err(CallError::InDoubt(why)) => Err(CallError::InDoubt(why)),
+            Err(CallError::Failed(never)) => match never {},
+        }
+    }
+
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, CallError<Infallible>> {
+        let origin = Origin::of(request.uri()).map_err(CallError::NotSent)?;
+        let mut connection = match self.pool.take(&origin).await {
+            Some(connection) => connection,
+            None => self.connected(&origin).await.map_err(CallError::NotSent)?,
+        };
+        let request = to_origin(request).map_err(CallError::NotSent)?;
+        let answering = connection.exchange(request, self.answer_bytes_max);
+        let answer = match timeout(self.answer_timeout, answering).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("no whole answer within {:?}", self.answer_timeout)),
+        };
+        match answer {
+            Ok(answer) => {
+                self.pool.put(origin, connection);
+                Ok(answer)
+            }
+            Err(why) if connection.is_written() => Err(CallError::InDoubt(format!("{}: {why}", origin.host))),
+            Err(why) => Err(CallError::NotSent(format!("{}: {why}", origin.host))),
+        }
+    }
+
+    async fn connected(&self, origin: &Origin) -> Result<Connection, String> {
+        let connected = timeout(self.connect_timeout, self.connect(origin)).await;
+        connected.unwrap_or_else(|_| {
+            Err(format!(
+                "{}: no connection within {:?}",
+                origin.host, self.connect_timeout
+            ))
+        })
+    }
+
+    async fn connect(&self, origin: &Origin) -> Result<Connection, String> {
+        let addresses = self.hosts.addresses(origin).await?;
+        let addresses = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+        let stream = self
+            .connect_to(addresses)
+            .await
+            .map_err(|why| format!("{}: {why}", origin.host))?;
+        let stream: Box<dyn Stream> = match origin.is_tls {
+            false => Box::new(stream),
+            true => {
+                let failed = |why: &dyn fmt::Display| format!("TLS with {}: {why}", origin.host);
+                let tls = self
+                    .tls
+                    .get_or_init(trusting_roots)
+                    .as_ref()
+                    .map_err(|why| failed(why))?;
+                let name = ServerName::try_from(origin.host.clone()).map_err(|why| failed(&why))?;
+                Box::new(tls.connect(name, stream).await.map_err(|why| failed(&why))?)
+            }
+        };
+        Connection::over(stream, origin.is_tls).await
+    }
+
+    /// Connects to the first address that answers.
+    async fn connect_to(&self, addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+        let share = self.connect_timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+        let mut failed = String::new();
+        for address in addresses {
+            match timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    // Without it, the answer only comes a little later.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(why)) => failed = format!("cannot connect to {address}: {why}"),
+                Err(_) => failed = format!("cannot connect to {address} within {share:?}"),
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// A request as it is written to its server.
+fn to_origin(request: Request<Bytes>) -> Result<Request<Full<Bytes>>, String> {
+    let (mut parts, body) = request.into_parts();
+    let host = parts.uri.authority().map_or("", |authority| authority.as_str());
+    let host = HeaderValue::try_from(host).map_err(|why| format!("the URL's host: {why}"))?;
+    parts.headers.insert(header::HOST, host);
+    parts.uri = parts
+        .uri
+        .path_and_query()
+        .map_or(Uri::default(), |path| path.clone().into());
+    parts.version = http::Version::HTTP_11;
+    Ok(Request::from_parts(parts, Full::new(body)))
+}
+
+/// TLS with the roots this machine trusts.
+fn trusting_roots() -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        return Err(
+            "this machine has no root certificates that can be read: install them, or see HttpClient::tls".into(),
+        );
+    }
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions();
+    let config = config
+        .map_err(|why| whole(&why))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config).into())
+}
+
+/// A `POST` of JSON to a URL.
+///
+/// # Errors
+/// `NotSent`: the URL is none, or the value cannot be written as JSON.
+pub fn post_json<F>(url: &str, value: &impl Serialize) -> Result<Request<Bytes>, CallError<F>> {
+    let body = serde_json::to_vec(value).map_err(|why| CallError::NotSent(format!("the request as JSON: {why}")))?;
+    let request = Request::post(url)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body.into());
+    request.map_err(|why| CallError::NotSent(format!("the request's URL: {why}")))
+}
+
+/// An answer's body, read as JSON.
+///
+/// # Errors
+/// `InDoubt`: it cannot be read, though the provider may have done its part.
+pub fn read_json<T: DeserializeOwned, F>(body: &[u8]) -> Result<T, CallError<F>> {
+    serde_json::from_slice(body).map_err(|why| CallError::InDoubt(format!("the answer's JSON cannot be read: {why}")))
+}
+
+/// The error of a status that decides nothing: the call is tried again. After 429 nothing was done; after all others that is in doubt.
+#[must_use]
+pub fn retry<F>(status: StatusCode, headers: &HeaderMap) -> CallError<F> {
+    let after = headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok());
+    let after = after
+        .filter(|after| after.len() <= 64)
+        .map(|after| format!(", Retry-After: {after}"));
+    let why = format!("the provider answered {status}{}", after.unwrap_or_default());
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => CallError::NotSent(why),
+        _ => CallError::InDoubt(why),
+    }
+}

@@ -1,0 +1,25 @@
+//! HTTP beside a service: a client for its calls outside, and webhooks out and in (`docs/webhooks.md`).
+//!
+//! - [`HttpClient`]: makes the requests of an [`Outside`](throng::model::Outside) worker, and tells what was not sent from what is in doubt.
+//! - [`Webhooks`]: a worker that sends signed webhooks, in the format of Standard Webhooks.
+//! - [`Receiver`]: a route that takes a provider's webhooks, each once, and answers after the commit.
+
+mod client;
+mod connection;
+mod hosts;
+mod incoming;
+mod outgoing;
+mod signature;
+
+pub use client::{HttpClient, post_json, read_json, retry};
+pub use incoming::{Received, Receiver};
+pub use outgoing::{Delivered, Gone, Webhook, Webhooks};
+pub use signature::{InvalidSecret, Secret};
+
+/// The types of requests and answers.
+pub use bytes::Bytes;
+pub use http;
+/// The settings of TLS.
+pub use rustls;
+/// The time for which a webhook is known.
+pub use throng::driver::KeyLife;

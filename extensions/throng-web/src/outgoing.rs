@@ -1,0 +1,104 @@
+//! Webhooks out: a worker of calls outside that signs them.
+
+use crate::{HttpClient, Secret, post_json, retry};
+use http::{HeaderValue, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use throng::model::{Attempt, CallError, Outside, Timestamp};
+
+/// A webhook that an entity sends. It stands in the journal: it holds no secrets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Webhook {
+    /// The address of the receiver.
+    pub url: String,
+    /// The type, for example `order.paid`.
+    #[serde(rename = "type")]
+    pub event: String,
+    /// The time at which that happened.
+    pub at: Timestamp,
+    /// The content for the receiver.
+    pub data: Value,
+}
+
+/// The receiver took a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Delivered {
+    /// The status of its answer, 200 to 299.
+    pub status: u16,
+}
+
+/// The receiver wants no more webhooks at this address: it answered 410.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Gone {}
+
+type SecretsOf = dyn Fn(&Webhook) -> Vec<Secret> + Send + Sync;
+
+/// A worker that sends webhooks in the format of Standard Webhooks, for three days at most.
+#[derive(Clone)]
+pub struct Webhooks {
+    client: HttpClient,
+    secrets: Arc<SecretsOf>,
+}
+
+impl Webhooks {
+    /// Sends webhooks by this client. `secrets` returns the secrets that the webhook's receiver knows: one, or two while one is replaced.
+    #[must_use]
+    pub fn new(client: HttpClient, secrets: impl Fn(&Webhook) -> Vec<Secret> + Send + Sync + 'static) -> Self {
+        Self {
+            client,
+            secrets: Arc::new(secrets),
+        }
+    }
+}
+
+impl Outside for Webhooks {
+    const NAME: &'static str = "webhooks";
+    /// A receiver that hangs holds a place for 25 seconds.
+    const CONCURRENCY: usize = 64;
+    const WITHIN: Duration = Duration::from_hours(72);
+    const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(1));
+    type Request = Webhook;
+    type Answer = Delivered;
+    type Failure = Gone;
+
+    async fn call(&self, webhook: Webhook, attempt: &Attempt) -> Result<Delivered, CallError<Gone>> {
+        let Webhook { url, event, at, data } = &webhook;
+        let timestamp = jiff::Timestamp::from_microsecond(at.micros)
+            .unwrap_or_default()
+            .to_string();
+        let mut request = post_json(url, &json!({ "type": event, "timestamp": timestamp, "data": data }))?;
+        let secrets = (self.secrets)(&webhook);
+        if secrets.is_empty() {
+            return Err(CallError::NotSent(format!(
+                "there is no secret for webhooks to {url}: give Webhooks::new one"
+            )));
+        }
+        let (id, seconds) = (attempt.key(), SystemTime::now().duration_since(UNIX_EPOCH));
+        let seconds = i64::try_from(seconds.unwrap_or_default().as_secs()).unwrap_or_default();
+        let signatures: Vec<String> = secrets
+            .iter()
+            .map(|secret| secret.sign(&id, seconds, request.body()))
+            .collect();
+        for (name, value) in [
+            ("webhook-signature", signatures.join(" ")),
+            ("webhook-timestamp", seconds.to_string()),
+            ("webhook-id", id),
+        ] {
+            let value = HeaderValue::try_from(value).map_err(|why| CallError::NotSent(format!("{name}: {why}")))?;
+            request.headers_mut().insert(name, value);
+        }
+        let read = |status: StatusCode, headers: &_, _: &_| match status {
+            status if status.is_success() => Ok(Delivered {
+                status: status.as_u16(),
+            }),
+            StatusCode::GONE => Err(CallError::Failed(Gone {})),
+            _ => Err(retry(status, headers)),
+        };
+        self.client.call(request, attempt, read).await
+    }
+}
