@@ -1,6 +1,5 @@
 //! The program of the book's page about brokers: messages of the queue `orders` become commands of an entity, its events messages of the queue
 //! `shipments`.
-#![allow(unreachable_pub, missing_docs, reason = "a test runs it as a module")]
 
 mod stock {
     use schemars::JsonSchema;
@@ -8,18 +7,18 @@ mod stock {
     use throng::model::{Answer, Entity, Event, Rejection, Turn};
 
     #[derive(Default, Serialize, Deserialize)]
-    pub struct Stock {
+    pub(crate) struct Stock {
         pieces: u64,
     }
 
     #[derive(Serialize, Deserialize, JsonSchema)]
-    pub enum StockCommand {
+    pub(crate) enum StockCommand {
         Receive { pieces: u64 },
         Take { pieces: u64 },
     }
 
     #[derive(Serialize, Deserialize, JsonSchema)]
-    pub enum StockEvent {
+    pub(crate) enum StockEvent {
         Received { pieces: u64 },
         Taken { pieces: u64 },
     }
@@ -27,7 +26,7 @@ mod stock {
 
     #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
     #[error("there are only {pieces} pieces")]
-    pub struct OutOfStock {
+    pub(crate) struct OutOfStock {
         pieces: u64,
     }
     impl Rejection for OutOfStock {
@@ -69,19 +68,15 @@ use stock::{Stock, StockEvent};
 use throng::{Engine, model::Entity as _, projection::Seen};
 use throng_amqp::*;
 
-/// Which command a message is: its type names it, its routing key or header the article.
+/// The command that a message is: its type names the command, its header the article.
 fn read(message: &Message) -> Result<Vec<EntityCommand>, String> {
     let command = message.message_type.as_deref().ok_or("it has no type")?.to_owned();
     let article = message.header("article").ok_or("it has no header \"article\"")?;
-    Ok(vec![EntityCommand::new(
-        Stock::KIND,
-        article,
-        command,
-        message.body.clone(),
-    )])
+    let body = message.body.clone();
+    Ok(vec![EntityCommand::new(Stock::KIND, article, command, body)])
 }
 
-/// Which message an event is.
+/// The message that an event is.
 struct Shipments;
 
 impl Outbound for Shipments {
@@ -103,7 +98,7 @@ impl Outbound for Shipments {
     }
 }
 
-pub async fn start(broker: &str, journal: &Path) -> Result<(Engine, Ingress), Box<dyn Error>> {
+pub(crate) async fn start(broker: &str, journal: &Path) -> Result<(Engine, Ingress), Box<dyn Error>> {
     let (broker, queues): (Broker, _) = (broker.parse()?, Topology::durable(["orders", "shipments"]));
     let publisher = Publisher::start(PublisherOptions {
         topology: queues.clone(),

@@ -217,7 +217,14 @@ impl<T: Target> State<T> {
     async fn begin_anew(&mut self) -> Result<(), SinkError> {
         self.stored = None;
         self.target.clear().await?;
-        self.stored = Some(TargetPosition::default());
+        if T::STORES_POSITION {
+            let beginning = Batch {
+                items: Vec::new(),
+                position: TargetPosition::default(),
+            };
+            self.target.deliver(beginning).await?;
+            self.stored = Some(TargetPosition::default());
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! - A [`Target`] takes batches of items with ids and positions; [`Egress`] makes the items of an entity's events. A target that stores the
 //!   position with the batch has each event once. Any other has each event at least once, and the ids mark copies.
 //!
-//! `throng-amqp` and `throng-redis` are a source and two targets. `examples/lines.rs` is one of each over a file, in 100 lines.
+//! `throng-amqp` and `throng-redis` are a source and two targets. `examples/lines` is one of each over files, in 100 lines.
 
 mod egress;
 pub mod frame;

@@ -26,6 +26,16 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message with this id and body, without any other property.
+    #[must_use]
+    pub fn new(id: impl Into<String>, body: Vec<u8>) -> Self {
+        Self {
+            id: Some(id.into()),
+            body,
+            ..Self::default()
+        }
+    }
+
     /// The first header of this name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use throng::{
     journal::{CommitNo, Position, WriterId},
-    projection::EventOffset,
+    projection::{EventOffset, SinkError},
 };
 
 /// Streams that are named at most. A stream that no event came from for longest is left out first.
@@ -27,6 +27,12 @@ pub struct TargetPosition {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no position in history; have the sink rebuilt, or use another place")]
 pub struct MalformedPosition(pub String);
+
+impl From<MalformedPosition> for SinkError {
+    fn from(malformed: MalformedPosition) -> Self {
+        Self::Unusable(malformed.to_string())
+    }
+}
 
 /// The last event that was taken of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub trait Source: Send + 'static {
     /// The source cannot be reached, or will not be read.
     fn open(&mut self, bytes_max: usize) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Waits for messages, and returns them in order. What it returns is one commit, if it is not too much.
+    /// Waits for messages, and returns them in order; none at all after a pause is as good. What it returns is one commit, if it is not too much.
     ///
     /// The future is dropped at any await, and made anew: what it has taken by then must stay with the source.
     ///
@@ -37,7 +37,7 @@ pub trait Source: Send + 'static {
     fn receive(&mut self) -> impl Future<Output = Result<Vec<Received<Self::Position>>, Self::Error>>;
 
     /// Takes note of messages that need not come again: their commands are durable, or were refused for good. They come in the order in which
-    /// they were received, and with none left out.
+    /// they were received, and with none left out. The future is dropped only where nothing is settled after it.
     ///
     /// # Errors
     /// The connection is lost.

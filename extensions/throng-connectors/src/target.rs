@@ -40,7 +40,8 @@ pub trait Target: Send + 'static {
         ready(Ok(()))
     }
 
-    /// Removes what was delivered, and stores the position [`TargetPosition::default`]: everything is delivered again.
+    /// Removes what was delivered, and the position. Everything is delivered again, after an empty batch with the position
+    /// [`TargetPosition::default`].
     ///
     /// # Errors
     /// It is tried again.

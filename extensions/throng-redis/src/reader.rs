@@ -2,10 +2,10 @@
 
 use crate::{
     Error, ReadModel,
-    target::{CONNECT_MAX, is_refusal, is_reply},
+    target::{connect, is_refusal, is_reply},
     watch::Watch,
 };
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use redis::{Client, FromRedisValue, Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use std::{fmt, sync::Arc, time::Duration};
 use throng::services::health::Health;
 use throng_breaker::{Breaker, RetryBudget};
@@ -150,19 +150,10 @@ impl Reader {
             let mut shared = self.inner.connection.lock().await;
             match &*shared {
                 Some(connection) => connection.clone(),
-                None => shared.insert(self.inner.connect().await?).clone(),
+                None => shared.insert(connect(&self.inner.client, ANSWER_MAX).await?).clone(),
             }
         };
         commands.query_async(&mut connection).await
-    }
-}
-
-impl Inner {
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_MAX))
-            .set_response_timeout(Some(ANSWER_MAX));
-        self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 }
 

@@ -9,7 +9,7 @@ use throng_breaker::{Breaker, Settings};
 use throng_connectors::{Batch, Outbound, SinkError, Target, TargetPosition};
 
 /// The longest wait for Redis to let us in, and to answer a batch.
-pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// A sink cannot be made.
@@ -148,12 +148,9 @@ impl Target for RedisTarget {
                 let () = self.ask(async |connection| Ok(connection.unlink(own).await?)).await?;
             }
             if cursor == 0 {
-                break;
+                return Ok(());
             }
         }
-        let beginning = TargetPosition::default().to_string();
-        let stored = self.ask(async |connection| Ok(connection.set(&model.place_key, beginning).await?));
-        Ok(stored.await?)
     }
 
     async fn mark_incomplete(&mut self) -> Result<(), SinkError> {
@@ -211,7 +208,7 @@ impl RedisTarget {
         let call = self.breaker.enter().map_err(Failed::Refused)?;
         let answer = match &mut self.connection {
             Some(connection) => work(connection).await,
-            none => match connect(&self.client).await {
+            none => match connect(&self.client, ANSWER_MAX).await {
                 Ok(connection) => work(none.insert(connection)).await,
                 Err(error) => Err(error.into()),
             },
@@ -245,10 +242,10 @@ impl RedisTarget {
     }
 }
 
-async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
+pub(crate) async fn connect(client: &Client, answer_max: Duration) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_MAX))
-        .set_response_timeout(Some(ANSWER_MAX));
+        .set_response_timeout(Some(answer_max));
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 

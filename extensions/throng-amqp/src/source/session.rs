@@ -188,12 +188,15 @@ impl Session {
     pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Received<Arrived>>, Error>> {
         while self.poll_letter(context).is_ready() {}
         self.poll_tell(context).map_err(Error::broker("settling messages"))?;
-        let is_now = matches!(self.consuming, Consuming::Now(_));
-        if is_now && !self.is_full() && (self.is_misfit || self.window_has_changed(context)) {
-            self.begin_anew();
+        if self.may_begin_anew() {
+            self.is_misfit |= self.window_has_changed(context);
         }
         let mut received = Vec::new();
         loop {
+            // Ahead of the acknowledgements of what is received here: for each the broker would give the old consumer one more.
+            if self.is_misfit && self.may_begin_anew() {
+                self.begin_anew();
+            }
             let is_full = self.is_full();
             let is_there = match &mut self.consuming {
                 Consuming::Now(_) if is_full => false,
@@ -222,7 +225,7 @@ impl Session {
             if !is_there && received.is_empty() {
                 return Poll::Pending;
             }
-            if !is_there || received.len() >= TURN || (self.is_misfit && !received.is_empty()) {
+            if !is_there || received.len() >= TURN {
                 return Poll::Ready(Ok(received));
             }
         }
@@ -264,6 +267,11 @@ impl Session {
     /// No more dead letters may wait: no more messages are taken.
     fn is_full(&self) -> bool {
         self.letters.len() >= WAITING_MAX || self.letter_bytes >= self.bytes_max
+    }
+
+    /// A consumer is there, and dead letters do not hold it up.
+    fn may_begin_anew(&self) -> bool {
+        matches!(self.consuming, Consuming::Now(_)) && !self.is_full()
     }
 
     /// Has the consumer begin with the window as it is now: that of one which consumes cannot be changed.

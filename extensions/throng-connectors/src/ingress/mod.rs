@@ -15,7 +15,7 @@ use std::{
 };
 use throng::{Engine, driver::KeyLife};
 use throng_breaker::Pauses;
-use tokio::time::{Instant, interval, sleep, timeout};
+use tokio::time::{Instant, interval, sleep, timeout_at};
 
 /// The time between two looks at the source while many messages come: nobody waits for their outcome.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -219,13 +219,13 @@ async fn consume<S: Source>(part: Part, mut source: S, mut stop: Stop, first: mp
                 }
                 let mut flow = Flow::new(&part);
                 let ended = take_until_stop(&part, &mut source, &mut flow, &mut stop).await;
-                if ended.is_ok() {
+                if let Ok(Some(until)) = ended {
                     // What is not settled by then comes again.
-                    let _ = timeout(part.options.drain, drain(&part, &mut source, &mut flow)).await;
+                    let _ = timeout_at(until, drain(&part, &mut source, &mut flow)).await;
                 }
                 part.metrics.in_flight.set(0);
                 match ended {
-                    Ok(()) => break,
+                    Ok(_) => break,
                     Err(error) => error,
                 }
             }
@@ -245,12 +245,14 @@ async fn consume<S: Source>(part: Part, mut source: S, mut stop: Stop, first: mp
     committer.abort();
 }
 
+/// Takes messages until it is stopped, and returns the time until which those in flight may be settled; `None`: that is over.
 async fn take_until_stop<S: Source>(
     part: &Part,
     source: &mut S,
     flow: &mut Flow<'_, S::Position>,
     stop: &mut Stop,
-) -> Result<(), S::Error> {
+) -> Result<Option<Instant>, S::Error> {
+    let drained_by = || Instant::now() + part.options.drain;
     let mut again = pin!(sleep(AGAIN));
     let mut look = interval(LOOK);
     let mut is_troubled = true;
@@ -258,11 +260,21 @@ async fn take_until_stop<S: Source>(
         let (is_held_up, has_room) = (flow.is_held_up(), flow.has_room());
         tokio::select! {
             biased;
-            () = stop.wait() => return Ok(()),
-            settled = flow.settled() => tokio::select! {
-                settled = settle(part, source, flow.len(), settled) => settled?,
-                () = stop.wait() => return Ok(()),
-            },
+            () = stop.wait() => return Ok(Some(drained_by())),
+            settled = flow.settled() => {
+                let mut settling = pin!(settle(part, source, flow.len(), settled));
+                tokio::select! {
+                    settled = &mut settling => settled?,
+                    () = stop.wait() => {
+                        let until = drained_by();
+                        // Messages behind these would be settled without them: a source that goes by the last position would lose dead ones.
+                        return match timeout_at(until, settling).await {
+                            Ok(settled) => settled.map(|()| Some(until)),
+                            Err(_) => Ok(None),
+                        };
+                    }
+                }
+            }
             () = &mut again, if is_held_up => {
                 again.as_mut().reset(Instant::now() + AGAIN);
                 flow.try_again();

@@ -1,7 +1,7 @@
 //! The example over files, in a process that is killed.
 
 #[allow(dead_code, reason = "its main is not called here")]
-#[path = "../../examples/lines.rs"]
+#[path = "../../examples/lines/main.rs"]
 mod lines;
 
 use std::{
@@ -54,6 +54,15 @@ fn written(output: &Path) -> (Vec<String>, usize) {
 }
 
 #[test]
+fn source_and_target_of_a_user_take_at_most_100_lines() {
+    let lines = include_str!("../../examples/lines/files.rs").lines().count();
+    assert!(
+        lines <= 100,
+        "{lines} lines: what do they need from this crate to be fewer?"
+    );
+}
+
+#[test]
 fn lines_count_once_in_a_process_that_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let (input, output) = (directory.path().join("in"), directory.path().join("out"));
@@ -67,8 +76,10 @@ fn lines_count_once_in_a_process_that_is_killed() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // A line that no counter takes.
+    // A line that no counter takes, and a batch that a crash has torn within a character.
     lines.write_all(b"\n").unwrap();
+    let mut torn = fs::OpenOptions::new().append(true).open(&output).unwrap();
+    torn.write_all(b"1.1.0 a whole line\n1.1.1 \xc3").unwrap();
     let all = fs::metadata(&input).unwrap().len().to_string();
     let sent = KILLS * EACH;
     let hits = block_on(async {

@@ -3,10 +3,11 @@
 use std::{
     io,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use throng::{
     Builder, Engine,
-    journal::{MemoryJournal, MemoryStore},
+    journal::{Journal, MemoryJournal, MemoryStore},
     model::Entity as _,
     projection::Seen,
 };
@@ -15,7 +16,7 @@ use throng_connectors::{
     Source, Target, TargetPosition,
 };
 use throng_testing::{
-    eventually,
+    HeldJournal, eventually,
     fixtures::{Command, Counter, Hits},
 };
 
@@ -30,6 +31,9 @@ struct State {
     dead: Vec<String>,
     losses: u32,
     given: usize,
+    /// The source does not come back from settling.
+    hangs: bool,
+    is_hanging: bool,
 }
 
 /// Numbered messages. It is lost when it is told for the first times that some are settled.
@@ -72,6 +76,14 @@ impl Source for Numbers {
     }
 
     async fn settle(&mut self, settled: Vec<Settled<usize>>) -> io::Result<()> {
+        let hangs = {
+            let mut shelf = self.shelf.0.lock().unwrap();
+            shelf.is_hanging = std::mem::take(&mut shelf.hangs);
+            shelf.is_hanging
+        };
+        if hangs {
+            return std::future::pending().await;
+        }
         let mut shelf = self.shelf.0.lock().unwrap();
         if shelf.losses > 0 {
             shelf.losses -= 1;
@@ -95,10 +107,13 @@ fn read(message: &Message) -> Result<Vec<EntityCommand>, String> {
     }
 }
 
+fn builder() -> Builder {
+    Engine::builder().with::<Counter>().query::<Counter, Hits>()
+}
+
 async fn start(builder: Builder) -> Engine {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
-    let builder = builder.with::<Counter>().query::<Counter, Hits>();
     builder.start(journal, store).await.unwrap()
 }
 
@@ -110,7 +125,7 @@ async fn hits(engine: &Engine) -> u64 {
 async fn messages_of_a_source_lost_before_it_settles_count_once() {
     let shelf = Shelf::default();
     shelf.0.lock().unwrap().losses = 3;
-    let engine = start(Engine::builder()).await;
+    let engine = start(builder()).await;
     let source = Numbers {
         shelf: shelf.clone(),
         next: 0,
@@ -126,6 +141,39 @@ async fn messages_of_a_source_lost_before_it_settles_count_once() {
     assert_eq!(dead, ["it cannot be read: number 50"]);
     assert_eq!(hits(&engine).await, MESSAGES as u64 - 1);
     assert_eq!(engine.driver().budget().held(), 0, "nothing is held any more");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_behind_an_unsettled_one_stay_unsettled_at_the_end() {
+    let shelf = Shelf::default();
+    shelf.0.lock().unwrap().hangs = true;
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let (journal, hold) = HeldJournal::new(journal, true);
+    let engine = builder()
+        .start(Box::new(journal) as Box<dyn Journal>, store)
+        .await
+        .unwrap();
+    // Message 50 is dead at once, and those behind it wait for their commit.
+    shelf.0.lock().unwrap().settled = 50;
+    let source = Numbers {
+        shelf: shelf.clone(),
+        next: 0,
+    };
+    let options = IngressOptions {
+        drain: Duration::from_millis(200),
+        ..IngressOptions::default()
+    };
+    let ingress = Ingress::start(&engine, source, options, read).unwrap();
+    eventually("the dead one is being settled", async || {
+        shelf.0.lock().unwrap().is_hanging
+    })
+    .await;
+    hold.send(false).unwrap();
+    eventually("those behind it are durable", async || hits(&engine).await == 6).await;
+    ingress.stop();
+    assert_eq!(shelf.0.lock().unwrap().settled, 50);
     engine.stop().await;
 }
 
@@ -168,7 +216,7 @@ impl Target for Lines {
         lines.lines.clear();
         lines.clears += 1;
         lines.is_incomplete = true;
-        lines.position = Some(TargetPosition::default());
+        lines.position = None;
         Ok(())
     }
 
@@ -196,7 +244,7 @@ async fn events_of_a_target_that_forgets_are_delivered_once() {
     let lines = Lines::default();
     lines.0.lock().unwrap().lost_answers = 3;
     let sink = Egress::new(Numbered, lines.clone());
-    let engine = start(Engine::builder().sink(sink)).await;
+    let engine = start(builder().sink(sink)).await;
     let hit = async |until: u64| {
         for _ in 0..30 {
             engine.entity::<Counter>("a").ask(Command::Hit {}).await.unwrap();
