@@ -48,7 +48,7 @@ pub trait Source: Send + 'static {
         std::future::ready(())
     }
 
-    /// The reason why an open source gives nothing or keeps something back, for people. Looked at each second.
+    /// The reason why a source gives nothing or keeps something back, for people. Looked at each second, and when the source is lost.
     fn trouble(&self) -> Option<String> {
         None
     }

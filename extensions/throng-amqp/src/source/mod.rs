@@ -131,8 +131,8 @@ impl Source for QueueSource {
         }
         let limits = (bytes_max, self.barren >= BARREN_MAX);
         let opened = Session::open(&self.options, limits, self.stood_by, self.prefetch.clone());
-        self.session = Some(opened.await?);
-        Ok(())
+        // A session that ends with its first delivery is barren, too.
+        self.session.insert(opened.await?).consume().await
     }
 
     async fn receive(&mut self) -> Result<Vec<Received<Arrived>>, Error> {

@@ -54,8 +54,6 @@ pub(super) struct Session {
     channel: Channel,
     queue: ShortString,
     single_active: bool,
-    /// Another consumer has the queue, or had it until a moment ago.
-    stands_by: bool,
     consuming: Consuming,
     window: Window,
     bytes_max: usize,
@@ -83,8 +81,10 @@ pub(super) struct Session {
 
 /// The state of the consumer.
 enum Consuming {
+    /// Another consumer has the queue, or had it until a moment ago.
+    StandsBy(Pending<()>),
     Now(Consumer),
-    /// Stands by, or begins anew with the messages that were on their way to the consumer before.
+    /// Begins, with the messages that were on their way to the consumer before.
     Soon(Pending<(Consumer, Vec<Delivery>)>),
 }
 
@@ -114,7 +114,7 @@ struct Seen {
 }
 
 impl Session {
-    /// Connects, and consumes if nobody else does. One that stood by before gives the other consumer the time to come back.
+    /// Connects, and stands by if somebody else consumes. One that stood by before gives the other consumer the time to come back.
     pub(super) async fn open(
         options: &QueueOptions,
         (bytes_max, is_careful): (usize, bool),
@@ -138,13 +138,10 @@ impl Session {
         prefetch.set(i64::from(size));
         let single_active = options.single_active;
         let consuming = match stands_by {
-            false => Consuming::Now(consume(&channel, &queue, size, single_active).await?),
+            false => begin(&channel, &queue, size, single_active),
             true => {
                 let (channel, queue) = (channel.clone(), queue.clone());
-                Consuming::Soon(Box::pin(async move {
-                    until_free(&channel, &queue).await?;
-                    Ok((consume(&channel, &queue, size, single_active).await?, Vec::new()))
-                }))
+                Consuming::StandsBy(Box::pin(async move { until_free(&channel, &queue).await }))
             }
         };
         Ok(Self {
@@ -152,7 +149,6 @@ impl Session {
             channel,
             queue,
             single_active,
-            stands_by,
             consuming,
             window,
             bytes_max,
@@ -171,8 +167,17 @@ impl Session {
         })
     }
 
+    /// Consumes, unless it stands by.
+    pub(super) async fn consume(&mut self) -> Result<(), Error> {
+        if let Consuming::Soon(soon) = &mut self.consuming {
+            let (consumer, _) = soon.as_mut().await?;
+            self.consuming = Consuming::Now(consumer);
+        }
+        Ok(())
+    }
+
     pub(super) fn stands_by(&self) -> bool {
-        self.stands_by
+        matches!(self.consuming, Consuming::StandsBy(_))
     }
 
     pub(super) fn has_settled(&self) -> bool {
@@ -199,6 +204,14 @@ impl Session {
             }
             let is_full = self.is_full();
             let is_there = match &mut self.consuming {
+                Consuming::StandsBy(free) => match free.as_mut().poll(context)? {
+                    Poll::Ready(()) => {
+                        let size = self.window.grant();
+                        self.consuming = begin(&self.channel, &self.queue, size, self.single_active);
+                        true
+                    }
+                    Poll::Pending => false,
+                },
                 Consuming::Now(_) if is_full => false,
                 Consuming::Now(consumer) => match Pin::new(consumer).poll_next(context) {
                     Poll::Ready(Some(delivery)) => {
@@ -215,7 +228,6 @@ impl Session {
                 Consuming::Soon(soon) => match soon.as_mut().poll(context)? {
                     Poll::Ready((consumer, deliveries)) => {
                         self.consuming = Consuming::Now(consumer);
-                        self.stands_by = false;
                         received.extend(deliveries.into_iter().map(|delivery| self.take(delivery)));
                         true
                     }
@@ -415,6 +427,13 @@ impl Session {
     pub(super) async fn close(self) {
         let _ = timeout(Duration::from_secs(1), self.connection.close(200, "done".into())).await;
     }
+}
+
+fn begin(channel: &Channel, queue: &ShortString, size: u16, single_active: bool) -> Consuming {
+    let (channel, queue) = (channel.clone(), queue.clone());
+    Consuming::Soon(Box::pin(async move {
+        Ok((consume(&channel, &queue, size, single_active).await?, Vec::new()))
+    }))
 }
 
 /// Begins to consume with a window of this size.

@@ -233,7 +233,7 @@ async fn consume<S: Source>(part: Part, mut source: S, mut stop: Stop, first: mp
         };
         part.metrics.reconnects.inc();
         tracing::warn!("{place} is not consumed: {error}; trying again");
-        part.standing.is_lost(&error);
+        part.standing.is_lost(&error, source.trouble());
         if let Some(first) = first.take() {
             let _ = first.send(Err(error));
         }

@@ -32,9 +32,10 @@ impl Standing {
         }
     }
 
-    /// Nothing comes for now.
-    pub(super) fn is_lost(&self, why: &dyn fmt::Display) {
-        let why = format!("{} is not consumed: {why}", self.place);
+    /// Nothing comes for now, and something may have troubled the source before.
+    pub(super) fn is_lost(&self, why: &dyn fmt::Display, trouble: Option<String>) {
+        let trouble = trouble.map_or_else(String::new, |trouble| format!("; {trouble}"));
+        let why = format!("{} is not consumed: {why}{trouble}", self.place);
         let status = match self.was_open.load(Ordering::Acquire) {
             true => Status::Warn,
             false => Status::Fail,
