@@ -167,11 +167,14 @@ impl Session {
         })
     }
 
-    /// Consumes, unless it stands by.
+    /// Consumes, unless it stands by. An error that may pass is told where messages are received: the broker was reached.
     pub(super) async fn consume(&mut self) -> Result<(), Error> {
         if let Consuming::Soon(soon) = &mut self.consuming {
-            let (consumer, _) = soon.as_mut().await?;
-            self.consuming = Consuming::Now(consumer);
+            self.consuming = match soon.as_mut().await {
+                Ok((consumer, _)) => Consuming::Now(consumer),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => Consuming::Soon(Box::pin(std::future::ready(Err(error)))),
+            };
         }
         Ok(())
     }
