@@ -71,6 +71,12 @@ pub enum Error {
     Thread(String),
 }
 
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Thread(error.to_string())
+    }
+}
+
 impl Error {
     pub(crate) fn broker(doing: &'static str) -> impl FnOnce(lapin::Error) -> Self {
         move |error| Self::Broker {

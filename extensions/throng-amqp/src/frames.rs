@@ -1,7 +1,8 @@
 //! Many messages in one: what gathers while the broker confirms the frames before leaves as the next.
 
-use crate::{Message, PublishError, Publisher, frame};
+use crate::{Message, PublishError, Publisher};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use throng_connectors::frame;
 use tokio::sync::{mpsc, oneshot};
 
 /// The options for frames.
@@ -89,7 +90,7 @@ async fn send_frame(publisher: &Publisher, routing_key: &str, waiting: Vec<Waiti
         .unzip();
     let message = Message {
         body: frame::encode(&bodies),
-        content_type: frame::CONTENT_TYPE,
+        content_type: Some(frame::CONTENT_TYPE.into()),
         routing_key: routing_key.to_owned(),
         ..Message::default()
     };

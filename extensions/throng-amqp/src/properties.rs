@@ -1,17 +1,104 @@
 //! A message's properties: as another may publish them, and how long they are.
 
-use crate::repair::SUBSTITUTE;
+use crate::{
+    Message,
+    repair::SUBSTITUTE,
+    resend::{ROUTING_KEY, text},
+};
 use lapin::{
     BasicProperties,
-    types::{AMQPValue, FieldTable, ShortString},
+    message::Delivery,
+    types::{AMQPValue, FieldTable, ShortString, ShortStringError},
 };
+use std::borrow::Cow;
+
+/// The message that a delivery is, without its body.
+pub(crate) fn message(delivery: &Delivery) -> Message {
+    let properties = &delivery.properties;
+    let text_of = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
+    // A text that was damaged on its way is none, but for the id.
+    let whole = |text: &Option<ShortString>| text_of(text).filter(|text| !text.contains(SUBSTITUTE));
+    let shared = |text: &Option<ShortString>| whole(text).map(Cow::Owned);
+    let headers = properties.headers().as_ref();
+    // The routing key that a dead letter had before it was sent again to its queue.
+    let first_key = match delivery.exchange.as_str().is_empty() {
+        true => headers.and_then(|headers| text(headers, ROUTING_KEY)),
+        false => None,
+    };
+    let values = headers.into_iter().flat_map(FieldTable::inner);
+    Message {
+        body: Vec::new(),
+        id: text_of(properties.message_id()),
+        routing_key: first_key.unwrap_or_else(|| delivery.routing_key.as_str().to_owned()),
+        content_type: shared(properties.content_type()),
+        content_encoding: shared(properties.content_encoding()),
+        message_type: shared(properties.kind()),
+        correlation_id: whole(properties.correlation_id()),
+        reply_to: whole(properties.reply_to()),
+        headers: values
+            .filter_map(|(name, value)| Some((Cow::Owned(name.as_str().to_owned()), value_text(value)?)))
+            .collect(),
+    }
+}
+
+/// A header's value as a text; `None`: it is no text, number or boolean.
+fn value_text(value: &AMQPValue) -> Option<String> {
+    Some(match value {
+        AMQPValue::ShortString(text) => text.as_str().to_owned(),
+        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok()?.to_owned(),
+        AMQPValue::Boolean(value) => value.to_string(),
+        AMQPValue::ShortShortInt(number) => number.to_string(),
+        AMQPValue::ShortShortUInt(number) => number.to_string(),
+        AMQPValue::ShortInt(number) => number.to_string(),
+        AMQPValue::ShortUInt(number) => number.to_string(),
+        AMQPValue::LongInt(number) => number.to_string(),
+        AMQPValue::LongUInt(number) => number.to_string(),
+        AMQPValue::LongLongInt(number) => number.to_string(),
+        AMQPValue::Timestamp(number) => number.to_string(),
+        AMQPValue::Float(number) => number.to_string(),
+        AMQPValue::Double(number) => number.to_string(),
+        _ => return None,
+    })
+}
+
+type Set = fn(BasicProperties, ShortString) -> BasicProperties;
+
+/// The properties of a message that is published, under this id.
+pub(crate) fn published(message: &Message, id: &str) -> Result<BasicProperties, ShortStringError> {
+    let mut properties = BasicProperties::default().with_message_id(ShortString::try_new(id)?);
+    let set: [(Option<&str>, Set); 5] = [
+        (message.content_type.as_deref(), BasicProperties::with_content_type),
+        (
+            message.content_encoding.as_deref(),
+            BasicProperties::with_content_encoding,
+        ),
+        (message.message_type.as_deref(), BasicProperties::with_type),
+        (message.correlation_id.as_deref(), BasicProperties::with_correlation_id),
+        (message.reply_to.as_deref(), BasicProperties::with_reply_to),
+    ];
+    for (text, with) in set {
+        if let Some(text) = text {
+            properties = with(properties, ShortString::try_new(text)?);
+        }
+    }
+    if message.headers.is_empty() {
+        return Ok(properties);
+    }
+    let mut headers = FieldTable::default();
+    for (name, value) in &message.headers {
+        headers.insert(
+            ShortString::try_new(&**name)?,
+            AMQPValue::LongString(value.as_str().into()),
+        );
+    }
+    Ok(properties.with_headers(headers))
+}
 
 /// A message's properties as another user may publish them, to be kept: without its publisher's name, which the broker checks; without the time after
 /// which it expires; without texts that are not UTF-8.
 pub(crate) fn republished(properties: &BasicProperties) -> BasicProperties {
     let text = |text: &Option<ShortString>| text.clone().filter(|text| !text.as_str().contains(SUBSTITUTE));
     let mut kept = BasicProperties::default();
-    type Set = fn(BasicProperties, ShortString) -> BasicProperties;
     let set: [(Option<ShortString>, Set); 8] = [
         (text(properties.content_type()), BasicProperties::with_content_type),
         (

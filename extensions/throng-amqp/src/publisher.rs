@@ -1,12 +1,10 @@
 //! Messages to an exchange, each confirmed by the broker.
 
 use crate::{
-    Broker, Error, Metrics, Topology,
+    Broker, Error, Message, Metrics, Topology,
     connection::{FRAME_BYTES, RECONNECT, reconnect_pauses},
     metrics::OfPublisher,
-    pace::Pace,
-    properties::header_bytes,
-    runner::{Runner, Stop},
+    properties::{header_bytes, published},
     seldom::Seldom,
 };
 use futures_util::StreamExt as _;
@@ -14,7 +12,7 @@ use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ErrorKind, Event,
     options::{BasicPublishOptions, ConfirmSelectOptions},
     protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
-    types::{AMQPValue, FieldTable, ShortString},
+    types::ShortString,
 };
 use std::{
     fmt,
@@ -28,6 +26,7 @@ use std::{
 };
 use throng::services::health::{Health, Reason, Registered, Status};
 use throng_breaker::Breaker;
+use throng_connectors::{Pace, Runner, Stop};
 use tokio::time::timeout;
 
 /// A message that survives a restart of the broker in a durable queue.
@@ -81,21 +80,6 @@ impl PublisherOptions {
             metrics: Metrics::default(),
         }
     }
-}
-
-/// A message to be published.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
-    /// The contents.
-    pub body: Vec<u8>,
-    /// The type of the body, for example `application/json`.
-    pub content_type: &'static str,
-    /// The id by which a second copy is recognised, at most 255 bytes; without one it is given a number of its own.
-    pub id: Option<String>,
-    /// The key by which the exchange routes it; of no account where it is a fanout.
-    pub routing_key: String,
-    /// More about it, as texts.
-    pub headers: Vec<(&'static str, String)>,
 }
 
 /// A message was not confirmed.
@@ -401,31 +385,17 @@ impl Shared {
     }
 
     fn properties(&self, message: &Message) -> Result<BasicProperties, lapin::types::ShortStringError> {
-        let id = match &message.id {
-            Some(id) => ShortString::try_new(id.as_str())?,
+        let properties = match &message.id {
+            Some(id) => published(message, id)?,
             None => {
                 let number = self.ids.fetch_add(1, Ordering::Relaxed);
-                ShortString::try_new(format!("{}-{number}", self.prefix))?
+                published(message, &format!("{}-{number}", self.prefix))?
             }
         };
-        let mut properties = BasicProperties::default().with_message_id(id);
-        if !message.content_type.is_empty() {
-            properties = properties.with_content_type(ShortString::try_new(message.content_type)?);
-        }
-        if self.options.persistent {
-            properties = properties.with_delivery_mode(PERSISTENT);
-        }
-        if !message.headers.is_empty() {
-            let mut headers = FieldTable::default();
-            for (name, value) in &message.headers {
-                headers.insert(
-                    ShortString::try_new(*name)?,
-                    AMQPValue::LongString(value.as_str().into()),
-                );
-            }
-            properties = properties.with_headers(headers);
-        }
-        Ok(properties)
+        Ok(match self.options.persistent {
+            true => properties.with_delivery_mode(PERSISTENT),
+            false => properties,
+        })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     Broker, Error, PublishError, Publisher, PublisherOptions,
-    ingress::{QUEUE, REASON, REFUSED},
     properties::republished,
+    source::{QUEUE, REASON, REFUSED},
     topology::short,
 };
 use futures_util::future::join_all;

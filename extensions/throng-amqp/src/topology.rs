@@ -87,6 +87,20 @@ pub enum Overflow {
 }
 
 impl Topology {
+    /// Durable queues of these names.
+    #[must_use]
+    pub fn durable<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let queue = |name: &str| Queue {
+            name: name.to_owned(),
+            durable: true,
+            ..Queue::default()
+        };
+        Self {
+            queues: names.into_iter().map(queue).collect(),
+            ..Self::default()
+        }
+    }
+
     /// An exchange of this name for messages that cannot be taken, and a queue of the same name that keeps them.
     #[must_use]
     pub fn with_dead_letters(mut self, name: &str) -> Self {

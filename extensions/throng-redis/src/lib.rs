@@ -1,14 +1,14 @@
 //! Read models in Redis, kept from an entity's events.
 //!
-//! A [`Mapping`] says which commands an event becomes; a [`RedisSink`] with it is given to an engine. What has gathered since the last batch goes to Redis in one
-//! transaction (`MULTI`), with the place in history of the last event of each writer beside it. So each event takes effect once: what is delivered again after
-//! a crash, a lost answer or a rebuild is known by its place and left out. Two engines on one Redis, of which one has just taken over, do
-//! not both write: the place is watched.
+//! A [`RedisTarget`] takes commands; an [`Outbound`](throng_connectors::Outbound) says which ones an event becomes; an
+//! [`Egress`](throng_connectors::Egress) of both is given to an engine. Events that have gathered since the last batch go to Redis in one
+//! transaction (`MULTI`), with the last event of each writer beside them. So each event takes effect once: what is delivered again after
+//! a crash, a lost answer or a rebuild is known by its position and left out. Two engines on one Redis, of which one has just taken over, do
+//! not both write: the position is watched.
 //!
 //! ```
-//! use redis::Pipeline;
 //! use throng::projection::Seen;
-//! use throng_redis::Mapping;
+//! use throng_redis::{Egress, Outbound, ReadModel, RedisTarget, redis::Cmd};
 //! # use throng::model::*;
 //! # use schemars::JsonSchema;
 //! # use serde::{Deserialize, Serialize};
@@ -28,22 +28,19 @@
 //! /// How often each counter was hit, as the fields of a hash.
 //! struct Hits;
 //!
-//! impl Mapping for Hits {
+//! impl Outbound for Hits {
 //!     const NAME: &'static str = "hits-in-redis";
 //!     type Of = Counter;
+//!     type Item = Vec<Cmd>;
 //!
-//!     fn owns(&self, key: &str) -> bool {
-//!         key == "hits"
-//!     }
-//!
-//!     fn map(&self, seen: &Seen<Counter>, commands: &mut Pipeline) {
-//!         commands.hincr("hits", &seen.id, 1);
+//!     fn map(&self, seen: &Seen<Counter>) -> Option<Vec<Cmd>> {
+//!         Some(vec![Cmd::hincr("hits", &seen.id, 1)])
 //!     }
 //! }
 //!
 //! # fn main() -> Result<(), throng_redis::Error> {
-//! let sink = throng_redis::RedisSink::new(Hits, "redis://127.0.0.1:6379")?;
-//! let builder = throng::Engine::builder().with::<Counter>().sink(sink);
+//! let target = RedisTarget::new(ReadModel::of::<Hits>(), |key| key == "hits", "redis://127.0.0.1:6379")?;
+//! let builder = throng::Engine::builder().with::<Counter>().sink(Egress::new(Hits, target));
 //! # drop(builder);
 //! # Ok(())
 //! # }
@@ -53,19 +50,20 @@
 //!
 //! At each start, with every batch and every ten seconds the sink compares the place in Redis with the last event it has delivered. A Redis that lost data (a
 //! restart with less than `appendfsync always`, a removed database, another one) is behind: what it has lost is delivered again, from its own place on. Data and place are
-//! one transaction, so nothing counts twice. One that lost its place has lost all: the mapping's [own keys](Mapping::owns) are removed, and
+//! one transaction, so nothing counts twice. One that lost its place has lost all: the [keys it owns](RedisTarget::new) are removed, and
 //! everything is delivered again. Until then the key `throng:NAME:VERSION:filling` is there, and [`Reader::ask_complete`] answers nothing.
 //!
 //! Redis has no rollback: a command it refuses within a transaction (a key that holds a value of another type) stops the sink, with the reason, but the
-//! others of its batch count. A rebuild of the sink helps: it removes the mapping's own keys first.
+//! others of its batch count. A rebuild of the sink helps: it removes the read model's own keys first.
 
-mod place;
 mod reader;
-mod sink;
+mod target;
 mod watch;
 
 pub use reader::{ReadError, Reader};
-/// The driver, whose [`Pipeline`](redis::Pipeline) a mapping writes to.
+/// The driver, whose [`Cmd`](redis::Cmd)s an event becomes.
 pub use redis;
-pub use sink::{Error, Mapping, RedisSink};
-pub use watch::{ReadModel, Watch};
+pub use target::{Error, ReadModel, RedisTarget};
+/// The pair that writes a read model.
+pub use throng_connectors::{Egress, Outbound};
+pub use watch::Watch;

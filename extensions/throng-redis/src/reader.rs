@@ -1,20 +1,21 @@
 //! Queries of what a sink has written.
 
 use crate::{
-    Error, Mapping,
-    sink::{CONNECT_MAX, filling_key, is_refusal, is_reply, place_key},
-    watch::{ReadModel, Watch},
+    Error, ReadModel,
+    target::{connect, is_refusal, is_reply},
+    watch::Watch,
 };
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use redis::{Client, FromRedisValue, Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use std::{fmt, sync::Arc, time::Duration};
 use throng::services::health::Health;
 use throng_breaker::{Breaker, RetryBudget};
+use throng_connectors::Outbound;
 use tokio::sync::Mutex;
 
 /// The longest wait for Redis to answer a query.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Asks a Redis, for example a server that has no journal of its own and answers from the read models a [`RedisSink`](crate::RedisSink) keeps there. A
+/// Asks a Redis, for example a server that has no journal of its own and answers from the read models a [`RedisTarget`](crate::RedisTarget) keeps there. A
 /// clone is the same.
 ///
 /// All who ask share one connection, which is made with the first question, and anew after it was lost. A question whose connection is lost is asked
@@ -86,20 +87,25 @@ impl Reader {
         self.try_once(commands).await.map_err(Failed::into_error)
     }
 
-    /// Works like [`ask`](Self::ask), of what a mapping has written, and only while that is complete.
+    /// Works like [`ask`](Self::ask), of what an egress has written, and only while that is complete.
     ///
     /// # Errors
     /// There is no answer, or it would be one of an incomplete read model.
-    pub async fn ask_complete<M: Mapping, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, ReadError> {
+    pub async fn ask_complete<O: Outbound, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, ReadError> {
         let mut commands = commands.clone();
         // Behind the rest: what is lost before it is answered is seen here.
-        commands.exists(place_key::<M>()).exists(filling_key::<M>());
+        let ReadModel {
+            name,
+            place_key,
+            filling_key,
+        } = ReadModel::of::<O>();
+        commands.exists(place_key).exists(filling_key);
         let mut values: Vec<Value> = self.ask(&commands).await?;
         let answers = values.split_off(values.len().saturating_sub(2));
         let (is_there, is_filling): (bool, bool) = FromRedisValue::from_redis_value(Value::Array(answers))
             .map_err(|error| ReadError::Refused(error.into()))?;
         if !is_there || is_filling {
-            return Err(ReadError::Incomplete { name: M::NAME });
+            return Err(ReadError::Incomplete { name });
         }
         T::from_redis_value(Value::Array(values)).map_err(|error| ReadError::Refused(error.into()))
     }
@@ -144,19 +150,10 @@ impl Reader {
             let mut shared = self.inner.connection.lock().await;
             match &*shared {
                 Some(connection) => connection.clone(),
-                None => shared.insert(self.inner.connect().await?).clone(),
+                None => shared.insert(connect(&self.inner.client, ANSWER_MAX).await?).clone(),
             }
         };
         commands.query_async(&mut connection).await
-    }
-}
-
-impl Inner {
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_MAX))
-            .set_response_timeout(Some(ANSWER_MAX));
-        self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 }
 

@@ -1,35 +1,12 @@
 //! The state of read models in Redis, in the readiness of a service that answers from them.
 
-use crate::{
-    Error, Mapping, ReadError, Reader,
-    sink::{filling_key, place_key},
-};
+use crate::{Error, ReadError, ReadModel, Reader};
 use std::{thread, time::Duration};
 use throng::services::health::{Health, Reason, Registered, Status};
 use tokio::{sync::oneshot, time::sleep};
 
 /// The pause between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// A read model to be watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadModel {
-    name: &'static str,
-    place_key: String,
-    filling_key: String,
-}
-
-impl ReadModel {
-    /// The read model that a mapping writes.
-    #[must_use]
-    pub fn of<M: Mapping>() -> Self {
-        Self {
-            name: M::NAME,
-            place_key: place_key::<M>(),
-            filling_key: filling_key::<M>(),
-        }
-    }
-}
 
 /// Looks at read models until it is dropped.
 #[derive(Debug)]

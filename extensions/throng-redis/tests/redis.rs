@@ -1,7 +1,7 @@
 //! The sink on a real Redis, also one that is killed: each event takes effect once.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use redis::{AsyncCommands as _, Pipeline, aio::MultiplexedConnection};
+use redis::{AsyncCommands as _, Cmd, aio::MultiplexedConnection};
 use servers::{Redis, Stop};
 use std::{sync::Arc, time::Duration};
 use throng::services::health::{Health, Status};
@@ -11,7 +11,7 @@ use throng::{
     projection::{Seen, State},
 };
 use throng_breaker::{Breaker, Settings};
-use throng_redis::{Mapping, ReadError, ReadModel, Reader, RedisSink};
+use throng_redis::{Egress, Outbound, ReadError, ReadModel, Reader, RedisTarget};
 use throng_testing::{
     eventually,
     fixtures::{Command, Counter},
@@ -20,17 +20,18 @@ use throng_testing::{
 /// A count, which an event applied twice would show.
 struct Hits;
 
-impl Mapping for Hits {
+impl Outbound for Hits {
     const NAME: &'static str = "hits";
     type Of = Counter;
+    type Item = Vec<Cmd>;
 
-    fn owns(&self, key: &str) -> bool {
-        key == "hits"
+    fn map(&self, seen: &Seen<Counter>) -> Option<Vec<Cmd>> {
+        Some(vec![Cmd::hincr("hits", &seen.id, 1)])
     }
+}
 
-    fn map(&self, seen: &Seen<Counter>, commands: &mut Pipeline) {
-        commands.hincr("hits", &seen.id, 1);
-    }
+fn target(redis: &Redis) -> RedisTarget {
+    RedisTarget::new(ReadModel::of::<Hits>(), |key| key == "hits", &redis.url()).unwrap()
 }
 
 type Parts = (MemoryJournal, MemoryStore);
@@ -46,7 +47,7 @@ async fn engine(redis: &Redis, parts: Parts) -> Engine {
 }
 
 async fn engine_over(redis: &Redis, (journal, store): Parts, views: &MemoryViews) -> Engine {
-    let sink = RedisSink::new(Hits, &redis.url()).unwrap();
+    let sink = Egress::new(Hits, target(redis));
     let builder = Engine::builder().with::<Counter>().sink(sink);
     let builder = builder.views(Arc::new(views.clone()));
     builder.start(journal, store).await.unwrap()
@@ -302,7 +303,7 @@ async fn full_redis_answers_and_opens_no_breaker() {
     let redis = Redis::start().unwrap();
     let (journal, store) = parts();
     let breaker = wary();
-    let sink = RedisSink::with_breaker(Hits, &redis.url(), breaker.clone()).unwrap();
+    let sink = Egress::new(Hits, target(&redis).with_breaker(breaker.clone()));
     let builder = Engine::builder().with::<Counter>().sink(sink);
     let engine = builder.start(journal, store).await.unwrap();
     hit(&engine, 1).await;
@@ -318,7 +319,7 @@ async fn full_redis_answers_and_opens_no_breaker() {
     let reader = Reader::new(&redis.url(), breaker.clone()).unwrap();
     let mut commands = redis::pipe();
     commands.hget("hits", "0");
-    let ask = async |commands: &Pipeline| reader.ask::<(u64,)>(commands).await;
+    let ask = async |commands: &redis::Pipeline| reader.ask::<(u64,)>(commands).await;
     assert_eq!(ask(&commands).await.unwrap(), (1,));
     let mut transaction = commands.clone();
     let refused = ask(transaction.atomic()).await;

@@ -16,8 +16,8 @@ use throng::{model::Error, projection::Seen, services::health::Health};
 use throng_breaker::Breaker;
 use throng_http::Problem;
 use throng_redis::{
-    Mapping, ReadError, ReadModel, Reader, Watch,
-    redis::{self, FromRedisValue, Pipeline},
+    Outbound, ReadError, ReadModel, Reader, Watch,
+    redis::{self, Cmd, FromRedisValue, Pipeline},
 };
 
 use crate::{
@@ -50,22 +50,25 @@ fn resort_key(resort: u32) -> String {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RideCounts;
 
-impl Mapping for RideCounts {
+/// Tells the keys of [`RideCounts`] from others.
+pub(crate) fn owns_ride_key(key: &str) -> bool {
+    key.starts_with("skier:") || key.starts_with("day:")
+}
+
+impl Outbound for RideCounts {
     const NAME: &'static str = "ride-counts";
     type Of = Skier;
+    type Item = Vec<Cmd>;
 
-    fn owns(&self, key: &str) -> bool {
-        key.starts_with("skier:") || key.starts_with("day:")
-    }
-
-    fn map(&self, seen: &Seen<Skier>, commands: &mut Pipeline) {
+    fn map(&self, seen: &Seen<Skier>) -> Option<Vec<Cmd>> {
         let SkierEvent::Rode(ride) = seen.event;
         let (skier, day) = (seen.id.0, ride.resort_day());
-        commands
-            .hincr(skier_key(skier), format!("{day}:{}", ride.lift), 1)
-            .hincr(day_key(day), format!("lift:{}", ride.lift), 1)
-            .hincr(day_key(day), format!("hour:{}", hour(ride.time)), 1)
-            .sadd(day_skiers_key(day), skier);
+        Some(vec![
+            Cmd::hincr(skier_key(skier), format!("{day}:{}", ride.lift), 1),
+            Cmd::hincr(day_key(day), format!("lift:{}", ride.lift), 1),
+            Cmd::hincr(day_key(day), format!("hour:{}", hour(ride.time)), 1),
+            Cmd::sadd(day_skiers_key(day), skier),
+        ])
     }
 }
 
@@ -73,19 +76,22 @@ impl Mapping for RideCounts {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResortSeasons;
 
-impl Mapping for ResortSeasons {
+/// Tells the keys of [`ResortSeasons`] from others.
+pub(crate) fn owns_resort_key(key: &str) -> bool {
+    key == RESORTS || key.starts_with("resort:")
+}
+
+impl Outbound for ResortSeasons {
     const NAME: &'static str = "resort-seasons";
     type Of = Resort;
+    type Item = Vec<Cmd>;
 
-    fn owns(&self, key: &str) -> bool {
-        key == RESORTS || key.starts_with("resort:")
-    }
-
-    fn map(&self, seen: &Seen<Resort>, commands: &mut Pipeline) {
+    fn map(&self, seen: &Seen<Resort>) -> Option<Vec<Cmd>> {
         let (resort, ResortEvent::SeasonAdded { season }) = (seen.id.0, seen.event);
-        commands
-            .zadd(resort_key(resort), season, season)
-            .zadd(RESORTS, resort, resort);
+        Some(vec![
+            Cmd::zadd(resort_key(resort), season, season),
+            Cmd::zadd(RESORTS, resort, resort),
+        ])
     }
 }
 
@@ -167,8 +173,8 @@ impl ReadModels {
         Ok(resorts)
     }
 
-    async fn ask<M: Mapping, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, NoAnswer> {
-        self.reader.ask_complete::<M, T>(commands).await.map_err(|error| {
+    async fn ask<O: Outbound, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, NoAnswer> {
+        self.reader.ask_complete::<O, T>(commands).await.map_err(|error| {
             let reason = error.to_string();
             let problem = Problem::from(Error::<Refused>::Unavailable { reason });
             NoAnswer::Failed(Box::new(match error {

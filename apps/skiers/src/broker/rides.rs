@@ -63,7 +63,7 @@ impl Rides {
             _ => {
                 let message = Message {
                     body,
-                    content_type: "application/json",
+                    content_type: Some("application/json".into()),
                     id: key.map(str::to_owned),
                     ..Message::default()
                 };

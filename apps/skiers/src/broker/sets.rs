@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use throng::projection::Seen;
-use throng_redis::{Mapping, redis::Pipeline};
+use throng_redis::{Outbound, redis::Cmd};
 
 use crate::skier::{Skier, SkierEvent};
 
@@ -42,18 +42,20 @@ struct OfDay {
     resort: u32,
 }
 
-impl Mapping for OriginalSets {
+/// Tells the keys of the sets from others.
+pub(crate) fn owns_set_key(key: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (first, second) = key.split_once(':').unwrap_or((key, "0"));
+    is_number(first) && is_number(second)
+}
+
+impl Outbound for OriginalSets {
     const NAME: &'static str = "original-sets";
     const VERSION: u32 = 2;
     type Of = Skier;
+    type Item = Vec<Cmd>;
 
-    fn owns(&self, key: &str) -> bool {
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let (first, second) = key.split_once(':').unwrap_or((key, "0"));
-        is_number(first) && is_number(second)
-    }
-
-    fn map(&self, seen: &Seen<Skier>, commands: &mut Pipeline) {
+    fn map(&self, seen: &Seen<Skier>) -> Option<Vec<Cmd>> {
         let SkierEvent::Rode(ride) = seen.event;
         let wait_time = ride.wait.unwrap_or_default();
         let of_skier = OfSkier {
@@ -72,14 +74,12 @@ impl Mapping for OriginalSets {
             resort: ride.resort,
         };
         // Numbers can always be written.
-        let (of_skier, of_day) = (
-            serde_json::to_string_pretty(&of_skier),
-            serde_json::to_string_pretty(&of_day),
-        );
-        if let (Ok(of_skier), Ok(of_day)) = (of_skier, of_day) {
-            commands.sadd(seen.id.0, of_skier);
-            commands.sadd(format!("{}:{}", ride.season, ride.day), of_day);
-        }
+        let of_skier = serde_json::to_string_pretty(&of_skier).ok()?;
+        let of_day = serde_json::to_string_pretty(&of_day).ok()?;
+        Some(vec![
+            Cmd::sadd(seen.id.0, of_skier),
+            Cmd::sadd(format!("{}:{}", ride.season, ride.day), of_day),
+        ])
     }
 }
 
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn sets_are_told_from_the_other_keys_of_the_database() {
         for own in ["7", "2022:12"] {
-            assert!(OriginalSets.owns(own), "{own}");
+            assert!(owns_set_key(own), "{own}");
         }
         for other in ["", "7:", "skier:7", "day:56:2022:12", "2022:12:1", "resorts"] {
-            assert!(!OriginalSets.owns(other), "{other}");
+            assert!(!owns_set_key(other), "{other}");
         }
     }
 }

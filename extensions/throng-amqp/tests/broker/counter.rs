@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use throng::model::Entity as _;
-use throng_amqp::{EntityCommand, Incoming, frame};
+use throng_amqp::{EntityCommand, Message, frame};
 pub(crate) use throng_testing::fixtures::{Command, Counter, Happened, Hits};
 
 /// A message's body: which counter, and what it is asked.
@@ -18,7 +18,7 @@ pub(crate) fn ask(counter: &str, command: &str) -> Vec<u8> {
 }
 
 /// Reads messages and frames of them.
-pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
+pub(crate) fn read(message: &Message) -> Result<Vec<EntityCommand>, String> {
     frame::commands(message, |body| {
         let Ask { counter, command } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         assert_ne!(command, "Panic", "the reader fell over");

@@ -10,7 +10,7 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
     projection::{Seen, State},
 };
-use throng_amqp::{Egress, Message, Outbound, Publisher, PublisherOptions, Topology};
+use throng_amqp::{Egress, ExchangeTarget, Message, Outbound, Publisher, PublisherOptions, Topology};
 
 pub(crate) struct HitsOut {
     pub(crate) queue: String,
@@ -19,8 +19,9 @@ pub(crate) struct HitsOut {
 impl Outbound for HitsOut {
     const NAME: &'static str = "hits-out";
     type Of = Counter;
+    type Item = Message;
 
-    fn message(&self, seen: &Seen<Counter>) -> Option<Message> {
+    fn map(&self, seen: &Seen<Counter>) -> Option<Message> {
         let Happened::Hit { by } = seen.event else {
             return None;
         };
@@ -39,7 +40,7 @@ async fn events_are_published_despite_broker_kills_copies_share_ids() {
     let mut server = RabbitMq::start(RabbitMqOptions::default()).unwrap();
     let queue = kit::name();
     let outbound = HitsOut { queue: queue.clone() };
-    let egress = Egress::new(outbound, kit::publisher(&server, &queue));
+    let egress = Egress::new(outbound, ExchangeTarget::new(kit::publisher(&server, &queue)));
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let engine = kit::builder().sink(egress).start(journal, store).await.unwrap();
@@ -92,7 +93,8 @@ async fn event_refused_for_good_goes_to_the_dead_letters() {
         ..PublisherOptions::new(broker(&SERVER), &*dead)
     });
     let outbound = HitsOut { queue: queue.clone() };
-    let egress = Egress::new(outbound, kit::publisher(&SERVER, &queue)).with_dead_letters(letters.unwrap());
+    let target = ExchangeTarget::new(kit::publisher(&SERVER, &queue)).with_dead_letters(letters.unwrap());
+    let egress = Egress::new(outbound, target);
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let engine = kit::builder().sink(egress).start(journal, store).await.unwrap();
@@ -116,7 +118,7 @@ async fn event_refused_for_good_goes_to_the_dead_letters() {
 async fn event_refused_for_good_stops_a_sink_without_dead_letters() {
     let queue = kit::name();
     let outbound = HitsOut { queue: queue.clone() };
-    let egress = Egress::new(outbound, kit::publisher(&SERVER, &queue));
+    let egress = Egress::new(outbound, ExchangeTarget::new(kit::publisher(&SERVER, &queue)));
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let engine = kit::builder().sink(egress).start(journal, store).await.unwrap();

@@ -1,10 +1,13 @@
 //! Messages become commands, each once.
 
 use crate::{
-    counter::{Command, Counter, ask},
+    counter::{self, Command, Counter, ask},
     kit::{self, SERVER, depth, get, header, hits, hits_of, look, message, until},
 };
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 use throng_amqp::{FrameOptions, Frames, Message, frame};
 use tokio::task::JoinSet;
 
@@ -66,7 +69,7 @@ async fn a_message_that_comes_again_under_its_id_takes_effect_once() {
     let (queue, engine) = (kit::name(), kit::engine().await);
     let publisher = kit::publisher(&SERVER, &queue);
     let batch = Message {
-        content_type: frame::CONTENT_TYPE,
+        content_type: Some(frame::CONTENT_TYPE.into()),
         ..message(&queue, "batch", frame::encode(&[ask("a", "Hit"), ask("b", "Hit")]))
     };
     for _ in 0..3 {
@@ -94,7 +97,7 @@ async fn untakable_messages_are_dead_letters_and_hold_up_no_other() {
     engine.entity::<Counter>("a").ask(Command::Hit {}).await.unwrap();
     let publisher = kit::publisher(&SERVER, &queue);
     let batch = Message {
-        content_type: frame::CONTENT_TYPE,
+        content_type: Some(frame::CONTENT_TYPE.into()),
         ..message(
             &queue,
             "batch",
@@ -102,7 +105,7 @@ async fn untakable_messages_are_dead_letters_and_hold_up_no_other() {
         )
     };
     let broken = Message {
-        content_type: frame::CONTENT_TYPE,
+        content_type: Some(frame::CONTENT_TYPE.into()),
         ..message(&queue, "broken", b"[1,".to_vec())
     };
     let sent = [
@@ -185,7 +188,7 @@ async fn unreadable_part_of_a_frame_is_dead_alone() {
     let publisher = kit::publisher(&SERVER, &queue);
     let parts = [ask("a", "Hit"), b"{}".to_vec(), ask("b", "Hit")];
     let batch = Message {
-        content_type: "application/vnd.throng.batch+json; charset=utf-8",
+        content_type: Some("application/vnd.throng.batch+json; charset=utf-8".into()),
         ..message(&queue, "batch", frame::encode(&parts))
     };
     publisher.publish(batch).await.unwrap();
@@ -209,7 +212,7 @@ async fn frame_under_the_longest_id_takes_effect_once() {
     let publisher = kit::publisher(&SERVER, &queue);
     for id in ["x".repeat(255), "x".repeat(255), format!("{}y", "x".repeat(254))] {
         let batch = Message {
-            content_type: frame::CONTENT_TYPE,
+            content_type: Some(frame::CONTENT_TYPE.into()),
             ..message(&queue, &id, frame::encode(&[ask("a", "Hit"), ask("b", "Hit")]))
         };
         publisher.publish(batch).await.unwrap();
@@ -225,4 +228,34 @@ async fn frame_under_the_longest_id_takes_effect_once() {
     }
     ingress.stop();
     engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn properties_of_a_message_are_read_as_they_were_published() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    let sent = Message {
+        content_type: Some("application/json".into()),
+        content_encoding: Some("gzip".into()),
+        message_type: Some("Hit".into()),
+        correlation_id: Some("request 7".into()),
+        reply_to: Some("answers".into()),
+        headers: vec![("tenant".into(), "acme".into())],
+        ..message(&queue, "1", ask("a", "Hit"))
+    };
+    publisher.publish(sent.clone()).await.unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let read = {
+        let seen = seen.clone();
+        move |message: &Message| {
+            seen.lock().unwrap().push(message.clone());
+            counter::read(message)
+        }
+    };
+    let options = kit::ingress_options(kit::broker(&SERVER), &queue);
+    let ingress = kit::start(&engine, options, read).unwrap();
+    until("it is counted", async || hits_of(&engine, "a").await == 1).await;
+    ingress.stop();
+    engine.stop().await;
+    assert_eq!(*seen.lock().unwrap(), [sent]);
 }

@@ -21,7 +21,10 @@ use throng::{
     journal::{MemoryJournal, MemoryStore},
     services::health::Status,
 };
-use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
+use throng_amqp::{
+    Broker, Error, Ingress, IngressOptions, Intake, Message, Publisher, PublisherOptions, QueueOptions, QueueSource,
+    Topology,
+};
 pub(crate) use throng_testing::eventually as until;
 
 /// Gone when the test's process is, see `servers`.
@@ -64,14 +67,7 @@ pub(crate) fn url_by(server: &RabbitMq, port: u16) -> String {
 
 /// A durable queue.
 pub(crate) fn queue(name: &str) -> Topology {
-    Topology {
-        queues: vec![Queue {
-            name: name.into(),
-            durable: true,
-            ..Queue::default()
-        }],
-        ..Topology::default()
-    }
+    Topology::durable([name])
 }
 
 /// Publishes to a durable queue.
@@ -95,18 +91,23 @@ pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
 }
 
 /// Consumes a durable queue; messages that counters do not take go to the dead letters `{queue}-dead`.
-pub(crate) fn ingress_options(broker: Broker, name: &str) -> IngressOptions {
+pub(crate) fn ingress_options(broker: Broker, name: &str) -> QueueOptions {
     let dead = format!("{name}-dead");
-    IngressOptions {
+    QueueOptions {
         topology: queue(name).with_dead_letters(&dead),
         dead_letters: Some(dead),
-        ..IngressOptions::new(broker, name)
+        ..QueueOptions::new(broker, name)
     }
+}
+
+/// Consumes a queue.
+pub(crate) fn start(engine: &Engine, options: QueueOptions, intake: impl Intake) -> Result<Ingress, Error> {
+    Ingress::start(engine, QueueSource::new(options), IngressOptions::default(), intake)
 }
 
 /// Consumes a durable queue into counters.
 pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
-    Ingress::start(engine, ingress_options(broker(server), name), counter::read).unwrap()
+    start(engine, ingress_options(broker(server), name), counter::read).unwrap()
 }
 
 fn options() -> Options {

@@ -14,5 +14,6 @@ mod proxy;
 mod publisher;
 mod resend;
 mod standby;
+mod stock;
 mod tls;
 mod topology;

@@ -5,9 +5,7 @@ use crate::{
     kit::{self, MAY_CONSUME, MAY_PUBLISH, SERVER, broker, check, depth, hits, look, message, until},
 };
 use throng::services::health::Status;
-use throng_amqp::{
-    Broker, Error, Exchange, Ingress, IngressOptions, Publisher, PublisherOptions, Queue, Routing, Topology,
-};
+use throng_amqp::{Broker, Error, Exchange, Publisher, PublisherOptions, Queue, QueueOptions, Routing, Topology};
 
 /// An exchange, the queue of the same name bound to it, and its dead letters.
 fn topology(name: &str) -> Topology {
@@ -51,12 +49,12 @@ async fn users_with_least_rights_are_served() {
     restrict(MAY_CONSUME, &format!("^{name}-dead$"), &format!("^{name}$"));
     let of = |user: &str| SERVER.url_of(user, user).parse::<Broker>().unwrap();
     let publisher = publisher(of(MAY_PUBLISH), &name).unwrap();
-    let options = IngressOptions {
+    let options = QueueOptions {
         topology: topology(&name),
         dead_letters: Some(format!("{name}-dead")),
-        ..IngressOptions::new(of(MAY_CONSUME), &*name)
+        ..QueueOptions::new(of(MAY_CONSUME), &*name)
     };
-    let ingress = Ingress::start(&engine, options, counter::read).unwrap();
+    let ingress = kit::start(&engine, options, counter::read).unwrap();
     publisher.publish(message("", "bad", b"{".to_vec())).await.unwrap();
     publisher.publish(message("", "good", ask("a", "Hit"))).await.unwrap();
     until("it is counted", async || {
@@ -81,8 +79,8 @@ async fn broker_that_refuses_the_user_ends_the_start() {
         let said = error.to_string();
         assert!(matches!(error, Error::Refused { .. }), "{said}");
         assert!(said.contains(&format!("127.0.0.1:{}", SERVER.port())), "{said}");
-        let options = IngressOptions::new(broker, "any");
-        let error = Ingress::start(&engine, options, counter::read).unwrap_err();
+        let options = QueueOptions::new(broker, "any");
+        let error = kit::start(&engine, options, counter::read).unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{error}");
     }
     assert!(engine.checks().checks().is_empty(), "what has ended says nothing");

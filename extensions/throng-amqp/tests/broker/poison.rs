@@ -12,7 +12,7 @@ use lapin::{
 };
 use servers::{RabbitMq, RabbitMqOptions};
 use throng::{Engine, services::health::Status};
-use throng_amqp::{Ingress, IngressOptions, Metrics};
+use throng_amqp::{Ingress, Metrics, QueueOptions};
 
 async fn publish(look: &Look, queue: &str, properties: BasicProperties, body: &[u8]) {
     let options = BasicPublishOptions::default();
@@ -26,7 +26,7 @@ async fn publish(look: &Look, queue: &str, properties: BasicProperties, body: &[
 /// Consumes as another user than the one who has published.
 fn consume(engine: &Engine, queue: &str) -> Ingress {
     let broker = SERVER.url_of(CONSUMER, CONSUMER).parse().unwrap();
-    Ingress::start(engine, kit::ingress_options(broker, queue), counter::read).unwrap()
+    kit::start(engine, kit::ingress_options(broker, queue), counter::read).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,14 +156,14 @@ async fn dead_letters_that_cannot_be_kept_hold_up_no_message() {
         let message = message(&queue, &number.to_string(), ask("a", "Hit"));
         publisher.publish(message).await.unwrap();
     }
-    let options = IngressOptions {
+    let options = QueueOptions {
         topology: kit::queue(&queue),
         dead_letters: Some(dead.clone()),
         // More dead letters than may be out.
         prefetch: 16..=16,
-        ..IngressOptions::new(broker(&SERVER), &*queue)
+        ..QueueOptions::new(broker(&SERVER), &*queue)
     };
-    let ingress = Ingress::start(&engine, options, counter::read).unwrap();
+    let ingress = kit::start(&engine, options, counter::read).unwrap();
     until("the others are counted", async || hits_of(&engine, "a").await == 200).await;
     // It declares the queue of this name.
     let _publisher = kit::publisher(&SERVER, &dead);
@@ -233,11 +233,11 @@ async fn delivery_that_kills_the_session_is_isolated_and_reported() {
     let metrics = Metrics::default();
     engine.metrics().register(|registry| metrics.register(registry));
     let broker = kit::url_by(&SERVER, proxy.port()).parse().unwrap();
-    let options = IngressOptions {
+    let options = QueueOptions {
         metrics,
         ..kit::ingress_options(broker, &queue)
     };
-    let ingress = Ingress::start(&engine, options, counter::read).unwrap();
+    let ingress = kit::start(&engine, options, counter::read).unwrap();
     let name = format!("queue {queue}");
     until("it is reported", async || {
         let (status, reason) = check(&engine, &name);

@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
     mpsc,
 };
-use throng_amqp::{Incoming, Ingress, IngressOptions, Metrics};
+use throng_amqp::{Ingress, IngressOptions, Message, Metrics, QueueOptions, QueueSource};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prefetch_is_bounded_by_the_bytes_of_messages() {
@@ -27,21 +27,24 @@ async fn prefetch_is_bounded_by_the_bytes_of_messages() {
     }
     let metrics = Metrics::default();
     engine.metrics().register(|registry| metrics.register(registry));
-    let options = IngressOptions {
-        prefetch_bytes: Some(9 * BODY),
+    let options = QueueOptions {
         metrics,
         ..kit::ingress_options(broker(&SERVER), &queue)
     };
     // The second message is held until the test has looked.
     let (count, (release, held)) = (AtomicUsize::new(0), mpsc::channel::<()>());
     let held = Mutex::new(held);
-    let read = move |message: &Incoming<'_>| {
+    let read = move |message: &Message| {
         if count.fetch_add(1, Ordering::AcqRel) == 1 {
             let _ = held.lock().unwrap().recv();
         }
         counter::read(message)
     };
-    let ingress = Ingress::start(&engine, options, read).unwrap();
+    let limits = IngressOptions {
+        bytes_max: Some(9 * BODY),
+        ..IngressOptions::default()
+    };
+    let ingress = Ingress::start(&engine, QueueSource::new(options), limits, read).unwrap();
     // A test that fails lets the consumer end.
     let release = release;
     let prefetch = format!("amqp_prefetch{{queue=\"{queue}\"}} 8\n");

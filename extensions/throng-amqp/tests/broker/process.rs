@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 use throng::Engine;
-use throng_amqp::{Broker, Egress, Ingress, IngressOptions, Publisher, PublisherOptions};
+use throng_amqp::{Broker, Egress, ExchangeTarget, Publisher, PublisherOptions, QueueOptions};
 use tokio::task::JoinSet;
 
 const BROKER: &str = "THRONG_TEST_BROKER";
@@ -26,11 +26,11 @@ async fn a_process_that_consumes() {
     let variable = |name: &str| std::env::var(name).unwrap();
     let broker: Broker = variable(BROKER).parse().unwrap();
     let engine = kit::engine_in(Path::new(&variable(DIRECTORY))).await;
-    let options = IngressOptions {
+    let options = QueueOptions {
         prefetch: 64..=64,
-        ..IngressOptions::new(broker, variable(QUEUE))
+        ..QueueOptions::new(broker, variable(QUEUE))
     };
-    let _ingress = Ingress::start(&engine, options, crate::counter::read).unwrap();
+    let _ingress = kit::start(&engine, options, crate::counter::read).unwrap();
     std::future::pending::<()>().await;
 }
 
@@ -137,7 +137,7 @@ async fn publishing_engine(broker: Broker, queue: &str, directory: &Path) -> Eng
         ..PublisherOptions::new(broker, "")
     });
     let outbound = HitsOut { queue: queue.into() };
-    let builder = kit::builder().sink(Egress::new(outbound, publisher.unwrap()));
+    let builder = kit::builder().sink(Egress::new(outbound, ExchangeTarget::new(publisher.unwrap())));
     builder.views(Arc::new(views)).start_shared(log, store).await.unwrap()
 }
 

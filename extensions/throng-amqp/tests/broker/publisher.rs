@@ -74,7 +74,7 @@ async fn message_longer_than_a_frame_is_refused_and_harms_no_other() {
     let queue = kit::name();
     let publisher = kit::publisher(&SERVER, &queue);
     let long = Message {
-        headers: vec![("long", "x".repeat(128 << 10))],
+        headers: vec![("long".into(), "x".repeat(128 << 10))],
         ..message(&queue, "long", Vec::new())
     };
     let (refused, taken) = tokio::join!(

@@ -16,8 +16,8 @@ use std::{
 };
 use throng::Engine;
 use throng_amqp::{
-    EntityCommand, Exchange, Incoming, Ingress, IngressOptions, Publisher, PublisherOptions, ResendOptions,
-    ResendReport, Routing, Topology, resend,
+    EntityCommand, Exchange, Ingress, Message, Publisher, PublisherOptions, QueueOptions, ResendOptions, ResendReport,
+    Routing, Topology, resend,
 };
 
 /// A direct exchange and the queue of the same name, with keys that name counters; and dead letters.
@@ -48,13 +48,13 @@ fn publisher(queue: &str) -> Publisher {
 
 /// Hits the counter that the routing key names, once it may; `never` cannot be read.
 fn consume(engine: &Engine, queue: &str, may: &Arc<AtomicBool>) -> Ingress {
-    let options = IngressOptions {
+    let options = QueueOptions {
         topology: topology(queue),
         dead_letters: Some(dead(queue)),
-        ..IngressOptions::new(broker(&SERVER), queue)
+        ..QueueOptions::new(broker(&SERVER), queue)
     };
     let may = may.clone();
-    let read = move |message: &Incoming<'_>| {
+    let read = move |message: &Message| {
         if message.body == b"never" {
             return Err("never".to_owned());
         }
@@ -63,12 +63,12 @@ fn consume(engine: &Engine, queue: &str, may: &Arc<AtomicBool>) -> Ingress {
         }
         Ok(vec![EntityCommand::new(
             <Counter as throng::model::Entity>::KIND,
-            message.routing_key,
+            message.routing_key.clone(),
             "Hit",
             Vec::new(),
         )])
     };
-    Ingress::start(engine, options, read).unwrap()
+    kit::start(engine, options, read).unwrap()
 }
 
 async fn sent_again(options: ResendOptions) -> (u64, BTreeMap<String, u64>) {

@@ -5,7 +5,7 @@ use crate::{
     kit::{self, SERVER, broker, check, depth, hits, look, message, until},
 };
 use throng::{Engine, services::health::Status};
-use throng_amqp::{Ingress, IngressOptions, Publisher, PublisherOptions, QueueType, Topology};
+use throng_amqp::{Ingress, Publisher, PublisherOptions, QueueOptions, QueueType, Topology};
 
 fn topology(queue: &str, queue_type: QueueType) -> Topology {
     let mut topology = kit::queue(queue);
@@ -14,11 +14,11 @@ fn topology(queue: &str, queue_type: QueueType) -> Topology {
 }
 
 fn consume(engine: &Engine, queue: &str, queue_type: QueueType) -> Ingress {
-    let options = IngressOptions {
+    let options = QueueOptions {
         topology: topology(queue, queue_type),
-        ..IngressOptions::new(broker(&SERVER), queue)
+        ..QueueOptions::new(broker(&SERVER), queue)
     };
-    Ingress::start(engine, options, counter::read).unwrap()
+    kit::start(engine, options, counter::read).unwrap()
 }
 
 async fn hits_of(engine: &Engine) -> u64 {

@@ -5,8 +5,7 @@ use crate::{
     kit::{self, SERVER, broker, queue},
 };
 use throng_amqp::{
-    Error, Exchange, Ingress, IngressOptions, Overflow, Publisher, PublisherOptions, Queue, QueueType, Routing,
-    Topology,
+    Error, Exchange, Overflow, Publisher, PublisherOptions, Queue, QueueOptions, QueueType, Routing, Topology,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,11 +14,11 @@ async fn a_queue_that_is_another_than_asked_for_is_named() {
     let _first = kit::publisher(&SERVER, &name);
     let mut other = queue(&name);
     other.queues[0].durable = false;
-    let options = IngressOptions {
+    let options = QueueOptions {
         topology: other,
-        ..IngressOptions::new(broker(&SERVER), &*name)
+        ..QueueOptions::new(broker(&SERVER), &*name)
     };
-    let error = Ingress::start(&engine, options, counter::read).unwrap_err();
+    let error = kit::start(&engine, options, counter::read).unwrap_err();
     assert!(matches!(&error, Error::Mismatch { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains(&name) && said.contains("durable"), "{said}");

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Counts messages, and says when to pause. Anybody counts, one thread pauses.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     pause: Duration,
     /// All messages so far. [`add`](Self::add) raises it; the thread that pauses reads it.
     messages: AtomicU64,
@@ -28,7 +28,8 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Returns a pace with pauses of this length, while there are any.
-    pub(crate) fn new(pause: Duration) -> Self {
+    #[must_use]
+    pub fn new(pause: Duration) -> Self {
         Self {
             pause,
             messages: AtomicU64::new(0),
@@ -37,12 +38,12 @@ impl Pace {
     }
 
     /// Counts messages that came, or leave.
-    pub(crate) fn add(&self, messages: usize) {
+    pub fn add(&self, messages: usize) {
         self.messages.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
     /// Pauses if that gathers something. For a thread that has nothing left to do.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         let messages = self.messages.load(Ordering::Relaxed);
         let gathers = {
             let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);

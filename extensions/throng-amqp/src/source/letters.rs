@@ -1,10 +1,15 @@
 //! Messages nobody can take, on their way to the dead letters.
 
-use super::{IngressOptions, standing::Standing};
+use super::{Arrived, QueueOptions};
 use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished, seldom::Seldom};
-use lapin::{BasicProperties, message::Delivery, types::AMQPValue};
-use std::{future::Future, sync::Arc, time::Duration};
+use lapin::{BasicProperties, types::AMQPValue};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use throng_breaker::{Breaker, Pauses, Settings};
+use throng_connectors::Dead;
 
 /// Why nobody could take it.
 pub(crate) const REASON: &str = "x-throng-reason";
@@ -26,17 +31,10 @@ const CONFIRM_MAX: Duration = Duration::from_secs(24 * 3_600);
 pub(super) struct Letters {
     to: Option<Publisher>,
     queue: String,
-    standing: Arc<Standing>,
+    /// Why a letter waits, or that none does. Letters write it as they are sent, the source reads it.
+    trouble: Arc<Mutex<Option<String>>>,
     died: Seldom,
     waits: Arc<Seldom>,
-}
-
-/// Why a message is dead.
-pub(super) struct Verdict {
-    pub(super) reason: String,
-    /// The commands that were refused, of how many.
-    pub(super) refused: Vec<usize>,
-    pub(super) commands: usize,
 }
 
 /// The fate of a dead letter.
@@ -49,7 +47,7 @@ pub(super) enum Fate {
 }
 
 impl Letters {
-    pub(super) fn start(options: &IngressOptions, standing: Arc<Standing>) -> Result<Self, Error> {
+    pub(super) fn start(options: &QueueOptions) -> Result<Self, Error> {
         let publisher = |exchange: &String| {
             Publisher::start_behind(PublisherOptions {
                 name: format!("{} dead letters", options.queue),
@@ -64,25 +62,30 @@ impl Letters {
         Ok(Self {
             to: options.dead_letters.as_ref().map(publisher).transpose()?,
             queue: options.queue.clone(),
-            standing,
+            trouble: Arc::default(),
             died: Seldom::default(),
             waits: Arc::default(),
         })
     }
 
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Puts a message aside.
-    pub(super) fn send(&self, delivery: Delivery, verdict: &Verdict) -> impl Future<Output = Fate> + Send + use<> {
-        let reason = cut(&verdict.reason, REASON_BYTES_MAX);
+    pub(super) fn send(&self, arrived: Arrived, dead: Box<Dead>) -> impl Future<Output = Fate> + Send + use<> {
+        let reason = cut(&dead.reason, REASON_BYTES_MAX);
         self.died
             .say(|more| tracing::warn!("a message of the queue {:?} is dead: {reason}{more}", self.queue));
         // The first that fits a frame.
         let forms = [
-            self.properties(&delivery, verdict, Some(reason)),
-            self.properties(&delivery, verdict, Some(cut(reason, REASON_BYTES_FEW))),
-            self.properties(&delivery, verdict, None),
+            self.properties(&arrived, &dead, Some(reason)),
+            self.properties(&arrived, &dead, Some(cut(reason, REASON_BYTES_FEW))),
+            self.properties(&arrived, &dead, None),
         ];
-        let (to, standing, queue) = (self.to.clone(), self.standing.clone(), self.queue.clone());
-        let waits = self.waits.clone();
+        let (to, queue) = (self.to.clone(), self.queue.clone());
+        let (waits, trouble) = (self.waits.clone(), self.trouble.clone());
+        let troubled = move |why: Option<String>| *trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
         async move {
             let Some(publisher) = to else { return Fate::Rejected };
             let mut pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(5));
@@ -94,11 +97,11 @@ impl Letters {
                     );
                     return Fate::Rejected;
                 };
-                let routing_key = delivery.routing_key.clone();
-                let sent = publisher.publish_as(routing_key, properties.clone(), &delivery.data);
+                let routing_key = arrived.routing_key.clone();
+                let sent = publisher.publish_as(routing_key, properties.clone(), &dead.message.body);
                 let why = match sent.await {
                     Ok(()) => {
-                        standing.letters(None);
+                        troubled(None);
                         return Fate::Kept;
                     }
                     Err(PublishError::Violation(why)) if violations + 1 == VIOLATIONS_MAX => {
@@ -112,7 +115,7 @@ impl Letters {
                 };
                 // Better it waits here than it is lost.
                 waits.say(|more| tracing::error!("a dead letter of the queue {queue:?} waits: {why}{more}"));
-                standing.letters(Some(&why));
+                troubled(Some(why));
                 pauses.pause().await;
             }
         }
@@ -120,8 +123,8 @@ impl Letters {
 
     /// Returns the message's properties with the reason why it is dead. It keeps its id: sent again, the part that has taken effect does
     /// not do so twice.
-    fn properties(&self, delivery: &Delivery, verdict: &Verdict, reason: Option<&str>) -> BasicProperties {
-        let properties = republished(&delivery.properties);
+    fn properties(&self, arrived: &Arrived, dead: &Dead, reason: Option<&str>) -> BasicProperties {
+        let properties = republished(&arrived.properties);
         let Some(reason) = reason else { return properties };
         let mut headers = properties.headers().clone().unwrap_or_default();
         let mut set = |name: &str, value: &str| {
@@ -129,8 +132,8 @@ impl Letters {
         };
         set(REASON, reason);
         set(QUEUE, &self.queue);
-        if verdict.commands > 1 {
-            let refused: Vec<String> = verdict.refused.iter().map(usize::to_string).collect();
+        if dead.commands > 1 {
+            let refused: Vec<String> = dead.refused.iter().map(usize::to_string).collect();
             set(REFUSED, &refused.join(","));
         }
         properties.with_headers(headers)

@@ -1,29 +1,19 @@
 //! Messages in flight: from their delivery, through the engine, to what the broker is told of them.
 
-use super::{
-    EntityCommand, Incoming, Part,
-    letters::{Fate, Verdict, WAITING_MAX},
-};
-use crate::{
-    properties::header_bytes,
-    repair::SUBSTITUTE,
-    resend::{ROUTING_KEY, text},
-};
-use futures_util::{Stream as _, stream::FuturesUnordered};
-use lapin::{message::Delivery, types::ShortString};
+use super::{EntityCommand, Part};
+use crate::{Dead, Message, Outcome, Received, Settled};
 use std::{
     collections::VecDeque,
     convert::Infallible,
     fmt::Write as _,
-    future::Future,
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll},
-    time::Instant,
 };
 use throng::{
     JsonRejection,
-    driver::{Charge, Driver, Executed, Execution},
+    driver::{Charge, Driver, Executed, Execution, Share},
     model::Error,
 };
 use tokio::task::JoinHandle;
@@ -34,37 +24,32 @@ const KEY_BYTES_MAX: usize = 255;
 /// The part of the memory that all consumers' messages may take.
 const MEMORY_PART: usize = 4;
 
-/// A dead letter on its way.
-type Letter = Pin<Box<dyn Future<Output = SentLetter> + Send>>;
+/// Messages in flight at most, for a source that gives all it has.
+const MESSAGES_MAX: usize = 65_536;
 
-/// A dead letter that has arrived, or not.
-struct SentLetter {
-    tag: u64,
-    bytes: usize,
-    fate: Fate,
-}
-
-/// Messages in flight, in the order of their delivery tags; those that wait to be put aside stand beside.
-pub(super) struct Flow<'a> {
+/// Messages in flight, in the order in which they were received.
+pub(super) struct Flow<'a, P> {
     part: &'a Part,
     driver: Driver,
     /// Unlike any other session's: the beginning of keys for messages without an id.
     session: u128,
-    messages: VecDeque<Message>,
-    /// Dead letters on their way, each with its delivery tag: all of them below those of the messages.
-    letters: FuturesUnordered<Letter>,
+    /// All messages so far.
+    count: u64,
+    messages: VecDeque<InFlight<P>>,
     /// Commands the engine has no room for at the moment.
     refused_for_now: usize,
-    /// Bytes of all these, and of the dead letters among them: charged to the engine's memory.
+    /// Bytes of the messages: charged to the engine's memory.
     bytes: usize,
-    letter_bytes: usize,
+    share: Share,
     charge: Charge,
 }
 
 /// A message that is not settled.
-struct Message {
-    delivery: Delivery,
-    came: Instant,
+struct InFlight<P> {
+    position: P,
+    message: Message,
+    /// Its key, or the beginning of its commands' keys.
+    key: String,
     commands: Vec<(EntityCommand, Step)>,
     /// The reason why it cannot be read.
     unreadable: Option<String>,
@@ -86,78 +71,42 @@ enum Step {
 
 type Answer = Result<(), Error<JsonRejection>>;
 
-/// The acknowledgement that the broker gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settle {
-    /// All up to this delivery tag are done.
-    UpTo(u64),
-    /// Settles one message.
-    One(u64),
-    Reject(u64),
-}
-
-/// Messages that are settled.
-#[derive(Debug, Default)]
-pub(super) struct Settled {
-    pub(super) settles: Vec<Settle>,
-    pub(super) count: u32,
-    /// The sum of their times.
-    pub(super) took: std::time::Duration,
-}
-
-impl Settled {
-    /// A message is done; `is_first`: none before it waits.
-    fn done(&mut self, tag: u64, is_first: bool) {
-        self.count += 1;
-        match self.settles.last_mut() {
-            Some(Settle::UpTo(up_to)) if is_first => *up_to = tag,
-            _ if is_first => self.settles.push(Settle::UpTo(tag)),
-            _ => self.settles.push(Settle::One(tag)),
-        }
-    }
-
-    fn rejected(&mut self, tag: u64) {
-        self.count += 1;
-        self.settles.push(Settle::Reject(tag));
-    }
-}
-
-impl<'a> Flow<'a> {
+impl<'a, P> Flow<'a, P> {
     pub(super) fn new(part: &'a Part) -> Self {
         let driver = part.engine.driver();
+        let share = driver
+            .budget()
+            .share("source_messages", driver.budget().part(MEMORY_PART));
         Self {
-            charge: driver
-                .budget()
-                .share("broker_messages", driver.budget().part(MEMORY_PART))
-                .nothing(),
+            charge: share.nothing(),
+            share,
             driver,
             part,
             session: rand::random(),
+            count: 0,
             messages: VecDeque::new(),
-            letters: FuturesUnordered::new(),
             refused_for_now: 0,
             bytes: 0,
-            letter_bytes: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.messages.len() + self.letters.len()
+        self.messages.len()
     }
 
-    /// Dead letters that are not kept yet.
-    pub(super) fn letters(&self) -> usize {
-        self.letters.len()
-    }
-
-    /// The engine has no room for what is here, or no dead letter is kept: more would only wait in memory.
+    /// The engine has no room for what is here: more would only wait in memory.
     pub(super) fn is_held_up(&self) -> bool {
-        self.refused_for_now > 0 || self.letters.len() >= WAITING_MAX || self.letter_bytes >= self.part.bytes_max()
+        self.refused_for_now > 0
+    }
+
+    /// More may be received.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_held_up() && self.messages.len() < MESSAGES_MAX && self.bytes < self.part.bytes_max
     }
 
     fn book(&mut self, bytes: usize) {
         self.bytes += bytes;
-        // What has come is held in any case: the prefetch says what may come.
+        // What has come is held in any case: the source was told what may come.
         let _ = self.charge.grow_to(self.bytes);
     }
 
@@ -166,29 +115,25 @@ impl<'a> Flow<'a> {
         self.charge.shrink_to(self.bytes);
     }
 
-    /// Takes a message in, and has it done if that can be now. The bytes that it holds.
-    pub(super) fn take(&mut self, delivery: Delivery) -> usize {
+    /// Takes a message in, and has it done if that can be now.
+    pub(super) fn take(&mut self, received: Received<P>) {
+        let Received {
+            position,
+            message,
+            is_again,
+            bytes,
+            damaged,
+        } = received;
         let metrics = &self.part.metrics;
-        let id = message_id(&delivery);
-        let content_type = delivery.properties.content_type().as_ref().map(ShortString::as_str);
-        let first_key = first_routing_key(&delivery);
-        let incoming = Incoming {
-            body: &delivery.data,
-            content_type: content_type.filter(|text| !text.contains(SUBSTITUTE)),
-            id,
-            exchange: delivery.exchange.as_str(),
-            routing_key: first_key.as_deref().unwrap_or(delivery.routing_key.as_str()),
-            redelivered: delivery.redelivered,
-        };
-        if delivery.redelivered {
-            metrics.redelivered.inc();
-        }
-        if id.is_none() {
-            metrics.unnamed.inc();
-        }
-        // The app's code: a message that has it panic is one nobody can take, and no end of the queue's consumer.
-        let read = || catch_unwind(AssertUnwindSafe(|| self.part.intake.read(&incoming)));
-        let read = check_names(&incoming).and_then(|()| read().unwrap_or_else(|_| Err("reading it panicked".into())));
+        metrics.redelivered.inc_by(u64::from(is_again));
+        self.count += 1;
+        // An empty id, which some clients set, is none.
+        let id = message.id.as_deref().filter(|id| !id.is_empty());
+        metrics.unnamed.inc_by(u64::from(id.is_none()));
+        let key = id.map_or_else(|| format!("{:032x}-{}", self.session, self.count), str::to_owned);
+        // The app's code: a message that has it panic is one nobody can take, and no end of the ingress.
+        let read = || catch_unwind(AssertUnwindSafe(|| self.part.intake.read(&message)));
+        let read = damaged.map_or_else(|| read().unwrap_or_else(|_| Err("reading it panicked".into())), Err);
         let (commands, unreadable) = match read {
             Ok(commands) => (commands, None),
             Err(why) => (Vec::new(), Some(why)),
@@ -196,18 +141,18 @@ impl<'a> Flow<'a> {
         metrics.commands.inc_by(commands.len() as u64);
         self.part.pace.add(commands.len());
         let of_commands: usize = commands.iter().map(|command| command.body.len()).sum();
-        let bytes = delivery.data.len() + header_bytes(&delivery.properties) + of_commands;
+        let bytes = bytes + of_commands;
         self.book(bytes);
-        let mut message = Message {
-            bytes,
-            came: Instant::now(),
+        let mut message = InFlight {
+            position,
+            message,
+            key,
             commands: commands.into_iter().map(|command| (command, Step::Try)).collect(),
             unreadable,
-            delivery,
+            bytes,
         };
         self.refused_for_now += self.try_all(&mut message);
         self.messages.push_back(message);
-        bytes
     }
 
     /// Tries again what the engine had no room for.
@@ -219,15 +164,15 @@ impl<'a> Flow<'a> {
     }
 
     /// Tries those commands of a message that have to be; how many still have to be then.
-    fn try_all(&self, message: &mut Message) -> usize {
-        let tag = message.delivery.delivery_tag;
-        let id = message_id(&message.delivery);
-        let name = id.map_or_else(|| format!("{:032x}-{tag}", self.session), str::to_owned);
+    fn try_all(&self, message: &mut InFlight<P>) -> usize {
         let is_one = message.commands.len() == 1;
         let mut left = 0;
         for (number, (command, step)) in message.commands.iter_mut().enumerate() {
             if matches!(step, Step::Try) {
-                let key = if is_one { name.clone() } else { part_key(&name, number) };
+                let key = match is_one {
+                    true => message.key.clone(),
+                    false => part_key(&message.key, number),
+                };
                 *step = self.try_one(command, key);
                 left += usize::from(matches!(step, Step::Try));
             }
@@ -270,66 +215,56 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Settles messages from the front, as far as they are. A dead one stands aside until it is kept, and holds up none.
-    pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> Settled {
-        let mut settled = Settled::default();
-        self.settle_letters(&mut settled, context);
+    /// Waits until messages at the front are settled, or the engine has no room for one of them: then there may be none.
+    pub(super) async fn settled(&mut self) -> Vec<Settled<P>> {
+        poll_fn(|context| self.poll_settled(context)).await
+    }
+
+    fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<Vec<Settled<P>>> {
+        let (mut settled, was_held_up) = (Vec::new(), self.is_held_up());
         while let Some(message) = self.messages.front_mut() {
             match message.poll_end(context) {
-                Poll::Ready(End::Done) => {}
-                Poll::Ready(End::Dead) if self.letters.len() < WAITING_MAX => {}
+                Poll::Ready(End::Settled) => {}
                 Poll::Ready(End::Again) => {
                     self.refused_for_now += 1;
                     break;
                 }
-                Poll::Ready(End::Dead) | Poll::Pending => break,
+                Poll::Pending => break,
             }
             let Some(message) = self.messages.pop_front() else {
                 break;
             };
-            if message.is_dead() {
+            self.release(message.bytes);
+            settled.push(self.end(message));
+        }
+        match settled.is_empty() && self.is_held_up() == was_held_up {
+            true => Poll::Pending,
+            false => Poll::Ready(settled),
+        }
+    }
+
+    fn end(&self, ended: InFlight<P>) -> Settled<P> {
+        let outcome = match ended.is_dead() {
+            false => Outcome::Done,
+            true => {
                 self.part.metrics.dead.inc();
-                let (verdict, tag, bytes) = (message.verdict(), message.delivery.delivery_tag, message.bytes);
-                let sent = self.part.letters.send(message.delivery, &verdict);
-                self.letter_bytes += bytes;
-                self.letters.push(Box::pin(async move {
-                    let fate = sent.await;
-                    SentLetter { tag, bytes, fate }
-                }));
-                self.settle_letters(&mut settled, context);
-            } else {
-                self.release(message.bytes);
-                settled.took += message.came.elapsed();
-                settled.done(message.delivery.delivery_tag, self.letters.is_empty());
+                let (refused, reasons) = ended.refused();
+                let unreadable = ended.unreadable.map(|why| format!("it cannot be read: {why}"));
+                Outcome::Dead(Box::new(Dead {
+                    reason: unreadable.unwrap_or_else(|| reasons.join("; ")),
+                    refused,
+                    commands: ended.commands.len(),
+                    message: ended.message,
+                    bytes: ended.bytes,
+                    _held: self.share.take_anyway(ended.bytes),
+                }))
             }
-        }
-        settled
-    }
-
-    fn settle_letters(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
-        while let Poll::Ready(Some(SentLetter { tag, bytes, fate })) = Pin::new(&mut self.letters).poll_next(context) {
-            self.letter_bytes -= bytes;
-            self.release(bytes);
-            match fate {
-                Fate::Kept => settled.done(tag, false),
-                Fate::Rejected => settled.rejected(tag),
-            }
+        };
+        Settled {
+            position: ended.position,
+            outcome,
         }
     }
-}
-
-/// A message's id, if it has one. An empty one, which some clients set, is none.
-fn message_id(delivery: &Delivery) -> Option<&str> {
-    let id = delivery.properties.message_id().as_ref().map(ShortString::as_str);
-    id.filter(|id| !id.is_empty())
-}
-
-/// The routing key that a dead letter had before it was sent again to its queue.
-fn first_routing_key(delivery: &Delivery) -> Option<String> {
-    if !delivery.exchange.as_str().is_empty() {
-        return None;
-    }
-    text(delivery.properties.headers().as_ref()?, ROUTING_KEY)
 }
 
 /// The key of one command of several. An id that leaves no room for the number is shortened to its SHA-256.
@@ -348,16 +283,6 @@ fn part_key(id: &str, number: usize) -> String {
     key
 }
 
-/// Tells whether the message's identity is as it was sent.
-fn check_names(message: &Incoming<'_>) -> Result<(), String> {
-    for (name, text) in [("message-id", message.id), ("routing key", Some(message.routing_key))] {
-        if text.is_some_and(|text| text.contains(SUBSTITUTE)) {
-            return Err(format!("its {name} is not UTF-8, or its properties are damaged"));
-        }
-    }
-    Ok(())
-}
-
 /// The names of private commands are nobody's to know.
 fn not_public(command: &EntityCommand, public: &[&str]) -> String {
     let EntityCommand { kind, name, .. } = command;
@@ -369,13 +294,12 @@ fn not_public(command: &EntityCommand, public: &[&str]) -> String {
 
 /// The end of a message.
 enum End {
-    Done,
-    Dead,
+    Settled,
     /// A command of it has to be tried again.
     Again,
 }
 
-impl Message {
+impl<P> InFlight<P> {
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
         for (_, step) in &mut self.commands {
             let answer = match step {
@@ -396,7 +320,7 @@ impl Message {
                 return Poll::Ready(End::Again);
             }
         }
-        Poll::Ready(if self.is_dead() { End::Dead } else { End::Done })
+        Poll::Ready(End::Settled)
     }
 
     /// The message cannot be read, or a command of it is refused.
@@ -405,22 +329,13 @@ impl Message {
         self.unreadable.is_some() || self.commands.iter().any(is_refused)
     }
 
-    fn verdict(&self) -> Verdict {
-        let refused = self
-            .commands
-            .iter()
-            .enumerate()
-            .filter_map(|(number, (_, step))| match step {
-                Step::Refused(reason) => Some((number, reason.as_str())),
-                _ => None,
-            });
-        let (refused, reasons): (Vec<usize>, Vec<&str>) = refused.unzip();
-        let unreadable = self.unreadable.as_ref().map(|why| format!("it cannot be read: {why}"));
-        Verdict {
-            reason: unreadable.unwrap_or_else(|| reasons.join("; ")),
-            refused,
-            commands: self.commands.len(),
-        }
+    /// The numbers of the commands that were refused, and why.
+    fn refused(&self) -> (Vec<usize>, Vec<String>) {
+        let refused = |(number, (_, step)): (usize, &(EntityCommand, Step))| match step {
+            Step::Refused(reason) => Some((number, reason.clone())),
+            _ => None,
+        };
+        self.commands.iter().enumerate().filter_map(refused).unzip()
     }
 }
 

@@ -1,37 +1,19 @@
-//! Events to an exchange: an outbox whose offset is kept with the engine.
+//! The target that is an exchange.
 
-use crate::{Message, PublishError, Publisher, ingress::REASON};
+use crate::{Message, PublishError, Publisher, source::REASON};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use std::sync::{Mutex, PoisonError};
-use throng::{
-    journal::Later,
-    model::Entity,
-    projection::{EventOffset, Seen, Sink, SinkError},
-};
+use throng::projection::EventOffset;
+use throng_connectors::{Batch, SinkError, Target};
 
 /// The longest routing key.
 const ROUTING_KEY_BYTES_MAX: usize = 255;
 
-/// Says which message an event becomes.
-pub trait Outbound: Send + Sync + 'static {
-    /// 1 to 64 of `[a-z0-9-]`, unlike any other sink's or projection's: the offset is kept under this name.
-    const NAME: &'static str;
-    /// Raise it to have everything published again from the first event.
-    const VERSION: u32 = 1;
-    /// The entity whose events are published.
-    type Of: Entity;
-
-    /// The message of an event; `None`: nobody is to hear of it. Its [id](Message::id) is set to the event's
-    /// [offset](throng::projection::EventOffset), `writer.commit.record`: a second copy of it has the same.
-    fn message(&self, seen: &Seen<Self::Of>) -> Option<Message>;
-}
-
-/// Publishes a kind's events: a [`Sink`], to be given to an engine. Every durable event is published at least once, in order; the offset moves on once the
-/// broker has confirmed the whole batch. What comes twice (after a crash, or a batch of which only a part was confirmed) is of the last batch, and has the
-/// same message id.
+/// Publishes messages to an exchange, for an [`Egress`](throng_connectors::Egress). Every durable event is published at least once, in order; the
+/// offset moves on once the broker has confirmed the whole batch. What comes twice (after a crash, or a batch of which only a part was confirmed) is
+/// of the last batch, and has the same [message id](Message::id): the event's [offset](EventOffset), `writer.commit.record`.
 #[derive(Debug)]
-pub struct Egress<O> {
-    outbound: O,
+pub struct ExchangeTarget {
     publisher: Publisher,
     dead_letters: Option<Publisher>,
     /// The broker has closed the channel over a message of the last batch: one at a time, until it is known over which.
@@ -45,12 +27,11 @@ struct Careful {
     suspect: Option<EventOffset>,
 }
 
-impl<O: Outbound> Egress<O> {
-    /// Over this publisher. A message that the broker refuses for good stops the sink at its event.
+impl ExchangeTarget {
+    /// Over this publisher. A message that the broker refuses for good stops the egress at its event.
     #[must_use]
-    pub fn new(outbound: O, publisher: Publisher) -> Self {
+    pub fn new(publisher: Publisher) -> Self {
         Self {
-            outbound,
             publisher,
             dead_letters: None,
             careful: Mutex::default(),
@@ -76,19 +57,16 @@ impl<O: Outbound> Egress<O> {
             let reason = format!("the broker refuses its message: {why}");
             return Err(SinkError::Poison { offset, reason });
         };
-        tracing::error!(
-            "the message of the event at {offset} goes to the dead letters of {}: {why}",
-            O::NAME
-        );
+        tracing::error!("the message of the event at {offset} goes to the dead letters: {why}");
         let mut letter = message;
         if letter.routing_key.len() > ROUTING_KEY_BYTES_MAX {
             letter.routing_key.clear();
         }
-        letter.headers.push((REASON, why));
+        letter.headers.push((REASON.into(), why));
         let kept = match dead_letters.publish(letter.clone()).await {
             // Its own headers may be what is refused.
             Err(PublishError::Refused(_)) => {
-                letter.headers.retain(|(name, _)| *name == REASON);
+                letter.headers.retain(|(name, _)| name == REASON);
                 dead_letters.publish(letter).await
             }
             kept => kept,
@@ -109,34 +87,26 @@ impl<O: Outbound> Egress<O> {
     }
 }
 
-impl<O: Outbound> Sink for Egress<O> {
-    const NAME: &'static str = O::NAME;
-    const VERSION: u32 = O::VERSION;
-    type Of = O::Of;
+impl Target for ExchangeTarget {
+    type Item = Message;
 
-    fn deliver(&self, batch: Vec<Seen<O::Of>>) -> Later<'_, Result<(), SinkError>> {
-        let messages: Vec<(EventOffset, Message)> = batch
-            .iter()
-            .filter_map(|seen| {
-                let message = self.outbound.message(seen)?;
-                let id = Some(seen.offset.to_string());
-                Some((seen.offset, Message { id, ..message }))
-            })
-            .collect();
+    async fn deliver(&mut self, batch: Batch<Message>) -> Result<(), SinkError> {
         let is_careful = self.careful.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         // Half of the room there is: others may share the publisher.
         let window = match is_careful {
             true => 1,
             false => (self.publisher.unconfirmed_max() / 2).max(1),
         };
-        Box::pin(async move {
-            stream::iter(messages)
-                .map(|(offset, message)| self.send(offset, message))
-                .buffered(window)
-                .try_collect::<()>()
-                .await?;
-            *self.careful.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            Ok(())
-        })
+        let target = &*self;
+        stream::iter(batch.items)
+            .map(|outgoing| {
+                let id = Some(outgoing.id());
+                target.send(outgoing.offset, Message { id, ..outgoing.item })
+            })
+            .buffered(window)
+            .try_collect::<()>()
+            .await?;
+        *self.careful.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Its content type is [`CONTENT_TYPE`], its body a JSON array with one element for each message it stands for, in order.
 
-use crate::{EntityCommand, Incoming};
+use crate::{EntityCommand, Message};
 use serde_json::value::RawValue;
 
 /// The content type of a frame.
@@ -29,13 +29,14 @@ pub fn encode<T: AsRef<[u8]>>(messages: &[T]) -> Vec<u8> {
 /// # Errors
 /// The message is no frame and cannot be read, or is a frame and no JSON array.
 pub fn commands(
-    message: &Incoming<'_>,
+    message: &Message,
     read: impl Fn(&[u8]) -> Result<EntityCommand, String>,
 ) -> Result<Vec<EntityCommand>, String> {
-    if !is_frame(message.content_type) {
-        return read(message.body).map(|command| vec![command]);
+    let content_type = message.content_type.as_deref();
+    if !is_frame(content_type) {
+        return read(&message.body).map(|command| vec![command]);
     }
-    let parts = decode(message.content_type, message.body)?;
+    let parts = decode(content_type, &message.body)?;
     let command = |part| read(part).unwrap_or_else(EntityCommand::unreadable);
     Ok(parts.into_iter().map(command).collect())
 }

@@ -1,9 +1,9 @@
-//! The position of a read model in Redis.
+//! The position of a target in history.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use throng::{
     journal::{CommitNo, Position, WriterId},
-    projection::EventOffset,
+    projection::{EventOffset, SinkError},
 };
 
 /// Streams that are named at most. A stream that no event came from for longest is left out first.
@@ -14,13 +14,24 @@ const MARK: &str = "streams";
 /// The last event that was taken of each stream of history, and when it was recorded: `streams WRITER@MICROS writer.commit.record@micros ...`. The nodes of
 /// a cluster write streams side by side, so that one event does not say what was taken.
 ///
-/// Another history (the journal was removed or restored from an older copy, Redis was not) has the same places. It is told by the time: an event at a
+/// Another history (the journal was removed or restored from an older copy, the target was not) has the same places. It is told by the time: an event at a
 /// place that is passed cannot be newer than the one that was taken last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SinkPosition {
+pub struct TargetPosition {
     streams: BTreeMap<WriterId, Taken>,
     /// Streams up to this writer that are not named are taken as far as this time.
     floor: Option<(WriterId, i64)>,
+}
+
+/// A text is no position of a target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no position in history; have the sink rebuilt, or use another place")]
+pub struct MalformedPosition(pub String);
+
+impl From<MalformedPosition> for SinkError {
+    fn from(malformed: MalformedPosition) -> Self {
+        Self::Unusable(malformed.to_string())
+    }
 }
 
 /// The last event that was taken of a stream.
@@ -30,7 +41,7 @@ struct Taken {
     at_micros: i64,
 }
 
-impl SinkPosition {
+impl TargetPosition {
     /// The last event of the newest stream.
     pub(crate) fn newest(&self) -> Option<EventOffset> {
         self.streams.last_key_value().map(|(_, taken)| taken.offset)
@@ -78,7 +89,7 @@ impl SinkPosition {
     }
 }
 
-impl fmt::Display for SinkPosition {
+impl fmt::Display for TargetPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MARK)?;
         match self.floor {
@@ -92,10 +103,16 @@ impl fmt::Display for SinkPosition {
     }
 }
 
-impl FromStr for SinkPosition {
-    type Err = ();
+impl FromStr for TargetPosition {
+    type Err = MalformedPosition;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
+    fn from_str(text: &str) -> Result<Self, MalformedPosition> {
+        Self::read(text).map_err(|()| MalformedPosition(text.to_owned()))
+    }
+}
+
+impl TargetPosition {
+    fn read(text: &str) -> Result<Self, ()> {
         let mut words = text.split(' ');
         let first = words.next().ok_or(())?;
         if first != MARK {
@@ -115,9 +132,7 @@ impl FromStr for SinkPosition {
             floor,
         })
     }
-}
 
-impl SinkPosition {
     /// The place of an earlier release: all streams before it are taken.
     fn of_one(taken: Taken) -> Result<Self, ()> {
         let WriterId(writer) = taken.offset.position.writer;
@@ -153,16 +168,16 @@ fn taken(word: &str) -> Result<Taken, ()> {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> SinkPosition {
+    fn place(text: &str) -> TargetPosition {
         text.parse().unwrap()
     }
 
-    fn has(place: &SinkPosition, event: &str) -> Result<bool, ()> {
+    fn has(place: &TargetPosition, event: &str) -> Result<bool, ()> {
         let Taken { offset, at_micros } = taken(event).unwrap();
         place.has(offset, at_micros)
     }
 
-    fn take(place: &mut SinkPosition, event: &str) {
+    fn take(place: &mut TargetPosition, event: &str) {
         let Taken { offset, at_micros } = taken(event).unwrap();
         place.take(offset, at_micros);
     }
@@ -175,7 +190,7 @@ mod tests {
         assert_eq!(place("3.1071.2@5").to_string(), "streams 2@5 3.1071.2@5");
         assert_eq!(
             place("0.0.0@0"),
-            SinkPosition::default(),
+            TargetPosition::default(),
             "as an earlier release writes it"
         );
         for text in [
@@ -188,7 +203,7 @@ mod tests {
             "streams - 3",
             "streams 3 3.1.2@5",
         ] {
-            assert!(text.parse::<SinkPosition>().is_err(), "{text}");
+            assert!(text.parse::<TargetPosition>().is_err(), "{text}");
         }
     }
 
@@ -201,12 +216,12 @@ mod tests {
         assert_eq!(has(&last, "1.99.0@40"), Ok(true));
         assert_eq!(has(&last, "1.1.0@101"), Err(()), "begun after it");
         assert_eq!(has(&last, "2.10.1@99"), Err(()));
-        assert_eq!(has(&SinkPosition::default(), "1.1.0@-5"), Ok(false));
+        assert_eq!(has(&TargetPosition::default(), "1.1.0@-5"), Ok(false));
     }
 
     #[test]
     fn streams_side_by_side_are_each_taken_once() {
-        let mut last = SinkPosition::default();
+        let mut last = TargetPosition::default();
         for event in ["4.10.0@100", "3.20.0@90", "4.11.0@130", "3.21.0@110"] {
             assert_eq!(has(&last, event), Ok(false), "{event}");
             take(&mut last, event);
@@ -221,7 +236,7 @@ mod tests {
 
     #[test]
     fn streams_that_ended_long_ago_are_left_out() {
-        let mut last = SinkPosition::default();
+        let mut last = TargetPosition::default();
         take(&mut last, "1.5.0@1");
         for writer in 2..200 {
             take(&mut last, &format!("{writer}.1.0@{writer}"));

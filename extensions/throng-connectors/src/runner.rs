@@ -1,12 +1,12 @@
-//! A thread with a runtime of its own: what talks to a broker stalls neither a gateway's loop nor the engine.
+//! A thread with a runtime of its own: what waits for sockets stalls neither a gateway's loop nor the engine.
 
-use crate::{Error, pace::Pace};
-use std::{future::Future, sync::Arc, thread};
+use crate::Pace;
+use std::{future::Future, io, sync::Arc, thread};
 use tokio::{runtime::Handle, sync::watch};
 
 /// A thread that ends when it is told to, or dropped.
 #[derive(Debug)]
-pub(crate) struct Runner {
+pub struct Runner {
     stop: watch::Sender<bool>,
     handle: Handle,
     thread: Option<thread::JoinHandle<()>>,
@@ -14,39 +14,41 @@ pub(crate) struct Runner {
 
 /// Tells a task when to end.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop(watch::Receiver<bool>);
+pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
     /// Waits until it is time.
-    pub(crate) async fn wait(&mut self) {
+    pub async fn wait(&mut self) {
         // The other end is gone: that is a stop as well.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 
-    pub(crate) fn is_now(&self) -> bool {
+    /// True once it is time.
+    #[must_use]
+    pub fn is_now(&self) -> bool {
         *self.0.borrow()
     }
 }
 
 impl Runner {
     /// Runs a task on a thread of its own, at this pace. The task is made there.
-    pub(crate) fn start<F: Future<Output = ()>>(
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start<F: Future<Output = ()>>(
         name: &str,
         pace: Arc<Pace>,
         task: impl FnOnce(Stop) -> F + Send + 'static,
-    ) -> Result<Self, Error> {
-        let thread_error = |error: std::io::Error| Error::Thread(error.to_string());
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .on_thread_park(move || pace.pause())
-            .build()
-            .map_err(thread_error)?;
+            .build()?;
         let (stop, stopped) = watch::channel(false);
         let handle = runtime.handle().clone();
         let thread = thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || runtime.block_on(task(Stop(stopped))))
-            .map_err(thread_error)?;
+            .spawn(move || runtime.block_on(task(Stop(stopped))))?;
         Ok(Self {
             stop,
             handle,
@@ -55,19 +57,19 @@ impl Runner {
     }
 
     /// Has its thread run a task besides.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
     }
 
     /// Tells it to end, and waits for that.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take()
             // What it runs may hold it last.
             && thread.thread().id() != thread::current().id()
             && thread.join().is_err()
         {
-            tracing::error!("a thread that talks to the broker has panicked");
+            tracing::error!("the thread of a source or a publisher has panicked");
         }
     }
 }

@@ -1,0 +1,494 @@
+//! A session of consuming a queue: one connection's worth.
+
+use super::{
+    Arrived, QueueOptions,
+    letters::{Fate, Letters, WAITING_MAX},
+    window::Window,
+};
+use crate::{
+    Error, Message,
+    properties::{header_bytes, message},
+    repair::SUBSTITUTE,
+    topology::short,
+};
+use futures_util::Stream as _;
+use lapin::{
+    Channel, Connection, Consumer,
+    message::Delivery,
+    options::{
+        BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
+        QueueDeclareOptions,
+    },
+    types::{FieldTable, ShortString},
+};
+use prometheus_client::metrics::gauge::Gauge;
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+use throng_connectors::{Dead, Outcome, Received, Settled};
+use tokio::{
+    task::JoinSet,
+    time::{Sleep, sleep, timeout},
+};
+
+/// Messages taken in one go: what they come to is one commit, and others of the thread have their turn then.
+const TURN: usize = 1_024;
+/// The time between two looks at the window.
+const OBSERVE: Duration = Duration::from_secs(1);
+/// The pause between two looks of a consumer that stands by, and the looks in a row that must find no other consumer.
+const FREE_LOOK: Duration = Duration::from_secs(1);
+const FREE_LOOKS: u32 = 3;
+/// The name of the consumer at the broker; of a channel of its own.
+const TAG: &str = "throng";
+/// The attempt that fails where messages are received.
+const CONSUMING: &str = "consuming the queue";
+
+type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// A connection that consumes, or stands by.
+pub(super) struct Session {
+    connection: Connection,
+    channel: Channel,
+    queue: ShortString,
+    single_active: bool,
+    consuming: Consuming,
+    window: Window,
+    bytes_max: usize,
+    prefetch: Gauge,
+    /// The acknowledgement under way; what is settled meanwhile goes with the next.
+    telling: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
+    /// The acknowledgements that the broker gets next.
+    to_tell: Vec<Settle>,
+    /// Dead letters on their way: of messages before those that are received next.
+    letters: JoinSet<SentLetter>,
+    letter_bytes: usize,
+    /// Dead letters that were waiting when consuming began: the broker has so many messages more out.
+    beside: usize,
+    /// When the window is looked at, though nothing comes.
+    observe: Pin<Box<Sleep>>,
+    seen: Seen,
+    /// Messages received and not settled.
+    in_flight: usize,
+    /// Messages that waited in the queue when the session began.
+    waiting: u32,
+    has_settled: bool,
+    /// A message has shown that the window has the wrong size.
+    is_misfit: bool,
+}
+
+/// The state of the consumer.
+enum Consuming {
+    /// Another consumer has the queue, or had it until a moment ago.
+    StandsBy(Pending<()>),
+    Now(Consumer),
+    /// Begins, with the messages that were on their way to the consumer before.
+    Soon(Pending<(Consumer, Vec<Delivery>)>),
+}
+
+/// A dead letter that has arrived, or not.
+struct SentLetter {
+    tag: u64,
+    bytes: usize,
+    fate: Fate,
+}
+
+/// The acknowledgement that the broker gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settle {
+    /// All up to this delivery tag are done.
+    UpTo(u64),
+    /// Settles one message.
+    One(u64),
+    Reject(u64),
+}
+
+/// The counts since the last look at the window.
+#[derive(Default)]
+struct Seen {
+    settled: u32,
+    took: Duration,
+    was_full: bool,
+}
+
+impl Session {
+    /// Connects, and stands by if somebody else consumes. One that stood by before gives the other consumer the time to come back.
+    pub(super) async fn open(
+        options: &QueueOptions,
+        (bytes_max, is_careful): (usize, bool),
+        stood_by: bool,
+        prefetch: Gauge,
+    ) -> Result<Self, Error> {
+        let connection = options.broker.connect(&format!("throng {}", options.queue)).await?;
+        options.topology.apply(&connection).await?;
+        let opened = connection.create_channel().await;
+        let channel = opened.map_err(Error::broker("opening a channel"))?;
+        let queue = short(&options.queue)?;
+        let looked = look(&channel, &queue).await?;
+        let is_taken = options.single_active && looked.consumer_count() > 0;
+        if is_taken && !stood_by {
+            tracing::info!("another consumer has the queue {queue:?}: this one stands by");
+        }
+        let stands_by = stood_by || is_taken;
+        let window = Window::new(&options.prefetch, options.latency, bytes_max);
+        let mut window = if is_careful { window.of_one() } else { window };
+        let size = window.grant();
+        prefetch.set(i64::from(size));
+        let single_active = options.single_active;
+        let consuming = match stands_by {
+            false => begin(&channel, &queue, size, single_active),
+            true => {
+                let (channel, queue) = (channel.clone(), queue.clone());
+                Consuming::StandsBy(Box::pin(async move { until_free(&channel, &queue).await }))
+            }
+        };
+        Ok(Self {
+            connection,
+            channel,
+            queue,
+            single_active,
+            consuming,
+            window,
+            bytes_max,
+            prefetch,
+            telling: None,
+            to_tell: Vec::new(),
+            letters: JoinSet::new(),
+            letter_bytes: 0,
+            beside: 0,
+            observe: Box::pin(sleep(OBSERVE)),
+            seen: Seen::default(),
+            in_flight: 0,
+            waiting: looked.message_count(),
+            has_settled: false,
+            is_misfit: false,
+        })
+    }
+
+    /// Consumes, unless it stands by. An error that may pass is told where messages are received: the broker was reached.
+    pub(super) async fn consume(&mut self) -> Result<(), Error> {
+        if let Consuming::Soon(soon) = &mut self.consuming {
+            self.consuming = match soon.as_mut().await {
+                Ok((consumer, _)) => Consuming::Now(consumer),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => Consuming::Soon(Box::pin(std::future::ready(Err(error)))),
+            };
+        }
+        Ok(())
+    }
+
+    pub(super) fn stands_by(&self) -> bool {
+        matches!(self.consuming, Consuming::StandsBy(_))
+    }
+
+    pub(super) fn has_settled(&self) -> bool {
+        self.has_settled
+    }
+
+    /// Tells whether it came to nothing, though there were messages.
+    pub(super) fn is_barren(&self) -> bool {
+        !self.has_settled && (self.waiting > 0 || self.in_flight > 0)
+    }
+
+    /// Takes what is there, at most a turn's worth, and tells the broker meanwhile what was settled.
+    pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Received<Arrived>>, Error>> {
+        while self.poll_letter(context).is_ready() {}
+        self.poll_tell(context).map_err(Error::broker("settling messages"))?;
+        if self.may_begin_anew() {
+            self.is_misfit |= self.window_has_changed(context);
+        }
+        let mut received = Vec::new();
+        loop {
+            // Ahead of the acknowledgements of what is received here: for each the broker would give the old consumer one more.
+            if self.is_misfit && self.may_begin_anew() {
+                self.begin_anew();
+            }
+            let is_full = self.is_full();
+            let is_there = match &mut self.consuming {
+                Consuming::StandsBy(free) => match free.as_mut().poll(context)? {
+                    Poll::Ready(()) => {
+                        let size = self.window.grant();
+                        self.consuming = begin(&self.channel, &self.queue, size, self.single_active);
+                        true
+                    }
+                    Poll::Pending => false,
+                },
+                Consuming::Now(_) if is_full => false,
+                Consuming::Now(consumer) => match Pin::new(consumer).poll_next(context) {
+                    Poll::Ready(Some(delivery)) => {
+                        let delivery = delivery.map_err(Error::broker(CONSUMING))?;
+                        received.push(self.take(delivery));
+                        true
+                    }
+                    Poll::Ready(None) => {
+                        let why = "the broker has ended the consumer: the queue may have been deleted".to_owned();
+                        return Poll::Ready(Err(Error::Broker { doing: CONSUMING, why }));
+                    }
+                    Poll::Pending => false,
+                },
+                Consuming::Soon(soon) => match soon.as_mut().poll(context)? {
+                    Poll::Ready((consumer, deliveries)) => {
+                        self.consuming = Consuming::Now(consumer);
+                        received.extend(deliveries.into_iter().map(|delivery| self.take(delivery)));
+                        true
+                    }
+                    Poll::Pending => false,
+                },
+            };
+            if !is_there && received.is_empty() {
+                return Poll::Pending;
+            }
+            if !is_there || received.len() >= TURN {
+                return Poll::Ready(Ok(received));
+            }
+        }
+    }
+
+    fn take(&mut self, delivery: Delivery) -> Received<Arrived> {
+        self.in_flight += 1;
+        self.seen.was_full |= self.in_flight * 2 >= usize::from(self.window.size());
+        let header_bytes = header_bytes(&delivery.properties);
+        self.is_misfit |= self.window.weigh(delivery.data.len() + header_bytes);
+        let message = message(&delivery);
+        let names = [
+            ("message-id", message.id.as_deref()),
+            ("routing key", Some(message.routing_key.as_str())),
+        ];
+        let damaged = names
+            .iter()
+            .find(|(_, text)| text.is_some_and(|text| text.contains(SUBSTITUTE)));
+        let damaged = damaged.map(|(name, _)| format!("its {name} is not UTF-8, or its properties are damaged"));
+        let position = Arrived {
+            tag: delivery.delivery_tag,
+            came: Instant::now(),
+            routing_key: delivery.routing_key,
+            properties: delivery.properties,
+        };
+        let body = Message {
+            body: delivery.data,
+            ..message
+        };
+        let received = Received::new(position, body);
+        Received {
+            bytes: received.bytes + header_bytes,
+            is_again: delivery.redelivered,
+            damaged,
+            ..received
+        }
+    }
+
+    /// No more dead letters may wait: no more messages are taken.
+    fn is_full(&self) -> bool {
+        self.letters.len() >= WAITING_MAX || self.letter_bytes >= self.bytes_max
+    }
+
+    /// A consumer is there, and dead letters do not hold it up.
+    fn may_begin_anew(&self) -> bool {
+        matches!(self.consuming, Consuming::Now(_)) && !self.is_full()
+    }
+
+    /// Has the consumer begin with the window as it is now: that of one which consumes cannot be changed.
+    fn begin_anew(&mut self) {
+        self.is_misfit = false;
+        self.beside = self.letters.len();
+        let beside = u16::try_from(self.beside).unwrap_or(u16::MAX);
+        let size = self.window.grant().saturating_add(beside);
+        self.prefetch.set(i64::from(size));
+        let (channel, queue, single_active) = (self.channel.clone(), self.queue.clone(), self.single_active);
+        let idle = Consuming::Soon(Box::pin(std::future::pending()));
+        let Consuming::Now(mut old) = std::mem::replace(&mut self.consuming, idle) else {
+            return;
+        };
+        self.consuming = Consuming::Soon(Box::pin(async move {
+            let cancelled = channel.basic_cancel(TAG.into(), BasicCancelOptions::default());
+            cancelled.await.map_err(Error::broker("changing the prefetch"))?;
+            let mut deliveries = Vec::new();
+            // What was on its way to it is ours, and never more than the window.
+            while let Some(delivery) = poll_fn(|context| Pin::new(&mut old).poll_next(context)).await {
+                deliveries.push(delivery.map_err(Error::broker(CONSUMING))?);
+            }
+            Ok((consume(&channel, &queue, size, single_active).await?, deliveries))
+        }));
+    }
+
+    /// Takes note of messages that are settled. A dead one stands aside until it is kept, and holds up none, as long as few do.
+    pub(super) async fn settle(&mut self, settled: Vec<Settled<Arrived>>, letters: &Letters) -> Result<(), Error> {
+        let settling = || Error::broker("settling messages");
+        for Settled { position, outcome } in settled {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.has_settled = true;
+            match outcome {
+                Outcome::Done => {
+                    self.seen.settled += 1;
+                    self.seen.took += position.came.elapsed();
+                    self.done(position.tag, self.letters.is_empty());
+                }
+                Outcome::Dead(dead) => {
+                    while self.is_full() {
+                        poll_fn(|context| {
+                            self.poll_tell(context)?;
+                            self.poll_letter(context).map(Ok)
+                        })
+                        .await
+                        .map_err(settling())?;
+                    }
+                    self.put_aside(position, dead, letters);
+                }
+            }
+        }
+        poll_fn(|context| Poll::Ready(self.poll_tell(context)))
+            .await
+            .map_err(settling())
+    }
+
+    fn put_aside(&mut self, position: Arrived, dead: Box<Dead>, letters: &Letters) {
+        let (tag, bytes) = (position.tag, dead.bytes);
+        self.letter_bytes += bytes;
+        let sent = letters.send(position, dead);
+        self.letters.spawn(async move {
+            let fate = sent.await;
+            SentLetter { tag, bytes, fate }
+        });
+    }
+
+    /// A message is done; `is_first`: none before it waits.
+    fn done(&mut self, tag: u64, is_first: bool) {
+        match self.to_tell.last_mut() {
+            Some(Settle::UpTo(up_to)) if is_first => *up_to = tag,
+            _ if is_first => self.to_tell.push(Settle::UpTo(tag)),
+            _ => self.to_tell.push(Settle::One(tag)),
+        }
+    }
+
+    /// Settles a dead letter that has arrived; pending without one.
+    fn poll_letter(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let SentLetter { tag, bytes, fate } = match ready!(self.letters.poll_join_next(context)) {
+            Some(Ok(sent)) => sent,
+            // The message stays with the broker, and comes again with the next connection.
+            Some(Err(_)) => return Poll::Ready(()),
+            None => return Poll::Pending,
+        };
+        self.letter_bytes -= bytes;
+        match fate {
+            Fate::Kept => self.done(tag, false),
+            Fate::Rejected => self.to_tell.push(Settle::Reject(tag)),
+        }
+        Poll::Ready(())
+    }
+
+    /// Tells the broker what is settled.
+    fn poll_tell(&mut self, context: &mut Context<'_>) -> lapin::Result<()> {
+        loop {
+            if let Some(telling) = &mut self.telling {
+                match telling.as_mut().poll(context) {
+                    Poll::Pending => return Ok(()),
+                    Poll::Ready(told) => told?,
+                }
+                self.telling = None;
+            }
+            if self.to_tell.is_empty() {
+                return Ok(());
+            }
+            let settles = std::mem::take(&mut self.to_tell);
+            self.telling = Some(Box::pin(tell(self.channel.clone(), settles)));
+        }
+    }
+
+    fn window_has_changed(&mut self, context: &mut Context<'_>) -> bool {
+        if self.observe.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        self.observe.as_mut().reset(tokio::time::Instant::now() + OBSERVE);
+        // Registers the waker for the next look.
+        let _ = self.observe.as_mut().poll(context);
+        // Dead letters that wait take places of the window.
+        let waiting = self.letters.len().saturating_sub(self.beside);
+        let is_crowded = waiting * 2 >= usize::from(self.window.size());
+        if self.seen.settled == 0 && !is_crowded {
+            return false;
+        }
+        let seen = std::mem::take(&mut self.seen);
+        let has_changed = seen.settled > 0 && self.window.observe(seen.took / seen.settled, seen.was_full);
+        has_changed || is_crowded
+    }
+
+    /// Tells the broker everything that is settled, dead letters too.
+    pub(super) async fn drain(&mut self) {
+        poll_fn(|context| {
+            while self.poll_letter(context).is_ready() {}
+            let told = self.poll_tell(context);
+            match told.is_err() || (self.letters.is_empty() && self.telling.is_none()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    pub(super) async fn close(self) {
+        let _ = timeout(Duration::from_secs(1), self.connection.close(200, "done".into())).await;
+    }
+}
+
+fn begin(channel: &Channel, queue: &ShortString, size: u16, single_active: bool) -> Consuming {
+    let (channel, queue) = (channel.clone(), queue.clone());
+    Consuming::Soon(Box::pin(async move {
+        Ok((consume(&channel, &queue, size, single_active).await?, Vec::new()))
+    }))
+}
+
+/// Begins to consume with a window of this size.
+async fn consume(channel: &Channel, queue: &ShortString, size: u16, single_active: bool) -> Result<Consumer, Error> {
+    let failed = || Error::broker(CONSUMING);
+    let limited = channel.basic_qos(size, BasicQosOptions::default());
+    limited.await.map_err(failed())?;
+    let options = BasicConsumeOptions {
+        exclusive: single_active,
+        ..BasicConsumeOptions::default()
+    };
+    let consumer = channel.basic_consume(queue.clone(), TAG.into(), options, FieldTable::default());
+    let consumer = consumer.await.map_err(failed())?;
+    // Two that have found it free at the same moment both begin anew, after pauses that differ.
+    if single_active && look(channel, queue).await?.consumer_count() != 1 {
+        let why = "another consumer has begun at the same moment".into();
+        return Err(Error::Broker { doing: CONSUMING, why });
+    }
+    Ok(consumer)
+}
+
+/// Waits until nobody else consumes the queue. By looking, which no broker refuses, and not by the exclusive consumer alone: of a quorum queue
+/// there is none.
+async fn until_free(channel: &Channel, queue: &ShortString) -> Result<(), Error> {
+    let mut free = 0;
+    while free < FREE_LOOKS {
+        sleep(FREE_LOOK).await;
+        free = match look(channel, queue).await?.consumer_count() {
+            0 => free + 1,
+            _ => 0,
+        };
+    }
+    Ok(())
+}
+
+/// Counts the consumers and messages of a queue.
+async fn look(channel: &Channel, queue: &ShortString) -> Result<lapin::Queue, Error> {
+    let options = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let looked = channel.queue_declare(queue.clone(), options, FieldTable::default());
+    looked.await.map_err(Error::broker("looking at the queue"))
+}
+
+async fn tell(channel: Channel, settles: Vec<Settle>) -> lapin::Result<()> {
+    for settle in settles {
+        match settle {
+            Settle::UpTo(tag) => channel.basic_ack(tag, BasicAckOptions { multiple: true }).await?,
+            Settle::One(tag) => channel.basic_ack(tag, BasicAckOptions { multiple: false }).await?,
+            Settle::Reject(tag) => channel.basic_reject(tag, BasicRejectOptions { requeue: false }).await?,
+        }
+    }
+    Ok(())
+}

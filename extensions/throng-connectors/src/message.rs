@@ -1,0 +1,56 @@
+//! A message, as brokers have it.
+
+use std::borrow::Cow;
+
+/// A message that comes in or goes out. Sources and targets carry the properties that their protocol has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// The contents.
+    pub body: Vec<u8>,
+    /// The id by which a second copy is recognised, at most 255 bytes.
+    pub id: Option<String>,
+    /// The routing key, subject or partition key. A dead letter that was sent again has its first one.
+    pub routing_key: String,
+    /// The type of the body, for example `application/json`.
+    pub content_type: Option<Cow<'static, str>>,
+    /// The encoding of the body, for example `gzip`. The body is handed on as it is.
+    pub content_encoding: Option<Cow<'static, str>>,
+    /// The kind of message, for its readers.
+    pub message_type: Option<Cow<'static, str>>,
+    /// The request that this message answers.
+    pub correlation_id: Option<String>,
+    /// The address for answers.
+    pub reply_to: Option<String>,
+    /// More about it, as texts. Numbers and booleans become texts; other values are left out.
+    pub headers: Vec<(Cow<'static, str>, String)>,
+}
+
+impl Message {
+    /// A message with this id and body, without any other property.
+    #[must_use]
+    pub fn new(id: impl Into<String>, body: Vec<u8>) -> Self {
+        Self {
+            id: Some(id.into()),
+            body,
+            ..Self::default()
+        }
+    }
+
+    /// The first header of this name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let header = self.headers.iter().find(|(header, _)| header == name);
+        header.map(|(_, value)| value.as_str())
+    }
+
+    /// The bytes of the body and of its properties, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let shared = [&self.content_type, &self.content_encoding, &self.message_type];
+        let shared: usize = shared.into_iter().flatten().map(|text| text.len()).sum();
+        let own = [&self.id, &self.correlation_id, &self.reply_to];
+        let own: usize = own.into_iter().flatten().map(String::len).sum();
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.body.len() + self.routing_key.len() + shared + own + headers.sum::<usize>()
+    }
+}

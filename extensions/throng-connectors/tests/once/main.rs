@@ -1,0 +1,5 @@
+//! Messages and events take effect once, whatever ends in between.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod kills;
+mod memory;
