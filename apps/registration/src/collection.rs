@@ -187,7 +187,7 @@ mod tests {
             }]
         );
         let open = done.forwarded.unwrap();
-        assert_eq!((open.kind, &*open.id, open.child), ("section", "C S 142-1", true));
+        assert_eq!((&*open.kind, &*open.id, open.child), ("section", "C S 142-1", true));
         assert_eq!(open.command::<Section>(), Some(&SectionCommand::Open { capacity: 3 }));
     }
 

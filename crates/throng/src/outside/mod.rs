@@ -16,8 +16,10 @@ use worker::AnyPool;
 /// A worker that was given to a builder.
 pub(crate) struct GivenWorker {
     pub(crate) name: &'static str,
-    start: Box<dyn FnOnce(&Context) -> Arc<dyn AnyPool> + Send>,
+    start: Box<StartPool>,
 }
+
+type StartPool = dyn FnOnce(&Context) -> Arc<dyn AnyPool> + Send;
 
 impl GivenWorker {
     pub(crate) fn of<W: Outside>(worker: Arc<dyn MakesCalls<W>>) -> Self {

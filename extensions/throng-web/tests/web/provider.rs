@@ -25,7 +25,7 @@ pub(crate) fn answer(status: &str, body: &str) -> String {
 impl Provider {
     /// Answers with these bytes. After those that begin with `!` the connection is closed, and after `…` it hangs.
     pub(crate) fn start(answers: &[String]) -> Self {
-        Self::over(answers, |stream| Box::new(stream))
+        Self::over(answers, Box::new)
     }
 
     /// The same behind a wrapper of each connection, TLS say.
