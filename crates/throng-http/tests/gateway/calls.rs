@@ -34,6 +34,7 @@ impl Event for OrderEvent {}
 
 impl Entity for Order {
     const KIND: &'static str = "order";
+    const PUBLIC: &'static [&'static str] = &["pay"];
     type Id = String;
     type Command = OrderCommand;
     type Event = OrderEvent;
@@ -102,7 +103,7 @@ fn operator_has_a_call_attempted_and_gives_it_up() {
     let attempt = format!("/admin/call/attempt?kind=call-silent&id={call}");
     let give_up = format!("/admin/call/give-up?kind=call-silent&id={call}");
 
-    let is_paused = |found: &Value| found["state"]["attempts"] == 1 && found["state"]["stage"]["Ready"].is_object();
+    let is_paused = |found: &Value| found["state"]["attempts"] == 1 && !found["state"]["stage"]["Ready"].is_null();
     let paused = until(&mut client, &page, is_paused);
     let actions = paused["actions"].as_array().unwrap().iter();
     let names: Vec<_> = actions.map(|action| action["name"].clone()).collect();

@@ -37,7 +37,7 @@ pub(super) async fn calls_of(retention: &Retention, caller: &Address) -> Result<
             }
         }
     }
-    for call in &found {
+    for call in found.iter().filter(|call| *call.id != *line) {
         if now_or_later(context.store.system(&ended_row(call))).await?.is_none() {
             tracing::warn!(
                 "{call} of {caller} is open, and is erased with it: no outcome is told, and what its provider did is not known"

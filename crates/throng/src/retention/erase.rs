@@ -45,6 +45,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// a file first.
 const NOTED_EVERY: u64 = 20_000;
 
+/// The most entities that one pass over the journal erases: others wait for it to end.
+const TOGETHER_MAX: usize = 1_024;
+
 /// The index goes up to here where nobody knows which event was the last. Stores count in 63 bits.
 const EVERY_EVENT: u64 = i64::MAX.cast_unsigned();
 
@@ -323,8 +326,8 @@ async fn erase_calls(
             false => elsewhere.push((shard, call)),
         }
     }
-    if !here.is_empty() {
-        let together = erase_together(retention, life, &here).await?;
+    for here in here.chunks(TOGETHER_MAX) {
+        let together = erase_together(retention, life, here).await?;
         erased.records += together.records;
         erased.bytes += together.bytes;
     }
