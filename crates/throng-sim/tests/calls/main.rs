@@ -303,7 +303,7 @@ fn call_takes_three_commits() {
 }
 
 /// Calls in order are open when their journal is copied; the copy is served with other options. Returns the outcomes that are heard there
-/// within two hours, then those of a service with the usual options, and the requests beyond the first ones.
+/// once all is settled, then those of a service with the usual options, and the requests beyond the first ones.
 fn serve_copy(options: impl Fn(&Sim) -> Options) -> (Vec<String>, Vec<String>, usize) {
     let provider = provider(CallFaults::none());
     let app = |options: Options, provider: Fake<Payments>| {
@@ -335,7 +335,7 @@ fn serve_copy(options: impl Fn(&Sim) -> Options) -> (Vec<String>, Vec<String>, u
         for options in [options(&sim), Options::default()] {
             sim.upgrade(app(options, provider.clone()));
             sim.restart().await;
-            sim.sleep(Duration::from_secs(7_200)).await;
+            sim.sleep(SETTLED).await;
             let order = sim.read_until_known::<Order, _>("0", || View {}).await.unwrap();
             heard.push(order.heard);
         }

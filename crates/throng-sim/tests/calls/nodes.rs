@@ -157,9 +157,13 @@ fn erasure_reaches_calls_on_other_nodes() {
         for id in ["kept", "gone"] {
             let order = |engine: &Engine| engine.entity::<Order>(id);
             ask(&sim, &nodes, |engine| order(&engine).once("queue").ask(queue())).await;
-            sim.sleep(SETTLED).await;
-            let found = ask(&sim, &nodes, |engine| order(&engine).read(View {})).await;
-            assert_eq!(found.heard, ["answered"; QUEUED as usize]);
+            let found = loop {
+                let found = ask(&sim, &nodes, |engine| order(&engine).read(View {})).await;
+                if found.heard == ["answered"; QUEUED as usize] {
+                    break found;
+                }
+                sim.sleep(PAUSE).await;
+            };
             let line = CallsOf::new(Order::KIND, id).line();
             calls.push(found.queued.into_iter().chain([line]).collect::<Vec<_>>());
         }
