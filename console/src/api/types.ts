@@ -49,6 +49,17 @@ export interface Overview {
   kinds: Kind[];
   definitions: { [name: string]: Json };
   projections: string[];
+  /** The calls outside of this process, by their workers. */
+  calls?: WorkerCalls[];
+}
+
+export interface WorkerCalls {
+  worker: string;
+  kind: string;
+  under_way: number;
+  waiting: number;
+  attempts_minute: number;
+  failed_minute: number;
 }
 
 export type Medium = 'directory' | 'postgresql' | 'memory';

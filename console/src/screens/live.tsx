@@ -1,4 +1,5 @@
 import { useMemo } from 'preact/hooks';
+import { overview as loadOverview } from '../api/calls';
 import { connection } from '../api/client';
 import type { Kind, Limits } from '../api/types';
 import { commandLine } from '../lib/curl';
@@ -8,7 +9,9 @@ import { Card, Empty } from '../parts/basic';
 import { Copyable } from '../parts/copy';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
+import { useLoad } from '../parts/load';
 import { type Line, Plot, type Steps } from '../parts/plot';
+import { Table } from '../parts/table';
 import { hot, limits, loops, reasons, series, tick } from '../state/points';
 import { overview } from '../state/service';
 
@@ -145,6 +148,7 @@ export function LiveScreen() {
               ))}
               <HotCard />
             </div>
+            <CallsCard />
           </>
         )}
       </div>
@@ -309,6 +313,51 @@ function example(kind: Kind): string {
 }
 
 const HOT_SHOWN = 8;
+
+const CALLS_EVERY_MS = 5_000;
+
+/** The workers that call providers outside, and the way to their calls; nothing without one. */
+function CallsCard() {
+  const { value } = useLoad(loadOverview, [], overview.value?.calls?.length ? CALLS_EVERY_MS : undefined);
+  const workers = value?.calls ?? [];
+  if (workers.length === 0) return null;
+  return (
+    <Card title="Calls outside">
+      <Table label="Calls outside">
+        <thead>
+          <tr>
+            <th scope="col">Worker</th>
+            <th scope="col" class="number">
+              Under way
+            </th>
+            <th scope="col" class="number">
+              Waiting
+            </th>
+            <th scope="col" class="number">
+              Attempts, last minute
+            </th>
+            <th scope="col" class="number">
+              Failed, last minute
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {workers.map((one) => (
+            <tr key={one.kind}>
+              <td>
+                <a href={link('map', [one.kind])}>{one.worker}</a>
+              </td>
+              <td class="number">{whole(one.under_way)}</td>
+              <td class="number">{whole(one.waiting)}</td>
+              <td class="number">{whole(one.attempts_minute)}</td>
+              <td class="number">{whole(one.failed_minute)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+    </Card>
+  );
+}
 
 function HotCard() {
   const most = hot.value.slice(0, HOT_SHOWN);

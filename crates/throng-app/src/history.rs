@@ -117,7 +117,11 @@ pub(crate) fn on_engine<T>(
         .context("cannot start a runtime")?;
     let builder = app.take_builder();
     let Opened {
-        journal, store, views, ..
+        journal,
+        store,
+        views,
+        restored_at,
+        ..
     } = place.open(&Opening {
         durability: Durability::Fsync,
         sync_delay: Duration::ZERO,
@@ -127,6 +131,7 @@ pub(crate) fn on_engine<T>(
         disk_bytes_max: None,
         has_projections: builder.has_projections(),
         acting: Acting::UnlessCopied,
+        calls: None,
         lease: None,
         release: u64::MAX,
     })?;
@@ -134,6 +139,7 @@ pub(crate) fn on_engine<T>(
     let options = Options {
         // Only what was asked for.
         prune_every: Some(Duration::MAX),
+        restored_at,
         ..options
     };
     let kinds: Vec<String> = options.keep.keys().cloned().collect();

@@ -102,7 +102,7 @@ pub use limits::LimitArguments;
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc as Allocator;
-pub use place::{Durability, JournalLocation, OnLoss};
+pub use place::{Durability, JournalLocation, OnLoss, OpenCalls};
 pub use security::SecurityArguments;
 pub use service::{Service, Settings};
 #[doc(no_inline)]

@@ -7,9 +7,12 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
-use throng::journal::{self, Directory, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views};
+use throng::{
+    journal::{self, Directory, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views},
+    model::Timestamp,
+};
 #[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
@@ -128,6 +131,8 @@ pub(crate) struct Opened {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) views: Arc<dyn Views>,
+    /// The time since when the journal is served instead of the one that it is a copy of.
+    pub(crate) restored_at: Option<Timestamp>,
     /// The directory in which nodes meet that share the journal; `None` for the journal of a single process.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }
@@ -140,6 +145,7 @@ impl Opened {
             store: Arc::new(MemoryStore::new(journal.clone())),
             journal: Arc::new(journal),
             views: Arc::new(MemoryViews::new()),
+            restored_at: None,
             directory: None,
         }
     }
@@ -167,6 +173,15 @@ impl Acting {
             _ => Ok(()),
         }
     }
+}
+
+/// The fate of calls outside that were open when a journal was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OpenCalls {
+    /// They go on under their keys.
+    Again,
+    /// Their outcome is not known, also where the journal does not count as a copy.
+    Unknown,
 }
 
 fn warn_of_unknown_place(error: &journal::Error) {
@@ -218,6 +233,8 @@ pub(crate) struct Opening {
     pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     pub(crate) acting: Acting,
+    /// The word of whoever starts the service on calls that are open; without, a copy's are not known.
+    pub(crate) calls: Option<OpenCalls>,
     /// The time for which an engine of a cluster may answer from memory after its last sign of life.
     #[cfg_attr(
         not(feature = "postgres"),
@@ -230,6 +247,22 @@ pub(crate) struct Opening {
         expect(dead_code, reason = "no other journal is finalized")
     )]
     pub(crate) release: u64,
+}
+
+impl Opening {
+    /// Returns since when the journal is served instead of the one that it is a copy of.
+    fn restored_micros(&self, is_copy: bool, noted: Option<i64>) -> Option<i64> {
+        let now = || {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
+        };
+        match self.calls {
+            Some(OpenCalls::Again) => None,
+            Some(OpenCalls::Unknown) => Some(now()),
+            None if is_copy => Some(now()),
+            None => noted,
+        }
+    }
 }
 
 impl JournalLocation {
@@ -254,11 +287,13 @@ impl JournalLocation {
                 .within(how.disk_bytes_max);
                 warn_if_open(directory, Guarded::Private);
                 let stands = throng_log::Place::of(directory);
-                how.acting.permit(stands.copied()?, self)?;
+                let copied = stands.copied()?;
+                let restored = how.restored_micros(copied.is_some(), stands.restored_micros()?);
+                how.acting.permit(copied, self)?;
                 let (log, store) = throng_log::open_embedded(directory, options)
                     .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
                 if how.acting != Acting::Quiet
-                    && let Err(error) = stands.record()
+                    && let Err(error) = stands.record(restored)
                 {
                     warn_of_unknown_place(&error);
                 }
@@ -272,6 +307,7 @@ impl JournalLocation {
                     journal: log,
                     store,
                     views,
+                    restored_at: restored.map(|micros| Timestamp { micros }),
                     directory: None,
                 })
             }
@@ -300,9 +336,11 @@ impl JournalLocation {
                     options.lease = lease;
                 }
                 let opened = open_postgres(options)?;
-                how.acting.permit(opened.journal.copied()?, self)?;
+                let copied = opened.journal.copied()?;
+                let restored = how.restored_micros(copied.is_some(), opened.journal.restored_micros()?);
+                how.acting.permit(copied, self)?;
                 if how.acting != Acting::Quiet
-                    && let Err(error) = opened.journal.record_place()
+                    && let Err(error) = opened.journal.record_place(restored)
                 {
                     warn_of_unknown_place(&error);
                 }
@@ -310,6 +348,7 @@ impl JournalLocation {
                     journal: opened.journal,
                     store: opened.store,
                     views: opened.views,
+                    restored_at: restored.map(|micros| Timestamp { micros }),
                     directory: Some(opened.directory),
                 })
             }
@@ -364,6 +403,48 @@ mod tests {
             said.contains("feature `postgres`") && !said.contains("secret"),
             "{said}"
         );
+    }
+
+    fn opening(acting: Acting, calls: Option<OpenCalls>) -> Opening {
+        Opening {
+            durability: Durability::Os,
+            sync_delay: Duration::ZERO,
+            accept_loss: None,
+            on_loss: OnLoss::Stop,
+            archive: None,
+            disk_bytes_max: None,
+            has_projections: false,
+            acting,
+            calls,
+            lease: None,
+            release: 0,
+        }
+    }
+
+    #[test]
+    fn copy_served_as_primary_keeps_the_time_of_its_restore() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, copy] = ["first", "copy"].map(|name| JournalLocation::Directory(dir.path().join(name)));
+        let restored = |of: &JournalLocation, acting, calls| of.open(&opening(acting, calls)).unwrap().restored_at;
+        assert_eq!(restored(&first, Acting::UnlessCopied, None), None);
+        let (JournalLocation::Directory(from), JournalLocation::Directory(to)) = (&first, &copy) else {
+            panic!("both are directories")
+        };
+        std::fs::create_dir(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+        let since = restored(&copy, Acting::AsPrimary, None);
+        assert!(since.is_some());
+        assert_eq!(
+            restored(&copy, Acting::UnlessCopied, None),
+            since,
+            "a later start knows it"
+        );
+        assert_eq!(restored(&copy, Acting::UnlessCopied, Some(OpenCalls::Again)), None);
+        assert_eq!(restored(&copy, Acting::UnlessCopied, None), None);
+        assert!(restored(&copy, Acting::UnlessCopied, Some(OpenCalls::Unknown)).is_some());
     }
 
     #[test]

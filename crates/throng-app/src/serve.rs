@@ -28,7 +28,7 @@ use crate::{
     health::supervisor::Supervisor,
     limits::{self, LimitArguments},
     logging,
-    place::{Durability, LocationArguments, OnLoss},
+    place::{Durability, LocationArguments, OnLoss, OpenCalls},
     security::address,
     service::{Service, Settings},
 };
@@ -112,6 +112,10 @@ pub struct ServeArguments {
     /// once, at the first start after the copy.
     #[arg(long, conflicts_with = "quiet")]
     as_primary: bool,
+    /// Calls outside that are open: make them again, under their keys, or have them end without a known outcome. Without it, those that were open
+    /// when a restored or copied journal was copied end so, and all others go on.
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "quiet")]
+    calls: Option<OpenCalls>,
     /// Serve on for so long after SIGTERM, and say at /health/ready that it is not ready: as long as what sends requests may take to notice.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration)]
     drain_grace: Duration,
@@ -212,6 +216,7 @@ impl ServeArguments {
             sync_delay: self.sync_delay,
             accept_loss: self.accept_loss,
             as_primary: self.as_primary,
+            calls: self.calls,
             on_loss: self.on_loss,
             archive: self.archive.clone(),
             loops: self.loops.map(usize::from),

@@ -23,7 +23,7 @@ use crate::cluster::{ClusterControl, ClusterSettings, Statuses, not_shared, regi
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
-    place::{Acting, Durability, JournalLocation, OnLoss, Opened, Opening},
+    place::{Acting, Durability, JournalLocation, OnLoss, OpenCalls, Opened, Opening},
 };
 
 /// The settings of a running service.
@@ -41,6 +41,8 @@ pub struct Settings {
     pub accept_loss: Option<Position>,
     /// A restored or copied journal is served as the one that acts.
     pub as_primary: bool,
+    /// The fate of calls outside that are open. Without a word, those of a restored journal have the outcome `Unknown`.
+    pub calls: Option<OpenCalls>,
     /// The answer to acknowledged commits that are lost while it runs: on PostgreSQL.
     pub on_loss: OnLoss,
     /// The directory to which the embedded journal copies its segments before history is removed from them.
@@ -126,6 +128,7 @@ impl Service {
             journal,
             store,
             views,
+            restored_at,
             directory,
         } = match keeps {
             true => settings.place.open(&Opening {
@@ -141,13 +144,18 @@ impl Service {
                     (false, true) => Acting::AsPrimary,
                     (false, false) => Acting::UnlessCopied,
                 },
+                calls: settings.calls,
                 lease,
                 release: settings.release,
             })?,
             false => Opened::in_memory(),
         };
         let held = Arc::clone(&journal);
-        let builder = builder.options(settings.engine.clone()).views(views);
+        let options = throng::Options {
+            restored_at,
+            ..settings.engine.clone()
+        };
+        let builder = builder.options(options).views(views);
         #[cfg(feature = "postgres")]
         let (builder, joining) = match &settings.cluster {
             None => (builder, None),

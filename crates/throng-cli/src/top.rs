@@ -211,6 +211,22 @@ impl Look {
             let rate = one["per_second"].as_f64().unwrap_or(0.0);
             let _ = writeln!(out, "  {rate:>8.0}/s  {}/{}", text("kind"), text("id"));
         }
+        let calls = self.overview["calls"].as_array().map_or(&[][..], Vec::as_slice);
+        if !calls.is_empty() {
+            let _ = writeln!(out, "\n{}", paint(1, "calls outside".into()));
+        }
+        for worker in calls {
+            let number = |name: &str| worker[name].as_f64().unwrap_or(0.0);
+            let _ = writeln!(
+                out,
+                "  {:<20} under way {:>6.0}   waiting {:>8.0}   attempts/min {:>8.0}   failed/min {:>8.0}",
+                plain(worker["worker"].as_str().unwrap_or_default()),
+                number("under_way"),
+                number("waiting"),
+                number("attempts_minute"),
+                number("failed_minute")
+            );
+        }
         let total = self.trouble["total"].as_u64().unwrap_or(0);
         let code = if total > 0 { 33 } else { 1 };
         let _ = writeln!(out, "\n{}", paint(code, format!("trouble     {total}")));
@@ -326,7 +342,8 @@ mod tests {
                 { "type": "check", "kind": null, "id": null, "what": "pool", "since": null, "count": 1, "reason": "slow" }
             ] });
         let overview = json!({
-            "service": "registration", "version": "1.4.0", "started_at": "2026-11-23T08:00:00Z", "now": "2026-11-24T11:12:44.031907Z"
+            "service": "registration", "version": "1.4.0", "started_at": "2026-11-23T08:00:00Z", "now": "2026-11-24T11:12:44.031907Z",
+            "calls": [{ "worker": "payments", "under_way": 16.0, "waiting": 70.0, "attempts_minute": 95, "failed_minute": 4 }]
         });
         let hot = json!({ "hot": [{ "kind": "section", "id": "CS\u{7}-1", "per_second": 812 }] });
         let look = Look {
@@ -343,6 +360,7 @@ mod tests {
             "p50     0.50",
             "0: 60 %",
             "91.0",
+            "payments             under way     16   waiting       70   attempts/min       95   failed/min        4",
             "trouble     1200",
             "stuck a/\u{FFFD}[2Jx w, since 2026-11-23 09:00:00 UTC, 40 times: r",
             "check pool: slow",

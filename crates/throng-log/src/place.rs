@@ -14,6 +14,8 @@ use throng_journal::Error;
 const PLACE_NAME: &str = "place";
 /// The line of a copy.
 const COPY: &str = "copy";
+/// The line of a copy that was served instead of its original, and since when.
+const RESTORED: &str = "restored";
 /// Linux names an installation here; containers often have none.
 const MACHINE_ID: &str = "/etc/machine-id";
 
@@ -66,14 +68,37 @@ impl Place {
             .map(|(was, is)| format!("it was served last on the machine {was}, and this is {is} ({MACHINE_ID})")))
     }
 
-    /// Notes that the journal is served here.
+    /// Returns the time since when the journal is served instead of the one that it is a copy of, in microseconds, as it was
+    /// [recorded](Self::record) last.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file is there and cannot be read.
+    pub fn restored_micros(&self) -> Result<Option<i64>, Error> {
+        let text = match fs::read_to_string(&self.path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            text => text.map_err(Error::io(format!("reading {}", self.path.display())))?,
+        };
+        let restored = text
+            .lines()
+            .find_map(|line| line.strip_prefix(RESTORED)?.strip_prefix(' '));
+        Ok(restored.and_then(|micros| micros.parse().ok()))
+    }
+
+    /// Notes that the journal is served here, and since when instead of the one that it is a copy of.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn record(&self) -> Result<(), Error> {
-        self.write(|inode| match &self.machine {
-            Some(machine) => format!("inode {inode}\nmachine {machine}\n"),
-            None => format!("inode {inode}\n"),
+    pub fn record(&self, restored_micros: Option<i64>) -> Result<(), Error> {
+        self.write(|inode| {
+            let line = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}\n"));
+            let lines = [
+                line("inode", Some(inode.to_string())),
+                line("machine", self.machine.clone()),
+                line(RESTORED, restored_micros.map(|micros| micros.to_string())),
+            ];
+            lines.into_iter().flatten().collect()
         })
     }
 
@@ -126,19 +151,30 @@ mod tests {
     }
 
     #[test]
+    fn time_of_a_restore_stays_until_it_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::of(dir.path());
+        assert_eq!(place.restored_micros().unwrap(), None);
+        place.record(Some(5)).unwrap();
+        assert_eq!((place.restored_micros().unwrap(), copied(dir.path())), (Some(5), None));
+        place.record(None).unwrap();
+        assert_eq!(place.restored_micros().unwrap(), None);
+    }
+
+    #[test]
     fn copied_directory_is_told_from_a_moved_one() {
         let dir = tempfile::tempdir().unwrap();
         let (first, moved, copy) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
         fs::create_dir(&first).unwrap();
         assert_eq!(copied(&first), None, "an earlier release has left no file");
-        Place::of(&first).record().unwrap();
+        Place::of(&first).record(None).unwrap();
         assert_eq!(copied(&first), None);
         fs::rename(&first, &moved).unwrap();
         assert_eq!(copied(&moved), None);
         fs::create_dir(&copy).unwrap();
         fs::copy(moved.join(PLACE_NAME), copy.join(PLACE_NAME)).unwrap();
         assert!(copied(&copy).unwrap().contains("inode"));
-        Place::of(&copy).record().unwrap();
+        Place::of(&copy).record(None).unwrap();
         assert_eq!((copied(&copy), copied(&moved)), (None, None), "both are served now");
     }
 
@@ -149,7 +185,7 @@ mod tests {
             machine: machine.map(str::to_owned),
             ..Place::of(dir.path())
         };
-        on(Some("one")).record().unwrap();
+        on(Some("one")).record(None).unwrap();
         assert_eq!(on(Some("one")).copied().unwrap(), None);
         assert_eq!(on(None).copied().unwrap(), None);
         assert!(on(Some("two")).copied().unwrap().unwrap().contains("machine one"));
@@ -163,7 +199,7 @@ mod tests {
         mark_copy(&files, dir.path(), "restored from", Path::new("nightly")).unwrap();
         assert!(is_marked_copy(&files, dir.path()));
         assert_eq!(place.copied().unwrap().as_deref(), Some("it was restored from nightly"));
-        place.record().unwrap();
+        place.record(None).unwrap();
         assert_eq!(place.copied().unwrap(), None);
         assert!(!is_marked_copy(&files, dir.path()));
     }

@@ -10,6 +10,8 @@ const NOW: &str = "SELECT format('server %s, database %s, schema %s', system_ide
     current_database()), current_schema()) FROM pg_control_system()";
 const RECORDED: &str = "SELECT place FROM place";
 const RECORD: &str = "UPDATE place SET place = $1 WHERE place IS DISTINCT FROM $1";
+/// Follows the place of a copy that was served instead of its original; the time since when follows, in microseconds.
+const RESTORED: &str = ", restored at ";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl PostgresJournal {
@@ -21,19 +23,36 @@ impl PostgresJournal {
         let doing = "comparing where the journal was served last with where it stands";
         self.ask(doing, |client| async move {
             let was: Option<String> = client.query_one(RECORDED, &[]).await?.get(0);
+            let was = was.map(|was| split(&was).0.to_owned());
             let copied = was.zip(now(&client).await?).filter(|(was, is)| was != is);
             Ok(copied.map(|(was, is)| format!("it was served last in {was}, and stands in {is}")))
         })
     }
 
-    /// Notes that the journal is served here.
+    /// Returns the time since when the journal is served instead of the one that it is a copy of, in microseconds, as it was
+    /// [recorded](Self::record_place) last.
     ///
     /// # Errors
     /// [`Error::Backend`] of the server.
-    pub fn record_place(&self) -> Result<(), Error> {
-        self.ask("recording where the journal is served", |client| async move {
+    pub fn restored_micros(&self) -> Result<Option<i64>, Error> {
+        self.ask("reading since when the journal is served", |client| async move {
+            let was: Option<String> = client.query_one(RECORDED, &[]).await?.get(0);
+            Ok(was.and_then(|was| split(&was).1))
+        })
+    }
+
+    /// Notes that the journal is served here, and since when instead of the one that it is a copy of.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] of the server.
+    pub fn record_place(&self, restored_micros: Option<i64>) -> Result<(), Error> {
+        self.ask("recording where the journal is served", move |client| async move {
             let now = now(&client).await?;
-            client.execute(RECORD, &[&now]).await.map(|_| ())
+            let place = now.map(|now| match restored_micros {
+                Some(micros) => format!("{now}{RESTORED}{micros}"),
+                None => now,
+            });
+            client.execute(RECORD, &[&place]).await.map(|_| ())
         })
     }
 
@@ -56,10 +75,30 @@ impl PostgresJournal {
     }
 }
 
+/// The place that was recorded, and since when a copy is served there.
+fn split(recorded: &str) -> (&str, Option<i64>) {
+    match recorded.split_once(RESTORED) {
+        Some((place, micros)) => (place, micros.parse().ok()),
+        None => (recorded, None),
+    }
+}
+
 /// The place as the server names it; nothing where it does not tell this user.
 async fn now(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
     match client.query_one(NOW, &[]).await {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(None),
         row => Ok(Some(row?.get(0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_place_is_split_from_the_time_of_a_restore() {
+        let place = "server 7, database 5, schema throng";
+        assert_eq!(split(place), (place, None));
+        assert_eq!(split(&format!("{place}{RESTORED}12")), (place, Some(12)));
     }
 }

@@ -292,7 +292,12 @@ impl Builder {
     ///
     /// # Errors
     /// They are in use, of another version or layout, damaged, or not reachable; the disk budget cannot work.
-    pub async fn start_shared(self, journal: Arc<dyn Journal>, store: Arc<dyn Store>) -> Result<Engine, StartError> {
+    pub async fn start_shared(
+        mut self,
+        journal: Arc<dyn Journal>,
+        store: Arc<dyn Store>,
+    ) -> Result<Engine, StartError> {
+        self.registry.set_restored_at(self.options.restored_at);
         if let Some((asker, asked)) = self.registry.unheard() {
             return Err(StartError::Unheard { asker, asked });
         }

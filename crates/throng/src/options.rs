@@ -1,7 +1,7 @@
 //! The options of an engine, with their defaults.
 
 use std::{collections::BTreeMap, time::Duration};
-use throng_core::model::Keep;
+use throng_core::model::{Keep, Timestamp};
 
 /// Limits and intervals of an engine. Every one has a default that suits a node of a few cores.
 #[derive(Clone, Debug)]
@@ -46,8 +46,11 @@ pub struct Options {
     /// Runs the projections and sinks; without, their read models stay as they are.
     pub projections: bool,
     /// Answers queries only, as a copy of a service should that must not act. Commands, erasures and passes of retention are refused;
-    /// no timer fires, no message is delivered, no sink runs.
+    /// no timer fires, no message is delivered, no sink runs, no call is made.
     pub quiet: bool,
+    /// The time at which the journal was served instead of the one that it is a copy of. Calls begun before are not made any more: their
+    /// outcome is `Unknown`.
+    pub restored_at: Option<Timestamp>,
 }
 
 impl Default for Options {
@@ -71,6 +74,7 @@ impl Default for Options {
             disk_bytes_max: None,
             projections: true,
             quiet: false,
+            restored_at: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 use throng::{
     Builder, ByHand, Engine, Options,
-    journal::{MemoryJournal, MemoryStore},
+    journal::{Commit, CommitNo, Journal, MemoryJournal, MemoryStore, Position, RecordKind, WriterId},
     model::*,
 };
 use throng_testing::{block_on, eventually, fixtures::Never};
@@ -172,6 +172,30 @@ impl World {
 
     fn attempts(&self) -> usize {
         self.keys.lock().unwrap().len()
+    }
+
+    /// The records that name an entity, or in which a text stands. An erasure leaves the note of itself.
+    async fn records_of(&self, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for commit in self.commits().await {
+            for record in commit.records().flatten() {
+                let body = String::from_utf8_lossy(record.body);
+                let is_note = [RecordKind::Ended, RecordKind::Erasure].contains(&record.record);
+                if !is_note && (record.id == text || body.contains(text)) {
+                    found.push(format!("{:?} of {}: {body}", record.record, record.id));
+                }
+            }
+        }
+        found
+    }
+
+    async fn commits(&self) -> Vec<Commit> {
+        let mut commits = Vec::new();
+        for stream in self.journal.streams(WriterId(0)).await.unwrap() {
+            let start = Position::new(stream.writer, CommitNo(0));
+            commits.extend(self.journal.read(start, usize::MAX).await.unwrap());
+        }
+        commits
     }
 }
 
@@ -453,6 +477,85 @@ fn waiting_calls_leave_memory() {
         // Of the kinds: the orders, and the calls of both workers.
         assert_eq!(engine.entities(2, None, 10_000).await.unwrap().len() as u64, CALLS);
         assert!(attempts.load(Ordering::Relaxed) <= Hung::CONCURRENCY);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn erased_order_takes_its_calls_along() {
+    block_on(async {
+        let world = World::new(1);
+        let engine = world.engine().await;
+        let answered = call_of(&pay(&engine, "a", 424_242, 1).await[0]);
+        heard(&engine, "a", 2).await;
+        let open = call_of(&pay(&engine, "a", 424_242, 1).await[2]);
+        world.attempted(2).await;
+        let other = call_of(&pay(&engine, "b", 7, 1).await[0]);
+        world.attempted(3).await;
+
+        engine.erase("order", "a").await.unwrap();
+        for text in [answered.to_string(), open.to_string(), "424242".into()] {
+            assert_eq!(world.records_of(&text).await, [""; 0], "{text}");
+        }
+        world.may.add_permits(2);
+        assert_eq!(heard(&engine, "b", 2).await[1], format!("charged 7 at 1 of {other}"));
+        assert!(!world.records_of(&other.to_string()).await.is_empty());
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn operator_gives_a_call_up_or_has_it_made_at_once() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        let ann = || ByHand::new("ann", "they are gone");
+        let kind = Call::<Payments>::KIND;
+        let called = pay(&engine, "a", 7, 3).await;
+        world.attempted(Payments::CONCURRENCY).await;
+        let sent = world.keys.lock().unwrap().clone();
+        let all: Vec<String> = called.iter().map(|called| call_of(called).to_string()).collect();
+        let unsent = all.iter().find(|call| !sent.contains(call)).unwrap();
+        assert!(!engine.give_up_call(kind, unsent, ann()).await.unwrap());
+        assert!(engine.give_up_call(kind, &sent[0], ann()).await.unwrap());
+        let heard = heard(&engine, "a", 5).await;
+        let why = "ann has given it up: they are gone";
+        assert_eq!(
+            heard[3..],
+            [format!("nothing was sent: {why}"), format!("unknown: {why}")]
+        );
+
+        let under_way = engine.hasten_call(kind, &sent[1], ann()).await.unwrap_err().to_string();
+        assert!(under_way.contains("under way"), "{under_way}");
+        let no_call = engine.give_up_call("order", "a", ann()).await.unwrap_err().to_string();
+        assert!(no_call.contains("order is no kind of calls"), "{no_call}");
+        world.may.add_permits(2);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn check_counts_open_calls_of_a_missing_worker() {
+    block_on(async {
+        let world = World::new(1);
+        let engine = world.engine().await;
+        pay(&engine, "a", 7, 1).await;
+        heard(&engine, "a", 2).await;
+        pay(&engine, "a", 8, 1).await;
+        world.attempted(2).await;
+        let mut checker = Engine::builder().with::<Order>().checker();
+        for commit in world.commits().await {
+            checker.commit(&commit).await;
+        }
+        let report = checker.finish();
+        let found: Vec<_> = report
+            .misunderstood
+            .iter()
+            .map(|part| (&*part.what, &*part.reason))
+            .collect();
+        let why = "the program was not given it (`outside`): 1 open call waits until it is";
+        assert_eq!(found, [("calls of the worker \"payments\"", why)]);
+        world.may.add_permits(1);
         engine.stop().await;
     });
 }

@@ -148,6 +148,7 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
         sync_delay: Duration::ZERO,
         accept_loss: None,
         as_primary: false,
+        calls: None,
         on_loss: OnLoss::Stop,
         archive: None,
         loops: Some(1),

@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         sync_delay: arguments.sync_delay,
         accept_loss: None,
         as_primary: false,
+        calls: None,
         on_loss: OnLoss::Stop,
         archive: None,
         loops: Some(arguments.loops),

@@ -95,6 +95,7 @@ impl<'a> Contracts<'a> {
             self.compare_events(kind, old, new);
             self.compare_answers(kind, old, new);
             self.compare_queries(kind, old, new);
+            self.compare_call(kind, old, new);
         }
         for (kind, _) in members(self.new, list).filter(|(kind, _)| member(self.old, list, kind).is_none()) {
             self.add(Level::Addition, kind.clone(), "is a new kind");
@@ -223,6 +224,16 @@ impl<'a> Contracts<'a> {
         }
         for (name, _) in members(new, "queries").filter(|(name, _)| member(old, "queries", name).is_none()) {
             self.add(Level::Addition, format!("{kind}/queries/{name}"), "is a new query");
+        }
+    }
+
+    /// Requests and answers of calls outside stand in the journal: the new program reads those of the old one.
+    fn compare_call(&mut self, kind: &str, old: &'a Value, new: &'a Value) {
+        for (name, was) in members(old, "call") {
+            let is = &new["call"][name.as_str()];
+            for found in self.differences(Reads::New, (was, is), false) {
+                self.add_difference(Level::Breaking, &format!("{kind}/{name}"), Reads::New, &found);
+            }
         }
     }
 

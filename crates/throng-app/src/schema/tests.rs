@@ -5,7 +5,9 @@ use super::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
-use throng::model::{Answer, Entity, Event, Message, Rejection, Turn};
+use throng::model::{
+    Answer, Attempt, CallError, CallId, CallOutcome, Entity, Event, Message, OnCallOutcome, Outside, Rejection, Turn,
+};
 
 /// An account of which each contract has types of its own.
 #[derive(Serialize, Deserialize)]
@@ -256,4 +258,42 @@ fn exit_code_tells_compatible_from_breaking_from_error() {
     ] {
         assert_eq!(against(arguments, app), ExitCode::from(ERROR), "{arguments:?}");
     }
+}
+
+/// A worker of which each contract has a request of its own.
+struct Bank<Q>(PhantomData<fn(Q)>);
+
+impl<Q: Message> Outside for Bank<Q> {
+    const NAME: &'static str = "bank";
+    type Request = Q;
+    type Answer = Reply;
+    type Failure = By;
+
+    async fn call(&self, _: Q, _: &Attempt) -> Result<Reply, CallError<By>> {
+        Err(CallError::NotSent("there is no bank".into()))
+    }
+}
+
+impl<Q: Message> OnCallOutcome<Bank<Q>> for Account<Command, Deposited, Reply> {
+    fn on_call_outcome(_: CallId, _: CallOutcome<Reply, By>) -> Command {
+        Command::Tick {}
+    }
+
+    fn on_late_answer(_: CallId, _: Result<Reply, By>) -> Command {
+        Command::Tick {}
+    }
+}
+
+#[test]
+fn recorded_requests_of_calls_stay_readable() {
+    fn calling<Q: Message>() -> Value {
+        let app = app::<Command, Deposited, Reply>();
+        export(app.outside::<Account<Command, Deposited, Reply>, Bank<Q>>(Bank::<Q>(PhantomData))).unwrap()
+    }
+    let old = calling::<Reply>();
+    assert_eq!(said(&old, &old), [""; 0]);
+    assert_eq!(
+        said(&old, &calling::<ReplyMore>()),
+        ["breaking: call-bank/request/open is required now, and could be absent"]
+    );
 }

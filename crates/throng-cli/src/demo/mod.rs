@@ -193,6 +193,7 @@ impl DemoArguments {
             sync_delay: self.sync_delay,
             accept_loss: None,
             as_primary: false,
+            calls: None,
             on_loss: OnLoss::Stop,
             archive: None,
             loops: Some(usize::from(self.loops)),

@@ -146,6 +146,8 @@ pub struct Effects<E: Entity> {
     pub ends: bool,
     pub(crate) entropy: u128,
     pub(crate) missed_ticks: u64,
+    /// The time at which the journal was served instead of the one it is a copy of.
+    pub(crate) restored_at: Option<Timestamp>,
 }
 
 /// Reads a reply from a state.

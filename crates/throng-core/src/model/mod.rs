@@ -18,7 +18,7 @@ pub use actor::{Actor, Placement};
 pub use asker::Asker;
 pub use call::{
     Attempt, AttemptResult, Call, CallCommand, CallError, CallEvent, CallId, CallOffer, CallOutcome, CallReject,
-    CallReply, Calling, InvalidCallId, OnCallOutcome, Outside,
+    CallReply, Calling, CallsOf, InvalidCallId, OnCallOutcome, Outside, worker_of,
 };
 pub(crate) use call::{LATE, OUTCOME};
 pub(crate) use effects::Encode;

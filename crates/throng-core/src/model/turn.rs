@@ -15,6 +15,7 @@ impl<E: Entity> Default for Effects<E> {
             ends: false,
             entropy: 0,
             missed_ticks: 0,
+            restored_at: None,
         }
     }
 }

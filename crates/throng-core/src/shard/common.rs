@@ -23,6 +23,8 @@ pub struct Common {
     pub(super) kinds: Box<[&'static str]>,
     /// The engine's number of shards.
     pub(super) shards: u16,
+    /// The time at which the journal was served instead of the one it is a copy of.
+    pub(super) restored_at: Option<Timestamp>,
     /// The records of the command at hand, until they are staged.
     pub(super) records: CommitBuilder,
     /// Scratch for one payload.

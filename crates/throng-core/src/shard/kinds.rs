@@ -64,6 +64,8 @@ impl Registry {
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
+            #[cfg(feature = "schemas")]
+            call_schemas: None,
             entity: TypeId::of::<E>(),
             encode: encode::<E>,
             table: |kind| {
@@ -136,7 +138,18 @@ impl Registry {
         match self.find(Call::<W>::KIND) {
             None => {
                 self.add::<Call<W>>();
-                self.kind_mut(Call::<W>::KIND).is_internal = true;
+                let kind = self.kind_mut(Call::<W>::KIND);
+                kind.is_internal = true;
+                #[cfg(feature = "schemas")]
+                {
+                    kind.call_schemas = Some(|generator| {
+                        [
+                            generator.subschema_for::<W::Request>(),
+                            generator.subschema_for::<W::Answer>(),
+                            generator.subschema_for::<W::Failure>(),
+                        ]
+                    });
+                }
             }
             Some(at) => assert!(
                 self.kinds[at].entity == TypeId::of::<Call<W>>(),

@@ -94,6 +94,7 @@ impl Shard {
             writer,
             kinds: registry.kinds().iter().map(|kind| kind.name).collect(),
             shards: registry.shards(),
+            restored_at: registry.restored_at(),
             now,
             ..Common::default()
         };

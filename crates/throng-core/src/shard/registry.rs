@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Encode, Entity},
+    model::{Encode, Entity, Timestamp},
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
@@ -46,6 +46,9 @@ pub struct Kind {
     /// The schema of its rejection.
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schemas of request, answer and failure, where its entities are the calls of a worker.
+    #[cfg(feature = "schemas")]
+    pub call_schemas: Option<fn(&mut SchemaGenerator) -> [Schema; 3]>,
     /// The [`Entity`] itself.
     pub(super) entity: TypeId,
     pub(super) encode: Encode,
@@ -76,6 +79,7 @@ pub struct QueryKind {
 pub struct Registry {
     pub(super) kinds: Vec<Kind>,
     shards: u16,
+    restored_at: Option<Timestamp>,
 }
 
 impl Default for Registry {
@@ -83,6 +87,7 @@ impl Default for Registry {
         Self {
             kinds: Vec::new(),
             shards: limits::SHARDS,
+            restored_at: None,
         }
     }
 }
@@ -102,6 +107,17 @@ impl Registry {
     pub(super) fn kind_mut(&mut self, name: &str) -> &mut Kind {
         let found = self.kinds.iter_mut().find(|kind| kind.name == name);
         found.unwrap_or_else(|| panic!("the kind {name:?} must be given before what belongs to it"))
+    }
+
+    /// The time at which the journal was served instead of the one it is a copy of, if it is a copy.
+    #[must_use]
+    pub fn restored_at(&self) -> Option<Timestamp> {
+        self.restored_at
+    }
+
+    /// Says that the journal was restored. A call begun before that time makes no further attempt: its outcome is not known.
+    pub fn set_restored_at(&mut self, restored_at: Option<Timestamp>) {
+        self.restored_at = restored_at;
     }
 
     /// The engine's number of shards. Fixed at its first start.

@@ -57,6 +57,16 @@ impl Action {
         vec![Self::quarantine(of), Self::erase(of)]
     }
 
+    /// The actions on a call outside that is open.
+    pub(super) fn of_call(of: (&str, &str)) -> Vec<Self> {
+        let attempt = Self::entity("attempt", "Attempt now", "/admin/call/attempt", of);
+        let confirm = "No attempt is made any more, and its entity hears the outcome: that nothing was sent, or that it is not known.";
+        let give_up = Self::entity("give-up", "Give up", "/admin/call/give-up", of);
+        let mut all = vec![attempt, give_up.confirm(confirm).needs_reason()];
+        all.extend(Self::of_entity(of));
+        all
+    }
+
     /// The actions on one that is quarantined: by an operator, or because it cannot be brought back.
     pub(super) fn of_quarantined(of: (&str, &str), by_operator: bool) -> Vec<Self> {
         let label = if by_operator { "Release" } else { "Load again" };

@@ -44,8 +44,13 @@ pub(crate) fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a
             .at_field("reason")
             .boxed());
     }
-    Ok(ByHand {
+    Ok(by_hand_if_said(by, reason))
+}
+
+/// The decision of a person who need not say why.
+pub(crate) fn by_hand_if_said<'a>(by: &'a By<'_>, reason: &'a str) -> ByHand<'a> {
+    ByHand {
         by: by.name().into(),
         reason: reason.trim().into(),
-    })
+    }
 }

@@ -15,6 +15,7 @@ use throng::{
     Decision, FeedError, History, TravelError,
     inspect::{Inspect, Pending, TimerView, Whereabouts},
     journal::{Address, StoredEvent, byte_order_mark},
+    model::worker_of,
 };
 
 /// Timers and messages that are shown.
@@ -159,8 +160,10 @@ pub(super) async fn now(shared: &Shared, subject: &Subject) -> Answered<Value> {
     let of_it = hot.iter().find(|hot| hot.kind == *kind && *hot.id == **id);
     let quarantine = found.quarantine.as_ref();
     let waiting = engine.waiting_messages().get(&Address::new(*name, &**id)).copied();
+    let is_call = engine.registry().kinds()[*kind].is_internal && worker_of(name).is_some();
     let actions = match quarantine {
         Some(aside) => Action::of_quarantined((name, id), aside.by.is_some()),
+        None if is_call && found.whereabouts != Whereabouts::Gone => Action::of_call((name, id)),
         None => Action::of_entity((name, id)),
     };
     Ok(json!({

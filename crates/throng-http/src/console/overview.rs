@@ -3,7 +3,7 @@
 use super::by::By;
 use crate::{audit, openapi, problem::Answered, server::Shared};
 use serde_json::{Value, json};
-use throng::journal::Durability;
+use throng::{Engine, journal::Durability, model::worker_of};
 
 /// RFC 3339, UTC.
 pub(super) fn time(at: std::time::SystemTime) -> String {
@@ -16,6 +16,26 @@ pub(super) fn durability(durability: Durability) -> &'static str {
         Durability::Os => "os",
         Durability::Memory => "memory",
     }
+}
+
+/// Seconds whose attempts are counted.
+const CALL_SECONDS: u64 = 60;
+
+/// Calls outside, by their workers: those of this process.
+fn calls(engine: &Engine) -> Vec<Value> {
+    let stats = engine.stats();
+    let kinds = engine.registry().kinds().iter().filter(|kind| kind.is_internal);
+    let of_kind = |kind: &'static str| {
+        let worker = worker_of(kind)?;
+        let key = |what: &str| format!("calls.{worker}.{what}");
+        let level = |what: &str| stats.last_level(&key(what)).unwrap_or(0.0);
+        let minute = |what: &str| stats.sum(&key(what), CALL_SECONDS);
+        Some(json!({
+            "worker": worker, "kind": kind, "under_way": level("under_way"), "waiting": level("waiting"),
+            "attempts_minute": minute("attempts"), "failed_minute": minute("attempts_failed"),
+        }))
+    };
+    kinds.filter_map(|kind| of_kind(kind.name)).collect()
 }
 
 pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
@@ -64,7 +84,7 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
             "medium": medium, "place": place, "durability": durability(health.durability),
             "position": health.position.map(|position| position.to_string()), "bytes": health.journal_bytes,
         },
-        "kinds": kinds.collect::<Vec<_>>(), "definitions": definitions, "projections": projections,
+        "kinds": kinds.collect::<Vec<_>>(), "definitions": definitions, "projections": projections, "calls": calls(engine),
     }))
 }
 

@@ -51,13 +51,18 @@ impl Described {
             (query.name.to_owned(), json!({ "fields": fields, "answer": answer }))
         });
         let queries: Map<String, Value> = queries.collect();
+        let mut rest = json!({ "ignores_unknown_fields": kind.ignores_unknown_fields, "queries": queries });
+        if let Some(schemas) = kind.call_schemas {
+            let [request, answer, failure] = schemas(generator);
+            rest["call"] = json!({ "request": request, "answer": answer, "failure": failure });
+        }
         Self {
             name: kind.name,
             public: kind.public,
             command: (kind.command_schema)(generator),
             reply: (kind.reply_schema)(generator),
             rejection: (kind.rejection_schema)(generator),
-            rest: json!({ "ignores_unknown_fields": kind.ignores_unknown_fields, "queries": queries }),
+            rest,
             event: Some(((kind.event_schema)(generator), kind.event_versions)),
         }
     }

@@ -365,6 +365,10 @@ const PAGES: &[[&str; 5]] = pages! {
         "Has a projection or sink (name) begin anew, from the first event that is kept";
     "post" "/admin/projection/resume" "resume-projection" "application/json":
         "Has a projection or sink (name) try again the event it has stopped at";
+    "post" "/admin/call/attempt" "attempt-call" "application/json":
+        "Has the next attempt of a call outside (kind, id; a reason if you like) made now";
+    "post" "/admin/call/give-up" "give-up-call" "application/json":
+        "Gives up a call outside (kind, id), for a reason: its entity hears that nothing was sent, or that the outcome is not known";
     "get" "/admin/stuck" "stuck" "application/json": "Entities that are quarantined or cannot be brought back, and why";
     "post" "/admin/quarantine" "quarantine" "application/json":
         "Quarantines an entity (kind, id), for a reason: it has no turn, and what comes for it waits, until it is released";

@@ -10,6 +10,7 @@ mod app;
 mod bad_input;
 mod bodies;
 mod browsers;
+mod calls;
 mod clients;
 mod closing;
 mod coding;

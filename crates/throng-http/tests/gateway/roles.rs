@@ -46,6 +46,13 @@ fn each_role_may_do_its_part_of_administration() {
             Role::Operator,
         ),
         ("POST", "/admin/release?kind=section&id=S1", "", Role::Operator),
+        ("POST", "/admin/call/attempt?kind=section&id=S1", "", Role::Operator),
+        (
+            "POST",
+            "/admin/call/give-up?kind=section&id=S1&reason=test",
+            "",
+            Role::Operator,
+        ),
         ("POST", "/admin/compact", "", Role::Operator),
         ("POST", "/admin/prune?dry_run=true", "", Role::Owner),
         ("POST", "/admin/erase?kind=section&id=S2", "", Role::Owner),

@@ -8,7 +8,10 @@ mod shop;
 
 use shop::{Bug, Charge, Order, OrderCommand, Payments, Plan, View};
 use std::{collections::BTreeSet, time::Duration};
-use throng::model::{Call, Entity};
+use throng::{
+    Options,
+    model::{Call, Entity},
+};
 use throng_sim::{CallFaults, Failure, Fake, Faults, Run, Sim, Simulation, for_each_seed, for_each_seed_with};
 
 const ORDERS: u64 = 4;
@@ -329,4 +332,66 @@ fn call_takes_three_commits() {
         events.into_iter().map(|event| event.position).collect::<BTreeSet<_>>()
     });
     assert_eq!(commits.len(), 3, "the command, the attempt, the outcome: {commits:?}");
+}
+
+/// Calls in order are open when their journal is copied; the copy is served with other options. Returns the outcomes that are heard there
+/// once all is settled, then those of a service with the usual options, and the requests beyond the first ones.
+fn serve_copy(options: impl Fn(&Sim) -> Options) -> (Vec<String>, Vec<String>, usize) {
+    let provider = provider(CallFaults::none());
+    let app = |options: Options, provider: Fake<Payments>| {
+        move |builder: throng::Builder| {
+            let builder = builder.options(options.clone()).with::<Order>();
+            builder
+                .query::<Order, View>()
+                .outside::<Order, Payments>(provider.clone())
+        }
+    };
+    let world = Simulation::new(1).setup(app(Options::default(), provider.clone()));
+    world.run(|sim| async move {
+        let queue = OrderCommand::Queue {
+            count: QUEUED,
+            in_order: true,
+        };
+        sim.ask_until_known::<Order>("0", "queue", queue).await.unwrap();
+        let order = sim.read_until_known::<Order, _>("0", || View {}).await.unwrap();
+        let requests = || {
+            order
+                .queued
+                .iter()
+                .map(|call| provider.requests_of(*call))
+                .sum::<usize>()
+        };
+        let before = requests();
+        sim.kill();
+        let mut heard = Vec::new();
+        for options in [options(&sim), Options::default()] {
+            sim.upgrade(app(options, provider.clone()));
+            sim.restart().await;
+            sim.sleep(SETTLED).await;
+            let order = sim.read_until_known::<Order, _>("0", || View {}).await.unwrap();
+            heard.push(order.heard);
+        }
+        (heard[0].clone(), heard[1].clone(), requests() - before)
+    })
+}
+
+#[test]
+fn open_calls_of_a_restored_journal_are_unknown_and_not_made() {
+    let restored = |sim: &Sim| Options {
+        restored_at: Some(sim.now()),
+        ..Options::default()
+    };
+    let (heard, later, requests) = serve_copy(restored);
+    assert_eq!(heard, ["unknown"; QUEUED as usize]);
+    assert_eq!((later, requests), (heard, 0));
+}
+
+#[test]
+fn quiet_service_makes_no_calls() {
+    let quiet = |_: &Sim| Options {
+        quiet: true,
+        ..Options::default()
+    };
+    let (heard, later, _) = serve_copy(quiet);
+    assert_eq!((heard.len(), later.len()), (0, QUEUED as usize), "{later:?}");
 }

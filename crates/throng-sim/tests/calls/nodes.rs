@@ -1,11 +1,14 @@
 //! The shop on several nodes, whose shards move while calls are under way.
 
 use crate::{
-    ORDERS, is_true, provider,
+    ORDERS, QUEUED, is_true, provider,
     shop::{Order, OrderCommand, Payments, Plan, View},
 };
 use std::time::Duration;
-use throng::{Engine, model::Error};
+use throng::{
+    Engine,
+    model::{Call, CallId, CallsOf, Entity, Error},
+};
 use throng_sim::{CallFaults, Failure, Fake, Faults, Nodes, Run, Sim, Simulation, Timing, for_each_seed_with};
 
 pub(crate) const NODES: usize = 3;
@@ -134,4 +137,41 @@ fn call_made_once_on_nodes_that_fail_is_sent_once() {
         &["answered", "unknown", "node killed", "node paused"],
         |seed, trace| sell(seed, plan, provider(faults.clone()).without_keys(), trace),
     );
+}
+
+#[test]
+fn erasure_reaches_calls_on_other_nodes() {
+    let provider = provider(CallFaults::none());
+    let world = Simulation::new(1)
+        .with::<Order>()
+        .query::<Order, View>()
+        .outside::<Order, Payments>(&provider);
+    world.run(|sim| async move {
+        let nodes = sim.nodes(Timing::of(LEASE));
+        start_all(&sim, &nodes).await;
+        let queue = || OrderCommand::Queue {
+            count: QUEUED,
+            in_order: true,
+        };
+        let mut calls = Vec::new();
+        for id in ["kept", "gone"] {
+            let order = |engine: &Engine| engine.entity::<Order>(id);
+            ask(&sim, &nodes, |engine| order(&engine).once("queue").ask(queue())).await;
+            let found = loop {
+                let found = ask(&sim, &nodes, |engine| order(&engine).read(View {})).await;
+                if found.heard == ["answered"; QUEUED as usize] {
+                    break found;
+                }
+                sim.sleep(PAUSE).await;
+            };
+            let line = CallsOf::new(Order::KIND, id).line();
+            calls.push(found.queued.into_iter().chain([line]).collect::<Vec<_>>());
+        }
+        let erase = |engine: Engine| async move { engine.erase(Order::KIND, "gone").await };
+        ask(&sim, &nodes, erase).await;
+        let left = nodes.left().await;
+        let has_events = |call: &CallId| !left.events(Call::<Payments>::KIND, &call.to_string()).is_empty();
+        assert!(calls[0].iter().all(has_events) && !calls[1].iter().any(has_events));
+        nodes.end();
+    });
 }

@@ -1,6 +1,7 @@
 //! Checks, before a program is rolled out, that it understands a history.
 //! Every event is upcast and applied, every timer and message read, every read model rebuilt. Nothing is written, nothing is sent.
 
+mod calls;
 mod compare;
 mod segments;
 mod what_if;
@@ -12,6 +13,7 @@ pub use what_if::{Changed, WhatIf};
 use crate::builder::Builder;
 #[cfg(feature = "projections")]
 use crate::projection;
+use calls::WorkerlessCalls;
 use segments::Segment;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -125,6 +127,7 @@ pub struct Checker {
     /// The messages that nobody has taken yet, by sending shard, receiver and number.
     messages: HashMap<(u16, Address, u64), Waiting>,
     found: BTreeMap<(String, String), (u64, String)>,
+    workerless: WorkerlessCalls,
     deciding: Option<Deciding>,
     report: CheckReport,
 }
@@ -176,6 +179,7 @@ impl Builder {
             timers: HashMap::new(),
             messages: HashMap::new(),
             found: BTreeMap::new(),
+            workerless: WorkerlessCalls::default(),
             deciding: None,
             report: CheckReport::default(),
         }
@@ -295,6 +299,7 @@ impl Checker {
             self.report.messages += 1;
             self.command(&to, &message, || format!("message to {}: {}", to.kind, message.command));
         }
+        self.found.extend(std::mem::take(&mut self.workerless).finish());
         let mut report = self.report;
         report.entities = self.kinds.iter().map(|kind| kind.entities() as u64).sum();
         #[cfg(feature = "projections")]
@@ -317,6 +322,10 @@ impl Checker {
     fn record(&mut self, record: &Record<'_>) {
         let at = || format!("{}/{} at {}", record.kind, record.id, record.place.position);
         let own = || Address::new(record.kind, record.id);
+        if self.registry.find(record.kind).is_none() && self.workerless.record(record) {
+            self.report.events += u64::from(record.record == RecordKind::Event);
+            return;
+        }
         match record.record {
             RecordKind::Event => {
                 self.report.events += 1;
@@ -388,6 +397,9 @@ impl Checker {
     }
 
     fn command(&mut self, to: &Address, waiting: &Waiting, what: impl FnOnce() -> String) {
+        if self.registry.find(&to.kind).is_none() && self.workerless.message(to, &waiting.command, &waiting.at) {
+            return;
+        }
         let read = match self.registry.find(&to.kind) {
             Some(kind) => self.kinds[kind].command(&waiting.command, &waiting.body),
             None => Err("the program was not given this kind".into()),

@@ -1,5 +1,6 @@
 //! Decisions of operators about an entity: its owner executes them, whichever node is asked, also while work from outside is refused.
 
+mod calls;
 mod dead;
 mod dead_of;
 mod stuck;

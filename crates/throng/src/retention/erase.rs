@@ -2,13 +2,14 @@
 
 use super::{
     Retention, backend,
+    calls::calls_of,
     judge::{CutOff, Erasing, Plan},
     pass::{self, settle, stand_in},
     taken::{ERASING, taken_upto},
 };
 use crate::{
     door::{OwnerOf, Target, now_or_later, turn},
-    ledger::{unreadable, widen},
+    ledger::{Refusal, unreadable, widen},
     life::{self, Life},
     remote::{Reply, Request},
 };
@@ -29,6 +30,7 @@ use throng_core::{
 use throng_journal::{
     Address, CommitNo, Cut, Error as StoreError, Position, Positions, Prune, Pruned, Stream, WriterId,
 };
+use tokio::sync::MutexGuard;
 
 /// The prefix of the rows of erasures that are not done yet; kind, 0 and id follow. The value says with which event the entity was ended,
 /// and where. It is empty before the entity is ended.
@@ -42,6 +44,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Commits of a stream that are overwritten before it is noted how far that came, in a cluster: its journal does not have to finish with a part of
 /// a file first.
 const NOTED_EVERY: u64 = 20_000;
+
+/// The most entities that one pass over the journal erases: others wait for it to end.
+const TOGETHER_MAX: usize = 1_024;
 
 /// The index goes up to here where nobody knows which event was the last. Stores count in 63 bits.
 const EVERY_EVENT: u64 = i64::MAX.cast_unsigned();
@@ -95,15 +100,13 @@ impl Retention {
     ) -> Result<Erased, Error<JsonRejection>> {
         let kind = self.context().registry.kinds()[index].name;
         let address = Address::new(kind, id);
-        let mut cut_off = self.pruning.lock().await;
-        // Messages that wait for the entity would stay in the history: nobody would have taken them.
-        let by = ByHand::new("erasure", "the entity is erased");
-        life.mail.drop_waiting(&address, by).await.map_err(widen)?;
+        let cut_off = self.pruning.lock().await;
+        drop_waiting(life, &address).await.map_err(widen)?;
         begin(self, life, &address)
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
         let erased = match note(self, life, &address, ErasureNote::Begun).await {
-            Ok(()) => carry_on(self, life, (&address, None), &mut cut_off).await,
+            Ok(()) => carry_on(self, life, (&address, None), cut_off).await,
             Err(error) => Err(error),
         };
         // Nobody meets what was remembered meanwhile.
@@ -115,6 +118,12 @@ impl Retention {
             id: id.to_owned(),
         })
     }
+}
+
+/// Drops the messages that wait for the entity. They would stay in the history: nobody would have taken them.
+async fn drop_waiting(life: &Arc<Life>, address: &Address) -> Result<(), Refusal> {
+    let by = ByHand::new("erasure", "the entity is erased");
+    life.mail.drop_waiting(address, by).await.map(drop)
 }
 
 /// Notes durably that it is to be erased; nothing has happened to it before.
@@ -170,8 +179,9 @@ async fn note_again(retention: &Retention, life: &Arc<Life>) -> Result<(), Store
 
 /// Carries erasures to their end that a failure or a crash has cut off.
 pub(super) async fn resume(retention: &Arc<Retention>, life: &Arc<Life>) -> Result<(), StoreError> {
-    let mut cut_off = retention.pruning.lock().await;
+    let cut_off = retention.pruning.lock().await;
     note_again(retention, life).await?;
+    drop(cut_off);
     let mut begun = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
     retention
@@ -183,7 +193,8 @@ pub(super) async fn resume(retention: &Arc<Retention>, life: &Arc<Life>) -> Resu
         if !life.ledger.shards.contains(life.shard_of(&address).0) {
             continue;
         }
-        match carry_on(retention, life, (&address, ended), &mut cut_off).await {
+        let cut_off = retention.pruning.lock().await;
+        match carry_on(retention, life, (&address, ended), cut_off).await {
             Ok(Some(erased)) => tracing::info!("the erasure of {address} was cut off: {erased}"),
             Ok(None) => {}
             Err(error) => {
@@ -251,12 +262,12 @@ async fn read_reached(retention: &Retention, address: &Address) -> Result<Option
     Ok(Some((Erasing { seq, at }, reached)))
 }
 
-/// Ends it, unless that was done, and overwrites what is there of it. `None`: nothing has ever happened to it.
+/// Ends it, unless that was done, and overwrites what is there of it and of its calls. `None`: nothing has ever happened to it.
 async fn carry_on(
     retention: &Arc<Retention>,
     life: &Arc<Life>,
     (address, ended): (&Address, Option<Erasing>),
-    cut_off: &mut CutOff,
+    mut cut_off: MutexGuard<'_, CutOff>,
 ) -> Result<Option<Erased>, StoreError> {
     let ended = match ended {
         Some(ended) => Some(ended),
@@ -270,7 +281,7 @@ async fn carry_on(
                 None => read_reached(retention, address).await?,
             };
             let mut reached = before.map_or_else(Positions::default, |(of, reached)| of.left_by(reached, ended));
-            let overwritten = overwrite(retention, life, (address, ended), &mut reached).await;
+            let overwritten = overwrite(retention, life, &[(address.clone(), ended)], &mut reached).await;
             if overwritten.is_err() {
                 note_reached(life, address, (ended, &reached));
                 cut_off.insert(address.clone(), (ended, reached));
@@ -279,11 +290,86 @@ async fn carry_on(
         }
         None => None,
     };
-    note(retention, life, address, ErasureNote::Done).await?;
-    life.due()
-        .rows
-        .extend([(row_of(address), None), (reached_row(address), None)]);
-    settle(retention, life).await?;
+    // Its calls may be another node's, whose erasures may wait for this node: with the lock held, both would wait for ever.
+    drop(cut_off);
+    let erased = match erased {
+        Some(erased) => Some(erase_calls(retention, life, address, erased).await?),
+        None => None,
+    };
+    let _one_at_a_time = retention.pruning.lock().await;
+    done(retention, life, std::slice::from_ref(address)).await?;
+    Ok(erased)
+}
+
+/// Notes that nothing of them is left.
+async fn done(retention: &Arc<Retention>, life: &Arc<Life>, erased: &[Address]) -> Result<(), StoreError> {
+    for address in erased {
+        note(retention, life, address, ErasureNote::Done).await?;
+        let rows = [(row_of(address), None), (reached_row(address), None)];
+        life.due().rows.extend(rows);
+    }
+    settle(retention, life).await
+}
+
+/// Erases the calls of an entity that has ended. No outcome of an open one is told, and a result of an attempt under way finds nothing.
+async fn erase_calls(
+    retention: &Arc<Retention>,
+    life: &Arc<Life>,
+    caller: &Address,
+    mut erased: Erased,
+) -> Result<Erased, StoreError> {
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    for call in calls_of(retention, caller).await? {
+        let (shard, _) = life.shard_of(&call);
+        match life.ledger.shards.contains(shard) {
+            true => here.push(call),
+            false => elsewhere.push((shard, call)),
+        }
+    }
+    for here in here.chunks(TOGETHER_MAX) {
+        let together = erase_together(retention, life, here).await?;
+        erased.records += together.records;
+        erased.bytes += together.bytes;
+    }
+    for (shard, call) in elsewhere {
+        let owner = OwnerOf::new(retention.context(), shard).within(PATIENCE);
+        let request = Request::Erase {
+            kind: call.kind.to_string(),
+            id: call.id.to_string(),
+        };
+        let failed = |why: &dyn ToString| StoreError::backend(format!("erasing {call}"), why.to_string());
+        let reply: Result<_, Error<JsonRejection>> = owner.ask(request).await;
+        match reply {
+            Ok(Reply::Erased { records, bytes }) => {
+                erased.records += records;
+                erased.bytes += bytes;
+            }
+            Err(Error::Unknown { .. }) => {}
+            Ok(_) => return Err(failed(&"its shard is being handed over")),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    Ok(erased)
+}
+
+/// Erases several entities of this node in one pass over the journal.
+async fn erase_together(retention: &Arc<Retention>, life: &Arc<Life>, all: &[Address]) -> Result<Erased, StoreError> {
+    let _one_at_a_time = retention.pruning.lock().await;
+    let mut ended = Vec::with_capacity(all.len());
+    for address in all {
+        drop_waiting(life, address).await.map_err(|error| backend(&error))?;
+        begin(retention, life, address).await?;
+        note(retention, life, address, ErasureNote::Begun).await?;
+        let end = end(retention, life, address).await?;
+        ended.extend(end.map(|end| (address.clone(), end)));
+    }
+    let mut reached = Positions::default();
+    let erased = match ended.is_empty() {
+        true => Erased::default(),
+        false => overwrite(retention, life, &ended, &mut reached).await?,
+    };
+    done(retention, life, all).await?;
+    all.iter().for_each(|address| retention.remembered.forget(address));
     Ok(erased)
 }
 
@@ -369,12 +455,12 @@ fn all_of(address: &Address, seq: u64) -> Cut {
     }
 }
 
-/// Overwrites what the journal holds of it: its own records, which stand in the streams of its shard, and the messages that were sent to it, which may
-/// stand in any stream. Those of other nodes go on meanwhile; what comes to them is not of the entity as it was.
+/// Overwrites what the journal holds of entities that have ended: their own records, which stand in the streams of their shards, and the messages that were sent to them, which may
+/// stand in any stream. Those of other nodes go on meanwhile; what comes to them is not of the entities as they were.
 async fn overwrite(
     retention: &Arc<Retention>,
     life: &Arc<Life>,
-    (address, ended): (&Address, Erasing),
+    all: &[(Address, Erasing)],
     reached: &mut Positions,
 ) -> Result<Erased, StoreError> {
     // The last records of the entity are in a part of the journal that is still being written.
@@ -383,15 +469,18 @@ async fn overwrite(
         now: retention.context().host.now(),
         ..Plan::default()
     };
-    plan.erased.insert(address.clone(), ended);
+    plan.erased.extend(all.iter().cloned());
     stand_in(retention, life, &mut plan, false).await?;
     // The checkpoint that forgot it may not have covered its last events, and a later one has indexed them then.
-    life.due().cuts.push(all_of(address, ended.seq));
+    let cuts = all.iter().map(|(address, ended)| all_of(address, ended.seq));
+    life.due().cuts.extend(cuts);
     settle(retention, life).await?;
     if retention.context().peers.is_some() {
         // Another node's numbers are its own to say.
         plan.counts.clear();
-        plan.taken_upto = Some(taken_upto(retention, life, address).await?);
+        for (address, _) in all {
+            plan.taken_upto = Some(taken_upto(retention, life, address).await?);
+        }
     }
     plan.known_at = life.ledger.durable();
     let plan = Arc::new(plan);
@@ -427,23 +516,28 @@ async fn overwrite(
                 false => told.max(done.upto),
             };
             reached.tell(at(told), &streams);
-            note_reached(life, address, (ended, reached));
+            for (address, ended) in all {
+                note_reached(life, address, (*ended, reached));
+            }
             // Commits behind these count as overwritten only once nothing before them is left.
             if told < to {
                 break 'streams;
             }
         }
     }
-    if !reached.has(ended.at) {
-        return Err(StoreError::Backend {
-            doing: format!("erasing {address}"),
-            why: format!(
-                "the journal has overwritten history up to commit {reached} only, of {}",
-                ended.at
-            ),
-        });
+    for (address, ended) in all {
+        if !reached.has(ended.at) {
+            return Err(StoreError::Backend {
+                doing: format!("erasing {address}"),
+                why: format!(
+                    "the journal has overwritten history up to commit {reached} only, of {}",
+                    ended.at
+                ),
+            });
+        }
     }
-    tracing::info!("{address} was erased: {} records", pruned.records);
+    let names: Vec<String> = all.iter().map(|(address, _)| address.to_string()).collect();
+    tracing::info!("erased {}: {} records", names.join(", "), pruned.records);
     Ok(Erased {
         records: pruned.records,
         bytes: pruned.bytes,

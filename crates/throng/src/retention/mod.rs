@@ -8,6 +8,7 @@
 //!
 //! In a cluster each node makes passes over the shards it owns, in its own stream and in those that have ended, whoever wrote them.
 
+mod calls;
 mod cursors;
 mod elsewhere;
 mod erase;

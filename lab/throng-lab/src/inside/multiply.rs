@@ -137,6 +137,7 @@ fn start(app: App, scratch: &Path) -> anyhow::Result<Service> {
         sync_delay: Duration::ZERO,
         accept_loss: None,
         as_primary: false,
+        calls: None,
         on_loss: OnLoss::Stop,
         archive: None,
         loops: Some(1),

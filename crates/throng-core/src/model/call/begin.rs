@@ -1,7 +1,7 @@
 //! Asking for a call, as part of a command.
 
 use super::{
-    Call, CallCommand, CallId, OnCallOutcome, Outside,
+    Call, CallCommand, CallId, CallsOf, OnCallOutcome, Outside,
     command::{Begin, Request},
 };
 use crate::model::{Entity, Sent, Turn};
@@ -59,7 +59,8 @@ impl<W: Outside> Calling<'_, W> {
         let mut joins = None;
         self.set(|begin| {
             if begin.line.is_none() {
-                joins = Some((*begin.line.insert(line_of(&begin.caller)), begin.deadline()));
+                let (kind, id) = &begin.caller;
+                joins = Some((*begin.line.insert(CallsOf::new(kind, id).line()), begin.deadline()));
             }
         });
         if let Some((line, until)) = joins {
@@ -70,11 +71,6 @@ impl<W: Outside> Calling<'_, W> {
     }
 }
 
-/// The line of an entity's calls.
-fn line_of((kind, id): &(String, String)) -> CallId {
-    CallId(xxhash_rust::xxh3::xxh3_128(format!("{kind}/{id}").as_bytes()))
-}
-
 impl<E: Entity> Turn<'_, E> {
     /// Calls a provider outside. The call is recorded with this command's events, made at least once, and exactly one
     /// [outcome](OnCallOutcome) comes back as a command.
@@ -82,9 +78,10 @@ impl<E: Entity> Turn<'_, E> {
     where
         E: OnCallOutcome<W>,
     {
-        let call = self.fresh_call();
+        let calls = CallsOf::new(E::KIND, &self.id().to_string());
+        let call = calls.fresh(self.random_bits());
         let begin = CallCommand::Begin(Begin {
-            caller: (E::KIND.to_owned(), self.id().to_string()),
+            caller: calls.into_caller(),
             request: Request::of(&request),
             at: self.now(),
             within_micros: u64::try_from(W::WITHIN.as_micros()).unwrap_or(u64::MAX),
@@ -114,10 +111,10 @@ impl<E: Entity> Turn<'_, E> {
     }
 
     /// Random bits that neither the provider can trace to [`unguessable`](Self::unguessable), nor a later command repeats.
-    fn fresh_call(&self) -> CallId {
+    fn random_bits(&self) -> u128 {
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&self.unguessable().to_le_bytes());
         seed[16..24].copy_from_slice(&(self.out.sent.len() as u64).to_le_bytes());
-        CallId(StdRng::from_seed(seed).random())
+        StdRng::from_seed(seed).random()
     }
 }

@@ -71,6 +71,20 @@ pub enum CallCommand {
         /// The result.
         result: AttemptResult,
     },
+    /// An operator wants the next attempt now.
+    Hasten {
+        /// The operator.
+        by: String,
+        /// The reason, if one was given.
+        reason: String,
+    },
+    /// An operator gives it up.
+    GiveUp {
+        /// The operator.
+        by: String,
+        /// The reason.
+        reason: String,
+    },
 }
 
 /// Replies of a call.
@@ -90,6 +104,11 @@ pub enum CallReply {
         /// The time at which the call is given up.
         deadline: Timestamp,
     },
+    /// An operator has given it up, and the outcome is on its way to the entity.
+    GivenUp {
+        /// An attempt may have reached the provider: the outcome is `Unknown`, else `Refused`.
+        is_sent: bool,
+    },
 }
 
 /// Refusals of a call.
@@ -100,11 +119,25 @@ pub enum CallReject {
     /// No attempt may begin now.
     #[error("no attempt of this call may begin now")]
     NotReady {},
+    /// The calls before it in its line have no outcome yet.
+    #[error("this call waits for the calls before it")]
+    InLine {},
+    /// An attempt is under way.
+    #[error("an attempt of this call is under way")]
+    UnderWay {},
+    /// The entity was told the outcome.
+    #[error("this call has its outcome")]
+    Over {},
 }
 
 impl Rejection for CallReject {
     fn code(&self) -> &'static str {
-        "not-ready"
+        match self {
+            Self::NotReady {} => "not-ready",
+            Self::InLine {} => "in-line",
+            Self::UnderWay {} => "under-way",
+            Self::Over {} => "over",
+        }
     }
 }
 

@@ -15,6 +15,12 @@ use std::{any::Any, borrow::Cow, marker::PhantomData, str, time::Duration};
 const PREFIX: &str = "call-";
 const KIND_BYTES_MAX: usize = 64;
 
+/// The worker whose calls are entities of this kind.
+#[must_use]
+pub fn worker_of(kind: &str) -> Option<&str> {
+    kind.strip_prefix(PREFIX)
+}
+
 /// A call of a worker.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
@@ -92,7 +98,9 @@ impl<W: Outside> Entity for Call<W> {
 
     fn decide(&self, command: CallCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, CallReject> {
         let moment = (turn.now(), turn.unguessable());
-        let step = self.state.decide(command, &Policy::of::<W>(), moment)?;
+        let step = self
+            .state
+            .decide(command, &Policy::of::<W>(turn.out.restored_at), moment)?;
         step.events.into_iter().for_each(|event| turn.emit(event));
         if let Some(outcome) = step.told {
             let note = if step.is_late { LATE } else { OUTCOME };

@@ -1,14 +1,16 @@
 //! Calls of providers outside: the worker that makes them, and the entities that ask for them and hear their outcome.
 
 mod begin;
+mod caller;
 mod command;
 mod entity;
 mod outcome;
 mod state;
 
 pub use begin::Calling;
+pub use caller::CallsOf;
 pub use command::{AttemptResult, CallCommand, CallReject, CallReply};
-pub use entity::Call;
+pub use entity::{Call, worker_of};
 pub use outcome::{CallOutcome, OnCallOutcome};
 pub(crate) use outcome::{LATE, OUTCOME};
 pub use state::CallEvent;
@@ -69,7 +71,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The idempotency key: 128 random bits as 32 hexadecimal digits, the same for each attempt of the call.
+    /// The idempotency key: 32 hexadecimal digits, the same for each attempt of the call. The first 12 are a hash of the caller's kind and id,
+    /// the others are random.
     #[must_use]
     pub fn key(&self) -> String {
         self.call.to_string()
@@ -102,7 +105,7 @@ pub enum CallError<F> {
     InDoubt(String),
 }
 
-/// A call's id, and its idempotency key: 128 random bits.
+/// A call's id, and its idempotency key: 48 bits of a hash of its caller's kind and id, and 80 random ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CallId(u128);

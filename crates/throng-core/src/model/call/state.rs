@@ -80,6 +80,22 @@ pub enum CallEvent {
     },
     /// The entity wants no further attempt.
     Cancelled {},
+    /// An operator has the next attempt made without the rest of the pause.
+    Hastened {
+        /// The time of that.
+        at: Timestamp,
+        /// The operator.
+        by: String,
+        /// The reason, if one was given.
+        reason: String,
+    },
+    /// An operator wants no further attempt, and no result of the one under way.
+    GivenUp {
+        /// The operator.
+        by: String,
+        /// The reason.
+        reason: String,
+    },
     /// The entity is told the outcome.
     Settled {
         /// The outcome.
@@ -165,13 +181,16 @@ pub(super) struct Step {
 pub(super) struct Policy {
     pub(super) timeout: Duration,
     pub(super) pause: (Duration, Duration),
+    /// The provider may know calls begun before this time otherwise than the journal does: that was restored from a copy.
+    pub(super) restored_at: Option<Timestamp>,
 }
 
 impl Policy {
-    pub(super) fn of<W: Outside>() -> Self {
+    pub(super) fn of<W: Outside>(restored_at: Option<Timestamp>) -> Self {
         Self {
             timeout: W::TIMEOUT,
             pause: W::PAUSE,
+            restored_at,
         }
     }
 
@@ -212,6 +231,16 @@ impl CallState {
         policy: &Policy,
         (now, entropy): (Timestamp, u128),
     ) -> Result<Step, CallReject> {
+        let has_result = matches!(command, CallCommand::Finish { .. });
+        if self.is_from_before_a_restore(policy) && !has_result {
+            let why = "the journal was restored from a copy, and the provider may know the call".into();
+            return Ok(Self::settle(
+                Vec::new(),
+                CallOutcome::Unknown(why),
+                !self.open.is_empty(),
+                now,
+            ));
+        }
         match command {
             CallCommand::Begin(_) if self.stage != Stage::None => Err(CallReject::NotReady {}),
             CallCommand::Begin(begin) => Ok(self.begin(begin, now)),
@@ -226,7 +255,14 @@ impl CallState {
             CallCommand::Finish { attempt, result } => Ok(self.finish(attempt, result, policy, (now, entropy))),
             CallCommand::Cancel {} => Ok(self.cancel(now)),
             CallCommand::Look {} => Ok(self.look(policy, (now, entropy))),
+            CallCommand::Hasten { by, reason } => self.hasten((by, reason), now),
+            CallCommand::GiveUp { by, reason } => self.give_up((by, reason), now),
         }
+    }
+
+    fn is_from_before_a_restore(&self, policy: &Policy) -> bool {
+        let is_open = matches!(self.stage, Stage::InLine | Stage::Ready(_) | Stage::UnderWay(..));
+        is_open && policy.restored_at.is_some_and(|restored| self.begun < restored)
     }
 
     fn begin(&self, begin: Begin, now: Timestamp) -> Step {
@@ -236,7 +272,7 @@ impl CallState {
         let event = CallEvent::Begun {
             caller: begin.caller,
             request: begin.request.into_value(),
-            at: now,
+            at: begin.at.min(now),
             deadline,
             once: begin.once,
             line: begin.line,
@@ -452,6 +488,34 @@ impl CallState {
         }
     }
 
+    /// An operator wants the next attempt now.
+    fn hasten(&self, (by, reason): (String, String), now: Timestamp) -> Result<Step, CallReject> {
+        match self.stage {
+            Stage::Ready(_) => Ok(Step {
+                events: vec![CallEvent::Hastened { at: now, by, reason }],
+                look: Some(now.after(OFFER.0).min(self.deadline)),
+                is_ready: true,
+                ..Step::default()
+            }),
+            Stage::None | Stage::InLine => Err(CallReject::InLine {}),
+            Stage::UnderWay(..) => Err(CallReject::UnderWay {}),
+            Stage::Told(_) | Stage::Over => Err(CallReject::Over {}),
+        }
+    }
+
+    /// An operator gives it up.
+    fn give_up(&self, (by, reason): (String, String), now: Timestamp) -> Result<Step, CallReject> {
+        if !matches!(self.stage, Stage::InLine | Stage::Ready(_) | Stage::UnderWay(..)) {
+            return Err(CallReject::Over {});
+        }
+        let outcome = Self::unknown(self.sent, format!("{by} has given it up: {reason}"));
+        let event = CallEvent::GivenUp { by, reason };
+        Ok(Step {
+            reply: CallReply::GivenUp { is_sent: self.sent > 0 },
+            ..Self::settle(vec![event], outcome, !self.open.is_empty(), now)
+        })
+    }
+
     /// A timer is due.
     fn look(&self, policy: &Policy, (now, entropy): (Timestamp, u128)) -> Step {
         match self.stage {
@@ -552,7 +616,8 @@ impl CallState {
                     self.stage = Stage::Ready(*again);
                 }
             }
-            CallEvent::Cancelled {} => self.is_cancelled = true,
+            CallEvent::Cancelled {} | CallEvent::GivenUp { .. } => self.is_cancelled = true,
+            CallEvent::Hastened { at, .. } => self.stage = Stage::Ready(*at),
             CallEvent::Settled { late_until, .. } => {
                 self.stage = late_until.map_or(Stage::Over, Stage::Told);
             }

@@ -232,6 +232,7 @@ impl<E: Entity> Entities<E> {
             return Err(Error::OutcomeUnknown);
         };
         effects.entropy = call.entropy;
+        effects.restored_at = common.restored_at;
         effects.missed_ticks = match call.cause {
             Cause::Timer(due) => due.missed_ticks(call.now),
             _ => 0,

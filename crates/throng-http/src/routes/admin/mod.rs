@@ -1,6 +1,7 @@
 //! `/admin/`: what a person does by hand. Only for who may.
 
 mod audit;
+mod calls;
 mod cluster;
 mod dead;
 
@@ -9,7 +10,7 @@ use crate::{
     answer::{self, Answer},
     caller::{Role, Sender},
     connection::Connection,
-    console::{self, By, by_hand},
+    console::{self, By, by_hand, by_hand_if_said},
     follow,
     guard::Part,
     limits::PAGE_MAX,
@@ -23,7 +24,7 @@ use crate::{
 use http::{HeaderMap, Method, Response, request::Parts};
 use serde::Serialize;
 use throng::{
-    ByHand, Engine, Erased, PruneReport,
+    Engine, Erased, PruneReport,
     inspect::Inspect,
     journal::{Address, Compacted},
     model::{Error, Timestamp},
@@ -45,6 +46,8 @@ pub(super) async fn answer(
         | "/admin/projection/skip"
         | "/admin/dead/retry"
         | "/admin/dead/drop"
+        | "/admin/call/attempt"
+        | "/admin/call/give-up"
         | "/admin/timer/cancel"
         | "/admin/quarantine"
         | "/admin/messages/drop"
@@ -93,6 +96,8 @@ pub(super) async fn answer(
 async fn act(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<serde_json::Result<Vec<u8>>> {
     Ok(match parts.uri.path() {
         "/admin/dead/drop" => dead::drop(server, parts, by).await?,
+        "/admin/call/attempt" => serde_json::to_vec(&calls::attempt(server, parts, by).await?),
+        "/admin/call/give-up" => serde_json::to_vec(&calls::give_up(server, parts, by).await?),
         "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, by).await?),
         "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
         "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, by).await?),
@@ -324,10 +329,7 @@ struct Released {
 
 async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Released> {
     let ReleaseQuery { kind, id, reason } = query::read(parts.uri.query())?;
-    let by = ByHand {
-        by: by.name().into(),
-        reason: reason.trim().into(),
-    };
+    let by = by_hand_if_said(by, &reason);
     let engine = &server.shared().engine;
     let released = engine.release(&kind, &id, by).await.map_err(engine_problem)?;
     let index = engine.kind(&kind).filter(|_| released);

@@ -4,6 +4,7 @@ use serde_json::json;
 const POLICY: Policy = Policy {
     timeout: Duration::from_secs(30),
     pause: (Duration::from_secs(4), Duration::from_secs(60)),
+    restored_at: None,
 };
 
 /// A call under test, and the outcomes it has told.
@@ -34,7 +35,11 @@ impl Tested {
     }
 
     fn when(&mut self, command: CallCommand) -> Step {
-        let step = self.state.decide(command, &POLICY, (self.now, u128::MAX)).unwrap();
+        self.when_by(&POLICY, command)
+    }
+
+    fn when_by(&mut self, policy: &Policy, command: CallCommand) -> Step {
+        let step = self.state.decide(command, policy, (self.now, u128::MAX)).unwrap();
         step.events.iter().for_each(|event| self.state.evolve(event));
         self.look = step.look.or(self.look);
         self.has_ended |= step.ends;
@@ -45,7 +50,7 @@ impl Tested {
     fn start(&mut self) -> u32 {
         match self.when(CallCommand::Start {}).reply {
             CallReply::Go { attempt, .. } => attempt,
-            CallReply::Done => panic!("no attempt"),
+            reply => panic!("no attempt: {reply:?}"),
         }
     }
 
@@ -359,4 +364,73 @@ fn call_in_line_is_refused_at_its_deadline() {
     call.when(begin(call.now, HOUR, false, Some(id(9))));
     call.look();
     assert!(matches!(call.told[..], [(false, CallOutcome::Refused(_))]) && call.has_ended);
+}
+
+fn hasten() -> CallCommand {
+    let (by, reason) = ("ann".into(), "it is back".into());
+    CallCommand::Hasten { by, reason }
+}
+
+fn give_up() -> CallCommand {
+    let (by, reason) = ("ann".into(), "they are gone".into());
+    CallCommand::GiveUp { by, reason }
+}
+
+#[test]
+fn hastened_call_makes_its_next_attempt_without_the_pause() {
+    let mut call = Tested::begun(HOUR, false);
+    let first = call.start();
+    let early = call.state.decide(hasten(), &POLICY, (call.now, 0));
+    assert_eq!(early.err(), Some(CallReject::UnderWay {}));
+    call.finish(first, in_doubt());
+    assert!(call.when(hasten()).is_ready);
+    assert_eq!(call.start(), 2);
+}
+
+#[test]
+fn given_up_call_is_refused_only_if_nothing_was_sent() {
+    let mut unsent = Tested::begun(HOUR, false);
+    let reply = unsent.when(give_up()).reply;
+    assert!(matches!(reply, CallReply::GivenUp { is_sent: false }), "{reply:?}");
+    let why = "ann has given it up: they are gone";
+    assert_eq!(unsent.told, [(false, CallOutcome::Refused(why.into()))]);
+    assert!(unsent.has_ended);
+
+    let mut sent = Tested::begun(HOUR, false);
+    let attempt = sent.start();
+    let reply = sent.when(give_up()).reply;
+    assert!(matches!(reply, CallReply::GivenUp { is_sent: true }), "{reply:?}");
+    sent.finish(attempt, answered());
+    let late = (true, CallOutcome::Answered(json!("paid")));
+    assert_eq!(sent.told, [(false, CallOutcome::Unknown(why.into())), late]);
+    let again = sent.state.decide(give_up(), &POLICY, (sent.now, 0));
+    assert_eq!(again.err(), Some(CallReject::Over {}));
+}
+
+#[test]
+fn restored_call_is_unknown_also_after_its_deadline() {
+    let restored = |at: Timestamp| Policy {
+        restored_at: Some(at),
+        ..POLICY
+    };
+    for wait in [Duration::ZERO, HOUR * 2] {
+        for command in [
+            CallCommand::Look {},
+            CallCommand::Start {},
+            CallCommand::Cancel {},
+            give_up(),
+        ] {
+            let mut call = Tested::begun(HOUR, false);
+            call.now = call.now.after(wait + Duration::from_secs(1));
+            call.when_by(&restored(call.now), command);
+            assert!(
+                matches!(call.told[..], [(false, CallOutcome::Unknown(_))]),
+                "{:?}",
+                call.told
+            );
+        }
+    }
+    let mut later = Tested::begun(HOUR, false);
+    let step = later.when_by(&restored(later.now), CallCommand::Start {});
+    assert!(matches!(step.reply, CallReply::Go { .. }), "a call begun since is made");
 }

@@ -1,0 +1,64 @@
+//! Decisions of operators about a call outside.
+
+use super::Answer;
+use crate::engine::Engine;
+use serde::Deserialize;
+use throng_core::{
+    model::Error,
+    shard::{ByHand, JsonRejection},
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    GivenUp { is_sent: bool },
+}
+
+impl Engine {
+    /// Has the next attempt of a call outside made now, without the rest of the pause before it. `kind` is that of the worker's calls. Recorded
+    /// with who decided it and why.
+    ///
+    /// # Errors
+    /// `Rejected` where an attempt is under way, the call waits in a line, or it has its outcome. `Unknown` or `Ended`, if there is no such
+    /// call, or the engine's.
+    pub async fn hasten_call(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<()> {
+        self.command_call((kind, id), "hasten", by).await.map(drop)
+    }
+
+    /// Gives a call outside up: no attempt is made any more, and its entity hears the outcome. That is `Unknown` if an attempt may have reached
+    /// the provider, also one under way, else `Refused`. Recorded with who decided it and why. Returns whether an attempt was sent.
+    ///
+    /// # Errors
+    /// `Rejected` if it has its outcome. `Unknown` or `Ended`, if there is no such call, or the engine's.
+    pub async fn give_up_call(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<bool> {
+        let reply = self.command_call((kind, id), "give_up", by).await?;
+        match serde_json::from_slice(&reply) {
+            Ok(Reply::GivenUp { is_sent }) => Ok(is_sent),
+            // A restore was noticed first.
+            Err(_) => Ok(true),
+        }
+    }
+
+    async fn command_call(&self, (kind, id): (&str, &str), name: &str, by: ByHand<'_>) -> Answer<Vec<u8>> {
+        let context = &self.core.context;
+        context.may_change()?;
+        let index = context.kind(kind)?;
+        if !context.registry.kinds()[index].is_internal {
+            return Err(Error::Rejected(no_call(kind)));
+        }
+        let body = serde_json::json!({ "by": by.by, "reason": by.reason }).to_string();
+        let driver = self.driver();
+        let attempt = driver.command(index, id, name, body.into_bytes())?;
+        driver.answer(attempt).await
+    }
+}
+
+fn no_call(kind: &str) -> JsonRejection {
+    JsonRejection {
+        code: "no-call",
+        status: 409,
+        field: None,
+        message: format!("{kind} is no kind of calls: name the kind call-NAME of a worker"),
+        body: Vec::new(),
+    }
+}
