@@ -22,7 +22,7 @@ static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOpt
 
 const SECTIONS: usize = 12;
 
-fn place(schema: &str) -> String {
+pub(super) fn place(schema: &str) -> String {
     format!("{}?schema={schema}", SERVER.url("postgres"))
 }
 
