@@ -60,7 +60,7 @@ impl Balancer {
                 .iter()
                 .map(|node| format!("  server n{node} 127.0.0.1:{node} check\n"));
             format!(
-                "defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n\
+                "defaults\n  mode http\n  timeout connect 1s\n  timeout check 10s\n  timeout client 60s\n  timeout server 60s\n\
                  listen service\n  bind 127.0.0.1:{port}\n  balance roundrobin\n  option httpchk\n  \
                  http-check send meth GET uri /health/ready ver HTTP/1.1 hdr Host localhost\n  \
                  retries 5\n  option redispatch 1\n  retry-on conn-failure empty-response 503\n  \
