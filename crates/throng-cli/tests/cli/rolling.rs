@@ -21,7 +21,7 @@ use throng_testing::{Client, until};
 /// Entities that each client asks in turn.
 const SECTIONS: usize = 5;
 /// Requests that each client has answered before and after each restart.
-const ANSWERED: usize = 20;
+const ANSWERED: usize = 10;
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))

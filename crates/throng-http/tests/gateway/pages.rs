@@ -275,11 +275,14 @@ fn entities_answers_name_their_owner_where_it_is_told() {
         (opened.status, opened.header("throng-owner")),
         (200, Some(&*owner("S 1")))
     );
-    let again = client.post("/api/section/S%201/open", r#"{"capacity":1}"#);
-    assert_eq!(
-        (again.status, again.header("throng-owner")),
-        (409, Some(&*owner("S 1")))
-    );
+    let add = |student: &str| format!(r#"{{"student":"{student}"}}"#);
+    let added = ["1", "2"].map(|student| client.post("/api/section/S%201/add-student", &add(student)));
+    for (answer, status) in added.iter().zip([200, 409]) {
+        assert_eq!(
+            (answer.status, answer.header("throng-owner")),
+            (status, Some(&*owner("S 1")))
+        );
+    }
     for path in ["/api/section/S%201", "/api/section/S%201/events"] {
         let read = client.get(path);
         assert_eq!(
