@@ -8,12 +8,18 @@ mod shown;
 pub use command::ClusterCommands;
 pub(crate) use control::ClusterControl;
 pub(crate) use metrics::{Statuses, register};
-use shown::owners;
+use shown::{owner, owners};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
-use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use throng::{
     Engine,
     journal::{Directory, FEATURES, Join},
@@ -28,8 +34,11 @@ use crate::{
     place::JournalLocation,
 };
 
-/// The time that a starting node waits until it serves a shard, or knows that others do.
-const FIRST: Duration = Duration::from_secs(60);
+/// The time after which it is logged once more why a joining node cannot serve yet.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// The time between two looks whether a joining node is told to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A shorter one is over where a machine is only busy.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -75,10 +84,13 @@ pub struct ClusterArguments {
     /// The time for which a silent node may still be alive. A dead one is noticed after 1.25 times this. At least 1s.
     #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = lease)]
     cluster_lease: Duration,
-    /// Tell clients which node owns which shards, at `GET /cluster` and by its address for HTTP: a client that asks the owner saves the way through
-    /// another node.
+    /// Tell clients which node owns which shards, at `GET /cluster`, and an entity's owner in each of its answers (`Throng-Owner`), by its URL: a
+    /// client that asks the owner saves the way through another node.
     #[arg(long, requires = "cluster")]
     tell_owner: bool,
+    /// The URL at which clients reach this node, if that is another than where it listens. The others tell it, and `cluster status` shows it.
+    #[arg(long, value_name = "URL", requires = "cluster", value_parser = url)]
+    advertise: Option<String>,
     /// Own nothing while at least so many other nodes serve: a standby node. It takes requests all the same.
     #[arg(long, value_name = "NODES", requires = "cluster", value_parser = clap::value_parser!(u16).range(1..))]
     standby: Option<u16>,
@@ -101,6 +113,17 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
+fn url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let host = rest.map(|rest| rest.trim_end_matches('/'));
+    match host {
+        Some(host) if !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') => {
+            Ok(text.trim_end_matches('/').to_owned())
+        }
+        _ => Err("write for example http://a.example:8080, without a path".into()),
+    }
+}
+
 fn lease(text: &str) -> Result<Duration, String> {
     match limits::duration(text) {
         Ok(lease) if lease < LEASE_MIN => Err(format!("a lease has {LEASE_MIN:?} at least")),
@@ -120,6 +143,7 @@ pub struct ClusterSettings {
     tls_files: Option<[PathBuf; 3]>,
     timing: Timing,
     tell_owner: bool,
+    client_url: Option<String>,
     standby: Option<usize>,
     app: u64,
 }
@@ -155,6 +179,7 @@ impl ClusterArguments {
             tls_files,
             timing: Timing::of(self.cluster_lease),
             tell_owner: self.tell_owner,
+            client_url: self.advertise.clone(),
             standby: self.standby.map(usize::from),
             app: self.app_number,
         }))
@@ -260,12 +285,14 @@ impl ClusterSettings {
             found.into_iter().collect()
         });
         if self.tell_owner {
-            let of_owners = Arc::clone(statuses);
-            gateway = gateway.owners(move || {
-                of_owners
-                    .get()
-                    .map_or(Value::Null, |statuses| owners(&statuses.borrow()))
-            });
+            let (of_owners, of_one) = (Arc::clone(statuses), Arc::clone(statuses));
+            gateway = gateway
+                .owners(move || {
+                    of_owners
+                        .get()
+                        .map_or(Value::Null, |statuses| owners(&statuses.borrow()))
+                })
+                .tell_owner(move |shard| owner(&of_one.get()?.borrow(), shard));
         }
         if let Some(file) = &self.secret_file {
             let trust = self.trust.clone();
@@ -278,7 +305,7 @@ impl ClusterSettings {
         gateway
     }
 
-    /// Joins, and waits until the engine can serve.
+    /// Joins. The node can serve [some time](await_serving) later.
     pub(crate) fn start(
         &self,
         directory: Arc<dyn Directory>,
@@ -287,12 +314,17 @@ impl ClusterSettings {
         program: String,
         gateway: &Running,
     ) -> anyhow::Result<Node> {
+        // An address of every interface is no host: settings() has seen to it that another one was said then.
+        let listens_at = self.listen.ip().to_string();
+        let host_of = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
+        let peer_host = self.advertise.as_deref().and_then(host_of).unwrap_or(listens_at);
         let host: Arc<dyn Host> = Arc::new(engine.driver());
+        let client_url = self.client_url.clone();
         let options = NodeOptions {
             join: Join {
                 name: self.name.clone(),
                 peer: self.advertise.clone().unwrap_or_default(),
-                http: gateway.url(),
+                http: client_url.unwrap_or_else(|| reachable(&gateway.url(), gateway.address(), &peer_host)),
                 program,
                 app: self.app,
                 features: FEATURES,
@@ -311,22 +343,43 @@ impl ClusterSettings {
             standby: self.standby,
             loops: gateway.loops().to_vec(),
         };
-        // An address of every interface is no host: settings() has seen to it that another one was said then.
-        let listens_at = self.listen.ip().to_string();
-        let host_of = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
-        let peer_host = self.advertise.as_deref().and_then(host_of).unwrap_or(listens_at);
         control::tell(
             &links,
             gateway.report(),
             control::console_url(gateway.admin_address(), &peer_host),
         );
-        let node = Node::start(directory, host, links, options)?;
-        if !node.wait_until_serving(FIRST) {
-            let status = node.status();
-            let why = status.apart.unwrap_or_else(|| "its shards are not open yet".into());
-            tracing::warn!("the node cannot serve yet after {FIRST:?}, and goes on trying: {why}");
+        Ok(Node::start(directory, host, links, options)?)
+    }
+}
+
+/// Waits until a node that has joined can serve; `false`: `is_over`, which is told what is waited for, has ended that.
+pub(crate) fn await_serving(node: &Node, mut is_over: impl FnMut(&str) -> bool) -> bool {
+    let mut told = Instant::now();
+    while !node.wait_until_serving(LOOK_EVERY) {
+        let why = node
+            .status()
+            .apart
+            .unwrap_or_else(|| "its shards are not open yet".into());
+        if is_over(&why) {
+            return false;
         }
-        Ok(node)
+        if told.elapsed() >= TOLD_EVERY {
+            told = Instant::now();
+            tracing::warn!("the node cannot serve yet, and its port for clients stays closed until it can: {why}");
+        }
+    }
+    true
+}
+
+/// Returns the URL at which others reach a service: where it listens at every interface, by the host at which other nodes reach this one.
+fn reachable(url: &str, listens_at: SocketAddr, peer_host: &str) -> String {
+    match listens_at.ip().is_unspecified() {
+        true => url.replacen(
+            &listens_at.to_string(),
+            &format!("{peer_host}:{}", listens_at.port()),
+            1,
+        ),
+        false => url.to_owned(),
     }
 }
 
@@ -364,6 +417,18 @@ mod tests {
         let line = ["serve", "--cluster", "--name", "a", "--peer-listen", "localhost:7400"];
         let said = Line::try_parse_from(line).err().unwrap().to_string();
         assert!(said.contains("127.0.0.1:7400"), "{said}");
+    }
+
+    #[test]
+    fn clients_are_told_a_host_where_a_node_listens_everywhere() {
+        let told = |url: &str, address: &str| reachable(url, address.parse().unwrap(), "b.internal");
+        assert_eq!(told("https://0.0.0.0:80", "0.0.0.0:80"), "https://b.internal:80");
+        assert_eq!(told("http://[::]:80", "[::]:80"), "http://b.internal:80");
+        assert_eq!(told("http://10.0.0.7:80", "10.0.0.7:80"), "http://10.0.0.7:80");
+        assert_eq!(url("https://a.example:8443/").unwrap(), "https://a.example:8443");
+        for wrong in ["a.example:80", "http://", "http://a/b", "http://a b", "http://a\r\nb"] {
+            assert!(url(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

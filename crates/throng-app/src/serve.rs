@@ -170,12 +170,24 @@ impl ServeArguments {
     /// The journal or the address cannot be used.
     pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
         logging::start("info");
-        let stop = StopSignal::watch().context("cannot watch for signals")?;
+        let mut stop = StopSignal::watch().context("cannot watch for signals")?;
         let app = app.in_role(self.role.as_deref())?;
         let name = app.name();
         let settings = self.settings(&app)?;
         let supervisor = Supervisor::from_environment().map(Arc::new);
-        let service = Service::start(app, &settings)?;
+        let mut waits_for = String::new();
+        let service = Service::begin(app, &settings)?.open_when_serving(|why| {
+            if let Some(supervisor) = supervisor.as_ref().filter(|_| waits_for != why) {
+                supervisor.tell(&format!("STATUS=joining: {why}"));
+                why.clone_into(&mut waits_for);
+            }
+            stop.has_come()
+        })?;
+        if !service.is_open() {
+            tracing::info!("told to end before it could serve");
+            service.stop();
+            return Ok(ExitCode::SUCCESS);
+        }
         announce(name, &settings, &service);
         if let Some(supervisor) = &supervisor {
             supervisor.tell(&format!("READY=1\nSTATUS=serving at {}", service.url()));

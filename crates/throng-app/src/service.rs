@@ -19,7 +19,7 @@ use throng::{
 use throng_http::{Limits, Running};
 
 #[cfg(feature = "postgres")]
-use crate::cluster::{ClusterControl, ClusterSettings, Statuses, not_shared, register};
+use crate::cluster::{ClusterControl, ClusterSettings, Statuses, await_serving, not_shared, register};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -80,7 +80,11 @@ pub struct Service {
     pub address: SocketAddr,
     /// The time from opening the journal until the engine took commands.
     pub recovery: Duration,
+    #[cfg(feature = "postgres")]
+    begun: Instant,
     running: Running,
+    /// True once clients are let in.
+    is_open: bool,
     #[cfg(feature = "postgres")]
     node: Option<throng_cluster::Node>,
     /// Ends what runs beside the gateway.
@@ -100,14 +104,23 @@ fn ending(is_ending: &AtomicBool) -> Option<Check> {
 }
 
 impl Service {
-    /// Opens the journal, starts the engine from it, and listens.
+    /// Opens the journal, starts the engine from it, and listens. A node of a cluster listens once it can serve, however long that takes.
     ///
     /// # Errors
     /// The journal or the address cannot be used.
     ///
     /// # Panics
     /// On a thread of an async runtime.
-    pub fn start(mut app: App, settings: &Settings) -> anyhow::Result<Self> {
+    pub fn start(app: App, settings: &Settings) -> anyhow::Result<Self> {
+        Self::begin(app, settings)?.open_when_serving(|_| false)
+    }
+
+    /// Opens the journal, starts the engine from it, and joins the cluster. A node's port for clients is closed until it is
+    /// [opened](Self::open_when_serving).
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn begin(mut app: App, settings: &Settings) -> anyhow::Result<Self> {
         // Before anything is made there.
         #[cfg(feature = "postgres")]
         if settings.cluster.is_some() && !matches!(settings.place, JournalLocation::Postgres(_)) {
@@ -217,11 +230,7 @@ impl Service {
             Ok(())
         });
         let running = started.and_then(|()| Ok(gateway.start()?));
-        #[cfg_attr(
-            not(feature = "postgres"),
-            expect(unused_mut, reason = "there is no cluster without it")
-        )]
-        let mut running = match running {
+        let running = match running {
             Ok(running) => running,
             Err(error) => {
                 beside.into_iter().for_each(|end| end());
@@ -232,30 +241,27 @@ impl Service {
         #[cfg(feature = "postgres")]
         let node = match joining {
             None => None,
-            Some((cluster, directory, links)) => {
-                let node = cluster.start(directory, &engine, links, program, &running);
-                let open = |node| running.open().map(|()| node).map_err(anyhow::Error::from);
-                match node.and_then(open) {
-                    Ok(node) => {
-                        // Only here.
-                        let _ = statuses.set(node.statuses());
-                        Some(node)
-                    }
-                    Err(error) => {
-                        beside.into_iter().for_each(|end| end());
-                        running.stop_blocking();
-                        return Err(error);
-                    }
+            Some((cluster, directory, links)) => match cluster.start(directory, &engine, links, program, &running) {
+                Ok(node) => {
+                    // Only here.
+                    let _ = statuses.set(node.statuses());
+                    Some(node)
                 }
-            }
+                Err(error) => {
+                    beside.into_iter().for_each(|end| end());
+                    running.stop_blocking();
+                    return Err(error);
+                }
+            },
         };
-        #[cfg(feature = "postgres")]
-        let recovery = if node.is_some() { begun.elapsed() } else { recovery };
         Ok(Self {
             address: running.address(),
             engine,
             recovery,
+            #[cfg(feature = "postgres")]
+            begun,
             running,
+            is_open: false,
             #[cfg(feature = "postgres")]
             node,
             beside,
@@ -263,6 +269,38 @@ impl Service {
             is_ending,
             drain_grace: settings.drain_grace,
         })
+    }
+
+    /// Opens the port for clients once the service can serve. Until then it asks `is_over`, and tells it what it waits for. A service whose
+    /// wait is over before is returned [closed](Self::is_open), to be [stopped](Self::stop).
+    ///
+    /// # Errors
+    /// Another program has begun to listen at the port meanwhile. The service has stopped then.
+    pub(crate) fn open_when_serving(mut self, is_over: impl FnMut(&str) -> bool) -> anyhow::Result<Self> {
+        #[cfg(not(feature = "postgres"))]
+        drop(is_over);
+        #[cfg(feature = "postgres")]
+        if let Some(node) = &self.node {
+            if !await_serving(node, is_over) {
+                return Ok(self);
+            }
+            self.recovery = self.begun.elapsed();
+        }
+        match self.running.open() {
+            Ok(()) => {
+                self.is_open = true;
+                Ok(self)
+            }
+            Err(error) => {
+                self.stop();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Returns true if clients are let in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Returns the URL of the service.
@@ -288,7 +326,9 @@ impl Service {
     /// Says for its grace that it is not ready, finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
     pub fn stop(self) {
         self.is_ending.store(true, Ordering::Release);
-        thread::sleep(self.drain_grace);
+        if self.is_open {
+            thread::sleep(self.drain_grace);
+        }
         self.beside.into_iter().for_each(|end| end());
         #[cfg(feature = "postgres")]
         if let Some(node) = &self.node {

@@ -1,7 +1,7 @@
 //! The answer to a request, before it is written to a connection.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
 use std::{
     pin::Pin,
@@ -14,6 +14,8 @@ use tokio::sync::{Notify, mpsc};
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 pub(crate) const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+/// The header field that names the node which owns the answer's entity.
+pub(crate) const OWNER: HeaderName = HeaderName::from_static("throng-owner");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// No script runs in it, and it is of no origin.
@@ -128,6 +130,8 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
     /// The memory of a large one.
     pub(crate) charge: Option<Charge>,
+    /// The URL of the entity's owner, where clients are told it. Boxed: most replies have none, and all are moved.
+    pub(crate) owner: Option<Box<HeaderValue>>,
 }
 
 /// The charge of a reply, on its way to those who send it.
@@ -183,8 +187,11 @@ fn bytes_in(mut headers: HeaderMap, body: Bytes, media_type: HeaderValue) -> Res
 }
 
 /// A reply, 200, in the map of the request's header fields.
-pub(crate) fn reply(headers: HeaderMap, Reply { body, charge }: Reply) -> Response<Answer> {
+pub(crate) fn reply(headers: HeaderMap, Reply { body, charge, owner }: Reply) -> Response<Answer> {
     let mut response = bytes_in(headers, body.into(), JSON);
+    if let Some(owner) = owner {
+        response.headers_mut().insert(OWNER, *owner);
+    }
     if let Some(charge) = charge {
         response.extensions_mut().insert(Charged(Arc::new(charge)));
     }

@@ -5,7 +5,7 @@ use crate::{
     caller::{Access, Role},
     checks::Checks,
     console,
-    console_state::{About as ConsoleAbout, Cluster, OwnersReport},
+    console_state::{About as ConsoleAbout, Cluster, OwnerOf, OwnersReport},
     error::StartError,
     event_loop::{self, Start},
     gate::Pass,
@@ -27,7 +27,11 @@ use std::{
     thread,
     time::Duration,
 };
-use throng::{Engine, journal::StoredEvent, services::health::Check};
+use throng::{
+    Engine,
+    journal::{ShardId, StoredEvent},
+    services::health::Check,
+};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},
@@ -50,6 +54,7 @@ pub struct Gateway {
     place: Option<(&'static str, String)>,
     cluster: Option<Box<dyn Cluster>>,
     owners: Option<OwnersReport>,
+    owner: Option<OwnerOf>,
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
@@ -73,6 +78,7 @@ impl Gateway {
             place: None,
             cluster: None,
             owners: None,
+            owner: None,
             trust: Trust::default(),
             checks: Checks::default(),
             access_log: None,
@@ -374,6 +380,14 @@ impl Gateway {
         self
     }
 
+    /// Names in `Throng-Owner`, in each answer that an entity gave, the URL of the node that owns the entity's shard. It runs on the
+    /// gateway's loops and must not block.
+    #[must_use]
+    pub fn tell_owner(mut self, owner: impl Fn(ShardId) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.owner = Some(Box::new(owner));
+        self
+    }
+
     /// Describes the service in its documentation, in Markdown.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
@@ -470,6 +484,7 @@ impl Gateway {
                 }
             ),
             owners: self.owners,
+            owner: self.owner,
         };
         let shared = Arc::new(Shared::new(
             self.engine,

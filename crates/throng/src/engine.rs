@@ -123,6 +123,8 @@ impl Engine {
                 let entities = entities.max(0).cast_unsigned();
                 (self.core.lives.trouble(life), Some(life.ledger.durable()), entities)
             }
+            // Balancers would take all nodes of a hand-off for gone at once, while each of them holds its requests.
+            Status::Down(down) if self.core.lives.holds_for(down) => (None, None, 0),
             Status::Down(down) => (Some(down.clone()), None, 0),
         };
         let down = down.or_else(|| context.is_stopping().then(|| Down::new("the engine is stopping")));

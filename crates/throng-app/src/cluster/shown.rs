@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use throng::journal::{Node, NodeState, ShardSet, View, features};
+use throng::journal::{Node, NodeState, ShardId, ShardSet, View, features};
 use throng_cluster::Status;
 
 #[derive(Serialize)]
@@ -93,6 +93,13 @@ pub(crate) fn owners(status: &Status) -> serde_json::Value {
             .then(|| serde_json::json!({ "name": said.name, "http": said.http, "shards": shards.to_string() }))
     });
     serde_json::json!({ "version": view.version, "shards": view.owners.len(), "owners": owning.collect::<Vec<_>>() })
+}
+
+/// Returns the URL for clients of a shard's owner.
+pub(crate) fn owner(status: &Status, shard: ShardId) -> Option<String> {
+    let owner = status.view.owners.get(usize::from(shard.0)).copied().flatten()?;
+    let owner = status.view.node(owner).filter(|node| node.lives())?;
+    Some(owner.said.http.clone())
 }
 
 /// Tells it of a node that drains, and was not asked to.

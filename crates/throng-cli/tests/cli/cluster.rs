@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
-    net::TcpStream,
+    io::{BufRead, BufReader, ErrorKind},
+    net::{SocketAddr, TcpStream},
     process::Stdio,
     sync::LazyLock,
 };
@@ -22,7 +22,7 @@ static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOpt
 
 const SECTIONS: usize = 12;
 
-fn place(schema: &str) -> String {
+pub(super) fn place(schema: &str) -> String {
     format!("{}?schema={schema}", SERVER.url("postgres"))
 }
 
@@ -408,10 +408,14 @@ fn node_that_others_cannot_reach_owns_nothing_and_says_why() {
     let mut stranger = command(schema, "c");
     stranger.args(["--peer-advertise", "127.0.0.1:1"]);
     let mut stranger = stranger.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(stranger.stderr.take().unwrap()).lines();
-    let told = lines
-        .map(Result::unwrap)
-        .find(|line| line.contains("owns nothing and is not ready"));
+    let mut lines = BufReader::new(stranger.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let admin: Option<SocketAddr> = lines.find_map(|line| {
+        let admin = line.split_once("administration and metrics on http://")?.1;
+        Some(admin.trim().parse().unwrap())
+    });
+    let told = lines.find(|line| line.contains("owns nothing and is not ready"));
     let told = told.expect("it goes on and says why");
     for part in [
         "does not reach itself at 127.0.0.1:1",
@@ -436,8 +440,55 @@ fn node_that_others_cannot_reach_owns_nothing_and_says_why() {
         nodes.iter().all(|node| serves(node, 128)),
         "the others keep what they have"
     );
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    let ready = Client::connect(admin.unwrap()).unwrap().get("/health/ready").unwrap();
+    let reason = ready.json()["reason"].as_str().unwrap().to_owned();
+    assert!(
+        ready.status == 503 && reason.contains("not reached at 127.0.0.1:1"),
+        "{reason}"
+    );
+    let clients: SocketAddr = shown["http"].as_str().unwrap()["http://".len()..].parse().unwrap();
+    let refused = TcpStream::connect(clients).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "it lets no clients in");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&stranger), Signal::TERM).unwrap();
+    assert!(stranger.wait().unwrap().success());
+    let rest: Vec<String> = lines.collect();
+    assert!(
+        rest.iter()
+            .any(|line| line.contains("told to end before it could serve")),
+        "{rest:?}"
+    );
+}
+
+#[test]
+fn answers_name_the_owner_and_another_one_after_a_handoff() {
+    let schema = "owners";
+    let nodes = ["a", "b", "c"].map(|name| {
+        let mut command = command(schema, name);
+        if name != "c" {
+            command.arg("--tell-owner");
+        }
+        Served::spawn(command)
+    });
+    let told = |node: &Served, section: usize| {
+        let path = format!("/api/section/{}", id(section));
+        let read = node.client().get(&path).unwrap();
+        let added = node.client().post(&format!("{path}/add"), None, r#"{"student":"1"}"#);
+        [read, added.unwrap()].map(|answer| answer.header("throng-owner").map(str::to_owned))
+    };
+    for section in 0..SECTIONS {
+        let path = format!("/api/section/{}/open", id(section));
+        post(&nodes[section % 3], &path, &json!({ "capacity": 1_000 }));
+    }
+    for (owner, name) in [(1, "b"), (2, "c"), (0, "a")] {
+        said(&cluster(schema, &["move", "0-255", "--to", name]));
+        let url = Some(format!("http://{}", nodes[owner].address));
+        until("it is told as the owner of all", || {
+            let mut asked = (0..SECTIONS).flat_map(|section| nodes[..2].iter().map(move |node| (node, section)));
+            asked.all(|(node, section)| told(node, section) == [url.clone(), url.clone()])
+        });
+        let told = told(&nodes[2], 0);
+        assert_eq!(told, [None, None], "a node that is not asked to tells no owner");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod krl;
 mod load;
 mod new;
 mod postgres;
+mod rolling;
 mod serve;
 mod supervisor;
 mod trace;

@@ -8,7 +8,8 @@ pub(crate) const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 /// For how long a browser need not ask again, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// Response headers that such a page may read besides the usual ones.
-const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate, location, read-model-behind");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("retry-after, www-authenticate, location, read-model-behind, throng-owner");
 
 /// A browser asks whether its page may ask.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {

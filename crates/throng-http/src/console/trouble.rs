@@ -295,8 +295,9 @@ fn why(name: &str) -> String {
 pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
     let mut troubles = Troubles::default();
     troubles.parts(shared);
-    // Troubles in the store are not read while the engine is down. That it is down is said above.
-    if shared.engine.health().ready {
+    // Troubles in the store are not read while the engine is down. That it is down is said above, if it is for more than a moment.
+    let health = shared.engine.health();
+    if health.ready && health.position.is_some() {
         let read = async {
             troubles.entities(shared).await?;
             troubles.dead(shared).await

@@ -23,6 +23,7 @@ use std::{
     },
     time::SystemTime,
 };
+use throng::journal::ShardId;
 use tokio::sync::broadcast;
 
 /// Points that wait for a client.
@@ -95,10 +96,15 @@ pub(crate) struct About {
     pub(crate) url: String,
     /// The owners of all shards, for clients that are told them.
     pub(crate) owners: Option<OwnersReport>,
+    /// Names a shard's owner in answers about one entity, for clients that are told it.
+    pub(crate) owner: Option<OwnerOf>,
 }
 
 /// Says who owns the shards of a cluster; `null` as long as that is not known.
 pub(crate) type OwnersReport = Box<dyn Fn() -> Value + Send + Sync>;
+
+/// Returns the URL of a shard's owner; `None` as long as that is not known.
+pub(crate) type OwnerOf = Box<dyn Fn(ShardId) -> Option<String> + Send + Sync>;
 
 impl Console {
     pub(crate) fn new(about: About) -> Self {

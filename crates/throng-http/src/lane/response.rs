@@ -1,6 +1,7 @@
 //! The bytes of a response.
 
-use http::{HeaderMap, StatusCode, header};
+use crate::answer::OWNER;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 /// The framing of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,15 +14,25 @@ pub(super) enum Framing {
     Nothing,
 }
 
-/// A reply, 200.
-pub(super) fn reply(output: &mut Vec<u8>, body: &[u8], date: &[u8], closes: bool) {
+/// A reply, 200, with the URL of its entity's owner where clients are told it.
+pub(super) fn reply(output: &mut Vec<u8>, body: &[u8], owner: Option<&HeaderValue>, date: &[u8], closes: bool) {
     output.reserve(192 + body.len());
     output.extend_from_slice(
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\ncontent-length: ",
     );
     number(output, body.len());
+    if let Some(owner) = owner {
+        field(output, &OWNER, owner);
+    }
     end(output, date, closes);
     output.extend_from_slice(body);
+}
+
+fn field(output: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    output.extend_from_slice(b"\r\n");
+    output.extend_from_slice(name.as_str().as_bytes());
+    output.extend_from_slice(b": ");
+    output.extend_from_slice(value.as_bytes());
 }
 
 /// Writes the head of any response. The fast path itself writes the fields about the framing, the connection and the date.
@@ -44,10 +55,7 @@ pub(super) fn head(
         ) {
             continue;
         }
-        output.extend_from_slice(b"\r\n");
-        output.extend_from_slice(name.as_str().as_bytes());
-        output.extend_from_slice(b": ");
-        output.extend_from_slice(value.as_bytes());
+        field(output, name, value);
     }
     match framing {
         Framing::Length(length) => {
@@ -102,7 +110,6 @@ fn number(output: &mut Vec<u8>, mut value: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     const DATE: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -116,7 +123,7 @@ mod tests {
     fn a_reply_is_json_of_a_known_length() {
         let body = br#"{"taken":1}"#;
         assert_eq!(
-            text(|output| reply(output, body, DATE, false)),
+            text(|output| reply(output, body, None, DATE, false)),
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\n\
              content-length: 11\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n{\"taken\":1}"
         );

@@ -47,6 +47,8 @@ pub struct Problem {
     rejection: Option<Box<RawValue>>,
     retry_after: Option<Duration>,
     allow: Option<HeaderValue>,
+    /// The URL of the owner of the entity that said no, where clients are told it.
+    owner: Option<Box<HeaderValue>>,
     /// The answer asks for an upgrade to WebSocket.
     upgrade: bool,
 }
@@ -72,6 +74,7 @@ impl Problem {
             rejection: None,
             retry_after: None,
             allow: None,
+            owner: None,
             upgrade: false,
         }
     }
@@ -360,6 +363,11 @@ impl Problem {
         self
     }
 
+    /// Names the owner of the entity that said no.
+    pub(crate) fn owned_by(&mut self, owner: Option<HeaderValue>) {
+        self.owner = owner.map(Box::new);
+    }
+
     /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -404,6 +412,9 @@ impl Problem {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(allow) = &self.allow {
             headers.insert(header::ALLOW, allow.clone());
+        }
+        if let Some(owner) = &self.owner {
+            headers.insert(answer::OWNER, (**owner).clone());
         }
         if self.status == catalog::UNAUTHORIZED.status {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

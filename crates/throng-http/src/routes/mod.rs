@@ -139,7 +139,13 @@ async fn other(
                 query::run(server, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
         };
-        let answered = coded(answered, &parts).await;
+        let mut answered = coded(answered, &parts).await;
+        if let Ok(response) = &mut answered
+            && let Some(ApiPath::Entity(kind, id) | ApiPath::Member(kind, id, _)) = path::place(parts.uri.path())
+            && let Some(owner) = server.told_shard(kind, id).and_then(|shard| server.owner(shard))
+        {
+            response.headers_mut().insert(answer::OWNER, owner);
+        }
         return finish(server, connection, &parts, route, arrived, answered);
     }
     if console::page::is_page(path) {

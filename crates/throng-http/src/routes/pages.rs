@@ -162,7 +162,8 @@ fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
         false => waiting.brief(),
     });
     let troubles: Vec<String> = health.troubles.into_iter().chain(waiting).collect();
-    let is_ready = health.ready && !server.is_draining() && failing.is_none();
+    let is_closed = server.is_closed();
+    let is_ready = health.ready && !is_closed && !server.is_draining() && failing.is_none();
     let durability = match health.durability {
         Durability::Fsync => "fsync",
         Durability::Os => "os",
@@ -177,6 +178,7 @@ fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
                 why => format!("{} fails: {why}", failing.name),
             })
         })
+        .or_else(|| is_closed.then(|| "the port for clients opens once the service can serve".into()))
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
     let mut body = json!({
         "ready": is_ready, "reason": reason, "stands_by": health.stands_by, "storage_full": health.storage_full, "troubles": troubles, "durability": durability,

@@ -22,7 +22,7 @@ use crate::{
 };
 use http::{HeaderMap, Method};
 use std::future::poll_fn;
-use throng::driver::Execution;
+use throng::{driver::Execution, journal::ShardId};
 
 /// A command, as the head of a request asks for it.
 pub(crate) struct HttpCommand<'a> {
@@ -71,6 +71,12 @@ impl HttpCommand<'_> {
         })
     }
 
+    #[inline]
+    fn told_shard(&self, server: &Server) -> Option<ShardId> {
+        let (kind, id, _) = self.place;
+        server.told_shard(kind, id)
+    }
+
     /// Its line in the access log, if it has one.
     pub(super) fn log(&self, server: &Server, connection: &Connection, caller: Option<&Caller>) -> Option<Box<Entry>> {
         let method = Method::POST.as_str();
@@ -105,7 +111,9 @@ pub(crate) fn try_now(
     // An answer that is no problem needs no path.
     let is_reply = matches!(&execution, Ok(Execution::Done(executed)) if !executed.is_refused());
     let path = if is_reply { "" } else { command.path };
-    Some(Staged::new(server, execution, arrived, path, log))
+    let mut staged = Staged::new(server, execution, arrived, path, log);
+    staged.tells_owner_of(command.told_shard(server));
+    Some(staged)
 }
 
 /// Runs a command, and waits for whatever it has to wait for before it is executed.
@@ -131,6 +139,7 @@ pub(super) async fn stage(
     let execution = execution.await;
     let log = command.log(server, connection, caller.as_ref());
     let mut staged = Staged::new(server, execution, arrived, command.path, log);
+    staged.tells_owner_of(command.told_shard(server));
     poll_fn(|context| staged.poll_executed(server, context)).await;
     staged
 }

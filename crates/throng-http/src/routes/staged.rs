@@ -17,6 +17,7 @@ use std::{
 use throng::{
     JsonRejection,
     driver::{Charge, Executed, Execution},
+    journal::ShardId,
     model::Error,
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct Staged {
     /// The memory of a large answer.
     charge: Option<Charge>,
     arrived: Option<Instant>,
+    /// The entity's shard, where clients are told its owner.
+    shard: Option<ShardId>,
     /// The path that a problem reports as its `instance`; empty for a message of a WebSocket.
     path: Box<str>,
     log: Option<Box<Entry>>,
@@ -111,12 +114,23 @@ impl Staged {
             charge: charge(server, &execution),
             execution,
             arrived,
+            shard: None,
             path: path.into(),
             log,
         }
     }
 
+    /// Has the answer name the owner of this shard, if there is one.
+    pub(super) fn tells_owner_of(&mut self, shard: Option<ShardId>) {
+        self.shard = shard;
+    }
+
     fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Reply> {
+        // Of an entity's own answer only: a refusal may be of somebody who is not let in.
+        let owner = match &self.execution {
+            Execution::Done(_) => self.shard.and_then(|shard| server.owner(shard)),
+            Execution::Wait(_) | Execution::Refused(_) => None,
+        };
         let answered = answered.map_err(|problem| counted(server, *problem, &self.path).boxed());
         let status = answered
             .as_ref()
@@ -129,10 +143,17 @@ impl Staged {
                 Err(problem) => entry.refused(server, problem, took),
             }
         }
-        answered.map(|body| {
-            let charge = self.charge.take();
-            let charge = charge.or_else(|| server.charge_anyway(body.len()));
-            Reply { body, charge }
-        })
+        match answered {
+            Ok(body) => {
+                let charge = self.charge.take();
+                let charge = charge.or_else(|| server.charge_anyway(body.len()));
+                let owner = owner.map(Box::new);
+                Ok(Reply { body, charge, owner })
+            }
+            Err(mut problem) => {
+                problem.owned_by(owner);
+                Err(problem)
+            }
+        }
     }
 }

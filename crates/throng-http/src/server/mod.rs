@@ -18,12 +18,13 @@ use crate::{
     metrics::{Limit, Metrics},
     places::Taken,
     problem::{Answered, Problem},
+    request::path::entity_id,
 };
 use date::Date;
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Body as _;
 use std::{cell::RefCell, sync::Arc, time::Duration};
-use throng::driver::Charge;
+use throng::{driver::Charge, journal::ShardId};
 use tokio::sync::watch;
 
 /// The largest answer that is not charged: it is a part of what its connection takes.
@@ -193,6 +194,24 @@ impl Server {
     pub(crate) fn late_body(&self) -> Box<Problem> {
         self.metrics().limited(Limit::BodyWait);
         Problem::request_timeout(self.limits()).boxed()
+    }
+
+    /// Returns the shard of an entity as a path names it, where clients are told its owner.
+    #[inline]
+    pub(crate) fn told_shard(&self, kind: &str, id: &str) -> Option<ShardId> {
+        self.shared.console.about.owner.as_ref()?;
+        Some(self.shared.engine.registry().shard_of(kind, &entity_id(id).ok()?))
+    }
+
+    /// Returns the URL of a shard's owner as the header field [`OWNER`](crate::answer::OWNER) has it.
+    pub(crate) fn owner(&self, shard: ShardId) -> Option<HeaderValue> {
+        let url = self.shared.console.about.owner.as_ref()?(shard)?;
+        HeaderValue::try_from(url).ok()
+    }
+
+    /// Returns true until the gateway's port is open.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.stage.borrow() == Stage::Closed
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -96,7 +96,7 @@ impl Shared {
                 break;
             };
             match settled {
-                Ok(Reply { body, charge }) => {
+                Ok(Reply { body, charge, .. }) => {
                     self.out.borrow_mut().reply(&front.id, &body);
                     self.hold(charge);
                 }

@@ -1,12 +1,18 @@
 //! Health, metrics, the OpenAPI document and the pages.
 
 use crate::support::{
-    Client, plain,
+    Client,
+    http2::Http2,
+    plain,
     section::{Enrolment, Refusal},
-    start,
+    start, wait,
 };
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use std::{
+    io::ErrorKind,
+    net::TcpStream,
+    sync::{Arc, Mutex},
+};
 use throng::services::health::{Check, Reason, Status};
 use throng_http::{Described, Route};
 use throng_testing::openapi_faults;
@@ -19,7 +25,7 @@ fn health_says_readiness_and_durability() {
     let ready = client.get("/health/ready");
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
     assert_eq!(ready.json()["durability"], "memory");
-    crate::support::wait(gateway.engine().stop());
+    wait(gateway.engine().stop());
     let stopped = client.get("/health/ready");
     assert_eq!((stopped.status, &stopped.json()["ready"]), (503, &json!(false)));
     assert!(stopped.json()["reason"].as_str().unwrap().contains("stop"));
@@ -252,6 +258,73 @@ fn owners_of_shards_are_told_where_the_service_has_them() {
     assert_eq!((answer.status, answer.json()), (200, map));
     assert_eq!(Client::new(&gateway).request("POST", "/cluster", &[], "").status, 405);
     assert_eq!(Client::new(&start(|gateway| gateway)).get("/cluster").status, 404);
+}
+
+#[test]
+fn entities_answers_name_their_owner_where_it_is_told() {
+    let gateway = start(|gateway| gateway.tell_owner(|shard| Some(format!("http://node-{}:80", shard.0))));
+    let owner = |id: &str| {
+        format!(
+            "http://node-{}:80",
+            gateway.engine().registry().shard_of("section", id).0
+        )
+    };
+    let mut client = Client::new(&gateway);
+    let opened = client.post("/api/section/S%201/open", r#"{"capacity":1}"#);
+    assert_eq!(
+        (opened.status, opened.header("throng-owner")),
+        (200, Some(&*owner("S 1")))
+    );
+    let add = |student: &str| format!(r#"{{"student":"{student}"}}"#);
+    let added = ["1", "2"].map(|student| client.post("/api/section/S%201/add-student", &add(student)));
+    for (answer, status) in added.iter().zip([200, 409]) {
+        assert_eq!(
+            (answer.status, answer.header("throng-owner")),
+            (status, Some(&*owner("S 1")))
+        );
+    }
+    for path in ["/api/section/S%201", "/api/section/S%201/events"] {
+        let read = client.get(path);
+        assert_eq!(
+            (read.status, read.header("throng-owner")),
+            (200, Some(&*owner("S 1"))),
+            "{path}"
+        );
+    }
+    for path in ["/api/section", "/api/section/S2", "/api/nothing/S1", "/health/live"] {
+        assert_eq!(client.get(path).header("throng-owner"), None, "{path}");
+    }
+    wait(async {
+        let (http2, _task) = Http2::new(gateway.address(), |_| {}).await;
+        let opened = http2.begin("POST", "/api/section/S3/open", r#"{"capacity":1}"#).await;
+        assert_eq!(opened.headers()["throng-owner"], *owner("S3"));
+    });
+    assert_eq!(
+        Client::new(&plain())
+            .post("/api/section/S1/open", r#"{"capacity":1}"#)
+            .header("throng-owner"),
+        None
+    );
+}
+
+#[test]
+fn closed_gateway_is_not_ready_until_it_is_opened() {
+    let mut gateway = start(|gateway| gateway.closed().admin(([127, 0, 0, 1], 0).into()));
+    let mut operator = Client::of(gateway.admin_address().unwrap());
+    let ready = operator.get("/health/ready");
+    assert_eq!((ready.status, &ready.json()["ready"]), (503, &json!(false)));
+    assert!(
+        ready.json()["reason"]
+            .as_str()
+            .unwrap()
+            .contains("the port for clients opens")
+    );
+    assert_eq!(operator.get("/health/live").status, 200);
+    let refused = TcpStream::connect(gateway.address()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    gateway.open().unwrap();
+    assert_eq!(operator.get("/health/ready").status, 200);
+    assert_eq!(Client::new(&gateway).get("/health/ready").status, 200);
 }
 
 #[test]

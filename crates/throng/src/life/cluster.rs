@@ -103,7 +103,7 @@ impl Lives {
             turn::wake_committer(context);
             context.host.sleep(LOOK).await;
         }
-        self.end(Down::shortly(CHANGES));
+        self.end(Down::shortly(CHANGES, context.host.elapsed_micros()));
         context.journal.seal(ledger.writer).await?;
         context.signals.wake_watchers();
         Ok(())
@@ -140,7 +140,14 @@ impl Lives {
     pub(crate) fn is_short(&self) -> bool {
         match &*self.status() {
             Status::Running(life) => life.ledger.is_closing(),
-            Status::Down(down) => down.is_short,
+            Status::Down(down) => down.short_since.is_some(),
         }
+    }
+
+    /// Returns true if requests wait for the end of it, and none of them has waited too long.
+    pub(crate) fn holds_for(&self, down: &Down) -> bool {
+        let now = self.context.host.elapsed_micros();
+        let is_held = |since| now.saturating_sub(since) < crate::context::micros(HOLD);
+        down.short_since.is_some_and(is_held)
     }
 }

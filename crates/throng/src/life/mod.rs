@@ -106,8 +106,8 @@ pub(crate) struct Down {
     pub(crate) told: &'static str,
     /// The details that only operators are told.
     pub(crate) detail: Option<String>,
-    /// True if it takes only a moment: whoever asks waits.
-    pub(crate) is_short: bool,
+    /// The time since when, if it takes only a moment: whoever asks waits. In microseconds of the host's clock.
+    pub(crate) short_since: Option<u64>,
 }
 
 impl Down {
@@ -115,14 +115,14 @@ impl Down {
         Self {
             told,
             detail: None,
-            is_short: false,
+            short_since: None,
         }
     }
 
     /// For a moment, in which whoever asks waits.
-    pub(crate) fn shortly(told: &'static str) -> Self {
+    pub(crate) fn shortly(told: &'static str, since: u64) -> Self {
         Self {
-            is_short: true,
+            short_since: Some(since),
             ..Self::new(told)
         }
     }

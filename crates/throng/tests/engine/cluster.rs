@@ -2,12 +2,14 @@
 
 use crate::kinds::{Account, Balance, Command, View, ask, balance, eventually, more, text};
 use crate::nodes::{self, Cluster, Node, ids, shards};
+use crate::slow::Stopwatch;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
 };
 use throng::{
     Options,
+    host::TokioHost,
     journal::{Directory, NodeState},
     limits,
     model::Error,
@@ -270,6 +272,27 @@ async fn a_dead_nodes_answers_survive_and_it_writes_no_more() {
         matches!(gone, throng::journal::Error::Gone(id) if id == one.id),
         "{gone}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_is_ready_while_requests_wait_for_a_handoff() {
+    let cluster = Cluster::new();
+    let micros = Arc::new(AtomicU64::new(1_000_000));
+    let host = Stopwatch {
+        host: TokioHost::new().unwrap(),
+        micros: micros.clone(),
+    };
+    let node = cluster.node_with("one", |builder| builder.host(Arc::new(host))).await;
+    cluster.take(&node, &shards(0, 256)).await;
+    node.engine.driver().release().await.unwrap();
+    let health = node.engine.health();
+    assert!(health.ready && health.reason.is_none(), "{health:?}");
+    // Requests have waited as long as they may, and are refused.
+    micros.fetch_add(2_000_000, SeqCst);
+    let health = node.engine.health();
+    assert!(!health.ready && health.reason.is_some(), "{health:?}");
+    cluster.serve(&node).await;
+    assert!(node.engine.health().ready);
 }
 
 #[tokio::test(flavor = "multi_thread")]

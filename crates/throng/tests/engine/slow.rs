@@ -21,9 +21,9 @@ use throng::{
 use throng_testing::{delegate, fixtures::Never};
 
 /// A host whose clock goes only when it is told to.
-struct Stopwatch {
-    host: TokioHost,
-    micros: Arc<AtomicU64>,
+pub(crate) struct Stopwatch {
+    pub(crate) host: TokioHost,
+    pub(crate) micros: Arc<AtomicU64>,
 }
 
 impl Host for Stopwatch {

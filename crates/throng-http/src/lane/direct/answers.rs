@@ -133,20 +133,20 @@ impl Direct {
             self.outbox.clear();
             return;
         };
-        let settled = settled.map(|Reply { body, charge }| {
+        let settled = settled.map(|Reply { body, charge, owner }| {
             member.wire.hold(charge);
-            body
+            (body, owner)
         });
         let connection = &member.open.connection;
         let is_socket = id.is_some();
         let closes = closes || is_last && connection.is_ending() && !is_socket;
         match (id, settled) {
-            (Some(id), Ok(body)) => self.outbox.reply(&id, &body),
+            (Some(id), Ok((body, _))) => self.outbox.reply(&id, &body),
             (Some(id), Err(problem)) => self.outbox.problem(Some(&id), &problem),
-            (None, Ok(body)) => self
+            (None, Ok((body, owner))) => self
                 .server
                 .date
-                .with(|date| response::reply(&mut self.answers, &body, date, closes)),
+                .with(|date| response::reply(&mut self.answers, &body, owner.as_deref(), date, closes)),
             (None, Err(problem)) => {
                 Outgoing::write_problem(&self.server, connection, &problem, closes, &mut self.answers);
             }

@@ -100,11 +100,12 @@ impl Work {
                         together.pop_front();
                         let closes = together.is_empty() && (*closes || connection.is_ending());
                         match answer {
-                            Ok(Reply { body, charge }) => {
+                            Ok(Reply { body, charge, owner }) => {
                                 wire.hold(charge);
+                                let owner = owner.as_deref();
                                 server
                                     .date
-                                    .with(|date| response::reply(wire.output(), &body, date, closes));
+                                    .with(|date| response::reply(wire.output(), &body, owner, date, closes));
                             }
                             Err(problem) => {
                                 Outgoing::write_problem(server, connection, &problem, closes, wire.output());
