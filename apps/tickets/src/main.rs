@@ -6,11 +6,5 @@ use std::process::ExitCode;
 static ALLOCATOR: throng_app::Allocator = throng_app::Allocator;
 
 fn main() -> ExitCode {
-    match tickets::app() {
-        Ok(app) => app.run(),
-        Err(why) => {
-            eprintln!("tickets: {why:#}");
-            ExitCode::from(2)
-        }
-    }
+    tickets::app().run()
 }

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_app::model::{CallId, CallOutcome, OnCallOutcome, Turn};
 
-/// The longest time of a payment, and of what is left of the hold.
-pub(crate) const PAYMENT_WITHIN: Duration = Duration::from_secs(60);
+/// The longest time of a payment. It may hang over the end of the hold: then it is reversed.
+const PAYMENT_WITHIN: Duration = Duration::from_secs(30);
 /// A reversal that has no outcome by then is asked for anew.
 const REVERSAL_WITHIN: Duration = Duration::from_hours(24);
 const PAYMENTS_MAX: usize = 5;
@@ -78,8 +78,7 @@ impl Order {
     }
 
     pub(super) fn pay(&self, token: String, turn: &mut Turn<'_, Self>) -> Result<(), OrderRejection> {
-        let left = self.until.micros.saturating_sub(turn.now().micros);
-        if self.stage != Stage::Held || left <= 0 {
+        if self.stage != Stage::Held || turn.now() >= self.until {
             return Err(OrderRejection::NotPayable { stage: self.stage });
         }
         let number = self.payments.len() as u32 + 1;
@@ -91,8 +90,7 @@ impl Order {
             cents: self.cents,
             token,
         };
-        let within = PAYMENT_WITHIN.min(Duration::from_micros(left.unsigned_abs()));
-        let call = turn.call::<Payments>(charge).within(within).id();
+        let call = turn.call::<Payments>(charge).within(PAYMENT_WITHIN).id();
         turn.emit(OrderEvent::PaymentAsked { number, call });
         Ok(())
     }

@@ -12,7 +12,7 @@ use throng_app::model::Entity;
 use throng_sim::{History, Sim};
 
 /// All that is known in the end.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Books {
     pub(super) concerts: BTreeMap<String, ConcertView>,
     pub(super) customers: BTreeMap<String, CustomerView>,
@@ -21,6 +21,18 @@ pub(super) struct Books {
 }
 
 impl Books {
+    /// Returns the orders whose seats wait for a payment.
+    pub(super) fn held(&self) -> impl Iterator<Item = &str> {
+        let held = self.orders.iter().filter(|(_, order)| order.stage == Stage::Held);
+        held.map(|(id, _)| id.as_str())
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn has_settled(&self) -> bool {
+        let seats_held = |concert: &ConcertView| concert.zones.iter().any(|zone| zone.held > 0);
+        self.orders.values().all(has_settled) && !self.concerts.values().any(seats_held)
+    }
+
     /// Checks all rules, and counts what has happened.
     pub(super) fn check(&self, sim: &Sim) {
         self.orders
@@ -48,15 +60,7 @@ impl Books {
             .iter()
             .all(|money| money.charged <= 1 && money.reversed <= money.charged);
         let is_confirmed = order.stage == Stage::Confirmed;
-        let has_settled = has_a_place(order) == matches!(order.stage, Stage::Waiting | Stage::Confirmed)
-            && order.stage != Stage::Asked
-            && !order.payments.iter().any(|payment| {
-                matches!(
-                    payment.status,
-                    PaymentStatus::Asked | PaymentStatus::Reversing | PaymentStatus::ReversalRefused
-                )
-            });
-        if net != i64::from(is_confirmed) || !is_once || !has_settled {
+        if net != i64::from(is_confirmed) || !is_once || !has_settled(order) {
             sim.wrong(format!("order {id}: {order:?}, {payments:?}"));
         }
         self.count(sim, order);
@@ -104,6 +108,17 @@ impl Books {
             }
         }
     }
+}
+
+fn has_settled(order: &OrderView) -> bool {
+    let is_open = |status| {
+        matches!(
+            status,
+            PaymentStatus::Asked | PaymentStatus::Reversing | PaymentStatus::ReversalRefused
+        )
+    };
+    !matches!(order.stage, Stage::Asked | Stage::Held | Stage::Paying)
+        && !order.payments.iter().any(|payment| is_open(payment.status))
 }
 
 fn has_a_place(order: &OrderView) -> bool {

@@ -59,13 +59,13 @@ impl Sale {
 }
 
 fn orders(program: &Program) -> Vec<String> {
-    let (mut ids, mut after) = (Vec::new(), String::new());
+    let (mut ids, mut path) = (Vec::new(), "/api/order?limit=1000".to_owned());
     loop {
-        let page = program.get(&format!("/api/order?limit=1000&after={after}"));
+        let page = program.get(&path);
         let found = page["ids"].as_array().unwrap();
         ids.extend(found.iter().map(|id| id.as_str().unwrap().to_owned()));
         match page["next"].as_str() {
-            Some(next) => next.clone_into(&mut after),
+            Some(next) => path = format!("/api/order?limit=1000&after={next}"),
             None => return ids,
         }
     }
@@ -111,7 +111,7 @@ fn killed_program_oversells_nothing() {
     let mut program = start();
     let zones = json!([{ "name": "stalls", "cents": 5_000, "seats": seats }]);
     // Holds that are not paid end while the program is being killed.
-    let announcement = json!({ "title": "Hamlet", "zones": zones, "hold_secs": 2 });
+    let announcement = json!({ "title": "Hamlet", "zones": zones, "hold_secs": 5 });
     program.post("/api/concert/hamlet/announce", &announcement);
     let sale = Arc::new(Sale {
         address: RwLock::new(program.address),

@@ -20,7 +20,7 @@ fn load_plan_holds_pays_confirms_and_lets_holds_expire() {
         class.unwrap_or_else(|| panic!("no class {class:?}")).counters.successes
     };
     assert_eq!((successes("buy/hold"), successes("buy/confirmed")), (18, 18));
-    assert_eq!((successes("abandon/hold"), successes("abandon/expired")), (2, 2));
+    assert_eq!((successes("abandon/hold-short"), successes("abandon/expired")), (2, 2));
     let zones = |concert: &str| service.get("", &format!("/api/concert/{concert}")).1["zones"][0].clone();
     let sold = ["load-1", "load-2"].map(|concert| zones(concert)["sold"].as_u64().unwrap());
     assert_eq!(sold.iter().sum::<u64>(), 18);
