@@ -1,5 +1,10 @@
 //! The roles: a customer has own orders, the box office all of them, and everybody sees what is on sale.
 
+#![allow(
+    clippy::result_large_err,
+    reason = "a problem is rare, and handlers return it as it is"
+)]
+
 use crate::concert::Concert;
 use throng_app::{
     http::{Access, Action, Caller, Gateway, Means, Problem},

@@ -26,7 +26,7 @@ struct Sold {
     cents: u64,
 }
 
-/// By hour and concert; and the newest hour first, with the best seller first in it.
+/// Keyed by hour and concert; ordered with the newest hour first, and in it the best seller.
 struct Sales;
 
 impl Table for Sales {

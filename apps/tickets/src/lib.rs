@@ -1,6 +1,6 @@
 //! Tickets on sale: seats are held for ten minutes, paid outside, and confirmed; whoever comes too late waits in line.
 //!
-//! It is the second example of the book in `docs/`, where several entities and a provider outside have to agree:
+//! This is the second example of the book in `docs/`, where several entities and a provider outside have to agree:
 //!
 //! - [`concert`]: the seats of a concert, and its waiting lists;
 //! - [`customer`]: the limit of tickets over all concerts;

@@ -120,7 +120,7 @@ pub struct Offer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConcertReply {
-    /// It is done.
+    /// The command is done.
     Done,
     /// The seats are held.
     Held(Offer),

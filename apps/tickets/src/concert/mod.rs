@@ -33,7 +33,7 @@ pub struct Concert {
     title: String,
     hold_secs: u32,
     zones: Vec<ZoneState>,
-    /// By the order's id.
+    /// Keyed by the order's id.
     orders: BTreeMap<String, Place>,
 }
 

@@ -176,9 +176,9 @@ impl Event for OrderEvent {}
 pub enum Ending {
     /// The customer's limit or the concert refused it.
     Refused,
-    /// It was not paid in time.
+    /// No payment came in time.
     Expired,
-    /// It was cancelled.
+    /// The customer or the box office cancelled it.
     Cancelled,
 }
 

@@ -80,7 +80,7 @@ struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payment {
     Charged,
-    /// Whether it was charged before or not.
+    /// Reversed, or never to be charged.
     Reversed,
 }
 

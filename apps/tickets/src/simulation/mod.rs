@@ -244,7 +244,7 @@ fn seats_and_money_agree_whatever_fails() {
     );
 }
 
-/// Whether one of 100 seeds finds a planted bug.
+/// Tells if one of 100 seeds finds a planted bug.
 fn is_found(bug: &Bug) -> bool {
     let found = (0..100).find(|seed| sell(*seed, Some(bug), false).is_err());
     println!("{}: {found:?}", bug.0);

@@ -15,7 +15,7 @@ use std::{
 };
 use throng_testing::{JSON, request, until};
 
-/// So many for each kill: some orders wait in the end.
+/// Seats for each kill: some orders wait in the end.
 const SEATS: u64 = 20;
 const BUYERS: u64 = 4;
 /// Orders that are answered between two kills.
@@ -62,8 +62,8 @@ fn orders(program: &Program) -> Vec<String> {
     let (mut ids, mut path) = (Vec::new(), "/api/order?limit=1000".to_owned());
     loop {
         let page = program.get(&path);
-        let found = page["ids"].as_array().unwrap();
-        ids.extend(found.iter().map(|id| id.as_str().unwrap().to_owned()));
+        let found = page["entities"].as_array().unwrap();
+        ids.extend(found.iter().map(|one| one["id"].as_str().unwrap().to_owned()));
         match page["next"].as_str() {
             Some(next) => path = format!("/api/order?limit=1000&after={next}"),
             None => return ids,
