@@ -44,6 +44,10 @@ const APPS: &[Served] = &[
     },
     Served {
         name: "tickets",
+        app: tickets::app,
+    },
+    Served {
+        name: "long",
         app: long::tickets::app,
     },
 ];

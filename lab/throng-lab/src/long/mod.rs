@@ -147,7 +147,7 @@ fn measure(
 ) -> anyhow::Result<Figures> {
     let keep = (arguments.lasts / KEEP_PART).as_secs().max(1);
     let launch = Launch {
-        app: "tickets",
+        app: "long",
         place,
         arguments: vec![
             "--checkpoint".into(),

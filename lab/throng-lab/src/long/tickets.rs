@@ -12,7 +12,7 @@ use throng_app::{
 const COUNTER_KEEPS: u64 = 100;
 
 pub(crate) fn app() -> App {
-    App::new("tickets").with::<Ticket>().with::<Counter>()
+    App::new("long").with::<Ticket>().with::<Counter>()
 }
 
 #[derive(Default, Serialize, Deserialize)]

@@ -42,6 +42,7 @@ fn generators_take_the_documents_of_all_apps() {
         "registration",
         "shows",
         "skiers",
+        "tickets",
     ] {
         let directory = tempfile::tempdir().unwrap();
         let served = serve(app, &directory.path().display().to_string());
