@@ -58,6 +58,7 @@
 //! |---|---|
 //! | `mimalloc` (on) | [`Allocator`], for a program's `#[global_allocator]`; it compiles C |
 //! | `postgres` | journals on PostgreSQL: `--journal postgres://…` |
+//! | `otlp` (on) | traces to an OpenTelemetry collector: `--otlp http://…` |
 //! | `bench` | the command `bench` |
 //!
 //! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
@@ -87,6 +88,7 @@ mod serve;
 mod service;
 mod token;
 mod trace;
+mod traces;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
@@ -111,3 +113,4 @@ pub use throng::{
 };
 #[doc(no_inline)]
 pub use throng_http as http;
+pub use traces::TraceArguments;

@@ -1,6 +1,9 @@
 //! Events to an exchange: an outbox whose offset is kept with the engine.
 
-use crate::{Message, PublishError, Publisher, ingress::REASON};
+use crate::{
+    Message, PublishError, Publisher,
+    ingress::{REASON, TRACEPARENT},
+};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use std::sync::{Mutex, PoisonError};
 use throng::{
@@ -120,7 +123,14 @@ impl<O: Outbound> Sink for Egress<O> {
             .filter_map(|seen| {
                 let message = self.outbound.message(seen)?;
                 let id = Some(seen.offset.to_string());
-                Some((seen.offset, Message { id, ..message }))
+                let mut message = Message { id, ..message };
+                if let Some(trace) = seen
+                    .trace
+                    .filter(|_| !message.headers.iter().any(|(name, _)| *name == TRACEPARENT))
+                {
+                    message.headers.push((TRACEPARENT, trace.to_string()));
+                }
+                Some((seen.offset, message))
             })
             .collect();
         let is_careful = self.careful.lock().unwrap_or_else(PoisonError::into_inner).is_some();

@@ -1,7 +1,7 @@
 //! Messages in flight: from their delivery, through the engine, to what the broker is told of them.
 
 use super::{
-    EntityCommand, Incoming, Part,
+    EntityCommand, Incoming, Part, TRACEPARENT,
     letters::{Fate, Verdict, WAITING_MAX},
 };
 use crate::{
@@ -19,12 +19,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use throng::{
     JsonRejection,
     driver::{Charge, Driver, Executed, Execution},
     model::Error,
+    spans::{Attribute, Span, SpanKind, TraceContext},
 };
 use tokio::task::JoinHandle;
 
@@ -70,6 +71,8 @@ struct Message {
     unreadable: Option<String>,
     /// Bytes of the message and of its commands.
     bytes: usize,
+    /// Its span, and the publisher's, if its trace is recorded.
+    span: Option<(TraceContext, Option<TraceContext>)>,
 }
 
 /// The progress of a command.
@@ -102,7 +105,7 @@ pub(super) struct Settled {
     pub(super) settles: Vec<Settle>,
     pub(super) count: u32,
     /// The sum of their times.
-    pub(super) took: std::time::Duration,
+    pub(super) took: Duration,
 }
 
 impl Settled {
@@ -198,8 +201,14 @@ impl<'a> Flow<'a> {
         let of_commands: usize = commands.iter().map(|command| command.body.len()).sum();
         let bytes = delivery.data.len() + header_bytes(&delivery.properties) + of_commands;
         self.book(bytes);
+        let span = self.driver.tracer().and_then(|tracer| {
+            let headers = delivery.properties.headers().as_ref();
+            let parent = headers.and_then(|headers| text(headers, TRACEPARENT)?.parse().ok());
+            Some((tracer.begin(parent)?, parent))
+        });
         let mut message = Message {
             bytes,
+            span,
             came: Instant::now(),
             commands: commands.into_iter().map(|command| (command, Step::Try)).collect(),
             unreadable,
@@ -224,18 +233,19 @@ impl<'a> Flow<'a> {
         let id = message_id(&message.delivery);
         let name = id.map_or_else(|| format!("{:032x}-{tag}", self.session), str::to_owned);
         let is_one = message.commands.len() == 1;
+        let span = message.span.map(|(span, _)| span);
         let mut left = 0;
         for (number, (command, step)) in message.commands.iter_mut().enumerate() {
             if matches!(step, Step::Try) {
                 let key = if is_one { name.clone() } else { part_key(&name, number) };
-                *step = self.try_one(command, key);
+                *step = self.try_one(command, key, span);
                 left += usize::from(matches!(step, Step::Try));
             }
         }
         left
     }
 
-    fn try_one(&self, command: &EntityCommand, key: String) -> Step {
+    fn try_one(&self, command: &EntityCommand, key: String, span: Option<TraceContext>) -> Step {
         if let Some(why) = &command.unreadable {
             return Step::Refused(format!("it cannot be read: {why}"));
         }
@@ -253,6 +263,10 @@ impl<'a> Flow<'a> {
         let attempt = match attempt {
             Ok(attempt) => attempt.key_life(self.part.options.keys),
             Err(error) => return Step::of(Err(error)),
+        };
+        let attempt = match span {
+            Some(span) => attempt.traced(span),
+            None => attempt,
         };
         match self.driver.try_now(attempt) {
             Execution::Done(executed) if executed.is_elsewhere() => {
@@ -287,6 +301,7 @@ impl<'a> Flow<'a> {
             let Some(message) = self.messages.pop_front() else {
                 break;
             };
+            self.export_span(&message);
             if message.is_dead() {
                 self.part.metrics.dead.inc();
                 let (verdict, tag, bytes) = (message.verdict(), message.delivery.delivery_tag, message.bytes);
@@ -304,6 +319,31 @@ impl<'a> Flow<'a> {
             }
         }
         settled
+    }
+
+    /// Exports the span of a message that is settled, if its trace is recorded.
+    fn export_span(&self, message: &Message) {
+        let (Some((context, parent)), Some(tracer)) = (message.span, self.driver.tracer()) else {
+            return;
+        };
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let now = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let queue = &self.part.options.queue;
+        tracer.export(&Span {
+            name: &format!("process {queue}"),
+            kind: SpanKind::Consumer,
+            context,
+            parent: parent.map(|parent| parent.span),
+            begun_micros: now.saturating_sub(micros(message.came.elapsed())),
+            ended_micros: now,
+            attributes: &[
+                ("messaging.system", Attribute::Text("rabbitmq")),
+                ("messaging.destination.name", Attribute::Text(queue)),
+            ],
+            links: &[],
+            links_dropped: 0,
+            is_failed: message.is_dead(),
+        });
     }
 
     fn settle_letters(&mut self, settled: &mut Settled, context: &mut Context<'_>) {

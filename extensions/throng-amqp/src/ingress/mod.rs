@@ -26,6 +26,8 @@ use std::{
 };
 use throng::{Engine, driver::KeyLife};
 
+/// The header with the trace that a message is a part of (W3C Trace Context).
+pub(crate) const TRACEPARENT: &str = "traceparent";
 /// The time between two looks at the broker while many messages come: nobody waits for their outcome.
 const PAUSE: Duration = Duration::from_millis(2);
 
