@@ -64,7 +64,6 @@
 //! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
 //! entity alone. A simulation of the whole service, from `throng-sim`, takes [`App::into_builder`].
 
-mod access_log;
 mod app;
 #[cfg(feature = "bench")]
 mod bench;
@@ -86,11 +85,10 @@ mod schema;
 mod security;
 mod serve;
 mod service;
+mod telemetry;
 mod token;
 mod trace;
-mod traces;
 
-pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
 /// The router that [an app's own routes](App::routes) are written with, in the version the gateway takes.
 #[doc(no_inline)]
@@ -107,10 +105,10 @@ pub use mimalloc::MiMalloc as Allocator;
 pub use place::{Durability, JournalLocation, OnLoss};
 pub use security::SecurityArguments;
 pub use service::{Service, Settings};
+pub use telemetry::{AccessLogArguments, TraceArguments};
 #[doc(no_inline)]
 pub use throng::{
     Builder, Done, Engine, EntityEvent, Follow, Handle, Options, Subject, model, projection as projections, services,
 };
 #[doc(no_inline)]
 pub use throng_http as http;
-pub use traces::TraceArguments;

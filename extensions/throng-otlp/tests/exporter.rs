@@ -67,7 +67,7 @@ fn batch_is_sent_again_after_the_collector_had_no_room() {
 }
 
 #[test]
-fn dropped_exporter_sends_what_is_left() {
+fn dropped_exporter_sends_its_last_spans() {
     let collector = Collector::start("200 OK");
     let settings = Settings {
         every: Duration::from_secs(3_600),

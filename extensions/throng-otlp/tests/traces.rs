@@ -6,7 +6,7 @@ mod collector;
 mod service;
 
 use collector::{Received, attribute};
-use service::{Service, traceparent};
+use service::Service;
 use std::time::Duration;
 use throng::spans::TraceOptions;
 
@@ -23,6 +23,11 @@ fn options(ratio: f64) -> TraceOptions {
     }
 }
 
+/// The caller's context with these flags.
+fn traceparent(flags: &str) -> String {
+    format!("00-{TRACE:032x}-{CALLER:016x}-{flags}")
+}
+
 /// The only span of this name.
 #[track_caller]
 fn only<'a>(spans: &'a [Received], name: &str) -> &'a Received {
@@ -36,7 +41,7 @@ fn request_leads_to_batch_commit_message_and_projection() {
     let (collector, mut service) = Service::traced(options(0.0));
     service.post(
         "/api/relay/secret-id/Pass",
-        Some((TRACE, CALLER, "01")),
+        Some(&traceparent("01")),
         r#"{"to":"counter-1"}"#,
         200,
     );
@@ -83,7 +88,7 @@ fn request_leads_to_batch_commit_message_and_projection() {
 #[test]
 fn parent_that_is_not_sampled_is_followed() {
     let (collector, mut service) = Service::traced(options(1.0));
-    service.post("/api/relay/a/Pass", Some((TRACE, CALLER, "00")), r#"{"to":"b"}"#, 200);
+    service.post("/api/relay/a/Pass", Some(&traceparent("00")), r#"{"to":"b"}"#, 200);
     assert!(
         service
             .spans(&collector)
@@ -138,7 +143,7 @@ fn ids_are_named_where_that_is_asked_for() {
 #[test]
 fn websocket_command_is_part_of_its_senders_trace() {
     let (collector, service) = Service::traced(options(0.0));
-    service.socket_command(&traceparent((TRACE, CALLER, "01")));
+    service.socket_command(&traceparent("01"));
     let spans = service.spans_with(&collector, "COMMAND /api/counter/{id}/Hit");
     let request = only(&spans, "COMMAND /api/counter/{id}/Hit");
     assert_eq!(

@@ -16,3 +16,4 @@ mod resend;
 mod standby;
 mod tls;
 mod topology;
+mod traces;

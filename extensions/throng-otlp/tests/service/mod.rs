@@ -61,11 +61,6 @@ impl Projection for Hits {
     }
 }
 
-/// A `traceparent` of a trace, a span and flags.
-pub(crate) fn traceparent((trace, span, flags): (u128, u64, &str)) -> String {
-    format!("00-{trace:032x}-{span:016x}-{flags}")
-}
-
 pub(crate) struct Service {
     engine: Engine,
     gateway: Running,
@@ -93,10 +88,10 @@ impl Service {
     }
 
     #[track_caller]
-    pub(crate) fn post(&mut self, path: &str, parent: Option<(u128, u64, &str)>, body: &str, status: u16) {
+    pub(crate) fn post(&mut self, path: &str, parent: Option<&str>, body: &str, status: u16) {
         let json = "content-type: application/json\r\n";
         let headers = match parent {
-            Some(parent) => format!("{json}traceparent: {}\r\n", traceparent(parent)),
+            Some(parent) => format!("{json}traceparent: {parent}\r\n"),
             None => json.to_owned(),
         };
         let response = self.client.request("POST", path, &headers, body).unwrap();

@@ -66,6 +66,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn collectors_address_is_checked_at_the_start() {
+        let arguments = |url: Option<&str>| TraceArguments {
+            otlp: url.map(str::to_owned),
+            ..TraceArguments::default()
+        };
+        assert!(arguments(None).start("shop").unwrap().is_none());
+        let error = arguments(Some("https://collector")).start("shop").unwrap_err();
+        let told = format!("{error:#}");
+        assert!(told.starts_with("--otlp: ") && told.contains("https://collector"), "{told}");
+    }
+
+    #[test]
     fn ratio_is_a_number_from_zero_to_one() {
         assert_eq!((ratio("0"), ratio("0.25"), ratio("1")), (Ok(0.0), Ok(0.25), Ok(1.0)));
         for wrong in ["", "2", "-0.1", "NaN", "1%"] {
