@@ -74,7 +74,10 @@ mod tests {
         assert!(arguments(None).start("shop").unwrap().is_none());
         let error = arguments(Some("https://collector")).start("shop").unwrap_err();
         let told = format!("{error:#}");
-        assert!(told.starts_with("--otlp: ") && told.contains("https://collector"), "{told}");
+        assert!(
+            told.starts_with("--otlp: ") && told.contains("https://collector"),
+            "{told}"
+        );
     }
 
     #[test]
