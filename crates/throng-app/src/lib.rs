@@ -58,12 +58,12 @@
 //! |---|---|
 //! | `mimalloc` (on) | [`Allocator`], for a program's `#[global_allocator]`; it compiles C |
 //! | `postgres` | journals on PostgreSQL: `--journal postgres://…` |
+//! | `otlp` (on) | traces to an OpenTelemetry collector: `--otlp http://…` |
 //! | `bench` | the command `bench` |
 //!
 //! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
 //! entity alone. A simulation of the whole service, from `throng-sim`, takes [`App::into_builder`].
 
-mod access_log;
 mod app;
 #[cfg(feature = "bench")]
 mod bench;
@@ -85,10 +85,10 @@ mod schema;
 mod security;
 mod serve;
 mod service;
+mod telemetry;
 mod token;
 mod trace;
 
-pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
 /// The router that [an app's own routes](App::routes) are written with, in the version the gateway takes.
 #[doc(no_inline)]
@@ -105,6 +105,7 @@ pub use mimalloc::MiMalloc as Allocator;
 pub use place::{Durability, JournalLocation, OnLoss, OpenCalls};
 pub use security::SecurityArguments;
 pub use service::{Service, Settings};
+pub use telemetry::{AccessLogArguments, TraceArguments};
 #[doc(no_inline)]
 pub use throng::{
     Builder, Done, Engine, EntityEvent, Follow, Handle, Options, Subject, model, projection as projections, services,

@@ -24,7 +24,7 @@ use throng_http::StopSignal;
 #[cfg(feature = "postgres")]
 use crate::cluster::ClusterArguments;
 use crate::{
-    AccessLogArguments, App, SecurityArguments,
+    AccessLogArguments, App, SecurityArguments, TraceArguments,
     health::supervisor::Supervisor,
     limits::{self, LimitArguments},
     logging,
@@ -126,6 +126,8 @@ pub struct ServeArguments {
     security: SecurityArguments,
     #[command(flatten)]
     access_log: AccessLogArguments,
+    #[command(flatten)]
+    traces: TraceArguments,
     /// Added to every sync: a slow disk, for tests.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration, hide = true)]
     sync_delay: Duration,
@@ -235,6 +237,7 @@ impl ServeArguments {
             limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
             access_log: self.access_log.clone(),
+            traces: self.traces.clone(),
             #[cfg(feature = "postgres")]
             cluster,
             #[cfg(feature = "postgres")]

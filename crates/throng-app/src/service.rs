@@ -21,7 +21,7 @@ use throng_http::{Limits, Running};
 #[cfg(feature = "postgres")]
 use crate::cluster::{ClusterControl, ClusterSettings, Statuses, await_serving, not_shared, register};
 use crate::{
-    AccessLogArguments, App, End, SecurityArguments,
+    AccessLogArguments, App, End, SecurityArguments, TraceArguments,
     limits::LimitArguments,
     place::{Acting, Durability, JournalLocation, OnLoss, OpenCalls, Opened, Opening},
 };
@@ -55,6 +55,8 @@ pub struct Settings {
     pub security: SecurityArguments,
     /// The requests that are logged.
     pub access_log: AccessLogArguments,
+    /// The requests that are traced, and the collector.
+    pub traces: TraceArguments,
     /// The cluster it is a node of.
     #[cfg(feature = "postgres")]
     pub cluster: Option<ClusterSettings>,
@@ -71,6 +73,10 @@ const BODIES_PART: usize = 8;
 
 /// The longest time for which a journal may be in use after its engine has stopped.
 const RELEASE: Duration = Duration::from_secs(10);
+
+/// The longest time for which the last spans may be on their way.
+#[cfg(feature = "otlp")]
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// A service that runs.
 pub struct Service {
@@ -92,6 +98,9 @@ pub struct Service {
     journal: Arc<dyn Journal>,
     is_ending: Arc<AtomicBool>,
     drain_grace: Duration,
+    /// Sends spans to a collector.
+    #[cfg(feature = "otlp")]
+    exporter: Option<Arc<throng_otlp::Exporter>>,
 }
 
 /// Says that a service ends: it is not ready then.
@@ -169,6 +178,13 @@ impl Service {
             ..settings.engine.clone()
         };
         let builder = builder.options(options).views(views);
+        #[cfg(feature = "otlp")]
+        let exporter = settings.traces.start(app.name())?;
+        #[cfg(feature = "otlp")]
+        let builder = match &exporter {
+            Some(exporter) => builder.tracer(settings.traces.tracer(exporter)),
+            None => builder,
+        };
         #[cfg(feature = "postgres")]
         let (builder, joining) = match &settings.cluster {
             None => (builder, None),
@@ -184,6 +200,10 @@ impl Service {
         #[cfg(not(feature = "postgres"))]
         drop(directory);
         let engine = runtime.block_on(builder.start_shared(journal, store))?;
+        #[cfg(feature = "otlp")]
+        if let Some(exporter) = &exporter {
+            engine.metrics().register(|registry| exporter.register(registry));
+        }
         if let Some(kind) = settings.engine.keep.keys().find(|kind| engine.kind(kind).is_none()) {
             runtime.block_on(engine.stop());
             bail!("--keep names the kind {kind:?}, which this service does not have");
@@ -268,6 +288,8 @@ impl Service {
             journal: held,
             is_ending,
             drain_grace: settings.drain_grace,
+            #[cfg(feature = "otlp")]
+            exporter,
         })
     }
 
@@ -340,6 +362,10 @@ impl Service {
             node.leave();
         }
         drop(self.engine);
+        #[cfg(feature = "otlp")]
+        if let Some(exporter) = &self.exporter {
+            exporter.flush(FLUSH);
+        }
         close_journal(self.journal);
     }
 }

@@ -450,7 +450,7 @@ impl Link {
 /// About as many bytes as it takes in a frame.
 fn weight(request: &Request) -> usize {
     match request {
-        Request::Ask(ask) => {
+        Request::Ask(ask) | Request::AskTraced(ask, _) => {
             let body = match &ask.what {
                 throng::driver::peers::Asked::Command { body, .. } => body.len(),
                 throng::driver::peers::Asked::Query { arguments, .. } => arguments.len(),

@@ -85,6 +85,14 @@ fn requests() -> Vec<Request> {
         arguments: "of=all".into(),
     };
     let forwarded = Some((kind(), "bob".into(), true));
+    let traced = EntityAsk {
+        kind: kind(),
+        id: id(),
+        what: command(None, KeyLife::default(), None),
+        caller: None,
+    };
+    let span = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let traced = Request::AskTraced(traced, span.into());
     vec![
         ask(command(None, KeyLife::default(), None), None),
         ask(
@@ -115,6 +123,7 @@ fn requests() -> Vec<Request> {
             by: "an operator".into(),
             reason: "for the fixture".into(),
         },
+        traced,
     ]
 }
 

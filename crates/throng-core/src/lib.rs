@@ -10,3 +10,4 @@ pub mod model;
 pub mod shard;
 pub mod subject;
 pub mod tagged;
+pub mod trace_context;

@@ -12,3 +12,5 @@ pub const QUARANTINES: u32 = 4;
 pub const REACHES: u32 = 5;
 /// The feature of nodes that say what they do when another one asks for its console.
 pub const TELLS: u32 = 6;
+/// The feature of nodes that take the span of a command which another one asks for.
+pub const TRACES: u32 = 7;

@@ -14,6 +14,7 @@ use crate::{
     operator::unresolved,
     remote::Peers,
     retention::{self, Retention},
+    spans::Tracer,
     tail::{self, Tail},
 };
 #[cfg(feature = "services")]
@@ -71,6 +72,7 @@ pub struct Builder {
     options: Options,
     host: Option<Arc<dyn Host>>,
     peers: Option<Arc<dyn Peers>>,
+    tracer: Option<Arc<Tracer>>,
     #[cfg(feature = "projections")]
     consumers: Vec<Box<dyn projection::Consumer>>,
     #[cfg(feature = "projections")]
@@ -275,6 +277,13 @@ impl Builder {
         self
     }
 
+    /// Traces work: requests, batches, commits, messages and projections. Not for simulations, whose messages would differ from run to run.
+    #[must_use]
+    pub fn tracer(mut self, tracer: Arc<Tracer>) -> Self {
+        self.tracer = Some(tracer);
+        self
+    }
+
     /// Starts it from what the journal and the store hold.
     ///
     /// # Errors
@@ -334,6 +343,7 @@ impl Builder {
             store,
             peers: self.peers,
             seen_newer: SeenNewer::default(),
+            tracer: self.tracer,
             metrics,
             #[cfg(feature = "services")]
             stats: services.stats.clone(),

@@ -88,6 +88,7 @@ mod outside;
 pub mod projection;
 mod remote;
 mod retention;
+pub mod spans;
 mod statistics;
 mod tail;
 mod travel;

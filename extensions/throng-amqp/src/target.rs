@@ -4,7 +4,7 @@ use crate::{Message, PublishError, Publisher, source::REASON};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use std::sync::{Mutex, PoisonError};
 use throng::projection::EventOffset;
-use throng_connectors::{Batch, SinkError, Target};
+use throng_connectors::{Batch, SinkError, TRACEPARENT, Target};
 
 /// The longest routing key.
 const ROUTING_KEY_BYTES_MAX: usize = 255;
@@ -101,7 +101,11 @@ impl Target for ExchangeTarget {
         stream::iter(batch.items)
             .map(|outgoing| {
                 let id = Some(outgoing.id());
-                target.send(outgoing.offset, Message { id, ..outgoing.item })
+                let mut message = Message { id, ..outgoing.item };
+                if let Some(trace) = outgoing.trace.filter(|_| message.header(TRACEPARENT).is_none()) {
+                    message.headers.push((TRACEPARENT.into(), trace.to_string()));
+                }
+                target.send(outgoing.offset, message)
             })
             .buffered(window)
             .try_collect::<()>()

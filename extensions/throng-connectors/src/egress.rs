@@ -163,7 +163,8 @@ impl<T: Target> State<T> {
             }
             position.take(offset, seen.at.micros);
             is_new = true;
-            items.extend(outbound.map(&seen).map(|item| Outgoing { offset, item }));
+            let trace = seen.trace;
+            items.extend(outbound.map(&seen).map(|item| Outgoing { offset, item, trace }));
         }
         if is_new {
             let batch = Batch {

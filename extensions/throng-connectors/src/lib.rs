@@ -20,7 +20,7 @@ mod target;
 
 pub use egress::{Egress, Outbound};
 pub use ingress::{EntityCommand, Ingress, IngressOptions, Intake};
-pub use message::Message;
+pub use message::{Message, TRACEPARENT};
 pub use metrics::Metrics;
 pub use pace::Pace;
 pub use position::{MalformedPosition, TargetPosition};

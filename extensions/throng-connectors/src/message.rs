@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// The header with the trace that a message is a part of (W3C Trace Context).
+pub const TRACEPARENT: &str = "traceparent";
+
 /// A message that comes in or goes out. Sources and targets carry the properties that their protocol has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {

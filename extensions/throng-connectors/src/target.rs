@@ -2,7 +2,7 @@
 
 use crate::{SinkError, TargetPosition};
 use std::future::{Future, ready};
-use throng::projection::EventOffset;
+use throng::{projection::EventOffset, spans::TraceContext};
 
 type Done = Result<(), SinkError>;
 
@@ -82,6 +82,8 @@ pub struct Outgoing<I> {
     pub offset: EventOffset,
     /// The form that the event has at the target.
     pub item: I,
+    /// The span of the event's commit, if its trace is recorded.
+    pub trace: Option<TraceContext>,
 }
 
 impl<I> Outgoing<I> {

@@ -14,6 +14,7 @@ use std::{
 use throng::Options;
 use throng_app::{
     AccessLogArguments, Durability, JournalLocation, LimitArguments, OnLoss, SecurityArguments, Service, Settings,
+    TraceArguments,
 };
 use throng_load::Report;
 
@@ -155,6 +156,7 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
+        traces: TraceArguments::default(),
         cluster: None,
         release: 0,
         drain_grace: Duration::ZERO,

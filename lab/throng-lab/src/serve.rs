@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{AccessLogArguments, Durability, LimitArguments, OnLoss, SecurityArguments, Service, Settings, cli};
+use throng_app::{
+    AccessLogArguments, Durability, LimitArguments, OnLoss, SecurityArguments, Service, Settings, TraceArguments, cli,
+};
 
 use super::inside;
 use crate::{
@@ -65,6 +67,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
+        traces: TraceArguments::default(),
         cluster: None,
         release: 0,
         drain_grace: Duration::ZERO,

@@ -24,7 +24,8 @@ use std::{
 };
 use throng::Options;
 use throng_app::{
-    AccessLogArguments, Durability, JournalLocation, LimitArguments, OnLoss, SecurityArguments, Service, Settings, cli,
+    AccessLogArguments, Durability, JournalLocation, LimitArguments, OnLoss, SecurityArguments, Service, Settings,
+    TraceArguments, cli,
 };
 use throng_http::StopSignal;
 use throng_load::report::html;
@@ -200,6 +201,7 @@ impl DemoArguments {
             limits: LimitArguments::default(),
             security: SecurityArguments::default(),
             access_log: AccessLogArguments::default(),
+            traces: TraceArguments::default(),
             #[cfg(feature = "postgres")]
             cluster: None,
             release: 0,

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     limits,
     model::{Published, Timestamp},
+    trace_context::TraceContext,
 };
 use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 
@@ -31,6 +32,8 @@ pub struct Common {
     pub(super) payload: Vec<u8>,
     /// The latest time seen: a shard's clock never goes back.
     pub(super) now: Timestamp,
+    /// The span of the command at hand, if its trace is recorded.
+    pub(super) trace: Option<TraceContext>,
     pub(super) messages: Numbers,
     pub(super) keys: Keys,
     pub(super) timers: Timers,

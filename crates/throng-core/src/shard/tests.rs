@@ -249,6 +249,7 @@ impl Bench {
             output,
             cause,
             may_wait,
+            trace: None,
         };
         self.shard.execute(&mut call, &mut self.open)
     }

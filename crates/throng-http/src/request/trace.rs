@@ -1,106 +1,180 @@
-//! W3C trace context: the request that a command is a part of.
+//! W3C trace context: the request that a command is a part of, and the request's own span.
 
-use tracing::Span;
+use crate::{
+    kinds::Kinds,
+    problem::Problem,
+    request::path::{self, ApiPath},
+};
+use http::{HeaderMap, StatusCode};
+use std::{
+    cell::Cell,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use throng::spans::{Attribute, Span, SpanKind, TraceContext, Tracer};
 
 /// The header field.
 pub(crate) const TRACEPARENT: http::HeaderName = http::HeaderName::from_static("traceparent");
 
-/// The fields of a `traceparent` (W3C Trace Context §3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TraceParent<'a> {
-    /// 32 hexadecimal digits.
-    pub(crate) trace: &'a str,
-    /// 16 hexadecimal digits.
-    pub(crate) parent: &'a str,
-    /// The caller records this trace.
-    pub(crate) is_sampled: bool,
+/// Reads a `traceparent`; `None` if it is not well formed: such a one is ignored.
+pub(crate) fn parent(text: &str) -> Option<TraceContext> {
+    text.trim().parse().ok()
 }
 
-/// Reads it; `None` if it is not well formed: such a one is ignored.
-pub(crate) fn parse(text: &str) -> Option<TraceParent<'_>> {
-    let (version, rest) = text.split_once('-')?;
-    let (trace, rest) = rest.split_once('-')?;
-    let (parent, rest) = rest.split_once('-')?;
-    // Versions to come may add to the end.
-    let (flags, more) = rest
-        .split_once('-')
-        .map_or((rest, None), |(flags, more)| (flags, Some(more)));
-    let is_id = |id: &str, length| is_hex(id, length) && id.bytes().any(|digit| digit != b'0');
-    let well_formed = is_hex(version, 2)
-        && version != "ff"
-        && is_id(trace, 32)
-        && is_id(parent, 16)
-        && is_hex(flags, 2)
-        && (more.is_none() || version != "00");
-    well_formed.then(|| TraceParent {
-        trace,
-        parent,
-        is_sampled: u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1),
-    })
+/// Reads the `traceparent` of a request.
+pub(crate) fn parent_of(headers: &HeaderMap) -> Option<TraceContext> {
+    headers.get(TRACEPARENT).and_then(|value| parent(value.to_str().ok()?))
 }
 
-fn is_hex(text: &str, length: usize) -> bool {
-    text.len() == length && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// The span a command runs in, if its request is a part of a trace.
-pub(crate) fn span(traceparent: Option<&str>, kind: &str, id: &str, command: &str) -> Option<Span> {
-    let TraceParent {
-        trace,
-        parent,
-        is_sampled,
-    } = parse(traceparent?.trim())?;
+/// The span that a command runs in for the log, if its request is a part of a trace.
+pub(crate) fn log_span(parent: Option<TraceContext>, kind: &str, id: &str, command: &str) -> Option<tracing::Span> {
+    let parent = parent?;
     Some(tracing::info_span!(
         "command",
-        trace_id = trace,
-        parent_id = parent,
-        sampled = is_sampled,
+        trace_id = format!("{:032x}", parent.trace()),
+        parent_id = format!("{:016x}", parent.span),
+        sampled = parent.is_sampled,
         kind,
         id,
         command
     ))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A request's span, until the request is answered. It is small where nothing is traced.
+#[derive(Default)]
+pub(crate) struct RequestSpan {
+    /// The parent and the span, if there is one of them.
+    begun: Option<Box<Begun>>,
+    /// The command, by the indices of its kind and of its name, once both are known to exist. Set where requests are traced.
+    command: Cell<Option<(u16, u16)>>,
+    /// The request is a message of a WebSocket.
+    pub(crate) is_message: bool,
+}
 
-    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-    const PARENT: &str = "00f067aa0ba902b7";
+struct Begun {
+    parent: Option<TraceContext>,
+    /// The span, if its trace is sampled.
+    context: Option<TraceContext>,
+    /// The entity's id, where spans say it.
+    id: Option<String>,
+}
 
-    #[test]
-    fn a_traceparent_names_the_trace_and_the_caller() {
-        let sampled = format!("00-{TRACE}-{PARENT}-01");
-        let expected = TraceParent {
-            trace: TRACE,
-            parent: PARENT,
-            is_sampled: true,
-        };
-        assert_eq!(parse(&sampled), Some(expected));
-        assert!(!parse(&format!("00-{TRACE}-{PARENT}-02")).unwrap().is_sampled);
-        assert_eq!(
-            parse(&format!("cc-{TRACE}-{PARENT}-01-what-comes-later")),
-            Some(expected)
-        );
-    }
+/// The end of a request.
+pub(crate) struct RequestEnd<'a> {
+    pub(crate) method: &'a str,
+    /// The path; empty where that is not known any more.
+    pub(crate) path: &'a str,
+    pub(crate) status: StatusCode,
+    pub(crate) problem: Option<&'a Problem>,
+    /// The time since its arrival, if that is known.
+    pub(crate) took: Option<Duration>,
+}
 
-    #[test]
-    fn one_that_is_not_well_formed_is_ignored() {
-        let zeros = "0".repeat(32);
-        for wrong in [
-            "".into(),
-            "00".into(),
-            format!("ff-{TRACE}-{PARENT}-01"),
-            format!("00-{TRACE}-{PARENT}"),
-            format!("00-{TRACE}-{PARENT}-1"),
-            format!("00-{TRACE}-{PARENT}-01-more"),
-            format!("00-{}-{PARENT}-01", TRACE.to_uppercase()),
-            format!("00-{zeros}-{PARENT}-01"),
-            format!("00-{TRACE}-0000000000000000-01"),
-            format!("00-{PARENT}-{TRACE}-01"),
-            format!("0-{TRACE}-{PARENT}-01"),
-        ] {
-            assert_eq!(parse(&wrong), None, "{wrong}");
+impl RequestSpan {
+    /// Begins the span of a request about an entity. The log's span names the parent, also where nothing is traced.
+    pub(crate) fn begin(
+        tracer: Option<&Tracer>,
+        parent: Option<TraceContext>,
+        id: impl FnOnce() -> Option<String>,
+    ) -> Self {
+        let context = tracer.and_then(|tracer| tracer.begin(parent));
+        let begun = (context.is_some() || parent.is_some()).then(|| {
+            let names_id = context.is_some() && tracer.is_some_and(Tracer::names_ids);
+            let id = names_id.then(id).flatten();
+            Box::new(Begun { parent, context, id })
+        });
+        Self {
+            begun,
+            command: Cell::new(None),
+            is_message: false,
         }
     }
+
+    pub(crate) fn parent(&self) -> Option<TraceContext> {
+        self.begun.as_ref()?.parent
+    }
+
+    /// The span, if its trace is sampled.
+    pub(crate) fn context(&self) -> Option<TraceContext> {
+        self.begun.as_ref()?.context
+    }
+
+    /// The request asks for this command of a kind: their indices.
+    pub(crate) fn asks_for(&self, kind: usize, command: Option<usize>) {
+        let command = command.and_then(|command| u16::try_from(command).ok());
+        self.command.set(u16::try_from(kind).ok().zip(command));
+    }
+
+    /// Exports the span of a request that is answered now, if it is sampled, slow or refused.
+    pub(crate) fn end(&self, tracer: &Tracer, kinds: &Kinds, end: &RequestEnd<'_>) {
+        let is_refused = end.status.is_server_error() || end.status == StatusCode::TOO_MANY_REQUESTS;
+        let took = micros(end.took.unwrap_or_default());
+        let context = self.context();
+        let Some(context) = context.or_else(|| tracer.begin_late(self.parent(), took.unsigned_abs(), is_refused))
+        else {
+            return;
+        };
+        let command = self.command.get().and_then(|(kind, command)| {
+            let names = kinds.0.get(usize::from(kind))?;
+            Some((names.kind, names.commands.get(usize::from(command))?))
+        });
+        let route = match command {
+            Some((kind, command)) => format!("/api/{kind}/{{id}}/{command}"),
+            None => template(kinds, end.path),
+        };
+        let method = if self.is_message { "COMMAND" } else { end.method };
+        let mut attributes = vec![
+            ("http.request.method", Attribute::Text(method)),
+            ("http.route", Attribute::Text(&route)),
+            (
+                "http.response.status_code",
+                Attribute::Number(i64::from(end.status.as_u16())),
+            ),
+        ];
+        if let Some((kind, command)) = command {
+            attributes.push(("throng.kind", Attribute::Text(kind)));
+            attributes.push(("throng.command", Attribute::Text(command)));
+        }
+        if let Some(problem) = end.problem {
+            attributes.push(("error.type", Attribute::Text(problem.slug())));
+        }
+        if let Some(id) = self.begun.as_ref().and_then(|begun| begun.id.as_deref()) {
+            attributes.push(("throng.id", Attribute::Text(id)));
+        }
+        let now = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        tracer.export(&Span {
+            name: &format!("{method} {route}"),
+            kind: SpanKind::Server,
+            context,
+            parent: self.parent().map(|parent| parent.span),
+            begun_micros: now.saturating_sub(took),
+            ended_micros: now,
+            attributes: &attributes,
+            links: &[],
+            links_dropped: 0,
+            is_failed: end.status.is_server_error(),
+        });
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The path without what clients choose: only names that the service has are said.
+fn template(kinds: &Kinds, path: &str) -> String {
+    let kind = |kind| kinds.find(kind).map(|(_, names)| names);
+    let known = match path::place(path) {
+        Some(ApiPath::Kind(name)) => kind(name).map(|names| format!("/api/{}", names.kind)),
+        Some(ApiPath::Entity(name, _)) => kind(name).map(|names| format!("/api/{}/{{id}}", names.kind)),
+        Some(ApiPath::Member(name, _, member)) => kind(name).map(|names| {
+            let member = match member {
+                "events" => Some("events"),
+                _ if names.has_query(member) => Some(member),
+                _ => names.command(member),
+            };
+            format!("/api/{}/{{id}}/{}", names.kind, member.unwrap_or("{name}"))
+        }),
+        None => None,
+    };
+    known.unwrap_or_else(|| "/api/{kind}/{id}".into())
 }

@@ -16,7 +16,7 @@ use crate::{
     kinds::Names,
     limits::Limits,
     problem::{Answered, Problem, engine_problem},
-    request::trace,
+    request::trace::{RequestSpan, log_span},
     server::{
         Server,
         body::{self, RequestBody},
@@ -41,7 +41,7 @@ pub(crate) struct CommandRequest<'a> {
     pub(crate) no_command: fn(&Names, &str) -> Problem,
     pub(crate) owner: RateOwner<'a>,
     pub(crate) terms: Answered<Terms>,
-    pub(crate) traceparent: Option<&'a str>,
+    pub(crate) span: RequestSpan,
 }
 
 /// Limits that a client sets to what its command does.
@@ -124,7 +124,7 @@ pub(crate) async fn run(
         Some(admitted) => time_left(admitted, deadline, arrived)?,
         None => enter(server, connection, client, deadline, body.len(), arrived).await?,
     };
-    execute(server, command, (request.owner.caller, request.traceparent), body, left)
+    execute(server, command, (request.owner.caller, &request.span), body, left)
 }
 
 /// Checks the caller's rate, the names, and that the caller may have this done.
@@ -134,6 +134,10 @@ fn authorise<'a>(server: &'a Server, request: &'a CommandRequest<'_>) -> Answere
     let Some(name) = names.command(&request.name) else {
         return Err(unknown(server, (request.no_command)(names, &request.name)));
     };
+    if server.tracer().is_some() {
+        let place = names.commands.iter().position(|known| known == name);
+        request.span.asks_for(kind, place);
+    }
     let id = &**request.id.as_ref().map_err(Clone::clone)?;
     access::may(
         server,
@@ -155,7 +159,7 @@ fn authorise<'a>(server: &'a Server, request: &'a CommandRequest<'_>) -> Answere
 fn execute(
     server: &Server,
     command: Authorised<'_>,
-    (caller, traceparent): (Option<&Caller>, Option<&str>),
+    (caller, span): (Option<&Caller>, &RequestSpan),
     body: &[u8],
     left: Duration,
 ) -> Answered<CommandExecution> {
@@ -177,7 +181,10 @@ fn execute(
     if let Some(caller) = caller {
         attempt = attempt.caller(caller.name());
     }
-    let span = trace::span(traceparent, names.kind, id, name);
+    if let Some(span) = span.context() {
+        attempt = attempt.traced(span);
+    }
+    let span = log_span(span.parent(), names.kind, id, name);
     let attempt = attempt.within(left);
     let execution = match &span {
         None => driver.try_now(attempt),

@@ -8,10 +8,14 @@ use crate::{
     connection::Connection,
     metrics::Route,
     problem::{Answered, Problem},
+    request::{
+        path::{self, ApiPath},
+        trace::{self, RequestEnd, RequestSpan},
+    },
     server::Server,
 };
 use http::{HeaderMap, Method, Response, request::Parts};
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
 pub(super) fn finish(
     server: &Server,
@@ -23,6 +27,28 @@ pub(super) fn finish(
 ) -> Response<Answer> {
     let log = logged(server, connection, parts);
     let answered = or_options(&parts.method, answered);
+    if let Some(tracer) = server.tracer()
+        && matches!(route, Route::Query | Route::History | Route::Live | Route::Entities)
+    {
+        let path = parts.uri.path();
+        let problem = answered.as_ref().err();
+        let end = RequestEnd {
+            method: parts.method.as_str(),
+            path,
+            status: match &answered {
+                Ok(response) => response.status(),
+                Err(problem) => problem.http_status(),
+            },
+            problem: problem.map(|problem| &**problem),
+            took: arrived.map(|arrived| arrived.elapsed()),
+        };
+        let id = || match path::place(path)? {
+            ApiPath::Entity(_, id) | ApiPath::Member(_, id, _) => path::decode(id).map(Cow::into_owned),
+            ApiPath::Kind(_) => None,
+        };
+        let span = RequestSpan::begin(Some(tracer), trace::parent_of(&parts.headers), id);
+        span.end(tracer, &server.shared().kinds, &end);
+    }
     conclude(server, parts.uri.path(), (route, arrived, log), answered)
 }
 

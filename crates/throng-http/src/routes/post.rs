@@ -16,12 +16,12 @@ use crate::{
     request::{
         headers,
         path::{self, entity_id},
-        trace,
+        trace::{self, RequestSpan},
     },
     server::Server,
 };
 use http::{HeaderMap, Method};
-use std::future::poll_fn;
+use std::{borrow::Cow, future::poll_fn};
 use throng::{driver::Execution, journal::ShardId};
 
 /// A command, as the head of a request asks for it.
@@ -44,8 +44,8 @@ impl HttpCommand<'_> {
         let (kind, id, name) = self.place;
         // Most clients say nothing but what every one says.
         let says_more = !self.headers.is_empty() || !self.sender.is_json;
-        let (terms, traceparent) = match says_more {
-            true => (self.terms(server.limits()), self.headers.get(trace::TRACEPARENT)),
+        let (terms, parent) = match says_more {
+            true => (self.terms(server.limits()), trace::parent_of(self.headers)),
             false => (Ok(Terms::of(server.limits())), None),
         };
         CommandRequest {
@@ -55,7 +55,7 @@ impl HttpCommand<'_> {
             no_command,
             owner: RateOwner::of(server, connection, self.headers, caller),
             terms,
-            traceparent: traceparent.and_then(|value| value.to_str().ok()),
+            span: RequestSpan::begin(server.tracer(), parent, || path::decode(id).map(Cow::into_owned)),
         }
     }
 
@@ -111,7 +111,7 @@ pub(crate) fn try_now(
     // An answer that is no problem needs no path.
     let is_reply = matches!(&execution, Ok(Execution::Done(executed)) if !executed.is_refused());
     let path = if is_reply { "" } else { command.path };
-    let mut staged = Staged::new(server, execution, arrived, path, log);
+    let mut staged = Staged::new(server, execution, arrived, path, log).traced(request.span);
     staged.tells_owner_of(command.told_shard(server));
     Some(staged)
 }
@@ -123,7 +123,7 @@ pub(super) async fn stage(
     command: &HttpCommand<'_>,
     body: CommandBody<'_>,
 ) -> Staged {
-    let (mut caller, mut arrived) = (None, None);
+    let (mut caller, mut arrived, mut span) = (None, None, RequestSpan::default());
     let execution = async {
         let known = access::key_is_known(server, command.sender.authorization).await;
         let entered = headers::are_single(command.headers)
@@ -134,11 +134,13 @@ pub(super) async fn stage(
             Err(problem) => return Err(access::refused(server, connection, command.headers, problem).await),
         };
         let request = command.request(server, connection, caller.as_ref());
-        run(server, connection, (&request, body), None, &mut arrived).await
+        let execution = run(server, connection, (&request, body), None, &mut arrived).await;
+        span = request.span;
+        execution
     };
     let execution = execution.await;
     let log = command.log(server, connection, caller.as_ref());
-    let mut staged = Staged::new(server, execution, arrived, command.path, log);
+    let mut staged = Staged::new(server, execution, arrived, command.path, log).traced(span);
     staged.tells_owner_of(command.told_shard(server));
     poll_fn(|context| staged.poll_executed(server, context)).await;
     staged

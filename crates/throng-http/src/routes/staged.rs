@@ -6,9 +6,10 @@ use crate::{
     answer::Reply,
     metrics::Route,
     problem::{Answered, Problem, engine_problem},
+    request::trace::{RequestEnd, RequestSpan},
     server::Server,
 };
-use http::StatusCode;
+use http::{Method, StatusCode};
 use std::{
     pin::Pin,
     task::{Context, Poll, Waker, ready},
@@ -32,6 +33,7 @@ pub(crate) struct Staged {
     /// The path that a problem reports as its `instance`; empty for a message of a WebSocket.
     path: Box<str>,
     log: Option<Box<Entry>>,
+    span: RequestSpan,
 }
 
 /// The outcome of a command so far. One that has to wait is executed by a future.
@@ -117,12 +119,19 @@ impl Staged {
             shard: None,
             path: path.into(),
             log,
+            span: RequestSpan::default(),
         }
     }
 
     /// Has the answer name the owner of this shard, if there is one.
     pub(super) fn tells_owner_of(&mut self, shard: Option<ShardId>) {
         self.shard = shard;
+    }
+
+    /// The same, with the span of its request.
+    #[inline]
+    pub(crate) fn traced(self, span: RequestSpan) -> Self {
+        Self { span, ..self }
     }
 
     fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Reply> {
@@ -137,6 +146,16 @@ impl Staged {
             .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
         let took = self.arrived.map(|arrived| now.saturating_duration_since(arrived));
         server.metrics().answered(Route::Command, status, took);
+        if let Some(tracer) = server.tracer() {
+            let end = RequestEnd {
+                method: Method::POST.as_str(),
+                path: &self.path,
+                status,
+                problem: answered.as_ref().err().map(|problem| &**problem),
+                took,
+            };
+            self.span.end(tracer, &server.shared().kinds, &end);
+        }
         if let Some(entry) = self.log.take() {
             match &answered {
                 Ok(_) => entry.answered(server, status, took),

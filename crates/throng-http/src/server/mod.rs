@@ -24,7 +24,7 @@ use date::Date;
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Body as _;
 use std::{cell::RefCell, sync::Arc, time::Duration};
-use throng::{driver::Charge, journal::ShardId};
+use throng::{driver::Charge, journal::ShardId, spans::Tracer};
 use tokio::sync::watch;
 
 /// The largest answer that is not charged: it is a part of what its connection takes.
@@ -101,6 +101,11 @@ impl Server {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// The tracer, if requests are traced.
+    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+        self.shared.tracer.as_deref()
     }
 
     /// Returns true if the next request gets a line in the access log. Each request calls it once.

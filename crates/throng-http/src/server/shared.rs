@@ -29,6 +29,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use throng::{
     Engine,
     driver::{Budget, Charge, Driver, Share},
+    spans::Tracer,
 };
 use tokio::time::timeout;
 
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) driver: Driver,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
+    /// Decides which requests are traced, if any may be.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) access_log: Option<Log>,
     pub(crate) console: Console,
     pub(crate) kinds: Kinds,
@@ -154,6 +157,7 @@ impl Shared {
             open_routes: trust.open_routes,
             is_secret: trust.is_secret,
             metrics,
+            tracer: driver.tracer().cloned(),
             access_log,
             console: Console::new(console),
             checks,

@@ -8,7 +8,10 @@ use crate::{
     connection::Connection,
     kinds::Names,
     problem::{Answered, Problem},
-    request::path::checked_id,
+    request::{
+        path::checked_id,
+        trace::{self, RequestSpan},
+    },
     routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
@@ -28,6 +31,9 @@ fn request<'a>(
         key: command.key.clone(),
         deadline,
     };
+    let parent = command.traceparent.as_deref().and_then(trace::parent);
+    let mut span = RequestSpan::begin(server.tracer(), parent, || Some(command.entity.to_string()));
+    span.is_message = true;
     CommandRequest {
         kind: &command.kind,
         id: entity(&command.entity),
@@ -35,7 +41,7 @@ fn request<'a>(
         no_command: Names::no_command,
         owner: owner(connection, caller),
         terms: within(server, command.timeout).map(terms),
-        traceparent: command.traceparent.as_deref(),
+        span,
     }
 }
 
@@ -61,7 +67,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
         &mut arrived,
     )?;
     let log = log(server, connection, command);
-    Some(Staged::new(server, begun, arrived, "", log))
+    Some(Staged::new(server, begun, arrived, "", log).traced(request.span))
 }
 
 /// Runs a command, and waits for whatever it has to wait for before it is executed.
@@ -69,12 +75,10 @@ pub(super) async fn stage(server: &Server, connection: &Connection, command: Com
     let log = log(server, connection, &command);
     let (caller, mut arrived) = (connection.caller(), None);
     let request = request(server, connection, &command, caller.as_ref());
-    let begun = {
-        let body = CommandBody::Here(command.body.as_bytes());
-        routes::run(server, connection, (&request, body), None, &mut arrived).await
-    };
+    let body = CommandBody::Here(command.body.as_bytes());
+    let begun = routes::run(server, connection, (&request, body), None, &mut arrived).await;
     let begun = in_turn(server, connection, begun, &mut arrived).await;
-    let mut staged = Staged::new(server, begun, arrived, "", log);
+    let mut staged = Staged::new(server, begun, arrived, "", log).traced(request.span);
     poll_fn(|context| staged.poll_executed(server, context)).await;
     staged
 }

@@ -271,7 +271,9 @@ impl Checker {
         let mut stopped = Vec::new();
         for Replay { consumer, cache } in &mut self.projections {
             let Some(rows) = cache else { continue };
-            let handled = consumer.handle(std::slice::from_ref(commit), &[], rows, &nowhere).await;
+            let handled = consumer
+                .handle(std::slice::from_ref(commit), &[], &[], rows, &nowhere)
+                .await;
             let why = match handled {
                 Ok(handled) => handled.poison.map(|(why, _)| why),
                 Err(why) => Some(why),

@@ -17,6 +17,7 @@ use crate::{
     disk::DiskBudget,
     host::{Host, Signal, SteadyHost},
     remote::Peers,
+    spans::Tracer,
 };
 use std::{
     collections::HashMap,
@@ -51,6 +52,8 @@ pub(crate) struct Context {
     /// The other nodes, in a cluster.
     pub(crate) peers: Option<Arc<dyn Peers>>,
     pub(crate) seen_newer: SeenNewer,
+    /// Decides which work is traced, if any may be.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
     #[cfg(feature = "services")]

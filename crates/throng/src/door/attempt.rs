@@ -6,7 +6,10 @@ use super::{
     outbox::{Outgoing, Waiter},
     share,
 };
-use crate::ledger::{Origin, Refusal};
+use crate::{
+    ledger::{Origin, Refusal},
+    spans::TraceContext,
+};
 use std::{any::Any, borrow::Cow};
 use throng_core::{
     limits,
@@ -40,6 +43,8 @@ pub struct Attempt<'a> {
     pub(crate) key_life: KeyLife,
     /// No newer release lived after it came: what this program does not understand of it, nobody does.
     pub(crate) is_final: bool,
+    /// The span of its request, if that trace is recorded.
+    pub(crate) trace: Option<Box<TraceContext>>,
 }
 
 /// The entity that is asked.
@@ -198,6 +203,7 @@ impl<'a> Attempt<'a> {
             has_sent: false,
             key_life: KeyLife::default(),
             is_final: false,
+            trace: None,
         }
     }
 
@@ -253,6 +259,7 @@ impl<'a> Attempt<'a> {
             has_sent: self.has_sent,
             key_life: self.key_life,
             is_final: self.is_final,
+            trace: self.trace,
         }
     }
 
@@ -404,6 +411,7 @@ impl<'a> Attempt<'a> {
             },
             cause,
             may_wait: moment.may_wait,
+            trace: None,
         };
         run(shard, &mut call)
     }

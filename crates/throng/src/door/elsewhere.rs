@@ -11,7 +11,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, Outcome},
 };
-use throng_journal::{Later, ShardId, ShardSet};
+use throng_journal::{Later, ShardId, ShardSet, features::TRACES};
 
 /// Whoever asks waits so long for the next life, and for the owner of a shard to be known.
 pub(crate) const HOLD: Duration = Duration::from_secs(2);
@@ -101,7 +101,15 @@ impl Door {
                 Asked::Command { key, .. } => key.is_some(),
             };
             let shard = self.shard_of(attempt.target.hash);
-            let answer = match peers.ask(shard, Request::Ask(ask), left).await {
+            let span = attempt
+                .trace
+                .as_deref()
+                .filter(|_| peers.without_feature(TRACES).is_none());
+            let request = match span {
+                Some(span) => Request::AskTraced(ask, span.to_string()),
+                None => Request::Ask(ask),
+            };
+            let answer = match peers.ask(shard, request, left).await {
                 Reply::Done(body) => Ok(body),
                 Reply::Refused(error) => Err(error.into_error(&self.context.registry)),
                 Reply::NotHere

@@ -19,6 +19,7 @@ mod newer;
 mod outbox;
 mod request;
 mod share;
+mod traced;
 pub(crate) mod turn;
 pub(crate) mod watchdog;
 
@@ -228,8 +229,12 @@ impl Door {
             entropy: self.context.host.entropy(),
             may_wait: self.may_wait(attempt),
         };
+        let tracer = self.context.tracer.as_deref();
+        let span = tracer.and_then(|tracer| attempt.span(tracer));
+        let trace = span.map(|span| span.context);
         let (begun, before) = (attempt.now, shard.timers_set());
         let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
+            call.trace = trace;
             self.watched(shard, call, begun, &mut staging)
         });
         if matches!(ran, Ran::Done { .. }) && !attempt.is_inspection() {
@@ -240,6 +245,9 @@ impl Door {
                 moment.now,
                 moment.entropy.is_multiple_of(SAMPLED_ONE_IN),
             );
+        }
+        if let Some(tracer) = tracer {
+            self.trace_turn(tracer, attempt, span, &ran, &staging);
         }
         let spends = self.spends_too_much(shard, attempt, before);
         self.send(shard, attempt);

@@ -1,7 +1,10 @@
 //! Attempts as they are made: for whom, under which key, for how long.
 
 use super::{Answer, Attempt, ClientCommand, Target, Work};
-use crate::context::{Context, micros};
+use crate::{
+    context::{Context, micros},
+    spans::TraceContext,
+};
 use std::borrow::Cow;
 use throng_core::{
     limits,
@@ -36,6 +39,13 @@ impl<'a> Attempt<'a> {
     #[must_use]
     pub fn within(mut self, deadline: std::time::Duration) -> Self {
         self.until = self.made().saturating_add(micros(deadline));
+        self
+    }
+
+    /// Makes its turn a part of this span, whose trace is recorded: what it sends and the commit it stands in name the span.
+    #[must_use]
+    pub fn traced(mut self, span: TraceContext) -> Self {
+        self.trace = Some(Box::new(span));
         self
     }
 

@@ -1,7 +1,10 @@
 //! The turns of a gateway's loop: its committer ends them, and within one a hot entity has its share.
 
 use super::share::{self, Share, TurnEnd};
-use crate::context::Context;
+use crate::{
+    context::Context,
+    spans::{Gathered, TraceContext},
+};
 use std::{
     cell::{Cell, RefCell},
     sync::Arc,
@@ -22,6 +25,8 @@ struct Current {
     has_staged: Cell<bool>,
     /// Messages delivered in this turn.
     deliveries: Cell<usize>,
+    /// The span of this turn, once it has executed traced work.
+    span: RefCell<Option<Gathered>>,
 }
 
 fn with<R>(context: &Context, look: impl FnOnce(&Current) -> R) -> Option<R> {
@@ -83,6 +88,24 @@ pub(crate) fn may_deliver(context: &Context) -> bool {
     may.unwrap_or(true)
 }
 
+/// Links this turn's span to traced work, which began then; returns the span. `None`: the caller is on no loop.
+pub(super) fn add_traced(context: &Context, work: TraceContext, begun: u64) -> Option<TraceContext> {
+    with(context, |current| {
+        let mut span = current.span.borrow_mut();
+        let span = span.get_or_insert_with(|| Gathered::of(work, begun));
+        span.add(work);
+        span.context
+    })
+}
+
+/// Exports the span of a turn that ends now, if it has one.
+fn export(context: &Context, span: &RefCell<Option<Gathered>>) {
+    let Some(tracer) = &context.tracer else { return };
+    if let Some(span) = span.take() {
+        span.export(tracer, &*context.host, "batch", &[]);
+    }
+}
+
 /// The turns of one loop, as its committer holds them. Dropped, the thread has no loop any more.
 pub(crate) struct Turns {
     context: Arc<Context>,
@@ -113,10 +136,12 @@ impl Turns {
                     share: self.share.clone(),
                     has_staged: Cell::new(false),
                     deliveries: Cell::new(0),
+                    span: RefCell::default(),
                 });
             } else if let Some(current) = current {
                 current.has_staged.set(false);
                 current.deliveries.set(0);
+                export(&self.context, &current.span);
             }
         });
         self.share.turn_ends()

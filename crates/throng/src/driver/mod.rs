@@ -32,6 +32,7 @@ use crate::{
     engine::{Core, Engine},
     ledger::widen,
     life::tasks::Seat,
+    spans::Tracer,
 };
 use std::{borrow::Cow, future::Future, sync::Arc, task::Context};
 use throng_core::{
@@ -171,6 +172,12 @@ impl Driver {
     #[must_use]
     pub fn left_to_a_newer(&self, why: &str) -> Option<Error<JsonRejection>> {
         self.core.context.left_to_a_newer(why)
+    }
+
+    /// Returns the tracer, which a gateway asks about each request; `None` where nothing is traced.
+    #[must_use]
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.core.context.tracer.as_ref()
     }
 
     /// The budget that whatever a gateway holds for its clients is charged to.

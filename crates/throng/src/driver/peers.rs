@@ -16,6 +16,7 @@ use crate::{
     life::{Life, Member},
     listing,
     remote::unknown_kind,
+    spans::TraceContext,
     tail::PageLimit,
 };
 use std::time::Duration;
@@ -57,7 +58,8 @@ impl Driver {
     /// Answers what another node asks, within a time.
     pub async fn answer_peer(&self, request: Request, within: Duration) -> Reply {
         match request {
-            Request::Ask(ask) => self.answer_ask(ask, within).await,
+            Request::Ask(ask) => self.answer_ask(ask, None, within).await,
+            Request::AskTraced(ask, span) => self.answer_ask(ask, span.parse().ok(), within).await,
             Request::Take(letters) => match self.core.lives.running() {
                 Some(life) => life.mail.take(letters).await,
                 None => Reply::NotHere,
@@ -116,7 +118,7 @@ impl Driver {
         }
     }
 
-    async fn answer_ask(&self, ask: Ask, within: Duration) -> Reply {
+    async fn answer_ask(&self, ask: Ask, span: Option<TraceContext>, within: Duration) -> Reply {
         let registry = &self.core.context.registry;
         let Some(kind) = registry.find(&ask.kind) else {
             return unknown_kind(&ask.kind);
@@ -138,6 +140,10 @@ impl Driver {
             .attempt(target, work, answer)
             .key_life(key_life)
             .within(within);
+        let attempt = match span.filter(|_| self.tracer().is_some()) {
+            Some(span) => attempt.traced(span),
+            None => attempt,
+        };
         let answered = match self.core.lives.run(attempt).await {
             Ok(mut executed) => executed.answer().await,
             Err(refusal) => Err(widen::<JsonRejection>(refusal)),

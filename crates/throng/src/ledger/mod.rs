@@ -4,7 +4,10 @@
 #[cfg(feature = "services")]
 mod publish;
 
-use crate::context::Context;
+use crate::{
+    context::Context,
+    spans::{Attribute, TraceContext, TracedCommits},
+};
 #[cfg(feature = "services")]
 use std::collections::VecDeque;
 use std::{
@@ -12,7 +15,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{self, Poll, Waker},
@@ -53,6 +56,8 @@ pub(crate) struct Ledger {
     landed_micros: AtomicU64,
     /// Bytes in the open commit at the last look whether [more comes](Self::is_gathering).
     gathered_bytes: AtomicUsize,
+    /// The traced work of commits. Nobody locks it while nothing is traced.
+    traced: Mutex<TracedCommits>,
     /// The position that the last checkpoint covers up to.
     covers: Mutex<Option<Position>>,
     #[cfg(feature = "services")]
@@ -120,6 +125,7 @@ impl Ledger {
             commit_micros: AtomicU64::new(0),
             landed_micros: AtomicU64::new(0),
             gathered_bytes: AtomicUsize::new(0),
+            traced: Mutex::default(),
             covers: Mutex::new(covers),
             #[cfg(feature = "services")]
             published: Mutex::default(),
@@ -197,6 +203,7 @@ impl Ledger {
             ledger: self,
             is_inside: origin == Origin::Inside,
             has_staged: false,
+            commit: 0,
         }
     }
 
@@ -496,6 +503,40 @@ impl Ledger {
         }
     }
 
+    /// Notes that a commit holds records of traced work, which `batch` is a part of.
+    pub(crate) fn add_traced(&self, number: u64, work: TraceContext, batch: TraceContext) {
+        self.traced().add(number, work, batch);
+    }
+
+    /// The spans of traced commits with these numbers that have landed lately.
+    #[cfg(feature = "projections")]
+    pub(crate) fn traced_between(&self, first: u64, last: u64) -> Vec<(Position, TraceContext)> {
+        let spans = self.traced().between(first, last);
+        let at = |(number, span)| (self.position(number), span);
+        spans.into_iter().map(at).collect()
+    }
+
+    fn traced(&self) -> MutexGuard<'_, TracedCommits> {
+        self.traced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Exports the span of a commit that is durable now, if it holds records of traced work or was slow.
+    fn trace_commit(&self, number: u64, begun_micros: u64, took_micros: u64) {
+        let Some(tracer) = &self.context.tracer else { return };
+        let gathered = self.traced().has_landed(number, begun_micros);
+        if gathered.is_none() && !tracer.is_slow(took_micros) {
+            return;
+        }
+        let host = &*self.context.host;
+        let position = self.position(number).to_string();
+        let attributes = [("throng.commit", Attribute::Text(&position))];
+        if let Some(gathered) = gathered {
+            gathered.export(tracer, host, "commit", &attributes);
+        } else {
+            tracer.export_late("commit", took_micros, host.now().micros, &attributes);
+        }
+    }
+
     //= promise 2: acknowledged events survive
     fn landed(&self, number: u64, begun_micros: u64, appended: Appended) {
         match appended.result {
@@ -506,6 +547,7 @@ impl Ledger {
                 let average = self.commit_micros.load(Ordering::Relaxed);
                 self.commit_micros.store((average * 7 + took) / 8, Ordering::Relaxed);
                 self.open.give(|open| open.recycle(appended.buffer));
+                self.trace_commit(number, begun_micros, took);
                 self.open.landed(number);
                 #[cfg(feature = "services")]
                 self.publish_durable();
@@ -521,6 +563,8 @@ pub(crate) struct Staging<'a> {
     ledger: &'a Ledger,
     is_inside: bool,
     pub(crate) has_staged: bool,
+    /// The commit that records were put into last.
+    pub(crate) commit: u64,
 }
 
 impl Stage for Staging<'_> {
@@ -537,6 +581,7 @@ impl Stage for Staging<'_> {
             shift
         });
         self.has_staged = true;
+        self.commit = place.number;
         Staged {
             commit: place.number,
             shift: place.put,

@@ -1,13 +1,13 @@
 //! The consumers of a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
 
 use super::{
-    EventOffset, Projection, Sink, SinkError,
+    EventOffset, Projection, Seen, Sink, SinkError,
     fold::{Decoded, Poison, Step, decode, fold},
     rows::RowCache,
 };
-use crate::model::Entity as _;
+use crate::{model::Entity as _, spans::TraceContext};
 use std::future::ready;
-use throng_journal::{Commit, Later, Views};
+use throng_journal::{Commit, Later, Position, Views};
 
 /// Rounds of fetching rows for one batch; a projection that asks for other rows each time is stopped.
 const FETCHES_MAX: usize = 10_000;
@@ -24,12 +24,13 @@ pub(crate) trait Consumer: Send + Sync {
         false
     }
 
-    /// Takes a batch without the events to be `skipped`, as far as it goes. What it changes of a read model is in `cache` then. An error
+    /// Takes a batch without the events to be `skipped`, as far as it goes. A sink's events name the spans of `traced` commits. What it changes of a read model is in `cache` then. An error
     /// is worth another attempt.
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
         skipped: &'a [EventOffset],
+        traced: &'a [(Position, TraceContext)],
         cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>>;
@@ -107,6 +108,7 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
         &'a self,
         commits: &'a [Commit],
         skipped: &'a [EventOffset],
+        _traced: &'a [(Position, TraceContext)],
         cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>> {
@@ -176,6 +178,7 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
         &'a self,
         commits: &'a [Commit],
         skipped: &'a [EventOffset],
+        traced: &'a [(Position, TraceContext)],
         _cache: &'a mut RowCache,
         _views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>> {
@@ -190,7 +193,12 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
                     return Ok(handled(upto, 0, poison));
                 }
                 let delivered = events.last().map(|(_, seen)| seen.offset);
-                let batch = events.into_iter().map(|(_, seen)| seen).collect();
+                let trace_of = |at| traced.iter().find(|(commit, _)| *commit == at).map(|(_, span)| *span);
+                let seen = events.into_iter().map(|(_, seen)| Seen {
+                    trace: trace_of(seen.offset.position),
+                    ..seen
+                });
+                let batch = seen.collect();
                 match self.0.deliver(batch).await {
                     Ok(()) => {
                         return Ok(Handled {

@@ -52,6 +52,7 @@ pub(super) fn decode<E: Entity>(commits: &[Commit], skipped: &[EventOffset]) -> 
                             micros: stamp.at_micros,
                         },
                         event,
+                        trace: None,
                     })
                 })
                 .map_err(|why| {
@@ -219,6 +220,7 @@ mod tests {
             offset: EventOffset { position, record: 0 },
             at: Timestamp::default(),
             event,
+            trace: None,
         };
         (0, seen)
     }

@@ -92,6 +92,7 @@ mod sink;
 mod skip;
 mod source;
 mod table;
+mod traced;
 
 pub use key::OrderedKey;
 pub use place::begin_anew;
@@ -108,7 +109,10 @@ pub(crate) use projector::Projections;
 pub(crate) use rows::RowCache;
 pub(crate) use runner::start;
 
-use crate::model::{Entity, Timestamp};
+use crate::{
+    model::{Entity, Timestamp},
+    spans::TraceContext,
+};
 use throng_journal::Position;
 
 /// A read model of a kind's events.
@@ -148,6 +152,8 @@ pub struct Seen<E: Entity> {
     pub at: Timestamp,
     /// The event, in the program's present shape.
     pub event: E::Event,
+    /// The span of its commit, of a sink's event whose trace is recorded and whose commit this engine made lately.
+    pub trace: Option<TraceContext>,
 }
 
 /// An event's place in history, unlike any other's: what a receiver remembers to tell a second delivery.

@@ -9,7 +9,7 @@ use super::{
     projector::{Projections, Projector},
     rows::RowCache,
     skip::{self, Skip},
-    source,
+    source, traced,
 };
 use crate::{
     context::micros,
@@ -474,7 +474,13 @@ impl Runner {
         let views = &*projections.views;
         let projector = self.projector.clone();
         let skipped: Vec<EventOffset> = self.read.decided.iter().map(|skip| skip.event).collect();
-        let handled = projector.consumer.handle(commits, &skipped, &mut self.cache, views);
+        let host = &projections.lives.context.host;
+        let tracer = projections.lives.context.tracer.as_deref();
+        let tracer = tracer.map(|tracer| (tracer, traced::traced(life, commits), host.elapsed_micros()));
+        let spans = tracer.as_ref().map_or(&[][..], |(_, spans, _)| spans);
+        let handled = projector
+            .consumer
+            .handle(commits, &skipped, spans, &mut self.cache, views);
         let handled = handled.await?;
         let Handled {
             commits: counted,
@@ -521,6 +527,10 @@ impl Runner {
                 report.at_micros = last.stamp().at_micros;
             });
             self.report_reached(None);
+            if let Some((tracer, spans, begun)) = tracer.filter(|_| events > 0) {
+                let name = projector.consumer.name();
+                traced::export(tracer, &**host, name, begun, &spans);
+            }
         }
         let first = commits.first().map_or(0, |first| first.stamp().at_micros);
         projector.report.send_if_modified(|report| {

@@ -71,6 +71,9 @@ pub enum Request {
         /// The reason, in a person's words.
         reason: String,
     },
+    /// Something a client asked, and the span of its request as a `traceparent`. Asked where all nodes know
+    /// [`TRACES`](throng_journal::features::TRACES).
+    AskTraced(Ask, String),
 }
 
 /// A decision of an operator about an entity.

@@ -33,4 +33,5 @@ mod share;
 mod slices;
 mod slow;
 mod table;
+mod traces;
 mod what_if;

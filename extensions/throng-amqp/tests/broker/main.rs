@@ -17,3 +17,4 @@ mod standby;
 mod stock;
 mod tls;
 mod topology;
+mod traces;

@@ -1,7 +1,7 @@
 //! Messages in flight: from their delivery, through the engine, to what the broker is told of them.
 
 use super::{EntityCommand, Part};
-use crate::{Dead, Message, Outcome, Received, Settled};
+use crate::{Dead, Message, Outcome, Received, Settled, TRACEPARENT};
 use std::{
     collections::VecDeque,
     convert::Infallible,
@@ -10,11 +10,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll},
+    time::{SystemTime, UNIX_EPOCH},
 };
 use throng::{
     JsonRejection,
     driver::{Charge, Driver, Executed, Execution, Share},
     model::Error,
+    spans::{Attribute, Span, SpanKind, TraceContext},
 };
 use tokio::task::JoinHandle;
 
@@ -55,6 +57,20 @@ struct InFlight<P> {
     unreadable: Option<String>,
     /// Bytes of the message and of its commands.
     bytes: usize,
+    span: Option<MessageSpan>,
+}
+
+/// The span of a message whose trace is recorded.
+#[derive(Clone, Copy)]
+struct MessageSpan {
+    context: TraceContext,
+    publisher: Option<TraceContext>,
+    begun_micros: i64,
+}
+
+fn now_micros() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The progress of a command.
@@ -143,6 +159,14 @@ impl<'a, P> Flow<'a, P> {
         let of_commands: usize = commands.iter().map(|command| command.body.len()).sum();
         let bytes = bytes + of_commands;
         self.book(bytes);
+        let span = self.driver.tracer().and_then(|tracer| {
+            let publisher = message.header(TRACEPARENT).and_then(|header| header.parse().ok());
+            Some(MessageSpan {
+                context: tracer.begin(publisher)?,
+                publisher,
+                begun_micros: now_micros(),
+            })
+        });
         let mut message = InFlight {
             position,
             message,
@@ -150,6 +174,7 @@ impl<'a, P> Flow<'a, P> {
             commands: commands.into_iter().map(|command| (command, Step::Try)).collect(),
             unreadable,
             bytes,
+            span,
         };
         self.refused_for_now += self.try_all(&mut message);
         self.messages.push_back(message);
@@ -166,6 +191,7 @@ impl<'a, P> Flow<'a, P> {
     /// Tries those commands of a message that have to be; how many still have to be then.
     fn try_all(&self, message: &mut InFlight<P>) -> usize {
         let is_one = message.commands.len() == 1;
+        let span = message.span.map(|span| span.context);
         let mut left = 0;
         for (number, (command, step)) in message.commands.iter_mut().enumerate() {
             if matches!(step, Step::Try) {
@@ -173,14 +199,14 @@ impl<'a, P> Flow<'a, P> {
                     true => message.key.clone(),
                     false => part_key(&message.key, number),
                 };
-                *step = self.try_one(command, key);
+                *step = self.try_one(command, key, span);
                 left += usize::from(matches!(step, Step::Try));
             }
         }
         left
     }
 
-    fn try_one(&self, command: &EntityCommand, key: String) -> Step {
+    fn try_one(&self, command: &EntityCommand, key: String, span: Option<TraceContext>) -> Step {
         if let Some(why) = &command.unreadable {
             return Step::Refused(format!("it cannot be read: {why}"));
         }
@@ -198,6 +224,10 @@ impl<'a, P> Flow<'a, P> {
         let attempt = match attempt {
             Ok(attempt) => attempt.key_life(self.part.options.keys),
             Err(error) => return Step::of(Err(error)),
+        };
+        let attempt = match span {
+            Some(span) => attempt.traced(span),
+            None => attempt,
         };
         match self.driver.try_now(attempt) {
             Execution::Done(executed) if executed.is_elsewhere() => {
@@ -235,12 +265,33 @@ impl<'a, P> Flow<'a, P> {
                 break;
             };
             self.release(message.bytes);
+            self.export_span(&message);
             settled.push(self.end(message));
         }
         match settled.is_empty() && self.is_held_up() == was_held_up {
             true => Poll::Pending,
             false => Poll::Ready(settled),
         }
+    }
+
+    /// Exports the span of a message that is settled, if its trace is recorded.
+    fn export_span(&self, message: &InFlight<P>) {
+        let (Some(span), Some(tracer)) = (message.span, self.driver.tracer()) else {
+            return;
+        };
+        let source = &self.part.name;
+        tracer.export(&Span {
+            name: &format!("process {source}"),
+            kind: SpanKind::Consumer,
+            context: span.context,
+            parent: span.publisher.map(|publisher| publisher.span),
+            begun_micros: span.begun_micros,
+            ended_micros: now_micros(),
+            attributes: &[("messaging.destination.name", Attribute::Text(source))],
+            links: &[],
+            links_dropped: 0,
+            is_failed: message.is_dead(),
+        });
     }
 
     fn end(&self, ended: InFlight<P>) -> Settled<P> {

@@ -153,6 +153,7 @@ impl Ingress {
             let share = engine.options().memory_bytes_max / MEMORY_PART;
             let part = Part {
                 pace,
+                name: source.name(),
                 metrics: options.metrics.of_source(&source.name()),
                 bytes_max: options.bytes_max.unwrap_or(share),
                 engine,
@@ -191,6 +192,8 @@ impl fmt::Debug for Ingress {
 /// The parts that consuming needs.
 struct Part {
     engine: Engine,
+    /// The source's name.
+    name: String,
     options: IngressOptions,
     intake: Arc<dyn Intake>,
     metrics: OfSource,

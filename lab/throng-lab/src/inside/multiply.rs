@@ -14,6 +14,7 @@ use std::{
 use throng::Options;
 use throng_app::{
     AccessLogArguments, App, Durability, JournalLocation, LimitArguments, OnLoss, SecurityArguments, Service, Settings,
+    TraceArguments,
 };
 use throng_cli::client::Client;
 
@@ -144,6 +145,7 @@ fn start(app: App, scratch: &Path) -> anyhow::Result<Service> {
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
+        traces: TraceArguments::default(),
         cluster: None,
         release: 0,
         drain_grace: Duration::ZERO,

@@ -4,6 +4,7 @@ use super::outcome::{Answered, JsonRejection, JsonReply, Outcome, put_json};
 use crate::{
     model::{Asker, Entity, Error, Moment, Sent, Timestamp},
     shard::{Delivery, Due, KeyLife, Parcel, RequestOutcome, Taking},
+    trace_context::TraceContext,
 };
 use std::any::Any;
 use throng_journal::CommitBuilder;
@@ -161,6 +162,8 @@ pub struct Call<'a> {
     pub cause: Cause<'a>,
     /// Leaves a command that this program does not understand to a newer one ([`Ran::NotUnderstood`]).
     pub may_wait: bool,
+    /// The span of this turn, if its trace is recorded: the messages that it sends name it.
+    pub trace: Option<TraceContext>,
 }
 
 /// A named query with its arguments as a query string.

@@ -38,7 +38,10 @@ impl Shard {
     /// Runs a command. The caller holds the shard's lock, so that what `stage` takes stands in the order of execution.
     pub fn execute(&mut self, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
         self.common.tick(&mut call.now);
-        self.tables[call.kind].execute(&mut self.common, call, stage)
+        self.common.trace = call.trace;
+        let ran = self.tables[call.kind].execute(&mut self.common, call, stage);
+        self.common.trace = None;
+        ran
     }
 
     /// Answers a named query.

@@ -83,6 +83,7 @@ impl Common {
             name: name.into(),
             command,
             died: None,
+            trace: self.trace.map(Box::new),
         }
     }
 }

@@ -390,6 +390,7 @@ impl Delivery {
                 name: dead.name.into_owned().into(),
                 command: dead.command.to_owned(),
                 died: Some(died),
+                trace: None,
             },
             commit: 0,
         })

@@ -5,7 +5,10 @@ pub(super) mod dead;
 pub(super) mod decision;
 
 use super::KeyLife;
-use crate::model::{RequestError, Sent, Timestamp};
+use crate::{
+    model::{RequestError, Sent, Timestamp},
+    trace_context::{self, TraceContext},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{any::Any, borrow::Cow, collections::BTreeMap};
@@ -56,6 +59,8 @@ pub struct Taking {
     pub command: Box<RawValue>,
     /// The message's past, if it was dead and an operator retries it.
     pub died: Option<Died>,
+    /// The sender's span, if its trace is recorded.
+    pub trace: Option<Box<TraceContext>>,
 }
 
 /// The past of a message that was dead.
@@ -132,6 +137,13 @@ pub struct Envelope<'a> {
     /// The receiver becomes the sender's child.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub child: bool,
+    /// The sender's span, if its trace is recorded.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "trace_context::if_known"
+    )]
+    pub trace: Option<Box<TraceContext>>,
     /// The command's content.
     #[serde(borrow)]
     pub command: &'a RawValue,
@@ -360,6 +372,7 @@ impl Delivery {
                 name: name.to_owned().into(),
                 command: envelope.command.to_owned(),
                 died: None,
+                trace: envelope.trace,
             },
             commit,
         })
@@ -381,6 +394,7 @@ impl Taking {
             key: self.key.clone(),
             life: self.life,
             child: self.child,
+            trace: self.trace.clone(),
             command: &self.command,
         }
     }

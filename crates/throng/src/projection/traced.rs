@@ -1,0 +1,39 @@
+//! The spans of batches that projections and sinks take.
+
+use crate::{
+    host::Host,
+    life::Life,
+    spans::{Attribute, Gathered, TraceContext, Tracer},
+};
+use throng_journal::{Commit, Position};
+
+/// Returns the spans of those commits that this epoch has traced lately.
+pub(super) fn traced(life: &Life, commits: &[Commit]) -> Vec<(Position, TraceContext)> {
+    let own = || {
+        commits
+            .iter()
+            .map(Commit::position)
+            .filter(|at| at.writer == life.ledger.writer)
+    };
+    match (own().min(), own().max()) {
+        (Some(first), Some(last)) => life.ledger.traced_between(first.commit.0, last.commit.0),
+        _ => Vec::new(),
+    }
+}
+
+/// Exports the span of a batch that was taken now: a part of the first of its commits that is traced, linked to the others.
+pub(super) fn export(
+    tracer: &Tracer,
+    host: &dyn Host,
+    name: &str,
+    begun_micros: u64,
+    traced: &[(Position, TraceContext)],
+) {
+    let Some((_, first)) = traced.first() else { return };
+    let mut span = Gathered::of(*first, begun_micros);
+    for (_, commit) in traced {
+        span.add(*commit);
+    }
+    let attributes = [("throng.projection", Attribute::Text(name))];
+    span.export(tracer, host, &format!("projection {name}"), &attributes);
+}
