@@ -4,9 +4,12 @@
 //! that row is not used: the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that
 //! stands in another shard. Every start therefore notices another layout, by the row or by the records.
 
-use crate::{limits, shard::Registry};
+use crate::{
+    limits,
+    shard::{Registry, UnreadableRecord},
+};
 use serde::{Deserialize, Serialize};
-use throng_journal::{Address, Commit, Record, RecordKind, ShardId};
+use throng_journal::{Address, Commit, Record, ShardId};
 
 /// The system row that holds the [`Layout`].
 pub const LAYOUT_ROW: &[u8] = b"s";
@@ -70,19 +73,9 @@ pub enum LayoutError {
         /// The format and hash that this program writes.
         expected: String,
     },
-    /// The body of a record is damaged, or of a newer program.
-    #[error(
-        "a record ({record:?}) of {address} cannot be read: {why}; use the program it was written by, or see with `journal verify` whether the \
-         journal is damaged"
-    )]
-    UnreadableRecord {
-        /// The entity the record belongs to.
-        address: Address,
-        /// What it records.
-        record: RecordKind,
-        /// The reason why.
-        why: String,
-    },
+    /// A record cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadableRecord),
 }
 
 impl Layout {

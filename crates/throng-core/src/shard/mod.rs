@@ -22,7 +22,7 @@ mod timers;
 pub use self::{
     checkpoint::{
         erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
-        replay::{RESTORED, shard_of_row},
+        replay::{RESTORED, UnreadableRecord, shard_of_row},
         retain::undoes_what_was_left,
         rows::Rows,
         system_row::{SystemRow, base_row, ended_row, family_row},

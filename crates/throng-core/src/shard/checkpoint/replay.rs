@@ -2,7 +2,6 @@
 
 use super::{erasures::ERASED, notes};
 use crate::{
-    layout::LayoutError,
     limits,
     model::{Entity, Family, Timestamp},
     shard::{
@@ -20,19 +19,33 @@ use std::{
 };
 use throng_journal::{Address, Position, Record, RecordKind, ShardId};
 
+/// The body of a record is damaged, or of a newer program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a record ({record:?}) of {address} cannot be read: {why}; use the program it was written by, or see with `journal verify` whether the journal is \
+     damaged"
+)]
+pub struct UnreadableRecord {
+    /// The entity the record belongs to.
+    pub address: Address,
+    /// The kind of record.
+    pub record: RecordKind,
+    /// The reason why.
+    pub why: String,
+}
+
 impl Shard {
     /// Takes over a record of a commit after the last checkpoint, in order, with the hash of its entity
     /// ([`Layout::check_record`](crate::layout::Layout::check_record)).
     ///
     /// # Errors
-    /// [`LayoutError::UnreadableRecord`]: without it a command could take effect twice, or a message or timer be lost.
-    pub fn replay(&mut self, hash: u64, record: &Record<'_>) -> Result<(), LayoutError> {
-        self.replay_readable(hash, record)
-            .map_err(|error| LayoutError::UnreadableRecord {
-                address: Address::new(record.kind, record.id),
-                record: record.record,
-                why: error.to_string(),
-            })
+    /// [`UnreadableRecord`]: without it a command could take effect twice, or a message or timer be lost.
+    pub fn replay(&mut self, hash: u64, record: &Record<'_>) -> Result<(), UnreadableRecord> {
+        self.replay_readable(hash, record).map_err(|error| UnreadableRecord {
+            address: Address::new(record.kind, record.id),
+            record: record.record,
+            why: error.to_string(),
+        })
     }
 
     fn replay_readable(&mut self, hash: u64, record: &Record<'_>) -> serde_json::Result<()> {

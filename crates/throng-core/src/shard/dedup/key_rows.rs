@@ -12,10 +12,7 @@
 //!
 //! A bucket whose hour is over goes in this order, so that its tags are there for as long as there may be a key.
 
-use super::{
-    UnreadableKeys,
-    key::{BUCKET_MICROS, Kept},
-};
+use super::key::{BUCKET_MICROS, Kept};
 use crate::shard::SystemRow;
 use throng_journal::ShardId;
 
@@ -162,6 +159,11 @@ fn slice_of(key: u128, bits: u8) -> u16 {
 fn tag(key: u128, list: u32) -> u32 {
     key as u32 & !LIST_MASK | list & LIST_MASK
 }
+
+/// A row of idempotency keys that is damaged, or of a newer program.
+#[derive(Debug, thiserror::Error)]
+#[error("a row of idempotency keys cannot be read: {0}")]
+pub struct UnreadableKeys(pub(super) String);
 
 /// Finds a key's answer in a slice.
 ///

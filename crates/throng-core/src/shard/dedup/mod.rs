@@ -14,7 +14,8 @@ mod key_rows;
 use super::SystemRow;
 use crate::model::Timestamp;
 use key::{Forwarded, Kept, KeptAnswer};
-use key_rows::{Bucket, Stored, bucket, read_list_row};
+
+use key_rows::{Bucket, Stored, UnreadableKeys, bucket, read_list_row};
 use std::collections::{BTreeMap, HashMap};
 use throng_journal::ShardId;
 
@@ -94,11 +95,6 @@ impl KeyRows {
 /// The outcome that a row keeps under an idempotency key.
 #[derive(Debug)]
 pub struct FoundKey(Kept);
-
-/// A row of idempotency keys that is damaged, or of a newer program.
-#[derive(Debug, thiserror::Error)]
-#[error("a row of idempotency keys cannot be read: {0}")]
-pub struct UnreadableKeys(String);
 
 /// A key of one entity in one number.
 pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
