@@ -1,7 +1,7 @@
 //! Read models in Redis, kept from an entity's events.
 //!
-//! A [`RedisTarget`] takes commands; an [`Outbound`](throng_connectors::Outbound) says which ones an event becomes; an
-//! [`Egress`](throng_connectors::Egress) of both is given to an engine. Events that have gathered since the last batch go to Redis in one
+//! A [`RedisTarget`] takes commands; an [`Outbound`] says which ones an event becomes; an
+//! [`Egress`] of both is given to an engine. Events that have gathered since the last batch go to Redis in one
 //! transaction (`MULTI`), with the last event of each writer beside them. So each event takes effect once: what is delivered again after
 //! a crash, a lost answer or a rebuild is known by its position and left out. Two engines on one Redis, of which one has just taken over, do
 //! not both write: the position is watched.
