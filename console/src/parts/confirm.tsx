@@ -7,6 +7,7 @@ import { say } from '../state/toast';
 import { Note } from './basic';
 import { Content } from './content';
 import { Dialog } from './dialog';
+import { ReasonField, withReason } from './reason';
 
 /** What an action does, where the server has nothing to add. */
 const DOES: Record<string, string> = {
@@ -69,9 +70,7 @@ function Confirm({ action, of, left, close, done }: Asked & { close: () => void;
     setBusy(true);
     setWrong(undefined);
     try {
-      const came = await calls.act(
-        action.needs_reason ? `${action.path}&reason=${encodeURIComponent(reason.trim())}` : action.path,
-      );
+      const came = await calls.act(action.path + withReason(action, reason));
       const failed = vain(came);
       if (failed === undefined) {
         say(`${action.label}: ${outcome(came)}`);
@@ -102,19 +101,7 @@ function Confirm({ action, of, left, close, done }: Asked & { close: () => void;
         </p>
         {of.message && <Content of={of} message={of.message} />}
         <p>{doesOf(action)}</p>
-        {action.needs_reason && (
-          <div class="field">
-            <label for="reason">Why? It is recorded with who did it.</label>
-            <input
-              id="reason"
-              class="input"
-              required
-              value={reason}
-              autocomplete="off"
-              onInput={(event) => setReason(event.currentTarget.value)}
-            />
-          </div>
-        )}
+        {action.needs_reason && <ReasonField value={reason} set={setReason} />}
         <p class="small quiet">The log will say that it was done{by ? `, by ${by}` : ''}.</p>
         {isBusy && left && <Left left={left()} />}
         {wrong && <Note tone="bad">{wrong}</Note>}

@@ -8,6 +8,7 @@ import { Note } from '../../parts/basic';
 import { doesOf, vain } from '../../parts/confirm';
 import { Dialog } from '../../parts/dialog';
 import { EntityLink } from '../../parts/link';
+import { ReasonField, withReason } from '../../parts/reason';
 import { save } from '../../parts/save';
 import { say } from '../../state/toast';
 
@@ -126,7 +127,7 @@ function ActOnAll({
     const of = found ?? [];
     const now: Went = { total: of.length, done: 0, failed: [], isOver: false };
     setWent({ ...now });
-    const why = action.needs_reason ? `&reason=${encodeURIComponent(reason.trim())}` : '';
+    const why = withReason(action, reason);
     await each(
       of,
       AT_ONCE,
@@ -147,19 +148,7 @@ function ActOnAll({
       <div class="stack">
         <p class="break">{group.reason}</p>
         {!went && <p>For each of them: {doesOf(action)}</p>}
-        {!went && action.needs_reason && (
-          <div class="field">
-            <label for="all-reason">Why? It is recorded with who did it.</label>
-            <input
-              id="all-reason"
-              class="input"
-              required
-              value={reason}
-              autocomplete="off"
-              onInput={(event) => setReason(event.currentTarget.value)}
-            />
-          </div>
-        )}
+        {!went && action.needs_reason && <ReasonField value={reason} set={setReason} />}
         {wrong && <Note tone="bad">{wrong}</Note>}
         {went && <Progress went={went} isStopped={isStopped.current} />}
       </div>

@@ -30,6 +30,12 @@ pub(super) struct Ending {
     pub(super) overfull: Vec<Arc<str>>,
 }
 
+/// Tells that the figures are those of a program that was compiled for the first look.
+const UNOPTIMISED: &str = match cfg!(debug_assertions) {
+    true => " (compiled without optimisation; `cargo run --release -- demo` measures)",
+    false => "",
+};
+
 /// The figures for a program. Requests are granted, refused or drops, or counted among the differences.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -113,7 +119,7 @@ pub(super) fn text(summary: &Summary, replay: &Replay, ending: &Ending) -> Strin
   granted    {granted:>7}   {added} added, {present} present already
   refused    {refused:>7}   {full} section full, {nowhere} no such section
   dropped    {dropped:>7}   {left} left, {absent} were not present
-  elapsed    {:.3} s, {rate} requests/s
+  elapsed    {:.3} s, {rate} requests/s{UNOPTIMISED}
   latency    min {:.2} ms, mean {:.2}, median {:.2}, p95 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}
   commits    {commits}, mean batch {:.1} requests, journal {:.1} MB
   recovery   {:.3} s
