@@ -46,7 +46,7 @@ pub(crate) struct RequestSpan {
     begun: Option<Box<Begun>>,
     /// The command, by the indices of its kind and of its name, once both are known to exist. Set where requests are traced.
     command: Cell<Option<(u16, u16)>>,
-    /// The request is a message of a WebSocket.
+    /// The request is a message of a WebSocket. Set where requests are traced.
     pub(crate) is_message: bool,
 }
 
@@ -87,6 +87,12 @@ impl RequestSpan {
             command: Cell::new(None),
             is_message: false,
         }
+    }
+
+    /// The span behind a pointer, to keep small what waits for a commit. `None`: nothing of it is known, as where nothing is traced.
+    pub(crate) fn boxed(self) -> Option<Box<Self>> {
+        let is_known = self.begun.is_some() || self.command.get().is_some() || self.is_message;
+        is_known.then(|| Box::new(self))
     }
 
     pub(crate) fn parent(&self) -> Option<TraceContext> {

@@ -33,7 +33,7 @@ pub(crate) struct Staged {
     /// The path that a problem reports as its `instance`; empty for a message of a WebSocket.
     path: Box<str>,
     log: Option<Box<Entry>>,
-    span: RequestSpan,
+    span: Option<Box<RequestSpan>>,
 }
 
 /// The outcome of a command so far. One that has to wait is executed by a future.
@@ -119,7 +119,7 @@ impl Staged {
             shard: None,
             path: path.into(),
             log,
-            span: RequestSpan::default(),
+            span: None,
         }
     }
 
@@ -131,6 +131,7 @@ impl Staged {
     /// The same, with the span of its request.
     #[inline]
     pub(crate) fn traced(self, span: RequestSpan) -> Self {
+        let span = span.boxed();
         Self { span, ..self }
     }
 
@@ -154,7 +155,8 @@ impl Staged {
                 problem: answered.as_ref().err().map(|problem| &**problem),
                 took,
             };
-            self.span.end(tracer, &server.shared().kinds, &end);
+            let span = self.span.take().map_or_else(RequestSpan::default, |span| *span);
+            span.end(tracer, &server.shared().kinds, &end);
         }
         if let Some(entry) = self.log.take() {
             match &answered {

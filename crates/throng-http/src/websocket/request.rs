@@ -33,7 +33,7 @@ fn request<'a>(
     };
     let parent = command.traceparent.as_deref().and_then(trace::parent);
     let mut span = RequestSpan::begin(server.tracer(), parent, || Some(command.entity.to_string()));
-    span.is_message = true;
+    span.is_message = server.tracer().is_some();
     CommandRequest {
         kind: &command.kind,
         id: entity(&command.entity),
