@@ -32,10 +32,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """Ports that differ: each is held until all are found."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 @dataclass
@@ -60,7 +63,7 @@ class Service:
     """The program, on one port and one directory over all its lives."""
 
     def __init__(self, program: str, directory: str) -> None:
-        self.port, self.admin = free_port(), free_port()
+        self.port, self.admin = free_ports(2)
         self.arguments = [program, "serve", "--listen", f"127.0.0.1:{self.port}", "--admin-listen", f"127.0.0.1:{self.admin}",
                           "--data", f"{directory}/data"]
         self.output = open(f"{directory}/service.log", "ab")

@@ -2,7 +2,6 @@
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -28,9 +27,10 @@ export class Server {
   private child: ChildProcess | undefined;
   private said = '';
 
+  /** The ports it took at its first start; it has them again at the next. */
+  private ports = { service: '0', admin: '0' };
+
   private constructor(
-    readonly port: number,
-    readonly adminPort: number,
     private readonly directory: string,
     private readonly command: string[],
     private readonly env: Record<string, string>,
@@ -41,25 +41,31 @@ export class Server {
     const directory = mkdtempSync(join(tmpdir(), 'throng-console-'));
     const data = join(directory, 'data');
     if (sections > 0) fill(data, sections);
-    const [port, adminPort] = [await freePort(), await freePort()];
-    const listen = ['--listen', `127.0.0.1:${port}`, '--admin-listen', `127.0.0.1:${adminPort}`];
-    const command = [program(app), 'serve', '--data', data, ...args, ...listen];
-    const server = new Server(port, adminPort, directory, command, env);
-    await server.start();
+    const server = new Server(directory, [program(app), 'serve', '--data', data, ...args], env);
+    try {
+      await server.start();
+    } catch (error) {
+      // One that is left would keep the test from its end.
+      await server.end();
+      throw error;
+    }
     return server;
   }
 
   get console(): string {
-    return `http://127.0.0.1:${this.adminPort}/console/`;
+    return `http://127.0.0.1:${this.ports.admin}/console/`;
   }
 
   get service(): string {
-    return `http://127.0.0.1:${this.port}`;
+    return `http://127.0.0.1:${this.ports.service}`;
   }
 
   async start(): Promise<void> {
     const [name = '', ...args] = this.command;
-    const child = spawn(name, args, {
+    const { service, admin } = this.ports;
+    const listen = ['--listen', `127.0.0.1:${service}`, '--admin-listen', `127.0.0.1:${admin}`];
+    this.said = '';
+    const child = spawn(name, [...args, ...listen], {
       env: { ...process.env, ...this.env, NO_COLOR: '1' },
       cwd: this.directory,
     });
@@ -68,6 +74,7 @@ export class Server {
     this.child = child;
     await until(`the server answers`, async () => {
       if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}:\n${this.said}`);
+      this.ports = { service: this.saidPort('listening'), admin: this.saidPort('administration and metrics') };
       const answered = await fetch(`${this.service}/health/ready`).catch(() => undefined);
       return answered?.ok === true;
     });
@@ -106,6 +113,10 @@ export class Server {
     return fetch(this.service + path, { method: 'POST', headers, body: JSON.stringify(body) });
   }
 
+  private saidPort(what: string): string {
+    return new RegExp(`${what} on https?://[0-9.]+:(\\d+)`).exec(this.said)?.[1] ?? '0';
+  }
+
   private hear(data: Buffer): void {
     this.said = (this.said + data.toString()).slice(-20_000);
   }
@@ -124,17 +135,4 @@ export async function until(what: string, holds: () => Promise<boolean>): Promis
     if (Date.now() - begin > PATIENCE_MS) throw new Error(`waited in vain until ${what}`);
     await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
   }
-}
-
-async function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.once('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === 'object' && address ? resolve(address.port) : reject(new Error('no port')),
-      );
-    });
-  });
 }
