@@ -96,7 +96,7 @@ pub struct HourOfSales {
     pub concert: String,
     /// Tickets that were confirmed in the hour.
     pub tickets: u32,
-    /// Their price.
+    /// Cents that were paid for them.
     pub cents: u64,
 }
 

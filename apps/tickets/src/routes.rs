@@ -129,7 +129,7 @@ struct Placing {
     customer: Option<TextId>,
 }
 
-/// A payment.
+/// The body of a request to pay.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Paying {

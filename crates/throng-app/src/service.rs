@@ -128,7 +128,7 @@ impl Service {
     /// [opened](Self::open_when_serving).
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Returns the errors of [`start`](Self::start).
     pub(crate) fn begin(mut app: App, settings: &Settings) -> anyhow::Result<Self> {
         // Before anything is made there.
         #[cfg(feature = "postgres")]

@@ -28,7 +28,7 @@ struct Careful {
 }
 
 impl ExchangeTarget {
-    /// Over this publisher. A message that the broker refuses for good stops the egress at its event.
+    /// Publishes over this publisher. A message that the broker refuses for good stops the egress at its event.
     #[must_use]
     pub fn new(publisher: Publisher) -> Self {
         Self {

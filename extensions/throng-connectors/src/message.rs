@@ -8,7 +8,7 @@ pub const TRACEPARENT: &str = "traceparent";
 /// A message that comes in or goes out. Sources and targets carry the properties that their protocol has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// The contents.
+    /// The payload, as the source had it or the target gets it.
     pub body: Vec<u8>,
     /// The id by which a second copy is recognised, at most 255 bytes.
     pub id: Option<String>,

@@ -69,7 +69,7 @@ pub trait Target: Send + 'static {
 /// Items in the order of their events.
 #[derive(Clone, Debug)]
 pub struct Batch<I> {
-    /// The items.
+    /// Items in the order of their events; none, where only the position moves on.
     pub items: Vec<Outgoing<I>>,
     /// Everything that is delivered with this batch, to be stored with it.
     pub position: TargetPosition,

@@ -2,7 +2,7 @@
 
 use throng::spans::{Attribute, Span, SpanKind, TraceContext};
 
-/// Wire types.
+/// The wire types of Protocol Buffers: the low three bits of a tag.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
@@ -54,7 +54,7 @@ fn message(out: &mut Vec<u8>, field: u64, write: impl FnOnce(&mut Vec<u8>)) {
     out[begin..].rotate_left(end - begin);
 }
 
-/// A `KeyValue`.
+/// Writes an attribute as a message `KeyValue`.
 fn attribute(out: &mut Vec<u8>, field: u64, key: &str, value: Attribute<'_>) {
     message(out, field, |out| {
         bytes(out, 1, key.as_bytes());

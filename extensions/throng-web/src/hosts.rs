@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
     pub(crate) is_tls: bool,
-    /// In lower case, an IPv6 address without brackets.
+    /// The host in lower case, an IPv6 address without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
 }

@@ -60,7 +60,7 @@ pub enum ConcertEvent {
     Announced {
         /// The concert's title.
         title: String,
-        /// The zones.
+        /// Prices and numbers of seats, zone by zone.
         zones: Vec<Zone>,
         /// The time in which held seats are paid.
         hold_secs: u32,
@@ -141,7 +141,7 @@ pub enum ConcertRejection {
     /// The announcement has no zones, too many, two of one name, or a number that is out of bounds.
     #[error("{why}")]
     Invalid {
-        /// The fault.
+        /// The field, and what is wrong with it.
         why: String,
     },
     /// The concert has no such zone.

@@ -14,7 +14,7 @@ pub struct GetConcert {}
 pub struct ConcertView {
     /// The concert's title.
     pub title: String,
-    /// The zones.
+    /// Prices and free seats, zone by zone.
     pub zones: Vec<ZoneView>,
     /// The number of its events so far: the live feed goes on after it.
     pub as_of: u64,

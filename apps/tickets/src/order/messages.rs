@@ -50,14 +50,14 @@ pub enum OrderCommand {
     Expire {},
     /// Hears the outcome of a charge or a reversal. Only the engine sends this.
     HearPayment {
-        /// The call.
+        /// The charge or reversal that is over.
         call: CallId,
-        /// The outcome.
+        /// The provider's answer, or that there is none.
         outcome: CallOutcome<Receipt, Declined>,
     },
     /// Hears an answer that came after the outcome. Only the engine sends this.
     HearLatePayment {
-        /// The call.
+        /// The charge or reversal whose outcome was told before.
         call: CallId,
         /// The provider did it.
         is_done: bool,
@@ -77,7 +77,7 @@ pub enum HoldOutcome {
     },
     /// There are no seats for it.
     Refused {
-        /// The reason.
+        /// Words for the customer.
         why: String,
     },
 }
@@ -119,14 +119,14 @@ pub enum OrderEvent {
     PaymentAsked {
         /// The number of the payment within the order, from 1.
         number: u32,
-        /// The call.
+        /// The idempotency key at the provider.
         call: CallId,
     },
     /// The money did not come. The seats are still held.
     PaymentFailed {
         /// The number of the payment.
         number: u32,
-        /// The reason.
+        /// The provider's words, or why it was not asked.
         why: String,
     },
     /// The order is paid, and the seats are sold.
@@ -142,7 +142,7 @@ pub enum OrderEvent {
     },
     /// The order has ended without seats.
     Closed {
-        /// The reason.
+        /// The way in which it ended.
         ending: Ending,
         /// The reason of a refusal, in words.
         why: Option<String>,
@@ -151,7 +151,7 @@ pub enum OrderEvent {
     ReversalAsked {
         /// The number of the payment.
         number: u32,
-        /// The call.
+        /// The idempotency key at the provider.
         call: CallId,
     },
     /// The provider has reversed the payment: nothing of it remains charged.
@@ -163,7 +163,7 @@ pub enum OrderEvent {
     ReversalRefused {
         /// The number of the payment.
         number: u32,
-        /// The reason.
+        /// The provider's words.
         why: String,
     },
 }
@@ -207,7 +207,7 @@ pub enum OrderRejection {
     /// Too many payments of this order have failed.
     #[error("{payments} payments of this order have failed")]
     TooManyPayments {
-        /// Their number.
+        /// Payments asked for so far.
         payments: u32,
     },
     /// The order has ended.

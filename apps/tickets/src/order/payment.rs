@@ -59,7 +59,7 @@ pub enum PaymentStatus {
 pub struct PaymentView {
     /// The name of the payment at the provider.
     pub payment: String,
-    /// The status.
+    /// The state of the payment at the provider, as far as it is known.
     pub status: PaymentStatus,
 }
 

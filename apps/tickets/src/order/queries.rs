@@ -20,7 +20,7 @@ pub struct OrderView {
     pub zone: String,
     /// The number of seats.
     pub tickets: u32,
-    /// The stage.
+    /// The step of the sale it has come to.
     pub stage: Stage,
     /// The reason of a refusal.
     pub why: Option<String>,

@@ -17,7 +17,7 @@ pub enum PaymentRequest {
     Charge {
         /// The name of the payment.
         payment: String,
-        /// The amount.
+        /// Cents to be charged.
         cents: u64,
         /// The provider's token for the means of payment: no secret.
         token: String,
@@ -39,7 +39,7 @@ pub struct Receipt {
 /// The provider will not do it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Declined {
-    /// The reason.
+    /// The provider's words.
     pub why: String,
 }
 

@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// The provider.
+/// Takes payments in this process, and is slow, loses answers or charges twice as its settings say.
 pub struct DemoProvider {
     settings: Settings,
     ledger: Mutex<Ledger>,

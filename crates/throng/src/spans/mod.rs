@@ -41,7 +41,7 @@ pub struct Span<'a> {
     pub begun_micros: i64,
     /// Its end, microseconds since 1970-01-01 UTC.
     pub ended_micros: i64,
-    /// Further facts.
+    /// Names and values that collectors show and search by.
     pub attributes: &'a [(&'static str, Attribute<'a>)],
     /// Spans of other work that this work was done for.
     pub links: &'a [TraceContext],
@@ -65,7 +65,7 @@ pub enum SpanKind {
 /// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute<'a> {
-    /// A text.
+    /// Text as it stands.
     Text(&'a str),
     /// A whole number.
     Number(i64),

@@ -41,14 +41,14 @@ pub enum CallCommand {
     Begin(Begin),
     /// A call joins this line: one after the other is made.
     Join {
-        /// The call.
+        /// The call that joins: its entity is asked once it is first.
         call: CallId,
-        /// Its deadline.
+        /// The deadline of the call: the line passes over it some time later.
         until: Timestamp,
     },
     /// A call of this line has its outcome.
     Leave {
-        /// The call.
+        /// The call that no other one waits for any more.
         call: CallId,
     },
     /// The calls before it in its line have their outcomes.
@@ -59,30 +59,30 @@ pub enum CallCommand {
     Look {},
     /// Calls wait for a permit of this address' owner. Nothing is recorded.
     Offer {
-        /// The calls.
+        /// Calls that are ready, of any owner.
         calls: Vec<CallOffer>,
     },
     /// A worker is about to make an attempt.
     Start {},
     /// An attempt has a result.
     Finish {
-        /// Its number.
+        /// The number that [`Go`](CallReply::Go) gave.
         attempt: u32,
-        /// The result.
+        /// The answer, or why there is none.
         result: AttemptResult,
     },
     /// An operator wants the next attempt now.
     Hasten {
-        /// The operator.
+        /// The name under which the operator is known.
         by: String,
         /// The reason, if one was given.
         reason: String,
     },
     /// An operator gives it up.
     GiveUp {
-        /// The operator.
+        /// The name under which the operator is known.
         by: String,
-        /// The reason.
+        /// The operator's reason: the entity is told.
         reason: String,
     },
 }
@@ -97,9 +97,9 @@ pub enum CallReply {
     Done,
     /// The worker makes this attempt.
     Go {
-        /// Its number.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// The request.
+        /// The request as JSON of the worker's type.
         request: Value,
         /// The time at which the call is given up.
         deadline: Timestamp,

@@ -62,7 +62,7 @@ pub trait Outside: Send + Sync + 'static {
 /// An attempt of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The call.
+    /// The call that it is an attempt of.
     pub call: CallId,
     /// The number of the attempt: 1, 2, 3, …
     pub number: u32,
@@ -83,7 +83,7 @@ impl Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CallOffer {
-    /// The call.
+    /// The call that may be attempted now.
     pub call: CallId,
     /// Attempts that were begun before.
     pub attempts: u32,

@@ -29,7 +29,7 @@ pub enum CallEvent {
     Begun {
         /// The entity's kind and id.
         caller: (String, String),
-        /// The request.
+        /// The request as JSON of the worker's type.
         request: Value,
         /// The time of that.
         at: Timestamp,
@@ -43,14 +43,14 @@ pub enum CallEvent {
     },
     /// A call joined this line.
     Joined {
-        /// The call.
+        /// The last of the line from now on.
         call: CallId,
-        /// Its deadline.
+        /// The deadline of the call: the line passes over it some time later.
         until: Timestamp,
     },
     /// A call left this line.
     Left {
-        /// The call.
+        /// The call that no other one waits for any more.
         call: CallId,
     },
     /// The calls before it have their outcomes.
@@ -60,20 +60,20 @@ pub enum CallEvent {
     },
     /// An attempt is under way.
     AttemptBegun {
-        /// Its number.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// The time at which the process that makes it is taken to be gone.
         until: Timestamp,
     },
     /// An attempt has come to no answer.
     AttemptEnded {
-        /// Its number.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// The provider may have done it.
         is_sent: bool,
         /// The worker has said so; else an answer may still come.
         is_reported: bool,
-        /// The reason.
+        /// The worker's words.
         why: String,
         /// The earliest time of the next attempt.
         again: Timestamp,
@@ -84,21 +84,21 @@ pub enum CallEvent {
     Hastened {
         /// The time of that.
         at: Timestamp,
-        /// The operator.
+        /// The name under which the operator is known.
         by: String,
         /// The reason, if one was given.
         reason: String,
     },
     /// An operator wants no further attempt, and no result of the one under way.
     GivenUp {
-        /// The operator.
+        /// The name under which the operator is known.
         by: String,
-        /// The reason.
+        /// The operator's reason: the entity is told.
         reason: String,
     },
     /// The entity is told the outcome.
     Settled {
-        /// The outcome.
+        /// The outcome that the entity's command carries.
         outcome: CallOutcome<Value, Value>,
         /// The time until which a later answer is waited for; without, none can come.
         late_until: Option<Timestamp>,
