@@ -49,8 +49,9 @@ impl Client {
 
     /// Sends all requests of a trace and gives each answer to `look`, which says whether it is right.
     ///
-    /// Requests of one key follow each other, each after the answer to the one before. One that is answered 503 (nothing
-    /// was done) is sent again after a pause. `speed` is that of the recorded times; 0 is as fast as possible.
+    /// Requests of one key follow each other, each after the answer to the one before. A request that is answered 503
+    /// (nothing was done) is sent again after a pause. So is one that is answered 504 (the outcome is unknown), if it is
+    /// a `GET` or carries an idempotency key. `speed` is that of the recorded times; 0 is as fast as possible.
     pub fn send(
         &self,
         trace: Arc<Trace>,
@@ -61,8 +62,14 @@ impl Client {
         let done = AtomicU64::new(0);
         let mut tries = vec![0_u8; trace.len()];
         let total = trace.len();
+        let sent = Arc::clone(&trace);
         let judge = |index: usize, outcome: &Outcome<'_>| {
-            if outcome.status() == 503 && tries[index] < TRIES_MAX {
+            let is_open = match outcome.status() {
+                503 => true,
+                504 => takes_effect_once(sent.bytes(index)),
+                _ => false,
+            };
+            if is_open && tries[index] < TRIES_MAX {
                 tries[index] += 1;
                 return Aftermath::Again(PAUSE);
             }
@@ -83,5 +90,29 @@ impl Client {
             }
         })?;
         Ok(run.report)
+    }
+}
+
+/// True if a request may be sent twice and takes effect once: a `GET`, or one with an idempotency key.
+fn takes_effect_once(request: &[u8]) -> bool {
+    let head = request.windows(4).position(|end| end == b"\r\n\r\n");
+    let head = String::from_utf8_lossy(&request[..head.unwrap_or(request.len())]);
+    let mut lines = head.lines();
+    lines.next().is_some_and(|line| line.starts_with("GET "))
+        || lines.any(|line| {
+            line.split_once(':')
+                .is_some_and(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::takes_effect_once;
+
+    #[test]
+    fn requests_without_key_are_not_sent_twice() {
+        assert!(takes_effect_once(b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n"));
+        assert!(takes_effect_once(b"POST /a HTTP/1.1\r\nidempotency-key: b\r\n\r\n{}"));
+        assert!(!takes_effect_once(b"POST /a HTTP/1.1\r\nHost: b\r\n\r\nidempotency-key: c\r\n"));
     }
 }

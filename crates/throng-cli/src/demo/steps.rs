@@ -44,12 +44,14 @@ impl Replay {
     }
 }
 
-/// Opens every section, as a child of the collection.
+/// Opens every section, as a child of the collection, each under a key of its own.
 pub fn open(client: &Client, trace: &Trace) -> anyhow::Result<Duration> {
     let mut requests = throng_load::Trace::new();
     for section in &trace.sections {
         let body = json!({ "section": &*section.id, "capacity": section.capacity }).to_string();
-        let request = throng_load::Request::build("POST", client.authority(), "/sections").json(&body);
+        let request = throng_load::Request::build("POST", client.authority(), "/sections")
+            .header("Idempotency-Key", &format!("open-{}", percent::segment(&section.id)))
+            .json(&body);
         requests.push(section.id.as_bytes(), None, 0, &request.into_bytes());
     }
     let mut first_wrong = None;
