@@ -113,6 +113,8 @@ mod tests {
     fn requests_without_key_are_not_sent_twice() {
         assert!(takes_effect_once(b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n"));
         assert!(takes_effect_once(b"POST /a HTTP/1.1\r\nidempotency-key: b\r\n\r\n{}"));
-        assert!(!takes_effect_once(b"POST /a HTTP/1.1\r\nHost: b\r\n\r\nidempotency-key: c\r\n"));
+        assert!(!takes_effect_once(
+            b"POST /a HTTP/1.1\r\nHost: b\r\n\r\nidempotency-key: c\r\n"
+        ));
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     Metrics,
     context::{Context, unknown_kind},
-    door::{Answered, Attempt, ClientCommand, Payload, Work},
+    executor::{Answered, Attempt, ClientCommand, Payload, Work},
     host::Host,
 };
 #[cfg(feature = "schemas")]

@@ -119,7 +119,7 @@ impl Engine {
         let context = &self.core.context;
         let (down, position, entities) = match &*self.core.lives.status() {
             Status::Running(life) => {
-                let entities = life.door.books.entities.load(Ordering::Relaxed);
+                let entities = life.executor.books.entities.load(Ordering::Relaxed);
                 let entities = entities.max(0).cast_unsigned();
                 (self.core.lives.trouble(life), Some(life.ledger.durable()), entities)
             }
@@ -320,11 +320,11 @@ impl Core {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         metrics.has_room.set(i64::from(self.context.has_room()));
         if let Some(life) = self.lives.running() {
-            let books = &life.door.books;
+            let books = &life.executor.books;
             metrics.entities.set(books.entities.load(Ordering::Relaxed));
             metrics.entity_bytes.set(books.bytes.load(Ordering::Relaxed));
             metrics.pending_bytes.set(books.pending_bytes.load(Ordering::Relaxed));
-            metrics.outbox.set(gauge(life.door.outbox.len()));
+            metrics.outbox.set(gauge(life.executor.outbox.len()));
             metrics.waiting.set(gauge(life.ledger.waiting()));
             metrics.in_flight.set(gauge(life.ledger.in_flight()));
         }

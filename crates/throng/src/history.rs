@@ -1,8 +1,8 @@
 //! An entity's history: the events that the store has indexed, then those that stand only in the log.
 
 use crate::{
-    door::{OwnerOf, now_or_later},
     engine::{Core, Engine},
+    executor::{OwnerOf, now_or_later},
     ledger::{recovering, unreadable, widen},
     life::Life,
     remote::{Happened, Reply, Request},
@@ -185,8 +185,8 @@ impl Core {
                 |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
             // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
             let of = Box::<str>::from(id);
-            let shard = life.door.shard_of(hash);
-            let tail = life.door.visit(shard, move |shard| shard.tail(kind, hash, &of));
+            let shard = life.executor.shard_of(hash);
+            let tail = life.executor.visit(shard, move |shard| shard.tail(kind, hash, &of));
             let mut tail = tail.await.map_err(widen)?;
             let is_on_its_way = |event: &&TailEvent| !event.is_state && event.place.position > life.ledger.durable();
             if let Some(event) = tail.iter().find(|event| event.seq == after).filter(is_on_its_way) {

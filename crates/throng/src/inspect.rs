@@ -1,11 +1,11 @@
 //! Inspection for people: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
 
-pub use crate::door::Pending;
+pub use crate::executor::Pending;
 pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected, Load, TimerView, Whereabouts};
 
 use crate::{
-    door::{Answer, Look, NOTHING, Target, Typed, Work},
     engine::Engine,
+    executor::{Answer, Look, NOTHING, Target, Typed, Work},
     ledger::{unreadable, widen},
 };
 use std::{any::Any, collections::BTreeMap};
@@ -48,8 +48,8 @@ impl Engine {
         let kinds = self.core.context.registry.kinds().len();
         let life = self.core.lives.current()?;
         let mut all = vec![Population::default(); kinds];
-        for shard in life.door.shards() {
-            let look = life.door.visit(shard, move |shard| {
+        for shard in life.executor.shards() {
+            let look = life.executor.visit(shard, move |shard| {
                 let of = |kind| (shard.known(kind), shard.resident(kind));
                 (0..kinds).map(of).collect::<Vec<_>>()
             });
@@ -69,8 +69,8 @@ impl Engine {
     pub async fn shards(&self) -> Answered<Vec<ShardNow>> {
         let life = self.core.lives.current()?;
         let mut all = Vec::new();
-        for shard in life.door.shards() {
-            let look = life.door.visit(shard, |shard| ShardNow {
+        for shard in life.executor.shards() {
+            let look = life.executor.visit(shard, |shard| ShardNow {
                 shard: shard.id(),
                 load: shard.load(),
                 done: shard.done(),
@@ -89,8 +89,8 @@ impl Engine {
         let life = self.core.lives.current()?;
         let now = self.core.context.host.now();
         let mut all = Vec::new();
-        for shard in life.door.shards() {
-            let look = life.door.visit(shard, move |shard| shard.hot(now));
+        for shard in life.executor.shards() {
+            let look = life.executor.visit(shard, move |shard| shard.hot(now));
             all.extend(look.await.map_err(widen)?);
         }
         all.sort_by(|one, other| other.seen_per_second.total_cmp(&one.seen_per_second));
@@ -108,11 +108,11 @@ impl Engine {
         for (at, (kind, id)) in of.iter().enumerate() {
             let hash = self.core.context.target(*kind, (*id).into())?.hash;
             let asked = (at, *kind, hash, (*id).to_owned());
-            by_shard.entry(life.door.shard_of(hash)).or_default().push(asked);
+            by_shard.entry(life.executor.shard_of(hash)).or_default().push(asked);
         }
         let mut all = vec![None; of.len()];
         for (shard, asked) in by_shard {
-            let look = life.door.visit(shard, move |shard| {
+            let look = life.executor.visit(shard, move |shard| {
                 let found = asked
                     .into_iter()
                     .map(|(at, kind, hash, id)| (at, shard.glance(kind, hash, &id)));
@@ -178,9 +178,9 @@ impl Engine {
     /// The engine is not ready.
     pub async fn timers_of(&self, kind: usize, id: &str, limit: usize) -> Answered<Vec<TimerView>> {
         let life = self.core.lives.current()?;
-        let shard = life.door.shard_of(self.core.context.target(kind, id.into())?.hash);
+        let shard = life.executor.shard_of(self.core.context.target(kind, id.into())?.hash);
         let of = Address::new(self.core.context.registry.kinds()[kind].name, id);
-        let look = life.door.visit(shard, move |shard| shard.timers_of(&of, limit));
+        let look = life.executor.visit(shard, move |shard| shard.timers_of(&of, limit));
         let (mut timers, away) = look.await.map_err(widen)?;
         if let Some(away) = away.filter(|_| timers.len() < limit) {
             let mut visit = |row: &[u8], value: &[u8]| timers.extend(away.view(row, value));
@@ -205,8 +205,8 @@ impl Engine {
     pub async fn late_timers(&self, limit: usize) -> Answered<Vec<TimerView>> {
         let life = self.core.lives.current()?;
         let mut all = Vec::new();
-        for shard in life.door.shards() {
-            let look = life.door.visit(shard, move |shard| shard.late_timers(limit));
+        for shard in life.executor.shards() {
+            let look = life.executor.visit(shard, move |shard| shard.late_timers(limit));
             all.extend(look.await.map_err(widen)?);
             if all.len() >= limit {
                 break;
@@ -221,6 +221,6 @@ impl Engine {
     pub fn pending_messages(&self, kind: &str, id: &str, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
         let of = Address::new(kind, id);
         let life = self.core.lives.running();
-        life.map_or_else(Default::default, |life| life.door.outbox.pending(&of, limit))
+        life.map_or_else(Default::default, |life| life.executor.outbox.pending(&of, limit))
     }
 }

@@ -1,8 +1,8 @@
 //! The entities of a kind.
 
 use crate::{
-    door::OwnerOf,
     engine::Engine,
+    executor::OwnerOf,
     ledger::{unreadable, widen},
     life::Life,
     remote::{Reply, Request},
@@ -81,9 +81,9 @@ pub(crate) async fn fresh(
 ) -> Result<Found, Error<JsonRejection>> {
     let durable = life.ledger.durable();
     let mut found = Found::new();
-    for shard in life.door.shards() {
+    for shard in life.executor.shards() {
         let after: Option<Box<str>> = after.map(Into::into);
-        let look = life.door.visit(shard, move |shard| {
+        let look = life.executor.visit(shard, move |shard| {
             let mut fresh = BTreeMap::new();
             shard.fresh(kind, after.as_deref(), limit, &mut fresh, durable);
             fresh

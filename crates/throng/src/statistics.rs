@@ -108,11 +108,11 @@ impl Engine {
         };
         if let Some(life) = self.core.lives.running() {
             let level = |level: i64| level.max(0).cast_unsigned();
-            let books = &life.door.books;
+            let books = &life.executor.books;
             statistics.entities = level(books.entities.load(Ordering::Relaxed));
             statistics.entity_bytes = level(books.bytes.load(Ordering::Relaxed));
             statistics.pending_bytes = level(books.pending_bytes.load(Ordering::Relaxed));
-            statistics.outbox = life.door.outbox.len() as u64;
+            statistics.outbox = life.executor.outbox.len() as u64;
             statistics.waiting = life.ledger.waiting() as u64;
             statistics.in_flight = life.ledger.in_flight() as u64;
             let (durable, covers) = (life.ledger.durable(), life.ledger.covers());

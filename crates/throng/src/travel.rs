@@ -155,7 +155,7 @@ impl Engine {
 
     /// The latest state that is kept from up to an event: its event, what was recorded, and in which version.
     async fn base(&self, of: &Address, version: u16, upto: u64) -> Result<Option<(u64, Vec<u8>, u16)>, TravelError> {
-        let stored = crate::door::now_or_later(self.core.context.store.load(of, version)).await;
+        let stored = crate::executor::now_or_later(self.core.context.store.load(of, version)).await;
         let stored = stored.map_err(|error| {
             TravelError::Engine(unreadable(format!("what is stored of {of} cannot be read"), &error))
         })?;

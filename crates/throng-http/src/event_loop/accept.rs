@@ -175,7 +175,7 @@ fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: ConnectionPlaces) 
 fn enter(event_loop: &Rc<EventLoop>, stream: Stream, arrival: Arrival, places: ConnectionPlaces, first: Bytes) {
     let open = open(event_loop, arrival, places);
     let wire = Wire::new(stream, event_loop.server.clone(), open.connection.clone()).with(first);
-    event_loop.door.enter(open, wire);
+    event_loop.intake.enter(open, wire);
 }
 
 /// Opens the TLS session of a connection, within the time a head may take.
@@ -201,7 +201,7 @@ async fn shake_hands(
             let shown = stream.certificates().and_then(|chain| chain.first());
             open.connection.shows(shown.and_then(tls::caller));
             let wire = Wire::new(stream, event_loop.server.clone(), open.connection.clone());
-            event_loop.door.enter(open, wire);
+            event_loop.intake.enter(open, wire);
         }
         Ok(Err(error)) => {
             let reason = tls::failure(&error);

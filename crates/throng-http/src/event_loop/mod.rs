@@ -15,7 +15,7 @@ mod socket;
 use crate::{
     connection::{Bounds, Connections, Entrance, Verdict},
     gate::Pass,
-    lane::{self, Door},
+    lane::{self, Intake},
     server::{Server, Shared, Stage},
 };
 use shared::{EventLoop, Protocols, Refusals};
@@ -95,7 +95,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         let server = Rc::new(Server::new(shared, pass, router, stage));
         let event_loop = Rc::new(EventLoop {
             protocols: Protocols::new(server.limits()),
-            door: Rc::new(Door::default()),
+            intake: Rc::new(Intake::default()),
             connections: Rc::default(),
             refusals: Refusals::default(),
             server,
@@ -105,9 +105,9 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         ends_the_process(committer, "the engine's committer");
         ends_the_process(
             tokio::task::spawn_local({
-                let (server, door, event_loop) =
-                    (event_loop.server.clone(), event_loop.door.clone(), event_loop.clone());
-                lane::run(server, door, move |departure| {
+                let (server, intake, event_loop) =
+                    (event_loop.server.clone(), event_loop.intake.clone(), event_loop.clone());
+                lane::run(server, intake, move |departure| {
                     serve::take_over(event_loop.clone(), departure);
                 })
             }),

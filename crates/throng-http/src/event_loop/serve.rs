@@ -70,7 +70,7 @@ async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, c
         After::Linger(stream) => open.linger(stream, wait).await,
         After::Next(stream, came) => {
             let wire = lane::Wire::new(stream, event_loop.server.clone(), connection).with(came);
-            event_loop.door.enter(open, wire);
+            event_loop.intake.enter(open, wire);
         }
         // A task of its own: nothing of what a request needs is kept with it.
         After::Socket(stream, came) if connection.is_console() => {
@@ -92,7 +92,7 @@ async fn serve_socket(event_loop: Rc<EventLoop>, open: OpenConnection, stream: S
     let socket = websocket::run(server.clone(), connection.clone(), stream, opened, left);
     if let Some(Some((stream, came, opened))) = connection.unless_dropped(pin!(socket)).await {
         let wire = lane::Wire::new(stream, server, connection).with(came);
-        event_loop.door.enter_socket(open, wire, opened);
+        event_loop.intake.enter_socket(open, wire, opened);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     connection::{Connections, spawn_stream},
-    lane::Door,
+    lane::Intake,
     limits::{HEADER_BYTES_MIN, Limits},
     server::Server,
 };
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 pub(super) struct EventLoop {
     pub(super) server: Rc<Server>,
     /// The way into the fast path.
-    pub(super) door: Rc<Door>,
+    pub(super) intake: Rc<Intake>,
     pub(super) connections: Rc<Connections>,
     pub(super) protocols: Protocols,
     pub(super) refusals: Refusals,

@@ -30,7 +30,7 @@ mod refusal;
 mod response;
 mod wire;
 
-pub(crate) use direct::{Departure, Door, run};
+pub(crate) use direct::{Departure, Intake, run};
 pub(crate) use judge::{Extent, Judged, judge};
 pub(crate) use wire::Wire;
 

@@ -22,14 +22,14 @@ pub mod peers;
 
 pub use crate::{
     budget::{Budget, Charge, Share},
-    door::{Attempt, Execution},
+    executor::{Attempt, Execution},
     life::{Executed, Waiting},
 };
 pub use throng_core::shard::KeyLife;
 
 use crate::{
-    door::{Answer, ClientCommand, Payload, Work, turn},
     engine::{Core, Engine},
+    executor::{Answer, ClientCommand, Payload, Work, turn},
     ledger::widen,
     life::tasks::Seat,
     spans::Tracer,

@@ -10,7 +10,7 @@ pub use crate::remote::{
 use super::Driver;
 use crate::{
     Engine,
-    door::{Answer, command_of},
+    executor::{Answer, command_of},
     history,
     ledger::widen,
     life::{Life, Member},

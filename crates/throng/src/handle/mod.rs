@@ -7,8 +7,8 @@ mod actor;
 pub use actor::ActorHandle;
 
 use crate::{
-    door::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
     engine::{Core, Engine},
+    executor::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
     ledger::{Refusal, widen},
 };
 use serde::de::DeserializeOwned;

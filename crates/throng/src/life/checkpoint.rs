@@ -2,7 +2,7 @@
 
 use super::{Due, LastCheckpoint, Life, Lives, REMOVED_ROWS_MAX, signalled::signalled_within};
 use crate::{
-    door::{Door, Target, turn},
+    executor::{Executor, Target, turn},
     host::yield_now,
     ledger::Ledger,
     mail::stored_timers,
@@ -87,7 +87,7 @@ pub(super) async fn task(lives: Weak<Lives>) {
 /// Shards that gave their rows to a checkpoint. Dropped before it is done, also because a load failed or nobody waits for it any
 /// more, they learn that nothing of it counts.
 struct Taken<'a> {
-    door: &'a Door,
+    executor: &'a Executor,
     shards: Vec<ShardId>,
     /// The timers of shards that had some to be written.
     timers: BTreeMap<ShardId, TimersStored>,
@@ -96,14 +96,14 @@ struct Taken<'a> {
 impl Taken<'_> {
     /// The checkpoint is done.
     async fn stored(mut self, upto: Position) {
-        self.door.set_storing(0);
-        let kept = stored_timers::kept(&self.door.context);
+        self.executor.set_storing(0);
+        let kept = stored_timers::kept(&self.executor.context);
         while let Some(id) = self.shards.pop() {
             let timers = self.timers.remove(&id);
-            self.door.visit_blocking(id, |shard| {
+            self.executor.visit_blocking(id, |shard| {
                 timers.iter().for_each(|timers| shard.timers_stored(timers, kept));
                 shard.checkpointed(upto);
-                self.door.balance(shard);
+                self.executor.balance(shard);
             });
             yield_now().await;
         }
@@ -112,9 +112,9 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.door.set_storing(0);
+        self.executor.set_storing(0);
         for shard in std::mem::take(&mut self.shards) {
-            self.door.visit_blocking(shard, Shard::checkpoint_failed);
+            self.executor.visit_blocking(shard, Shard::checkpoint_failed);
         }
     }
 }
@@ -132,7 +132,7 @@ impl Lives {
                 || life.ledger.is_over()
                 || lives.checkpoints.awaited.load(Ordering::Relaxed) > 0
                 || life.ledger.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
-                || life.door.needs_checkpoint()
+                || life.executor.needs_checkpoint()
         })
     }
 
@@ -159,7 +159,7 @@ impl Lives {
     /// Makes one checkpoint.
     pub(super) async fn make_checkpoint(&self, life: &Arc<Life>, pace: Pace) -> Result<(), Error> {
         let _one_at_a_time = self.checkpoints.lock.lock().await;
-        let (context, ledger, door) = (&self.context, &life.ledger, &life.door);
+        let (context, ledger, executor) = (&self.context, &life.ledger, &life.executor);
         if ledger.is_over() {
             return Ok(());
         }
@@ -169,17 +169,17 @@ impl Lives {
         let upto = ledger.durable();
         let mut rows = Rows::default();
         let mut taken = Taken {
-            door,
+            executor,
             shards: Vec::new(),
             timers: BTreeMap::new(),
         };
-        for shard in door.shards() {
+        for shard in executor.shards() {
             loop {
                 // Under one lock: what was brought back may be passivated again by the time the next one is.
                 let now = context.host.now();
-                let looked = door.visit_blocking(shard, |shard| match shard.families_to_load() {
+                let looked = executor.visit_blocking(shard, |shard| match shard.families_to_load() {
                     to_load if to_load.is_empty() => {
-                        door.put_away_large(shard);
+                        executor.put_away_large(shard);
                         shard.checkpoint(now, &mut rows);
                         None
                     }
@@ -192,7 +192,7 @@ impl Lives {
                 for (kind, hash, id) in to_load {
                     let id = id.into_string().into();
                     let target = Target { kind, hash, id };
-                    if let Err(error) = door.load(&target).await {
+                    if let Err(error) = executor.load(&target).await {
                         return Err(Error::backend(format!("loading {:?}", target.id), error));
                     }
                 }
@@ -201,9 +201,9 @@ impl Lives {
         // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
         let upto = Upto {
             position: upto,
-            outbox: life.door.outbox.oldest(),
+            outbox: life.executor.outbox.oldest(),
         };
-        door.set_storing(door.pending_bytes());
+        executor.set_storing(executor.pending_bytes());
         taken.timers = self.timer_rows(&mut rows).await?;
         if self.store_rows(life, upto, pace, rows).await? {
             taken.stored(upto.position).await;
@@ -300,12 +300,12 @@ impl Lives {
 
     /// Removes rows whose hour is over, a few at a time and for at most so long; what is left goes after the next checkpoint.
     async fn expire_rows(&self, life: &Life, within: Duration) -> Result<(), Error> {
-        let (context, door) = (&self.context, &life.door);
+        let (context, executor) = (&self.context, &life.executor);
         let (begun, now) = (context.host.elapsed_micros(), context.host.now());
         let expired = |shard: &mut Shard| shard.expired_rows(now);
-        let expired: BTreeSet<Vec<u8>> = door
+        let expired: BTreeSet<Vec<u8>> = executor
             .shards()
-            .flat_map(|shard| door.visit_blocking(shard, expired))
+            .flat_map(|shard| executor.visit_blocking(shard, expired))
             .collect();
         for prefix in expired {
             let mut after = Vec::new();
@@ -318,8 +318,8 @@ impl Lives {
                 }
                 context.host.sleep(REMOVAL_PAUSE).await;
             }
-            for shard in door.shards() {
-                door.visit_blocking(shard, |shard| shard.rows_removed(&prefix));
+            for shard in executor.shards() {
+                executor.visit_blocking(shard, |shard| shard.rows_removed(&prefix));
             }
         }
         Ok(())

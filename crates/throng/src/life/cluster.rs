@@ -5,8 +5,8 @@
 
 use super::{Down, Life, Lives, Member, Status};
 use crate::{
-    door::{HOLD, turn},
     error::StartError,
+    executor::{HOLD, turn},
     ledger::Refusal,
 };
 use std::{
@@ -87,14 +87,14 @@ impl Lives {
         }
         let begun = context.host.elapsed_micros();
         let messages = crate::context::micros(MESSAGES);
-        while !life.door.outbox.is_empty() && context.host.elapsed_micros().saturating_sub(begun) < messages {
+        while !life.executor.outbox.is_empty() && context.host.elapsed_micros().saturating_sub(begun) < messages {
             context.signals.deliver.wake();
             context.host.sleep(LOOK).await;
         }
         ledger.begin_close();
         // Whoever was at work under a shard's lock has staged by now.
-        for shard in life.door.shards() {
-            life.door.visit_blocking(shard, |_| ());
+        for shard in life.executor.shards() {
+            life.executor.visit_blocking(shard, |_| ());
         }
         while !ledger.end_in_order() {
             if ledger.is_over() || !context.journal.holds(ledger.writer) {

@@ -2,7 +2,7 @@
 
 use super::{Executed, Life, Lives};
 use crate::{
-    door::{Attempt, Carried, Execution, HOLD, ShardExecution},
+    executor::{Attempt, Carried, Execution, HOLD, ShardExecution},
     ledger::{Refusal, widen},
 };
 use std::sync::Arc;

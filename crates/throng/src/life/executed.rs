@@ -2,7 +2,7 @@
 
 use super::Life;
 use crate::{
-    door::{Answer, Answered, Attempt, ForwardedReply},
+    executor::{Answer, Answered, Attempt, ForwardedReply},
     ledger::{Refusal, widen},
 };
 use std::{

@@ -26,8 +26,8 @@ pub(crate) use signalled::signalled;
 
 use crate::{
     context::Context,
-    door::{Attempt, Carried, Door, ShardExecution},
     error::StartError,
+    executor::{Attempt, Carried, Executor, ShardExecution},
     ledger::{Ledger, Refusal},
     mail::{Mail, Within},
 };
@@ -49,7 +49,7 @@ const REMOVED_ROWS_MAX: usize = 1_000;
 /// The state of one writer's epoch.
 pub(crate) struct Life {
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) door: Arc<Door>,
+    pub(crate) executor: Arc<Executor>,
     pub(crate) mail: Arc<Mail>,
     /// The rows and cuts for the removal of history that the next checkpoint takes along.
     /// They rest on this writer's commits, and are forgotten with it.
@@ -64,12 +64,12 @@ impl Life {
     /// The shard of an entity, and the hash of its address.
     pub(crate) fn shard_of(&self, address: &Address) -> (ShardId, u64) {
         let hash = limits::hash(&address.kind, &address.id);
-        (self.door.shard_of(hash), hash)
+        (self.executor.shard_of(hash), hash)
     }
 
     /// Tries an attempt here and now, and begins to deliver what it sent.
     pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> ShardExecution {
-        let execution = self.door.try_now(attempt);
+        let execution = self.executor.try_now(attempt);
         if std::mem::take(&mut attempt.has_sent) {
             self.mail.deliver(Within::Turn);
         }
@@ -85,7 +85,7 @@ impl Life {
         attempt: Attempt<'static>,
         execution: ShardExecution,
     ) -> Result<(Attempt<'static>, Carried), Refusal> {
-        let mut carried = self.door.carry(attempt, execution).await?;
+        let mut carried = self.executor.carry(attempt, execution).await?;
         if std::mem::take(&mut carried.0.has_sent) {
             self.mail.deliver(Within::Turn);
         }

@@ -5,8 +5,8 @@ use super::{
     removals::Removals, signalled,
 };
 use crate::{
-    door::{Behind, Door, Outbox, now_or_later},
     error::StartError,
+    executor::{Behind, Executor, Outbox, now_or_later},
     ledger::Ledger,
     mail::Mail,
 };
@@ -95,20 +95,25 @@ impl Lives {
             for quarantined in restored.iter().flat_map(Shard::quarantined_by_hand) {
                 outbox.quarantine(&quarantined.address, &quarantined.reason, quarantined.since);
             }
-            let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), restored));
-            door.settle_all();
+            let executor = Arc::new(Executor::new(
+                context.clone(),
+                ledger.clone(),
+                Arc::new(outbox),
+                restored,
+            ));
+            executor.settle_all();
             if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
                 let first = sealed.first().map_or(WriterId(0), |first| first.writer);
                 let begin = Position::new(first, CommitNo(0));
                 let checkpoint = least.unwrap_or(begin);
                 let read = cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint));
-                door.outbox.fall_behind(Behind { read, upto: *last });
+                executor.outbox.fall_behind(Behind { read, upto: *last });
             }
             context.metrics.recoveries.inc();
-            let mail = Arc::new(Mail::new(context.clone(), door.clone()));
+            let mail = Arc::new(Mail::new(context.clone(), executor.clone()));
             Ok(Arc::new(Life {
                 ledger,
-                door,
+                executor,
                 mail,
                 due: Mutex::new(Due {
                     rows: removals.and_then(Removals::row).into_iter().collect(),

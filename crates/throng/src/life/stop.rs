@@ -1,7 +1,7 @@
 //! A graceful end.
 
 use super::{Down, Life, Lives};
-use crate::{door::turn, host::Task};
+use crate::{executor::turn, host::Task};
 use std::{future::Future, sync::atomic::Ordering, task::Poll, time::Duration};
 use throng_journal::Pace;
 
@@ -54,7 +54,7 @@ impl Lives {
     /// Until nothing is in flight any more.
     async fn drain(&self, life: &Life, until: u64) {
         let (context, ledger) = (&self.context, &life.ledger);
-        let is_done = || ledger.is_over() || ledger.is_idle() && life.door.outbox.is_empty();
+        let is_done = || ledger.is_over() || ledger.is_idle() && life.executor.outbox.is_empty();
         while !is_done() && context.host.elapsed_micros() < until {
             turn::wake_committer(context);
             context.signals.deliver.wake();

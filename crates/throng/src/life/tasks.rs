@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    door::{ROOM_RETRY, watchdog},
+    executor::{ROOM_RETRY, watchdog},
 };
 use std::{
     sync::{Arc, Weak},
@@ -189,7 +189,7 @@ async fn watch(lives: Weak<Lives>) {
     loop {
         let Some(strong) = lives.upgrade() else { return };
         if let Some(life) = strong.running() {
-            life.door.name_stuck(&mut named);
+            life.executor.name_stuck(&mut named);
         }
         let sleep = strong.context.host.sleep(watchdog::LOOK_EVERY);
         drop(strong);

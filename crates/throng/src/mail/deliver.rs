@@ -3,7 +3,7 @@
 use super::Mail;
 use crate::{
     context::{Context, unknown_kind},
-    door::{
+    executor::{
         Answer, Attempt, Carried, Execution, ForwardedReply, Line, Outgoing, Parked, ROOM_RETRY, ShardExecution,
         Target, Wait, Waiter, Work, turn,
     },
@@ -50,7 +50,7 @@ impl Mail {
     /// The same as a part of a task's slice.
     pub(super) fn deliver_in(self: &Arc<Self>, within: Within, slice: &Slice<'_>) {
         self.pass(within, slice);
-        if !self.door.ledger.is_over() && self.outbox.has_more() {
+        if !self.executor.ledger.is_over() && self.outbox.has_more() {
             self.context.signals.deliver.wake();
         }
     }
@@ -58,7 +58,7 @@ impl Mail {
     /// Delivers what is there, as the delivery task. The time until slow messages may be delivered again, if some wait.
     pub(crate) fn deliver_next(self: &Arc<Self>) -> Option<Duration> {
         self.pass(Within::Pass, &Slice::new(&*self.context.host));
-        if self.door.ledger.is_over() {
+        if self.executor.ledger.is_over() {
             return None;
         }
         if self.outbox.has_more_at_once() {
@@ -84,7 +84,7 @@ impl Mail {
         let mut slow = may_be_slow;
         for _ in 0..self.context.options.deliveries_per_turn {
             // A message waits for the next commit, too: it is in the log.
-            let ledger = &self.door.ledger;
+            let ledger = &self.executor.ledger;
             let has_room = self.context.has_room();
             if ledger.is_over() || !has_room || ledger.full_commit(Origin::Inside).is_some() || slice.is_over(at) {
                 break;
@@ -122,7 +122,7 @@ impl Mail {
 
     /// Resolves once the journal and the open commit have room for what messages record.
     pub(crate) async fn room(&self) {
-        while !self.context.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
+        while !self.context.has_room() && !self.executor.ledger.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
         }
         self.room_in_commit().await;
@@ -130,25 +130,25 @@ impl Mail {
 
     /// The same for what removes history, which would wait for ever for the room that it makes: what the journal may take does not bound it.
     pub(crate) async fn room_to_remove(&self) {
-        while !self.context.journal.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
+        while !self.context.journal.has_room() && !self.executor.ledger.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
         }
         self.room_in_commit().await;
     }
 
     async fn room_in_commit(&self) {
-        if let Some(number) = self.door.ledger.full_commit(Origin::Inside) {
+        if let Some(number) = self.executor.ledger.full_commit(Origin::Inside) {
             turn::wake_committer(&self.context);
             // Lost with its writer, there is nothing to deliver either.
-            let _ = self.door.ledger.wait(number).await;
+            let _ = self.executor.ledger.wait(number).await;
         }
     }
 
     /// `false`: its shard's inbox is full, and the message is the next one again.
     fn deliver_one(self: &Arc<Self>, outgoing: Box<Outgoing>) -> bool {
         let (mail, attempt) = (self.clone(), attempt(&self.context, outgoing));
-        let shard = self.door.shard_of(attempt.target.hash);
-        let entered = self.door.enter(attempt, move |attempt, execution| {
+        let shard = self.executor.shard_of(attempt.target.hash);
+        let entered = self.executor.enter(attempt, move |attempt, execution| {
             mail.came(attempt, execution);
             mail.outbox.out_of_inbox(shard);
             mail.context.signals.deliver.wake();
@@ -174,7 +174,7 @@ impl Mail {
             Execution::Refused(_) | Execution::Wait(Wait::NextLife) => return,
             Execution::Wait(wait) => (wait, attempt.target.clone()),
         };
-        let shard = self.door.shard_of(target.hash);
+        let shard = self.executor.shard_of(target.hash);
         let key = attempt.key().filter(|_| matches!(wait, Wait::Key)).map(str::to_owned);
         let is_loadable = matches!(attempt.work, Work::Message(_));
         let Some(outgoing) = message(attempt) else { return };
@@ -231,7 +231,7 @@ impl Mail {
         let mut loaded = self.try_load(&receiver).await;
         let mut pause = RETRY.0;
         while let Err(error) = loaded {
-            if self.door.ledger.is_over() {
+            if self.executor.ledger.is_over() {
                 return;
             }
             tracing::error!("messages for {} wait, it is tried again: {error}", receiver.to);
@@ -256,7 +256,7 @@ impl Mail {
     /// Delivers what waits in the log for a receiver that takes messages again.
     async fn take_up(self: Arc<Self>, to: Address) {
         while let Err(error) = self.catch_up_one(&to).await
-            && !self.door.ledger.is_over()
+            && !self.executor.ledger.is_over()
         {
             tracing::error!("messages for {to} wait, they are tried again: {error}");
             self.context.host.sleep(RETRY.0).await;
@@ -265,7 +265,7 @@ impl Mail {
 
     /// Drops the messages that wait now for an entity which an operator has quarantined; how many. `None`: none has.
     pub(crate) async fn drop_waiting(&self, to: &Address, by: ByHand<'static>) -> Result<Option<u64>, Refusal> {
-        let ledger = &self.door.ledger;
+        let ledger = &self.executor.ledger;
         let Some(from) = self.outbox.waits_from(to) else {
             return Ok(None);
         };
@@ -282,7 +282,7 @@ impl Mail {
                 while waiting.peek().is_some() {
                     let some = waiting.by_ref().take(DROPPED_AT_ONCE).collect();
                     self.room_to_remove().await;
-                    match self.door.drop_waiting(to, some, by.clone()).await? {
+                    match self.executor.drop_waiting(to, some, by.clone()).await? {
                         Some(some) => dropped += some,
                         // The entity was released meanwhile.
                         None => break 'all,
@@ -303,22 +303,22 @@ impl Mail {
 
     async fn try_load(&self, receiver: &Receiver) -> Result<(), Refusal> {
         match &receiver.key {
-            Some(key) => self.door.load_key(&receiver.target, key).await,
-            None => self.door.load(&receiver.target).await,
+            Some(key) => self.executor.load_key(&receiver.target, key).await,
+            None => self.executor.load(&receiver.target).await,
         }
     }
 
     /// Delivers what is only in the log of a receiver that was stuck.
     async fn catch_up_one(self: &Arc<Self>, to: &Address) -> Result<(), String> {
         while let Some(behind) = self.outbox.stuck_behind(to) {
-            let ledger = &self.door.ledger;
+            let ledger = &self.executor.ledger;
             if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
                 return Ok(());
             }
             let read = ledger.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
             let slice = Slice::new(&*self.context.host);
-            let shard = self.door.shard_of(limits::hash(&to.kind, &to.id));
+            let shard = self.executor.shard_of(limits::hash(&to.kind, &to.id));
             for outgoing in commits
                 .iter()
                 .flat_map(|commit| messages(commit, &ledger.shards, |message| message.to == *to))
@@ -328,8 +328,8 @@ impl Mail {
                 };
                 outgoing.is_first_in_line = true;
                 let mut attempt = attempt(&self.context, outgoing);
-                let execution = self.door.try_now(&mut attempt);
-                match self.door.carry(attempt, execution).await {
+                let execution = self.executor.try_now(&mut attempt);
+                match self.executor.carry(attempt, execution).await {
                     Ok((attempt, Carried::Done(outcome))) => self.taken(attempt, outcome),
                     Ok((attempt, Carried::NotUnderstood(why))) => {
                         if let Some(mut outgoing) = message(attempt) {
@@ -359,7 +359,7 @@ impl Mail {
         let Some(behind) = self.outbox.to_read() else {
             return Ok(());
         };
-        let ledger = &self.door.ledger;
+        let ledger = &self.executor.ledger;
         if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
             return Ok(());
         }
@@ -399,8 +399,8 @@ impl Mail {
                 found.into_iter().partition(|outgoing| outgoing.delivery.to == *to);
             found = others;
             if !waiting.is_empty() {
-                let shard = self.door.shard_of(limits::hash(&to.kind, &to.id));
-                let untaken = self.door.visit(shard, |shard| {
+                let shard = self.executor.shard_of(limits::hash(&to.kind, &to.id));
+                let untaken = self.executor.visit(shard, |shard| {
                     waiting.retain(|outgoing| !shard.is_taken(&outgoing.delivery.taking));
                     waiting
                 });

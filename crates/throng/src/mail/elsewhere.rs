@@ -9,7 +9,7 @@ use super::{
     deliver::{self, READ_BYTES},
 };
 use crate::{
-    door::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
+    executor::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
     host::Slice,
     remote::{Letter, RemoteError, Reply, Request, TakenAs},
 };
@@ -42,7 +42,7 @@ impl Mail {
         let Some(peers) = self.context.peers.clone() else {
             return;
         };
-        let ledger = &self.door.ledger;
+        let ledger = &self.executor.ledger;
         let pauses = if line.pair.is_some() { RETRY_NEWER } else { RETRY };
         let mut pause = pauses.0;
         while !ledger.is_over() {
@@ -123,7 +123,7 @@ impl Mail {
 
     /// Reads what was left to the log; `false`: it could not be read.
     async fn read_line(&self, line: &Line, behind: Behind) -> bool {
-        let ledger = &self.door.ledger;
+        let ledger = &self.executor.ledger;
         if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
             return false;
         }
@@ -137,7 +137,7 @@ impl Mail {
             }
         };
         let is_of_line = |message: &Delivery| match &line.pair {
-            None => self.door.shard_of(limits::hash(&message.to.kind, &message.to.id)) == line.to,
+            None => self.executor.shard_of(limits::hash(&message.to.kind, &message.to.id)) == line.to,
             Some((sender, receiver)) => message.to == *receiver && message.taking.sender == *sender,
         };
         let mut found = VecDeque::new();
@@ -236,9 +236,9 @@ impl Mail {
             }
         }
         // Also what was taken before, by a request whose answer was lost: its record may still be on its way to the disk.
-        let ledger = &self.door.ledger;
+        let ledger = &self.executor.ledger;
         let last = ledger.last();
-        crate::door::turn::wake_committer(&self.context);
+        crate::executor::turn::wake_committer(&self.context);
         if taken.is_empty() || ledger.wait(last).await.is_err() {
             return Reply::NotHere;
         }
@@ -248,7 +248,7 @@ impl Mail {
     /// Drops what shards of this node have sent to an entity which an operator has quarantined at another node, and what waits here for that; how
     /// many messages. `None`: not all of them.
     pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &ByHand<'_>) -> Option<u64> {
-        let (peers, ledger) = (self.context.peers.clone()?, &self.door.ledger);
+        let (peers, ledger) = (self.context.peers.clone()?, &self.executor.ledger);
         // Messages that are sent from here on are not meant.
         let upto = ledger.position(ledger.last());
         let mut dropped = 0;
@@ -304,8 +304,8 @@ impl Mail {
         };
         let by = ByHand::new(by, reason);
         self.room_to_remove().await;
-        let dropped = self.door.drop_waiting(&to, messages, by).await;
-        let ledger = &self.door.ledger;
+        let dropped = self.executor.drop_waiting(&to, messages, by).await;
+        let ledger = &self.executor.ledger;
         let last = ledger.last();
         match dropped {
             Ok(Some(_)) if ledger.wait(last).await.is_ok() => Reply::Taken(vec![(TakenAs::Refused, None); number]),
@@ -333,8 +333,8 @@ impl Mail {
         mut attempt: Attempt<'static>,
         wants_answer: bool,
     ) -> Result<Option<Taken>, (Attempt<'static>, Waiting)> {
-        let progress = self.door.try_now(&mut attempt);
-        let (mut attempt, outcome) = match self.door.carry(attempt, progress).await {
+        let progress = self.executor.try_now(&mut attempt);
+        let (mut attempt, outcome) = match self.executor.carry(attempt, progress).await {
             Ok((attempt, Carried::Done(outcome))) => (attempt, outcome),
             Ok((attempt, Carried::NotUnderstood(why))) => return Err((attempt, Waiting::ForNewer(why))),
             Ok((attempt, Carried::Quarantined(why))) => return Err((attempt, Waiting::ForRelease(why))),

@@ -1,4 +1,4 @@
-//! Delivery of what entities have others do later: messages and timers. Both come to the [executor](crate::door) as attempts.
+//! Delivery of what entities have others do later: messages and timers. Both come to the [executor](crate::executor) as attempts.
 
 mod deliver;
 mod elsewhere;
@@ -10,14 +10,14 @@ pub(crate) use timers::all;
 
 use crate::{
     context::Context,
-    door::{Door, Outbox},
+    executor::{Executor, Outbox},
 };
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 /// Delivers messages and fires timers, in one writer's life.
 pub(crate) struct Mail {
     context: Arc<Context>,
-    door: Arc<Door>,
+    executor: Arc<Executor>,
     outbox: Arc<Outbox>,
     /// Messages are delivered by one at a time, in order.
     delivering: Mutex<()>,
@@ -28,11 +28,11 @@ pub(crate) struct Mail {
 }
 
 impl Mail {
-    pub(crate) fn new(context: Arc<Context>, door: Arc<Door>) -> Self {
+    pub(crate) fn new(context: Arc<Context>, executor: Arc<Executor>) -> Self {
         Self {
             context,
-            outbox: door.outbox.clone(),
-            door,
+            outbox: executor.outbox.clone(),
+            executor,
             delivering: Mutex::new(()),
             slow_from: AtomicU64::new(0),
             reading_lines: tokio::sync::Mutex::default(),

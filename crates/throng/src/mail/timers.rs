@@ -2,7 +2,7 @@
 
 use super::{Mail, Within, stored_timers};
 use crate::{
-    door::{Answer, Attempt, Carried, Target, Work},
+    executor::{Answer, Attempt, Carried, Target, Work},
     host::Slice,
 };
 use std::{
@@ -27,7 +27,7 @@ const LOADS_MAX: usize = 32;
 impl Mail {
     /// Returns the time until the next timer is due.
     pub(crate) fn until_due(&self) -> Duration {
-        let due = self.door.next_due.load(Ordering::Relaxed);
+        let due = self.executor.next_due.load(Ordering::Relaxed);
         let wait = due.saturating_sub(self.context.host.now().micros).max(0);
         Duration::from_micros(wait.cast_unsigned())
     }
@@ -35,13 +35,13 @@ impl Mail {
     /// Fires the timers that are due.
     pub(crate) async fn fire(self: &Arc<Self>) {
         // Whoever sets a timer from here on lowers it again.
-        self.door.next_due.store(i64::MAX, Ordering::Relaxed);
+        self.executor.next_due.store(i64::MAX, Ordering::Relaxed);
         let now = self.context.host.now();
         let slice = Slice::new(&*self.context.host);
-        for shard in self.door.shards() {
+        for shard in self.executor.shards() {
             slice.pause().await;
             loop {
-                let Ok(due) = self.door.visit(shard, move |shard| shard.due(now, DUE_MAX)).await else {
+                let Ok(due) = self.executor.visit(shard, move |shard| shard.due(now, DUE_MAX)).await else {
                     break;
                 };
                 let is_full = due.len() == DUE_MAX;
@@ -59,7 +59,7 @@ impl Mail {
                     }
                     all(fires).await;
                 }
-                if self.door.ledger.is_over() {
+                if self.executor.ledger.is_over() {
                     return;
                 }
                 if is_full {
@@ -67,17 +67,22 @@ impl Mail {
                 }
                 let now = self.context.host.now();
                 let next = self
-                    .door
+                    .executor
                     .visit(shard, move |shard| (shard.timers_page(now), shard.next_due()));
                 let Ok((page, mut next)) = next.await else { break };
                 if let Some(page) = page {
                     if self.read_page(shard, page).await {
                         continue;
                     }
-                    next = self.door.visit(shard, |shard| shard.next_due()).await.ok().flatten();
+                    next = self
+                        .executor
+                        .visit(shard, |shard| shard.next_due())
+                        .await
+                        .ok()
+                        .flatten();
                 }
                 if let Some(next) = next {
-                    self.door.next_due.fetch_min(next.micros, Ordering::Relaxed);
+                    self.executor.next_due.fetch_min(next.micros, Ordering::Relaxed);
                 }
                 break;
             }
@@ -90,12 +95,12 @@ impl Mail {
         match stored_timers::read_page(&*self.context.store, &page, stored_timers::kept(&self.context)).await {
             Ok(read) => {
                 // A page that does not count is read again.
-                let taken = self.door.visit(shard, move |shard| shard.timers_read(&page, read));
+                let taken = self.executor.visit(shard, move |shard| shard.timers_read(&page, read));
                 taken.await.is_ok()
             }
             Err(error) => {
                 tracing::error!("timers of shard {} cannot be read, they are late: {error}", shard.0);
-                let unread = self.door.visit(shard, move |shard| shard.timers_unread(now));
+                let unread = self.executor.visit(shard, move |shard| shard.timers_unread(now));
                 // Without an answer its shard is the next life's.
                 _ = unread.await;
                 false
@@ -118,18 +123,20 @@ impl Mail {
     /// Puts the timer off for a later try; `false` if there is nobody to try it.
     async fn defer(&self, due: &Due) -> bool {
         let (now, shard, due) = (self.context.host.now(), self.shard_of(due), due.clone());
-        let deferred = self.door.visit(shard, move |shard| shard.defer_timer(&due, now));
+        let deferred = self.executor.visit(shard, move |shard| shard.defer_timer(&due, now));
         deferred.await.is_ok()
     }
 
     fn shard_of(&self, due: &Due) -> ShardId {
-        self.door.shard_of(limits::hash(&due.address.kind, &due.address.id))
+        self.executor.shard_of(limits::hash(&due.address.kind, &due.address.id))
     }
 
     /// Returns whether the timer is still due, because its entity is quarantined. Otherwise it is over, and one that failed is dead.
     async fn is_waiting(&self, due: &Due) -> bool {
         let due = due.clone();
-        let is_due = self.door.visit(self.shard_of(&due), move |shard| shard.is_due(&due));
+        let is_due = self
+            .executor
+            .visit(self.shard_of(&due), move |shard| shard.is_due(&due));
         is_due.await.unwrap_or(true)
     }
 
@@ -148,8 +155,8 @@ impl Mail {
             None => Work::ClearTimer(Box::new(due.clone())),
         };
         let mut attempt = Attempt::new(target, work, Answer::Nobody, (host.elapsed_micros(), u64::MAX));
-        let progress = self.door.try_now(&mut attempt);
-        let mut carried = self.door.carry(attempt, progress).await;
+        let progress = self.executor.try_now(&mut attempt);
+        let mut carried = self.executor.carry(attempt, progress).await;
         if let Ok((mut attempt, Carried::NotUnderstood(why))) = carried {
             if let Some(newer) = self.context.waits_for().await {
                 tracing::warn!("the timer {:?} of {} waits: {why}; {newer}", due.name, due.address);
@@ -157,8 +164,8 @@ impl Mail {
                 return true;
             }
             attempt.is_final = true;
-            let progress = self.door.try_now(&mut attempt);
-            carried = self.door.carry(attempt, progress).await;
+            let progress = self.executor.try_now(&mut attempt);
+            carried = self.executor.carry(attempt, progress).await;
         }
         match carried {
             // Its shard is the next life's.
@@ -173,7 +180,7 @@ impl Mail {
                 self.deliver_in(Within::Pass, slice);
                 true
             }
-            Err(_) if self.door.ledger.is_over() => true,
+            Err(_) if self.executor.ledger.is_over() => true,
             Err(error) => {
                 tracing::error!("the timer {:?} of {} waits: {error}", due.name, due.address);
                 false

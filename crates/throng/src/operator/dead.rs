@@ -3,8 +3,8 @@
 use super::{Answer, owned};
 use crate::{
     context::Context,
-    door::{Answer as Reply, Retry, Target, Work, turn},
     engine::Engine,
+    executor::{Answer as Reply, Retry, Target, Work, turn},
     hex::{hex, read_hex},
     ledger::{unreadable, widen},
     life::Life,
@@ -256,10 +256,10 @@ impl DeadRows<'_> {
         let mut found = BTreeMap::new();
         let mut gone = BTreeSet::new();
         // The shards first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        for shard in life.door.shards() {
+        for shard in life.executor.shards() {
             let (begin, after, limit) = (self.begin.to_vec(), self.after.to_vec(), self.limit);
             let fresh = life
-                .door
+                .executor
                 .visit(shard, move |shard| shard.fresh_dead(&begin, &after, limit));
             for (row, value) in fresh.await.map_err(widen)? {
                 match value {

@@ -10,8 +10,8 @@ pub use dead::{DeadContent, DeadContents, DeadFilter, DeadPage, Retried};
 pub use dead_of::DeadDone;
 
 use crate::{
-    door::{OwnerOf, Work},
     engine::{Core, Engine},
+    executor::{OwnerOf, Work},
     ledger::{recovering, widen},
     life::Life,
     remote::{OperatorAction, OperatorActionKind, RemoteError, Reply, Request, unknown_kind},

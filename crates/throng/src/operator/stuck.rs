@@ -1,6 +1,6 @@
 //! Entities that are quarantined, cannot be brought back, or take the room of others.
 
-use crate::{door::StuckEntity, engine::Engine, ledger::widen};
+use crate::{engine::Engine, executor::StuckEntity, ledger::widen};
 use std::collections::BTreeMap;
 use throng_core::{
     model::Error,
@@ -18,7 +18,7 @@ impl Engine {
         let Some(life) = self.core.lives.running() else {
             return Vec::new();
         };
-        life.door.outbox.stuck()
+        life.executor.outbox.stuck()
     }
 
     /// Entities that an operator has quarantined, and those in memory that were set aside (their events cannot be applied by this program, or
@@ -30,8 +30,8 @@ impl Engine {
         let life = self.core.lives.current()?;
         let kinds = self.core.context.registry.kinds().len();
         let mut found = Vec::new();
-        for shard in life.door.shards() {
-            let look = life.door.visit(shard, move |shard| {
+        for shard in life.executor.shards() {
+            let look = life.executor.visit(shard, move |shard| {
                 let of_kind = |kind| shard.quarantined(kind, limit);
                 (0..kinds).flat_map(of_kind).collect::<Vec<_>>()
             });
@@ -46,7 +46,7 @@ impl Engine {
     #[must_use]
     pub fn waiting_messages(&self) -> BTreeMap<Address, u64> {
         let life = self.core.lives.running();
-        life.map_or_else(BTreeMap::new, |life| life.door.outbox.waiting_for_quarantined())
+        life.map_or_else(BTreeMap::new, |life| life.executor.outbox.waiting_for_quarantined())
     }
 
     /// The entities that most of the messages in memory are for, and how many, at most so many: while messages between entities take all their
@@ -54,6 +54,6 @@ impl Engine {
     #[must_use]
     pub fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
         let life = self.core.lives.running();
-        life.map_or_else(Vec::new, |life| life.door.outbox.crowding(limit))
+        life.map_or_else(Vec::new, |life| life.executor.outbox.crowding(limit))
     }
 }

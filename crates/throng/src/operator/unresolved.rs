@@ -6,7 +6,7 @@
 use super::dead::{DeadRows, PAGE_MAX};
 use crate::{
     context::{Context, OTHER_CAUSES, Unresolved, UnresolvedWork},
-    door::Target,
+    executor::Target,
     life::{Life, Lives, signalled},
 };
 use std::{
@@ -90,8 +90,8 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
     let mut all = groups.largest(NAMED_MAX);
     load_noted(life).await?;
     let mut quarantined: BTreeMap<(UnresolvedWork, &str), (u64, Vec<String>)> = BTreeMap::new();
-    for shard in life.door.shards() {
-        let look = life.door.visit(shard, |shard| shard.count_quarantined());
+    for shard in life.executor.shards() {
+        let look = life.executor.visit(shard, |shard| shard.count_quarantined());
         for of_kind in look.await.map_err(|why| why.to_string())? {
             let work = match of_kind.by_operator {
                 true => UnresolvedWork::QuarantinedByOperator,
@@ -118,15 +118,15 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
 
 /// Loads each entity that the life before could not bring back: the note of one that this program can read goes.
 async fn load_noted(life: &Arc<Life>) -> Result<(), String> {
-    for shard in life.door.shards() {
-        let look = life.door.visit(shard, |shard| shard.noted_untried());
+    for shard in life.executor.shards() {
+        let look = life.executor.visit(shard, |shard| shard.noted_untried());
         for (kind, address) in look.await.map_err(|why| why.to_string())? {
             let target = Target {
                 kind,
                 hash: limits::hash(&address.kind, &address.id),
                 id: address.id.to_string().into(),
             };
-            life.door.load(&target).await.map_err(|why| why.to_string())?;
+            life.executor.load(&target).await.map_err(|why| why.to_string())?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Calls outside that an erased entity has made: their requests and answers are its data, and go with it.
 
 use super::Retention;
-use crate::door::now_or_later;
+use crate::executor::now_or_later;
 use throng_core::{model::CallsOf, shard::ended_row};
 use throng_journal::{Address, Error};
 

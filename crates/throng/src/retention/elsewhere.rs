@@ -13,7 +13,7 @@ use super::{
     taken::ERASING,
 };
 use crate::{
-    door::OwnerOf,
+    executor::OwnerOf,
     life::Life,
     remote::{PruneReport, RemoteError, Reply, Request, unknown_kind},
 };

@@ -8,7 +8,7 @@ use super::{
     taken::{ERASING, taken_upto},
 };
 use crate::{
-    door::{OwnerOf, Target, now_or_later, turn},
+    executor::{OwnerOf, Target, now_or_later, turn},
     ledger::{Refusal, unreadable, widen},
     life::{self, Life},
     remote::{Reply, Request},
@@ -142,9 +142,9 @@ async fn begin(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) 
 /// Notes it in the log, durably: the rows may be lost with the store.
 async fn note(retention: &Retention, life: &Arc<Life>, address: &Address, note: ErasureNote) -> Result<(), StoreError> {
     life.mail.room_to_remove().await;
-    let (door, of, (shard, _)) = (life.door.clone(), address.clone(), life.shard_of(address));
-    let noted = life.door.visit(shard, move |shard| {
-        shard.note_erasure(&of, note, &mut door.ledger.staging())
+    let (executor, of, (shard, _)) = (life.executor.clone(), address.clone(), life.shard_of(address));
+    let noted = life.executor.visit(shard, move |shard| {
+        shard.note_erasure(&of, note, &mut executor.ledger.staging())
     });
     let commit = noted.await.map_err(|error| backend(&error))?;
     turn::wake_committer(retention.context());
@@ -155,8 +155,8 @@ async fn note(retention: &Retention, life: &Arc<Life>, address: &Address, note: 
 /// Gives the rows of erasures that only the log knows of back to a store that was lost.
 async fn note_again(retention: &Retention, life: &Arc<Life>) -> Result<(), StoreError> {
     let mut of_log = Vec::new();
-    for shard in life.door.shards() {
-        let begun = life.door.visit(shard, |shard| shard.begun_erasures());
+    for shard in life.executor.shards() {
+        let begun = life.executor.visit(shard, |shard| shard.begun_erasures());
         of_log.extend(begun.await.map_err(|error| backend(&error))?);
     }
     if of_log.is_empty() {
@@ -170,8 +170,8 @@ async fn note_again(retention: &Retention, life: &Arc<Life>) -> Result<(), Store
         }
     }
     settle(retention, life).await?;
-    for shard in life.door.shards() {
-        let noted = life.door.visit(shard, Shard::forget_begun_erasures);
+    for shard in life.executor.shards() {
+        let noted = life.executor.visit(shard, Shard::forget_begun_erasures);
         noted.await.map_err(|error| backend(&error))?;
     }
     Ok(())
@@ -390,16 +390,16 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
     let known = known_events(retention, address).await?;
     life.mail.room_to_remove().await;
     let (Erasure { seq, is_quarantined }, commit) = loop {
-        let (door, of) = (life.door.clone(), address.clone());
-        let ended = life.door.visit(shard, move |shard| {
-            let erased = shard.erase(kind, (hash, &of.id), known, &mut door.ledger.staging())?;
+        let (executor, of) = (life.executor.clone(), address.clone());
+        let ended = life.executor.visit(shard, move |shard| {
+            let erased = shard.erase(kind, (hash, &of.id), known, &mut executor.ledger.staging())?;
             // A quarantine of it has ended, too.
-            door.outbox.release(&of);
-            Some((erased, door.ledger.last()))
+            executor.outbox.release(&of);
+            Some((erased, executor.ledger.last()))
         });
         match ended.await.map_err(|error| backend(&error))? {
             Some(ended) => break ended,
-            None => life.door.load(&target).await.map_err(|error| backend(&error))?,
+            None => life.executor.load(&target).await.map_err(|error| backend(&error))?,
         }
     };
     turn::wake_committer(retention.context());
@@ -431,7 +431,7 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
     if is_quarantined {
         // Not before: what is still in the store could not be loaded.
         let id = address.id.clone();
-        let released = life.door.visit(shard, move |shard| shard.release(kind, hash, &id));
+        let released = life.executor.visit(shard, move |shard| shard.release(kind, hash, &id));
         released.await.map_err(|error| backend(&error))?;
     }
     Ok(Some(Erasing { seq, at }))

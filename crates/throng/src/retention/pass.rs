@@ -9,7 +9,7 @@ use super::{
     taken::covered_taken_upto,
 };
 use crate::{
-    door::{Target, now_or_later, turn},
+    executor::{Target, now_or_later, turn},
     host::yield_now,
     ledger::recovering,
     life::Life,
@@ -275,7 +275,7 @@ impl Passing<'_> {
             return Ok(Recorded::Nothing);
         };
         let hash = limits::hash(&address.kind, &address.id);
-        let shard = life.door.shard_of(hash);
+        let shard = life.executor.shard_of(hash);
         for _ in 0..3 {
             life.mail.room_to_remove().await;
             let (ledger, id) = (life.ledger.clone(), address.id.clone());
@@ -284,7 +284,7 @@ impl Passing<'_> {
                 enough: base.map(|(seq, _)| seq.saturating_add(kept.unwrap_or(0))),
                 is_dry: self.is_dry,
             };
-            let recorded = life.door.visit(shard, move |shard| {
+            let recorded = life.executor.visit(shard, move |shard| {
                 shard.record_state(kind, hash, &id, how, &mut ledger.staging())
             });
             turn::wake_committer(retention.context());
@@ -297,7 +297,7 @@ impl Passing<'_> {
                 hash,
                 id: address.id.to_string().into(),
             };
-            life.door.load(&target).await.map_err(|error| backend(&error))?;
+            life.executor.load(&target).await.map_err(|error| backend(&error))?;
         }
         Ok(Recorded::Nothing)
     }
@@ -338,11 +338,11 @@ pub(super) async fn stand_in(
 ) -> Result<(), Error> {
     let horizons = Arc::new(plan.horizons.clone());
     let mut has_stored_timers = false;
-    for shard in life.door.shards() {
+    for shard in life.executor.shards() {
         go_on(life)?;
         life.mail.room_to_remove().await;
         let (ledger, horizons) = (life.ledger.clone(), Arc::clone(&horizons));
-        let visited = life.door.visit(shard, move |shard| {
+        let visited = life.executor.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();
             let horizon = |kind: &str| horizons.get(kind).copied().unwrap_or_default();
             let is_all = shard.timer_prints(horizon, &mut timers);

@@ -2,7 +2,7 @@
 
 use super::{Retention, backend};
 use crate::{
-    door::OwnerOf,
+    executor::OwnerOf,
     ledger::recovering,
     life::{Life, OUTBOX_ROW, read_position},
     remote::{Reply, Request},

@@ -45,7 +45,7 @@ use work::Work;
 
 /// The queue through which connections enter the fast path.
 #[derive(Default)]
-pub(crate) struct Door {
+pub(crate) struct Intake {
     came: RefCell<Vec<Newcomer>>,
     calls: Arc<Calls>,
 }
@@ -65,7 +65,7 @@ struct Newcomer {
     socket: Option<Box<Socket>>,
 }
 
-impl Door {
+impl Intake {
     /// Adds a connection to the fast path.
     pub(crate) fn enter(&self, open: OpenConnection, wire: Wire) {
         let socket = None;
@@ -148,7 +148,7 @@ struct Pending {
 
 pub(super) struct Direct {
     pub(super) server: Rc<Server>,
-    door: Rc<Door>,
+    intake: Rc<Intake>,
     /// The connections that have left the fast path in this batch.
     leaving: Vec<Departure>,
     pub(super) members: Slab<Member>,
@@ -185,8 +185,8 @@ struct Done {
 }
 
 /// Looks after the connections of a loop's fast path, for ever. Connections that leave it are given to `leave`.
-pub(crate) async fn run(server: Rc<Server>, door: Rc<Door>, leave: impl Fn(Departure)) {
-    let mut direct = Direct::new(server, door);
+pub(crate) async fn run(server: Rc<Server>, intake: Rc<Intake>, leave: impl Fn(Departure)) {
+    let mut direct = Direct::new(server, intake);
     let mut keys = Vec::new();
     // Admission bounds a batch, not a count of socket calls.
     tokio::task::coop::unconstrained(poll_fn(move |context| {
@@ -198,11 +198,11 @@ pub(crate) async fn run(server: Rc<Server>, door: Rc<Door>, leave: impl Fn(Depar
 }
 
 impl Direct {
-    fn new(server: Rc<Server>, door: Rc<Door>) -> Self {
-        let calls = door.calls.clone();
+    fn new(server: Rc<Server>, intake: Rc<Intake>) -> Self {
+        let calls = intake.calls.clone();
         Self {
             server,
-            door,
+            intake,
             leaving: Vec::new(),
             members: Slab::new(),
             pending: Queue::new(),
@@ -239,7 +239,7 @@ impl Direct {
         let mut going_on = std::mem::take(&mut self.going_on);
         going_on.drain(..).for_each(|key| self.is_ready(key));
         self.going_on = going_on;
-        for newcomer in self.door.came.take() {
+        for newcomer in self.intake.came.take() {
             let key = self.take_in(newcomer);
             self.is_ready(key);
         }

@@ -4,7 +4,7 @@
 //! Operators have a reserve: they mend what work from outside is refused for.
 
 use super::{
-    Door, Execution,
+    Execution, Executor,
     attempt::{Attempt, ShardExecution, Wait},
     share, turn,
 };
@@ -36,7 +36,7 @@ fn passivated(over: usize, held: usize, more: usize) -> usize {
     over.min(held / 4).min(PASSIVATED_BYTES.max(more * 2)).max(1)
 }
 
-impl Door {
+impl Executor {
     /// Admits an attempt to execution, or says why it has to wait or is refused.
     //= promise 9: everything is bounded
     pub(super) fn budget(&self, attempt: &mut Attempt<'_>) -> Result<(), ShardExecution> {

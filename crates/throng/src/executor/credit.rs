@@ -1,6 +1,6 @@
 //! An entity that multiplies: what it sends, or the timers it sets, come back to it, and it answers each with more of the same.
 
-use super::{Attempt, Door, Target};
+use super::{Attempt, Executor, Target};
 use crate::ledger::{Origin, Staging};
 use throng_core::{
     limits,
@@ -10,7 +10,7 @@ use throng_core::{
 /// The engine's name among those of operators.
 const ENGINE: &str = "the engine";
 
-impl Door {
+impl Executor {
     /// Tells why an entity has to be stopped that was executed just now; what it has sent is still its shard's. It had spent its credit before,
     /// and a message or timer made it cause more than it has done.
     pub(super) fn spends_too_much(&self, shard: &Shard, attempt: &Attempt<'_>, before: TimersSet) -> Option<String> {

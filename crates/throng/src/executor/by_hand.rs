@@ -1,9 +1,9 @@
 //! Decisions of a person: a dead message is tried again or dropped, a timer that cannot be fired is cancelled, an entity is quarantined or
 //! released, and what waits for it is dropped.
 
-use super::{Attempt, Door, Execution, Outgoing, Retry, ShardExecution, Target, Wait, Work};
+use super::{Attempt, Execution, Executor, Outgoing, Retry, ShardExecution, Target, Wait, Work};
 use crate::{
-    door::turn,
+    executor::turn,
     ledger::{Refusal, Staging},
 };
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use throng_core::{
 };
 use throng_journal::Address;
 
-impl Door {
+impl Executor {
     /// Does what a person has decided. Its answer rests on the record that says so; [`Outcome::Refused`]: it is so already.
     pub(super) fn by_hand(
         &self,
@@ -89,13 +89,13 @@ impl Door {
         messages: Vec<Box<Outgoing>>,
         by: ByHand<'static>,
     ) -> Result<Option<u64>, Refusal> {
-        let (door, to) = (self.clone(), to.clone());
+        let (executor, to) = (self.clone(), to.clone());
         let shard = self.shard_of(limits::hash(&to.kind, &to.id));
         let dropped = self.visit(shard, move |shard| {
             if !shard.is_quarantined_by_hand(&to) {
                 return Ok(None);
             }
-            let (now, mut staging) = (door.context.host.now(), door.ledger.staging());
+            let (now, mut staging) = (executor.context.host.now(), executor.ledger.staging());
             let mut dropped = 0;
             for outgoing in messages {
                 if shard.is_taken(&outgoing.delivery.taking) {
@@ -105,8 +105,9 @@ impl Door {
                 done.map_err(Error::Malformed)?;
                 dropped += 1;
                 let told = shard.take_outbox();
-                door.outbox
-                    .push(told.into_iter().map(|delivery| door.outgoing(delivery)));
+                executor
+                    .outbox
+                    .push(told.into_iter().map(|delivery| executor.outgoing(delivery)));
             }
             Ok(Some(dropped))
         });

@@ -1,6 +1,6 @@
 //! A message in memory, and the part of the messages that is only in the log.
 
-use crate::door::answer::{Answer, ForwardedReply};
+use crate::executor::answer::{Answer, ForwardedReply};
 use throng_core::{credit::Credit, limits, shard::Delivery};
 use throng_journal::{Address, CommitNo, Position, ShardId};
 use tokio::sync::oneshot;

@@ -1,6 +1,6 @@
-//! The one door into the shards: an [`Attempt`] is tried, and is done, or waits for something named, or is refused.
+//! The one executor into the shards: an [`Attempt`] is tried, and is done, or waits for something named, or is refused.
 //!
-//! [`Door::try_now`] takes a shard's lock without waiting for it, has the attempt done under it, stages what it records, sends
+//! [`Executor::try_now`] takes a shard's lock without waiting for it, has the attempt done under it, stages what it records, sends
 //! on what it sent, and publishes what it published. Nothing else does any of that, whatever brought the work: a client, another
 //! entity's message, a timer, a person who retries a dead message.
 
@@ -66,7 +66,7 @@ pub const SAMPLED_ONE_IN: u128 = 32;
 const INBOX_RETRY: Duration = Duration::from_millis(100);
 
 /// The shards of one writer's life, and the only way to have something done by them.
-pub(crate) struct Door {
+pub(crate) struct Executor {
     pub(crate) context: Arc<Context>,
     pub(crate) ledger: Arc<Ledger>,
     /// Messages on their way.
@@ -83,7 +83,7 @@ pub(crate) struct Door {
     slow_named: AtomicU64,
 }
 
-impl Door {
+impl Executor {
     pub(crate) fn new(context: Arc<Context>, ledger: Arc<Ledger>, outbox: Arc<Outbox>, shards: Vec<Shard>) -> Self {
         let inbox_max = context.options.inbox_max;
         Self {
@@ -143,8 +143,8 @@ impl Door {
         attempt: Attempt<'static>,
         later: impl FnOnce(Attempt<'static>, ShardExecution) + Send + 'static,
     ) -> Entered<(Attempt<'static>, ShardExecution), Attempt<'static>> {
-        let run = |door: &Self, shard: &mut Shard, mut attempt: Attempt<'static>| {
-            let execution = door.run(shard, &mut attempt);
+        let run = |executor: &Self, shard: &mut Shard, mut attempt: Attempt<'static>| {
+            let execution = executor.run(shard, &mut attempt);
             (attempt, execution)
         };
         let shard = self.turnstile(self.shard_of(attempt.target.hash));
@@ -152,12 +152,12 @@ impl Door {
             attempt,
             |shard, attempt| run(self, shard, attempt),
             |attempt| -> Job<Shard> {
-                let door = self.clone();
+                let executor = self.clone();
                 Box::new(move |shard| {
                     let mut attempt = attempt;
                     // The time it waited is not its own work.
-                    attempt.now = door.context.host.elapsed_micros();
-                    let (attempt, execution) = run(&door, shard, attempt);
+                    attempt.now = executor.context.host.elapsed_micros();
+                    let (attempt, execution) = run(&executor, shard, attempt);
                     later(attempt, execution);
                 })
             },
@@ -170,9 +170,9 @@ impl Door {
         shard: ShardId,
         look: impl FnOnce(&mut Shard) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        let run = |door: &Self, shard: &mut Shard, look: Box<dyn FnOnce(&mut Shard) -> R + Send>| {
+        let run = |executor: &Self, shard: &mut Shard, look: Box<dyn FnOnce(&mut Shard) -> R + Send>| {
             let looked = look(shard);
-            door.settle(shard, false);
+            executor.settle(shard, false);
             looked
         };
         let mut answer = None;
@@ -182,8 +182,8 @@ impl Door {
             |look| -> Job<Shard> {
                 let (tell, told) = oneshot::channel();
                 answer = Some(told);
-                let door = self.clone();
-                Box::new(move |shard| drop(tell.send(run(&door, shard, look))))
+                let executor = self.clone();
+                Box::new(move |shard| drop(tell.send(run(&executor, shard, look))))
             },
         );
         match (entered, answer) {

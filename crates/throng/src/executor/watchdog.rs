@@ -1,6 +1,6 @@
 //! Names slow commands: one over a millisecond when it is done, one over a second while it runs.
 
-use super::{Door, turn};
+use super::{Executor, turn};
 use crate::ledger::Staging;
 use std::{cell::Cell, sync::atomic::Ordering, time::Duration};
 use throng_core::shard::{Call, Ran, Shard};
@@ -35,7 +35,7 @@ fn at_work_micros(took: u64, cpu: u64, age: u64) -> u64 {
     cpu.saturating_sub(age).min(took)
 }
 
-impl Door {
+impl Executor {
     /// Runs a command under the watchdog's eyes; `begun` is about now, by the host's clock.
     pub(super) fn watched(&self, shard: &mut Shard, call: &mut Call<'_>, begun: u64, staging: &mut Staging<'_>) -> Ran {
         let host = &self.context.host;

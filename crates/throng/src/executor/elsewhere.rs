@@ -1,6 +1,6 @@
 //! Attempts that another node executes, because it owns the entity's shard.
 
-use super::{Attempt, Carried, ClientCommand, Door, Payload, Work};
+use super::{Attempt, Carried, ClientCommand, Executor, Payload, Work};
 use crate::{
     context::Context,
     ledger::{Refusal, recovering},
@@ -72,7 +72,7 @@ impl<'a> OwnerOf<'a> {
     }
 }
 
-impl Door {
+impl Executor {
     /// Has the owner of its shard do it.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The traces of turns: the span each is a part of, and the spans of those that no gateway tells.
 
-use super::{Attempt, Door, Work, turn};
+use super::{Attempt, Executor, Work, turn};
 use crate::{
     ledger::Staging,
     spans::{Attribute, Span, SpanKind, TraceContext, Tracer},
@@ -39,7 +39,7 @@ impl Attempt<'_> {
     }
 }
 
-impl Door {
+impl Executor {
     /// Links a turn that was run to its batch and its commit. Exports its span, unless a gateway does.
     pub(super) fn trace_turn(
         &self,

@@ -1,6 +1,6 @@
 //! Bringing entities and idempotency keys back from the store.
 
-use super::{Door, attempt::Target, loads::now_or_later};
+use super::{Executor, attempt::Target, loads::now_or_later};
 use crate::ledger::{Refusal, recovering, unreadable};
 use std::sync::Arc;
 use throng_core::shard::{LoadOutcome, Recalled, TailEvent, Unloadable, ended_row, family_row};
@@ -37,7 +37,7 @@ enum StartFrom {
     FirstEvent,
 }
 
-impl Door {
+impl Executor {
     /// Brings an entity back, or waits while somebody else does.
     pub(crate) fn load<'a>(self: &'a Arc<Self>, target: &'a Target<'_>) -> Later<'a, Result<(), Refusal>> {
         Box::pin(async move {

@@ -1,9 +1,9 @@
 //! Work that this program does not understand, and a newer release of the service may: it is refused, or waits.
 
-use super::{Answer, Attempt, Door, Execution, ShardExecution, Wait, Work};
+use super::{Answer, Attempt, Execution, Executor, ShardExecution, Wait, Work};
 use throng_core::{model::Error, shard::Outcome};
 
-impl Door {
+impl Executor {
     /// Returns whether work that this program does not understand waits for a newer release, should there be one.
     pub(super) fn may_wait(&self, attempt: &Attempt<'_>) -> bool {
         self.context.peers.is_some() && !attempt.is_final
