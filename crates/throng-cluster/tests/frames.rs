@@ -11,8 +11,8 @@ use throng::{
     driver::{
         KeyLife,
         peers::{
-            Ask as EntityAsk, Asked, Happened, Letter, OperatorAction, OperatorActionKind, RemoteError, Reply, Request,
-            TakenAs,
+            Ask as EntityAsk, Asked, Happened, OperatorAction, OperatorActionKind, PeerMessage, RemoteError, Reply,
+            Request, TakenAs,
         },
     },
 };
@@ -42,8 +42,8 @@ fn hello(node: u64) -> Hello {
     }
 }
 
-fn letter(number: u64) -> Letter {
-    Letter {
+fn letter(number: u64) -> PeerMessage {
+    PeerMessage {
         from: 17,
         number,
         sender: ("account".into(), "ann".into()),
@@ -118,7 +118,7 @@ fn requests() -> Vec<Request> {
         Request::Operate(action(OperatorActionKind::Quarantine)),
         Request::Operate(action(OperatorActionKind::Release)),
         Request::DropSent(action(OperatorActionKind::DropMessages)),
-        Request::DropLetters {
+        Request::DropMessages {
             letters: vec![letter(3)],
             by: "an operator".into(),
             reason: "for the fixture".into(),

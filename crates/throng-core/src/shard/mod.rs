@@ -35,7 +35,7 @@ pub use self::{
     },
     inspect::{decide_again::Again, kind_check::KindCheck, views::Unloadable},
     messages::{
-        Delivery, Died, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking,
+        Delivery, Died, Envelope, MessageContent, MessageCounts, OUTCOME_NAME, RequestOutcome, Taking,
         dead::{KnownDead, dead_command, dead_row, dead_rows, taken_reason},
         decision::is_by_hand,
     },

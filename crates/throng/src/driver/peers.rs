@@ -4,7 +4,7 @@
 //! is [`Peers`]' part: it knows owners, connections and frames, and nothing of entities.
 
 pub use crate::remote::{
-    Ask, Asked, Happened, Letter, OperatorAction, OperatorActionKind, Peers, RemoteError, Reply, Request, TakenAs,
+    Ask, Asked, Happened, OperatorAction, OperatorActionKind, PeerMessage, Peers, RemoteError, Reply, Request, TakenAs,
 };
 
 use super::Driver;
@@ -61,7 +61,7 @@ impl Driver {
             Request::Ask(ask) => self.answer_ask(ask, None, within).await,
             Request::AskTraced(ask, span) => self.answer_ask(ask, span.parse().ok(), within).await,
             Request::Take(letters) => match self.core.lives.running() {
-                Some(life) => life.mail.take(letters).await,
+                Some(life) => life.deliverer.take(letters).await,
                 None => Reply::NotHere,
             },
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
@@ -70,8 +70,8 @@ impl Driver {
             Request::Prune { is_dry } => self.core.retention.answer_prune(is_dry).await,
             Request::Operate(action) => self.engine().answer_operate(&action).await,
             Request::DropSent(action) => self.core.answer_drop_sent(&action).await,
-            Request::DropLetters { letters, by, reason } => match self.core.lives.running() {
-                Some(life) => life.mail.drop_letters(letters, (by, reason)).await,
+            Request::DropMessages { letters, by, reason } => match self.core.lives.running() {
+                Some(life) => life.deliverer.drop_messages(letters, (by, reason)).await,
                 None => Reply::NotHere,
             },
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,

@@ -15,8 +15,8 @@ use throng_core::{
     limits,
     model::Timestamp,
     shard::{
-        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, KeyLife, Outcome, Output, Parcel,
-        QueryCall, Ran, Registry, Shard,
+        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, KeyLife, MessageContent, Outcome,
+        Output, QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -420,7 +420,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn forward(&mut self, registry: &Registry, forward: Forward) -> Result<(), String> {
         let Forward { to, key, .. } = forward;
         let (kind, id) = (to.kind.clone(), to.id.clone());
-        let Parcel::Typed(command) = Parcel::typed(to) else {
+        let MessageContent::Typed(command) = MessageContent::typed(to) else {
             return Err(format!("what was forwarded to {kind}/{id} is no command"));
         };
         self.retarget(registry, (&kind, id), key, false, Payload::Typed(command))

@@ -54,7 +54,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{Call, Delivery, Outcome, Parcel, Ran, Shard},
+    shard::{Call, Delivery, MessageContent, Outcome, Ran, Shard},
 };
 use throng_journal::{Later, ShardId};
 use throng_turn::{Entered, Job, Turnstile};
@@ -333,7 +333,7 @@ impl Executor {
                 if let Some(taking) = forward.taking.take() {
                     let delivery = Delivery {
                         to: forward.to.address(),
-                        parcel: Parcel::typed(forward.to),
+                        content: MessageContent::typed(forward.to),
                         taking,
                         commit: forward.rests_on,
                     };

@@ -2,10 +2,10 @@
 
 use super::{Due, LastCheckpoint, Life, Lives, REMOVED_ROWS_MAX, signalled::signalled_within};
 use crate::{
+    delivery::stored_timers,
     executor::{Executor, Target, turn},
     host::yield_now,
     ledger::Ledger,
-    mail::stored_timers,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

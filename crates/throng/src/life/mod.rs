@@ -26,10 +26,10 @@ pub(crate) use signalled::signalled;
 
 use crate::{
     context::Context,
+    delivery::{Deliverer, Within},
     error::StartError,
     executor::{Attempt, Carried, Executor, ShardExecution},
     ledger::{Ledger, Refusal},
-    mail::{Mail, Within},
 };
 use checkpoints::Checkpoints;
 use due::Due;
@@ -50,7 +50,7 @@ const REMOVED_ROWS_MAX: usize = 1_000;
 pub(crate) struct Life {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) executor: Arc<Executor>,
-    pub(crate) mail: Arc<Mail>,
+    pub(crate) deliverer: Arc<Deliverer>,
     /// The rows and cuts for the removal of history that the next checkpoint takes along.
     /// They rest on this writer's commits, and are forgotten with it.
     pub(crate) due: Mutex<Due>,
@@ -71,7 +71,7 @@ impl Life {
     pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> ShardExecution {
         let execution = self.executor.try_now(attempt);
         if std::mem::take(&mut attempt.has_sent) {
-            self.mail.deliver(Within::Turn);
+            self.deliverer.deliver(Within::Turn);
         }
         execution
     }
@@ -87,7 +87,7 @@ impl Life {
     ) -> Result<(Attempt<'static>, Carried), Refusal> {
         let mut carried = self.executor.carry(attempt, execution).await?;
         if std::mem::take(&mut carried.0.has_sent) {
-            self.mail.deliver(Within::Turn);
+            self.deliverer.deliver(Within::Turn);
         }
         Ok(carried)
     }

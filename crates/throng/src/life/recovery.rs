@@ -5,10 +5,10 @@ use super::{
     removals::Removals, signalled,
 };
 use crate::{
+    delivery::Deliverer,
     error::StartError,
     executor::{Behind, Executor, Outbox, now_or_later},
     ledger::Ledger,
-    mail::Mail,
 };
 use std::{
     sync::{Arc, Mutex, Weak},
@@ -110,11 +110,11 @@ impl Lives {
                 executor.outbox.fall_behind(Behind { read, upto: *last });
             }
             context.metrics.recoveries.inc();
-            let mail = Arc::new(Mail::new(context.clone(), executor.clone()));
+            let deliverer = Arc::new(Deliverer::new(context.clone(), executor.clone()));
             Ok(Arc::new(Life {
                 ledger,
                 executor,
-                mail,
+                deliverer,
                 due: Mutex::new(Due {
                     rows: removals.and_then(Removals::row).into_iter().collect(),
                     ..Due::default()

@@ -120,14 +120,14 @@ async fn deliver(lives: Weak<Lives>) {
 
 /// The time until slow messages may be delivered again, if some wait.
 async fn deliver_once(context: &Context, life: &Life) -> Option<Duration> {
-    if let Err(error) = life.mail.catch_up().await {
+    if let Err(error) = life.deliverer.catch_up().await {
         tracing::error!("messages in the log cannot be read: {error}");
         context.host.sleep(RETRY).await;
         context.signals.deliver.wake();
     }
-    life.mail.take_up_released();
-    life.mail.room().await;
-    life.mail.deliver_next()
+    life.deliverer.take_up_released();
+    life.deliverer.room().await;
+    life.deliverer.deliver_next()
 }
 
 async fn timers(lives: Weak<Lives>) {
@@ -137,15 +137,15 @@ async fn timers(lives: Weak<Lives>) {
         if let Some(life) = strong.running() {
             // Timers that are due while the stream ends are the next epoch's, and stay due until then.
             let may_fire = || strong.context.has_room() && !life.ledger.is_closing();
-            if may_fire() && life.mail.until_due().is_zero() {
-                life.mail.fire().await;
-                if life.mail.until_due().is_zero() {
+            if may_fire() && life.deliverer.until_due().is_zero() {
+                life.deliverer.fire().await;
+                if life.deliverer.until_due().is_zero() {
                     // A timer that is due again already would keep this task running, and no other of its thread would run.
                     crate::host::yield_now().await;
                 }
             }
             wait = match may_fire() {
-                true => life.mail.until_due().min(wait),
+                true => life.deliverer.until_due().min(wait),
                 false => ROOM_RETRY,
             };
         }

@@ -1,7 +1,7 @@
 //! Timers between the shards and the store: read at the start and page by page, and written by checkpoints.
 
 use super::{Lives, REMOVED_ROWS_MAX};
-use crate::mail::stored_timers::{kept, read_named, read_page};
+use crate::delivery::stored_timers::{kept, read_named, read_page};
 use std::collections::{BTreeMap, HashMap};
 use throng_core::{
     model::Timestamp,

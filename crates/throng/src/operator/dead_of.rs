@@ -5,7 +5,7 @@ use super::{
     dead::{DeadFilter, Retried},
     owned,
 };
-use crate::{engine::Engine, ledger::recovering, mail::all};
+use crate::{delivery::all, engine::Engine, ledger::recovering};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},

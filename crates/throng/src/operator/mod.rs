@@ -125,10 +125,10 @@ impl Core {
     /// Drops what waits for an entity of this node, here and at the nodes it was sent from.
     async fn drop_messages_of(&self, life: &Arc<Life>, action: &OperatorAction) -> Answer<u64> {
         let (tell, told) = tokio::sync::oneshot::channel();
-        let (mail, to, by) = (life.mail.clone(), action.address(), owned(action.by()));
+        let (deliverer, to, by) = (life.deliverer.clone(), action.address(), owned(action.by()));
         // On a thread of the engine's own: it may take long, and the caller's may be a loop.
         self.context.host.spawn(Box::pin(async move {
-            let _ = tell.send(mail.drop_waiting(&to, by).await);
+            let _ = tell.send(deliverer.drop_waiting(&to, by).await);
         }));
         let dropped = told.await.unwrap_or(Err(recovering())).map_err(widen)?;
         let mut all = dropped.ok_or_else(|| Error::Rejected(not_quarantined(&action.address())))?;
@@ -151,7 +151,7 @@ impl Core {
         let Some(life) = life.ok().filter(|life| !life.ledger.is_closing()) else {
             return Reply::NotHere;
         };
-        match life.mail.drop_sent(&action.address(), &action.by()).await {
+        match life.deliverer.drop_sent(&action.address(), &action.by()).await {
             Some(messages) => Reply::Dropped {
                 shards: life.ledger.shards.bytes().to_vec(),
                 messages,

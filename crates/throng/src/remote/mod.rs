@@ -17,7 +17,7 @@ pub enum Request {
     /// Something a client asked.
     Ask(Ask),
     /// Messages between entities, in the order of their numbers, all from one shard to one shard.
-    Take(Vec<Letter>),
+    Take(Vec<PeerMessage>),
     /// To read the history of an entity.
     History {
         /// The kind of the entity, by name.
@@ -63,9 +63,9 @@ pub enum Request {
     /// To drop what that node's shards have sent to an entity which an operator has quarantined, and what waits there.
     DropSent(OperatorAction),
     /// To drop messages, all from one entity to another one which an operator has quarantined.
-    DropLetters {
+    DropMessages {
         /// The messages, in the order of their numbers.
-        letters: Vec<Letter>,
+        letters: Vec<PeerMessage>,
         /// The caller's name, or what stands for it.
         by: String,
         /// The reason, in a person's words.
@@ -143,7 +143,7 @@ pub enum Asked {
 
 /// A message between entities, as its record in the journal says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct PeerMessage {
     /// The shard it was sent from.
     pub from: u16,
     /// Its number from that shard to the receiver's.

@@ -123,7 +123,7 @@ impl Retention {
 /// Drops the messages that wait for the entity. They would stay in the history: nobody would have taken them.
 async fn drop_waiting(life: &Arc<Life>, address: &Address) -> Result<(), Refusal> {
     let by = ByHand::new("erasure", "the entity is erased");
-    life.mail.drop_waiting(address, by).await.map(drop)
+    life.deliverer.drop_waiting(address, by).await.map(drop)
 }
 
 /// Notes durably that it is to be erased; nothing has happened to it before.
@@ -141,7 +141,7 @@ async fn begin(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) 
 
 /// Notes it in the log, durably: the rows may be lost with the store.
 async fn note(retention: &Retention, life: &Arc<Life>, address: &Address, note: ErasureNote) -> Result<(), StoreError> {
-    life.mail.room_to_remove().await;
+    life.deliverer.room_to_remove().await;
     let (executor, of, (shard, _)) = (life.executor.clone(), address.clone(), life.shard_of(address));
     let noted = life.executor.visit(shard, move |shard| {
         shard.note_erasure(&of, note, &mut executor.ledger.staging())
@@ -388,7 +388,7 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
         id: address.id.to_string().into(),
     };
     let known = known_events(retention, address).await?;
-    life.mail.room_to_remove().await;
+    life.deliverer.room_to_remove().await;
     let (Erasure { seq, is_quarantined }, commit) = loop {
         let (executor, of) = (life.executor.clone(), address.clone());
         let ended = life.executor.visit(shard, move |shard| {

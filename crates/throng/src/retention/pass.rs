@@ -277,7 +277,7 @@ impl Passing<'_> {
         let hash = limits::hash(&address.kind, &address.id);
         let shard = life.executor.shard_of(hash);
         for _ in 0..3 {
-            life.mail.room_to_remove().await;
+            life.deliverer.room_to_remove().await;
             let (ledger, id) = (life.ledger.clone(), address.id.clone());
             let how = throng_core::shard::Recording {
                 ended: noted.ended,
@@ -340,7 +340,7 @@ pub(super) async fn stand_in(
     let mut has_stored_timers = false;
     for shard in life.executor.shards() {
         go_on(life)?;
-        life.mail.room_to_remove().await;
+        life.deliverer.room_to_remove().await;
         let (ledger, horizons) = (life.ledger.clone(), Arc::clone(&horizons));
         let visited = life.executor.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();

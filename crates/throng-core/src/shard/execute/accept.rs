@@ -12,7 +12,7 @@ use crate::{
     shard::{
         Common, Delivery, Taking,
         dedup::key::{CommandKey, Kept, KeptAnswer},
-        messages::{Asks, Parcel},
+        messages::{Asks, MessageContent},
         resident::{
             Entities,
             slot::{Body, EventShape, TailEvent, panic_text},
@@ -269,7 +269,7 @@ impl<E: Entity> Entities<E> {
             let taking = write_message(common, &own(), &sent, asks, None)?;
             written.deliveries.push(Delivery {
                 to: sent.address(),
-                parcel: Parcel::typed(sent),
+                content: MessageContent::typed(sent),
                 taking,
                 commit: 0,
             });

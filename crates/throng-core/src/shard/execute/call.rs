@@ -3,7 +3,7 @@
 use super::outcome::{Answered, JsonRejection, JsonReply, Outcome, put_json};
 use crate::{
     model::{Asker, Entity, Error, Moment, Sent, Timestamp},
-    shard::{Delivery, Due, KeyLife, Parcel, RequestOutcome, Taking},
+    shard::{Delivery, Due, KeyLife, MessageContent, RequestOutcome, Taking},
     trace_context::TraceContext,
 };
 use std::any::Any;
@@ -109,13 +109,13 @@ impl Delivery {
     /// The input for a call with this message, and the cause of the call.
     pub fn parts(&mut self) -> (Input<'_>, &Taking) {
         let taking = &self.taking;
-        let input = match &mut self.parcel {
-            Parcel::Typed(command) => Input::Typed(command.as_mut()),
-            Parcel::Recorded => Input::Json {
+        let input = match &mut self.content {
+            MessageContent::Typed(command) => Input::Typed(command.as_mut()),
+            MessageContent::Recorded => Input::Json {
                 name: &taking.name,
                 body: taking.command.get().as_bytes(),
             },
-            Parcel::Outcome(heard) => Input::Outcome(heard),
+            MessageContent::Outcome(heard) => Input::Outcome(heard),
         };
         (input, taking)
     }

@@ -10,7 +10,7 @@ use crate::{
     shard::{
         Common, Delivery, KeyLife, Taking,
         dedup::key::{CommandKey, Kept},
-        messages::{Asks, OUTCOME_NAME, Parcel, RecordedOutcome, RequestOutcome},
+        messages::{Asks, MessageContent, OUTCOME_NAME, RecordedOutcome, RequestOutcome},
         timers::{self, Due, QUARANTINE, Set},
     },
     tagged,
@@ -130,7 +130,7 @@ pub(crate) fn write_outcome<R>(
     write_sent(common, own, (kind, id), &taking)?;
     Ok(Delivery {
         to: Address::new(kind, id),
-        parcel: Parcel::Outcome(heard),
+        content: MessageContent::Outcome(heard),
         taking,
         commit: 0,
     })

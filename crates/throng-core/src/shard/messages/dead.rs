@@ -5,7 +5,7 @@
 //! records of one message the last one counts.
 
 use super::{
-    Asks, Delivery, Died, Parcel, Taking,
+    Asks, Delivery, Died, MessageContent, Taking,
     decision::{drops_untaken, is_by_hand},
 };
 use crate::{model::Timestamp, shard::KeyLife};
@@ -378,7 +378,7 @@ impl Delivery {
         };
         Ok(Self {
             to,
-            parcel: Parcel::read(&dead.name, dead.command)?,
+            content: MessageContent::read(&dead.name, dead.command)?,
             taking: Taking {
                 from,
                 number,

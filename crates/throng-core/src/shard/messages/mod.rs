@@ -19,7 +19,7 @@ pub struct Delivery {
     /// The entity that is to take it.
     pub to: Address,
     /// The content, as the receiver takes it.
-    pub parcel: Parcel,
+    pub content: MessageContent,
     /// Number, sender, and what the sender wants to hear.
     pub taking: Taking,
     /// The commit it was sent with.
@@ -27,7 +27,7 @@ pub struct Delivery {
 }
 
 /// A message's content.
-pub enum Parcel {
+pub enum MessageContent {
     /// An `Option<Command>` of the receiver.
     Typed(Box<dyn Any + Send>),
     /// The command as it was recorded: the name and the JSON in the [`Taking`].
@@ -310,7 +310,7 @@ impl Numbers {
     }
 }
 
-impl Parcel {
+impl MessageContent {
     /// A command that was sent.
     #[must_use]
     pub fn typed(sent: Sent) -> Self {
@@ -360,7 +360,7 @@ impl Delivery {
         let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|why| why.to_string())?;
         Ok(Self {
             to: Address::new(&*envelope.to.0, &*envelope.to.1),
-            parcel: Parcel::read(name, envelope.command)?,
+            content: MessageContent::read(name, envelope.command)?,
             taking: Taking {
                 from,
                 number,

@@ -5,13 +5,13 @@
 //! understand is not taken as long as a newer release lives; it stays with its sender, in a line of its own.
 
 use super::{
-    Mail,
+    Deliverer,
     deliver::{self, READ_BYTES},
 };
 use crate::{
     executor::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
     host::Slice,
-    remote::{Letter, RemoteError, Reply, Request, TakenAs},
+    remote::{PeerMessage, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -36,7 +36,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 /// The same of those that wait for a newer program.
 const RETRY_NEWER: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-impl Mail {
+impl Deliverer {
     /// Sends what waits in a line, until nothing does.
     pub(super) async fn deliver_line(self: Arc<Self>, line: Line) {
         let Some(peers) = self.context.peers.clone() else {
@@ -180,7 +180,7 @@ impl Mail {
 
     /// Takes what entities have sent to one shard of this node: the first ones, as many as can be taken now. One that this node's program
     /// does not understand holds up only those of the same entity to the same one.
-    pub(crate) async fn take(self: &Arc<Self>, letters: Vec<Letter>) -> Reply {
+    pub(crate) async fn take(self: &Arc<Self>, letters: Vec<PeerMessage>) -> Reply {
         let mut taken = Vec::new();
         let mut waiting: HashMap<(Address, Address), String> = HashMap::new();
         let mut newer = None;
@@ -262,7 +262,7 @@ impl Mail {
                     }
                     (outgoing.sent <= upto).then(|| letter(outgoing))
                 });
-                let letters: Vec<Letter> = match next {
+                let letters: Vec<PeerMessage> = match next {
                     Next::Nothing => break,
                     Next::Read(behind) => match self.read_line(&line, behind).await {
                         true => continue,
@@ -275,7 +275,7 @@ impl Mail {
                 }
                 let numbers: Vec<_> = letters.iter().map(number).collect();
                 ledger.wait(last).await.ok()?;
-                let request = Request::DropLetters {
+                let request = Request::DropMessages {
                     letters,
                     by: by.by.clone().into_owned(),
                     reason: by.reason.clone().into_owned(),
@@ -293,7 +293,7 @@ impl Mail {
     }
 
     /// Drops what an entity of another node has sent to one of this node which an operator has quarantined.
-    pub(crate) async fn drop_letters(&self, letters: Vec<Letter>, (by, reason): (String, String)) -> Reply {
+    pub(crate) async fn drop_messages(&self, letters: Vec<PeerMessage>, (by, reason): (String, String)) -> Reply {
         let number = letters.len();
         let messages: Option<Vec<_>> = letters.iter().map(outgoing_of).collect();
         let Some(messages) = messages else {
@@ -314,7 +314,7 @@ impl Mail {
     }
 
     /// A letter as an attempt, the next in its line; `None`: it cannot be read.
-    fn attempt_of(&self, letter: Letter) -> Option<Attempt<'static>> {
+    fn attempt_of(&self, letter: PeerMessage) -> Option<Attempt<'static>> {
         let wants_answer = letter.wants_answer;
         let outgoing = outgoing_of(&letter)?;
         let mut attempt = deliver::attempt(&self.context, outgoing);
@@ -367,12 +367,12 @@ fn waits(why: String) -> Taken {
     (TakenAs::Waits, Some(Err(RemoteError::Unavailable(why))))
 }
 
-fn number(letter: &Letter) -> (ShardId, u64) {
+fn number(letter: &PeerMessage) -> (ShardId, u64) {
     (ShardId(letter.from), letter.number)
 }
 
 /// A letter as the message that it is; `None`: it cannot be read.
-fn outgoing_of(letter: &Letter) -> Option<Box<Outgoing>> {
+fn outgoing_of(letter: &PeerMessage) -> Option<Box<Outgoing>> {
     let sender = Address::new(&*letter.sender.0, &*letter.sender.1);
     match Delivery::of_parts(number(letter), sender, &letter.name, &letter.body, 0) {
         Ok(delivery) => Some(Box::new(Outgoing {
@@ -391,9 +391,9 @@ fn outgoing_of(letter: &Letter) -> Option<Box<Outgoing>> {
     }
 }
 
-fn letter(outgoing: &Outgoing) -> Letter {
+fn letter(outgoing: &Outgoing) -> PeerMessage {
     let (delivery, taking) = (&outgoing.delivery, &outgoing.delivery.taking);
-    Letter {
+    PeerMessage {
         from: taking.from.0,
         number: taking.number,
         sender: (taking.sender.kind.to_string(), taking.sender.id.to_string()),

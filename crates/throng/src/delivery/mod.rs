@@ -15,7 +15,7 @@ use crate::{
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 /// Delivers messages and fires timers, in one writer's life.
-pub(crate) struct Mail {
+pub(crate) struct Deliverer {
     context: Arc<Context>,
     executor: Arc<Executor>,
     outbox: Arc<Outbox>,
@@ -27,7 +27,7 @@ pub(crate) struct Mail {
     reading_lines: tokio::sync::Mutex<()>,
 }
 
-impl Mail {
+impl Deliverer {
     pub(crate) fn new(context: Arc<Context>, executor: Arc<Executor>) -> Self {
         Self {
             context,

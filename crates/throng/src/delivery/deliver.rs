@@ -1,6 +1,6 @@
 //! Messages between entities: in the turn that sent them if their receiver is at hand, else soon after.
 
-use super::Mail;
+use super::Deliverer;
 use crate::{
     context::{Context, unknown_kind},
     executor::{
@@ -41,7 +41,7 @@ pub(crate) enum Within {
     Pass,
 }
 
-impl Mail {
+impl Deliverer {
     /// Delivers what is there, as much as belongs into one turn, unless somebody is at it; the rest is the delivery task's.
     pub(crate) fn deliver(self: &Arc<Self>, within: Within) {
         self.deliver_in(within, &Slice::new(&*self.context.host));
@@ -146,12 +146,12 @@ impl Mail {
 
     /// `false`: its shard's inbox is full, and the message is the next one again.
     fn deliver_one(self: &Arc<Self>, outgoing: Box<Outgoing>) -> bool {
-        let (mail, attempt) = (self.clone(), attempt(&self.context, outgoing));
+        let (deliverer, attempt) = (self.clone(), attempt(&self.context, outgoing));
         let shard = self.executor.shard_of(attempt.target.hash);
         let entered = self.executor.enter(attempt, move |attempt, execution| {
-            mail.came(attempt, execution);
-            mail.outbox.out_of_inbox(shard);
-            mail.context.signals.deliver.wake();
+            deliverer.came(attempt, execution);
+            deliverer.outbox.out_of_inbox(shard);
+            deliverer.context.signals.deliver.wake();
         });
         match entered {
             Entered::Ran((attempt, execution)) => self.came(attempt, execution),

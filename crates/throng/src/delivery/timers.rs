@@ -1,6 +1,6 @@
 //! Timers that survive a restart: due, fired, and set anew.
 
-use super::{Mail, Within, stored_timers};
+use super::{Deliverer, Within, stored_timers};
 use crate::{
     executor::{Answer, Attempt, Carried, Target, Work},
     host::Slice,
@@ -24,7 +24,7 @@ const DUE_MAX: usize = 256;
 /// Entities whose timers are due loaded at a time.
 const LOADS_MAX: usize = 32;
 
-impl Mail {
+impl Deliverer {
     /// Returns the time until the next timer is due.
     pub(crate) fn until_due(&self) -> Duration {
         let due = self.executor.next_due.load(Ordering::Relaxed);
