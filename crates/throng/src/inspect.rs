@@ -154,7 +154,7 @@ impl Engine {
         let target = core.context.target(kind, id.to_owned().into())?;
         let look = Look {
             look,
-            elsewhere: None,
+            remote: None,
             is_inspection: true,
         };
         let attempt = core.context.attempt(target, Work::Look(look), Answer::Typed(answer));

@@ -84,7 +84,7 @@ pub(super) fn journal(shared: &Shared) -> Answered<Value> {
 fn projection(progress: &throng::projection::Progress) -> Value {
     let (state, reason) = match &progress.state {
         State::Running => ("running", None),
-        State::Elsewhere => ("elsewhere", None),
+        State::Remote => ("elsewhere", None),
         State::Retrying { reason } => ("retrying", Some(reason)),
         State::Stopped { reason, .. } => ("stopped", Some(reason)),
     };

@@ -222,7 +222,7 @@ impl Troubles {
             let reason = match &progress.state {
                 State::Stopped { reason, .. } => Some(format!("It has stopped: {reason}")),
                 State::Retrying { reason } => Some(format!("It tries again: {reason}")),
-                State::Running | State::Elsewhere => progress.trouble().or_else(|| progress.missed()),
+                State::Running | State::Remote => progress.trouble().or_else(|| progress.missed()),
             };
             if let Some(reason) = reason {
                 let behind_micros = (progress.behind_seconds * 1e6) as i64;

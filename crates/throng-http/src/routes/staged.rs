@@ -96,7 +96,7 @@ impl Staged {
     /// Others should not wait for it: it comes from elsewhere, or its command has to wait.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.execution {
-            Execution::Done(executed) => executed.is_elsewhere(),
+            Execution::Done(executed) => executed.is_remote(),
             Execution::Wait(_) => true,
             Execution::Refused(_) => false,
         }

@@ -246,8 +246,8 @@ impl<'a> Checker<'a> {
                 &operation.asked,
                 Asked::Account(Command::Forward { trace: true, .. } | Command::Spawn { answers: true, .. })
             );
-            let is_elsewhere = is_recorded && operation.told.contains(&Told::Nothing("quarantined"));
-            if operation.is_nothing() && found > 0 && !is_elsewhere {
+            let is_remote = is_recorded && operation.told.contains(&Told::Nothing("quarantined"));
+            if operation.is_nothing() && found > 0 && !is_remote {
                 self.wrong.push(format!(
                     "op {op} was told that nothing was done ({:?}), but there are {found} events: {operation:?}",
                     operation.told.last()
@@ -316,13 +316,13 @@ impl<'a> Checker<'a> {
                 "promise 2: op {op} ({asked:?}) was acknowledged, but {at} has {found} events {name:?}"
             ));
         }
-        let is_elsewhere = |command: &Command| {
+        let is_remote = |command: &Command| {
             matches!(
                 command,
                 Command::Forward { .. } | Command::Route { .. } | Command::Spawn { answers: true, .. }
             )
         };
-        let is_direct = matches!(asked, Asked::Account(command) if !is_elsewhere(command));
+        let is_direct = matches!(asked, Asked::Account(command) if !is_remote(command));
         if is_direct && count > 0 {
             let last = usize::try_from(view.count).ok().and_then(|count| count.checked_sub(1));
             let own = last.and_then(|last| self.accounts.get(&at)?.get(last));

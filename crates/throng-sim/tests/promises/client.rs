@@ -438,7 +438,7 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
 
 /// Waits as one who looks after many does.
 async fn answered(mut executed: Executed) -> Result<Vec<u8>, Error<JsonRejection>> {
-    if executed.is_elsewhere() {
+    if executed.is_remote() {
         return executed.answer().await;
     }
     poll_fn(|context| executed.poll_answer(context)).await

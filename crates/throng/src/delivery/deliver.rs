@@ -179,7 +179,7 @@ impl Deliverer {
         let is_loadable = matches!(attempt.work, Work::Message(_));
         let Some(outgoing) = message(attempt) else { return };
         match wait {
-            Wait::Elsewhere => self.begin(self.outbox.send_elsewhere(shard, outgoing)),
+            Wait::Remote => self.begin(self.outbox.send_remote(shard, outgoing)),
             Wait::Newer(why) => self.keep_for_newer(shard, outgoing, &why),
             _ => {
                 let to = outgoing.delivery.to.clone();

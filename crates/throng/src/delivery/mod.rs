@@ -1,7 +1,7 @@
 //! Delivery of what entities have others do later: messages and timers. Both come to the [executor](crate::executor) as attempts.
 
 mod deliver;
-mod elsewhere;
+mod remote;
 pub(crate) mod stored_timers;
 mod timers;
 

@@ -17,7 +17,7 @@ pub(crate) enum Answer {
     Json(JsonReply),
     Nobody,
     /// The command was forwarded as a message: another entity answers.
-    Elsewhere(tokio::sync::oneshot::Receiver<ForwardedReply>),
+    Remote(tokio::sync::oneshot::Receiver<ForwardedReply>),
 }
 
 /// The slot for a typed answer, whoever gives it.
@@ -47,7 +47,7 @@ impl Answer {
                     },
                 }
             }
-            Self::Nobody | Self::Elsewhere(_) => {}
+            Self::Nobody | Self::Remote(_) => {}
         }
     }
 }

@@ -97,7 +97,7 @@ type LookFn = dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran 
 pub(crate) struct Look {
     pub(crate) look: Box<LookFn>,
     /// The query that asks another node for the same; `None` where nobody else can be asked.
-    pub(crate) elsewhere: Option<Asking>,
+    pub(crate) remote: Option<Asking>,
     /// An administrator looks: that is no load.
     pub(crate) is_inspection: bool,
 }
@@ -163,7 +163,7 @@ pub(crate) enum Wait {
     /// Its entity has had its share of this turn, and others wait.
     Share(share::Ticket),
     /// Another node owns its entity's shard.
-    Elsewhere,
+    Remote,
     /// This program does not understand it, for this reason: until it is known whether a newer release lives.
     Newer(String),
     /// An operator has quarantined its entity, for this reason: until that is released.
@@ -407,7 +407,7 @@ impl<'a> Attempt<'a> {
             output: match &mut self.answer {
                 Answer::Typed(answer) => Output::Typed(answer.slot.as_mut()),
                 Answer::Json(reply) => Output::Json(reply),
-                Answer::Nobody | Answer::Elsewhere(_) => Output::Nobody,
+                Answer::Nobody | Answer::Remote(_) => Output::Nobody,
             },
             cause,
             may_wait: moment.may_wait,
@@ -496,7 +496,7 @@ impl<'a> Attempt<'a> {
             }
             Work::Command(_) => {
                 let (tell, told) = tokio::sync::oneshot::channel();
-                self.answer = Answer::Elsewhere(told);
+                self.answer = Answer::Remote(told);
                 Some(Waiter { answer, tell })
             }
             _ => None,

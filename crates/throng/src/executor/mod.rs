@@ -11,12 +11,12 @@ mod books;
 mod budget;
 mod by_hand;
 mod credit;
-mod elsewhere;
 mod execution;
 mod load;
 mod loads;
 mod newer;
 mod outbox;
+mod remote;
 mod request;
 mod share;
 mod traced;
@@ -28,11 +28,11 @@ pub use attempt::Attempt;
 pub(crate) use attempt::{
     Asking, Carried, ClientCommand, Look, NOTHING, Payload, Retry, ShardExecution, Target, Wait, Work,
 };
-pub(crate) use elsewhere::{HOLD, OwnerOf, command_of};
 pub use execution::Execution;
 pub(crate) use loads::now_or_later;
 pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
 pub use outbox::{Pending, StuckEntity};
+pub(crate) use remote::{HOLD, OwnerOf, command_of};
 pub(crate) use request::check_key;
 
 use crate::{
@@ -216,7 +216,7 @@ impl Executor {
             return Execution::Refused(recovering());
         }
         if !self.owns(shard.id()) {
-            return Execution::Wait(Wait::Elsewhere);
+            return Execution::Wait(Wait::Remote);
         }
         let mut staging = self.ledger.staging_of(attempt.origin());
         if let Some(execution) = self.prepare(shard, attempt, &mut staging) {
@@ -412,7 +412,7 @@ impl Executor {
                     attempt.rests_on = None;
                     return Ok((attempt, Carried::Again));
                 }
-                Execution::Wait(Wait::Elsewhere) => return self.ask_owner(attempt).await,
+                Execution::Wait(Wait::Remote) => return self.ask_owner(attempt).await,
                 Execution::Wait(Wait::Newer(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
                 Execution::Wait(Wait::Release(why)) => return Ok((attempt, Carried::Quarantined(why))),
                 Execution::Wait(Wait::Lock | Wait::Next) => {
@@ -451,7 +451,7 @@ impl Executor {
         Box::pin(async move {
             let until = attempt.until;
             match wait {
-                Wait::Lock | Wait::Next | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) | Wait::Release(_) => {}
+                Wait::Lock | Wait::Next | Wait::Remote | Wait::NextLife | Wait::Newer(_) | Wait::Release(_) => {}
                 Wait::Commit(number) => {
                     let durable = self.ledger.wait_until(number, until).await;
                     durable.map_err(|error| match error {

@@ -99,7 +99,7 @@ impl<E: Entity> Handle<E> {
     /// # Errors
     /// The entity's "no", or the engine's.
     pub async fn read<Q: Query<E>>(self, query: Q) -> Result<Q::Answer, Error<E::Rejection>> {
-        let elsewhere = match self.engine.core.context.peers.is_some() {
+        let remote = match self.engine.core.context.peers.is_some() {
             false => None,
             true => Some(Asking {
                 name: Q::NAME,
@@ -133,7 +133,7 @@ impl<E: Entity> Handle<E> {
         );
         let look = Look {
             look,
-            elsewhere,
+            remote,
             is_inspection: false,
         };
         self.answered::<Q::Answer>(Work::Look(look)).await

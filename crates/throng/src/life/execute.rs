@@ -85,7 +85,7 @@ impl Lives {
                 }
                 Carried::Answered(outcome) => {
                     self.context.count(&attempt, outcome);
-                    return Ok(Executed::elsewhere(attempt, outcome));
+                    return Ok(Executed::remote(attempt, outcome));
                 }
                 Carried::Again if self.context.host.elapsed_micros() >= hold.min(attempt.until) => {
                     return Err(Error::Unavailable {

@@ -49,7 +49,7 @@ impl Executed {
         }))
     }
 
-    pub(crate) fn elsewhere(attempt: Attempt<'_>, outcome: Outcome) -> Self {
+    pub(crate) fn remote(attempt: Attempt<'_>, outcome: Outcome) -> Self {
         Self(Answering::Peer(attempt.answer, outcome))
     }
 
@@ -75,7 +75,7 @@ impl Executed {
             Answering::Peer(answer, _) => return Some(json(std::mem::replace(answer, Answer::Nobody))),
             Answering::Later(_) => return None,
         };
-        if matches!(entity.answer, Answer::Elsewhere(_)) {
+        if matches!(entity.answer, Answer::Remote(_)) {
             return None;
         }
         let durable = entity.life.ledger.durable_now(entity.rests_on, entity.until)?;
@@ -87,7 +87,7 @@ impl Executed {
     #[must_use]
     pub fn wake_at(&self, waker: &Waker) -> bool {
         match &self.0 {
-            Answering::Entity(entity) if !self.is_elsewhere() => {
+            Answering::Entity(entity) if !self.is_remote() => {
                 entity.life.ledger.wake_at(entity.rests_on, entity.until, waker)
             }
             _ => false,
@@ -101,7 +101,7 @@ impl Executed {
                 return Poll::Ready(answer);
             }
             if let Answering::Entity(entity) = &mut self.0
-                && matches!(entity.answer, Answer::Elsewhere(_))
+                && matches!(entity.answer, Answer::Remote(_))
             {
                 let mut entity = entity.take_all();
                 self.0 = Answering::Later(Box::pin(async move { json(entity.settled().await.map_err(widen)?) }));
@@ -124,9 +124,9 @@ impl Executed {
 
     /// Its answer comes from another entity or an actor: it can only be waited for.
     #[must_use]
-    pub fn is_elsewhere(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         match &self.0 {
-            Answering::Entity(entity) => matches!(entity.answer, Answer::Elsewhere(_)),
+            Answering::Entity(entity) => matches!(entity.answer, Answer::Remote(_)),
             Answering::Peer(..) => false,
             Answering::Later(_) => true,
         }
@@ -202,7 +202,7 @@ impl Entity {
 
     async fn settled(&mut self) -> Result<Answer, Refusal> {
         let ledger = &self.life.ledger;
-        let Answer::Elsewhere(told) = &mut self.answer else {
+        let Answer::Remote(told) = &mut self.answer else {
             ledger.wait_until(self.rests_on, self.until).await?;
             return Ok(self.take());
         };

@@ -9,7 +9,7 @@ pub enum State {
     /// Takes events as they become durable.
     Running,
     /// Another node of the cluster runs it: that one knows how it is.
-    Elsewhere,
+    Remote,
     /// Could not write or deliver, and tries again.
     Retrying {
         /// The last failure.

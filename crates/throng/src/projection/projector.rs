@@ -118,7 +118,7 @@ impl Projections {
             State::Stopped { at: Some(at), .. } if *at == event => {}
             State::Stopped { at: Some(at), .. } => return Err(SkipError::Other(*at)),
             State::Stopped { at: None, reason } => return Err(SkipError::NoEvent(reason.clone())),
-            State::Elsewhere => return Err(SkipError::Elsewhere),
+            State::Remote => return Err(SkipError::Remote),
             State::Running | State::Retrying { .. } => return Err(SkipError::Running),
         }
         let (skip, mut answered) = Skip::new(event, &by);

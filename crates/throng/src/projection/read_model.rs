@@ -120,7 +120,7 @@ impl<P: Projection> ReadModel<P> {
                 return Poll::Ready(over.is_ok_and(|report| is_there(&report)));
             }
             let is_over = patience.as_mut().poll(context).is_ready();
-            match is_over && projector.report.borrow().state == State::Elsewhere {
+            match is_over && projector.report.borrow().state == State::Remote {
                 true => Poll::Ready(false),
                 false => Poll::Pending,
             }

@@ -240,7 +240,7 @@ impl Runner {
             return Ok(Next::WaitForCommit(None));
         };
         let is_member = projections.lives.member().is_some();
-        if self.is_elsewhere(projections, &life, views).await? {
+        if self.is_remote(projections, &life, views).await? {
             let is_awaited = self.projector.report.receiver_count() > 0;
             return Ok(Next::Pause(if is_awaited { PAUSE } else { LOOK }));
         }
@@ -394,20 +394,15 @@ impl Runner {
     }
 
     /// Tells whether another node runs the projection, and takes that node's progress from the rows.
-    async fn is_elsewhere(
-        &mut self,
-        projections: &Projections,
-        life: &Life,
-        views: &dyn Views,
-    ) -> Result<bool, String> {
+    async fn is_remote(&mut self, projections: &Projections, life: &Life, views: &dyn Views) -> Result<bool, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
         let shard = limits::shard_of(
             limits::hash("projection", name),
             projections.lives.context.registry.shards(),
         );
-        let was_elsewhere = self.projector.report.borrow().state == State::Elsewhere;
+        let was_remote = self.projector.report.borrow().state == State::Remote;
         if life.ledger.shards.contains(shard) {
-            if was_elsewhere {
+            if was_remote {
                 tracing::info!("projection {name} runs on this node from now on");
                 self.stored = None;
                 self.projector
@@ -416,7 +411,7 @@ impl Runner {
             }
             return Ok(false);
         }
-        if !was_elsewhere {
+        if !was_remote {
             self.has_stopped = false;
             self.stored = None;
             self.cache.clear();
@@ -424,14 +419,14 @@ impl Runner {
         }
         let found = views.offset(name).await;
         let found = found.map_err(|error| format!("its offset cannot be read: {error}"))?;
-        if !was_elsewhere || found != Some(self.read.last) {
+        if !was_remote || found != Some(self.read.last) {
             let stored = ProjectionPosition::stored(views, name).await?.map(|(place, _)| place);
             let own = stored.as_ref().filter(|place| place.last.version == version);
             let told = own.map(|place| place.told.clone());
             let is_rebuilding = own.is_none_or(|place| place.is_rebuilding);
             let skipped = own.map_or_else(Vec::new, |place| place.skipped.clone());
             self.projector.report.send_modify(|report| {
-                report.state = State::Elsewhere;
+                report.state = State::Remote;
                 report.reached = told.as_ref().and_then(|told| told.positions().next());
                 report.told = told;
                 report.is_rebuilding = is_rebuilding;

@@ -49,7 +49,7 @@ pub enum SkipError {
     Running,
     /// Another node of the cluster runs it.
     #[error("another node runs it: ask that one")]
-    Elsewhere,
+    Remote,
     /// The projection has stopped at another event.
     #[error("it has stopped at the event {0}, look at that one first")]
     Other(EventOffset),

@@ -318,12 +318,12 @@ async fn erase_calls(
     caller: &Address,
     mut erased: Erased,
 ) -> Result<Erased, StoreError> {
-    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    let (mut here, mut remote) = (Vec::new(), Vec::new());
     for call in calls_of(retention, caller).await? {
         let (shard, _) = life.shard_of(&call);
         match life.ledger.shards.contains(shard) {
             true => here.push(call),
-            false => elsewhere.push((shard, call)),
+            false => remote.push((shard, call)),
         }
     }
     for here in here.chunks(TOGETHER_MAX) {
@@ -331,7 +331,7 @@ async fn erase_calls(
         erased.records += together.records;
         erased.bytes += together.bytes;
     }
-    for (shard, call) in elsewhere {
+    for (shard, call) in remote {
         let owner = OwnerOf::new(retention.context(), shard).within(PATIENCE);
         let request = Request::Erase {
             kind: call.kind.to_string(),

@@ -10,7 +10,6 @@
 
 mod calls;
 mod cursors;
-mod elsewhere;
 mod erase;
 #[cfg(feature = "projections")]
 mod goals;
@@ -18,6 +17,7 @@ mod judge;
 mod limit;
 mod pass;
 mod remembered;
+mod remote;
 mod scan;
 mod taken;
 mod task;

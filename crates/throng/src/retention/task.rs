@@ -1,8 +1,9 @@
 //! The task that makes passes when they are due, and carries on erasures that were cut off.
 
 use super::{
-    Retention, elsewhere, erase,
+    Retention, erase,
     pass::{self, Pass},
+    remote,
 };
 use crate::{
     context::{QUIET, micros},
@@ -47,8 +48,8 @@ impl Retention {
             return Err(Error::Refused(QUIET.into()));
         }
         if context.peers.is_some() {
-            context.refuse_older_nodes(elsewhere::PRUNING).map_err(Error::Refused)?;
-            return elsewhere::prune(self, is_dry).await;
+            context.refuse_older_nodes(remote::PRUNING).map_err(Error::Refused)?;
+            return remote::prune(self, is_dry).await;
         }
         match self.lives.running() {
             Some(life) => pass::run(self, &life, Pass::by_hand(is_dry)).await,
@@ -103,7 +104,7 @@ async fn task(retention: Weak<Retention>) {
                 };
                 due = Some(at);
                 // A node of an older program may not expect what a pass leaves of a stream.
-                let is_possible = strong.context().refuse_older_nodes(elsewhere::PRUNING).is_ok();
+                let is_possible = strong.context().refuse_older_nodes(remote::PRUNING).is_ok();
                 if now >= at && is_possible {
                     (due, last_pass) = (Some(now + micros(every)), now);
                     match pass::run(&strong, &life, Pass::Usual).await {

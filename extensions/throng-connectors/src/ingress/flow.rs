@@ -230,7 +230,7 @@ impl<'a, P> Flow<'a, P> {
             None => attempt,
         };
         match self.driver.try_now(attempt) {
-            Execution::Done(executed) if executed.is_elsewhere() => {
+            Execution::Done(executed) if executed.is_remote() => {
                 let mut executed = executed;
                 Step::Carried(tokio::spawn(async move { executed.answer().await.map(drop) }))
             }

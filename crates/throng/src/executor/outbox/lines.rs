@@ -139,7 +139,7 @@ impl Window {
 impl Outbox {
     /// Keeps a message for a shard that another node owns, behind those that wait for the same. Returned is a line that begins with it:
     /// somebody has to send that.
-    pub(crate) fn send_elsewhere(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Option<Line> {
+    pub(crate) fn send_remote(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Option<Line> {
         let (line, is_first) = self.with(|window| {
             window.let_go(&mut outgoing);
             let line = window.line_of(to, &outgoing);

@@ -457,7 +457,7 @@ mod tests {
         let outbox = outbox(1);
         outbox.push([message(1, 1)]);
         let first = outbox.take(&mut 1).unwrap();
-        let line = outbox.send_elsewhere(ShardId(1), first).unwrap();
+        let line = outbox.send_remote(ShardId(1), first).unwrap();
         outbox.push([message(2, 2)]);
         assert!(
             !outbox.has_more() && !was_woken(&outbox),
@@ -488,7 +488,7 @@ mod tests {
 
     /// A line that nobody takes, whose only message is left to the log.
     fn unreachable_line(outbox: &Outbox, first: Box<Outgoing>) -> Line {
-        let line = outbox.send_elsewhere(ShardId(1), first).unwrap();
+        let line = outbox.send_remote(ShardId(1), first).unwrap();
         outbox.set_unreachable(&line);
         line
     }
@@ -506,7 +506,7 @@ mod tests {
         outbox.has_read_of(&line, seen, [message(1, 1)].into(), (at(1), false));
         assert_eq!(next(&outbox, &line), Next::Send(vec![1]));
         // The next one comes, and nobody has taken the first.
-        assert_eq!(outbox.send_elsewhere(ShardId(1), message(2, 2)), None);
+        assert_eq!(outbox.send_remote(ShardId(1), message(2, 2)), None);
         let both = Behind {
             read: at(0),
             upto: at(2),
@@ -520,7 +520,7 @@ mod tests {
         let line = unreachable_line(&outbox, message(2, 1));
         let seen = Behind::of(at(2));
         assert_eq!(next(&outbox, &line), Next::Read(seen));
-        assert_eq!(outbox.send_elsewhere(ShardId(1), message(1, 1)), None);
+        assert_eq!(outbox.send_remote(ShardId(1), message(1, 1)), None);
         outbox.has_read_of(&line, seen, [message(2, 1)].into(), (at(2), false));
         let both = Behind {
             read: at(0),

@@ -180,7 +180,7 @@ impl Executor {
                 }
             }
             Work::Look(look) => {
-                let Some(asking) = look.elsewhere.clone() else {
+                let Some(asking) = look.remote.clone() else {
                     return Err(Error::Malformed(
                         "this can only be looked at by the node that owns the entity".into(),
                     ));
