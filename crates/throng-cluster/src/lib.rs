@@ -7,8 +7,8 @@
 //! - [`membership`]: what a node does about what it sees. A state machine without I/O.
 //! - [`frame`]: what goes over the wire, and how two nodes prove to each other that they know the secret.
 //! - [`Links`]: the connections to the other nodes; an engine asks them through it.
-//! - [`life`]: what a node does with both, on clocks and tasks that it is handed: the simulator brings its own.
-//! - [`Node`]: a life with threads, a port and connections.
+//! - [`node_loop`]: what a node does with both, on clocks and tasks that it is handed: the simulator brings its own.
+//! - [`Node`]: a loop with threads, a port and connections.
 //!
 //! # A shard moves
 //!
@@ -24,15 +24,15 @@
 
 pub mod frame;
 mod joining;
-pub mod life;
 mod link;
 pub mod membership;
 mod node;
+pub mod node_loop;
 mod server;
 mod wire;
 
-pub use life::{Done, Host, Status};
 pub use link::Links;
 pub use membership::Timing;
 pub use node::{Node, NodeError, NodeOptions};
+pub use node_loop::{Done, Host, Status};
 pub use wire::Trust;

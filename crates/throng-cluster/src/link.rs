@@ -3,7 +3,7 @@
 use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     joining::Proofs,
-    life::Status,
+    node_loop::Status,
     wire::{self, Trust, Wire},
 };
 use futures_util::future::join_all;

@@ -1,10 +1,10 @@
-//! A node that runs: its threads, its port, its connections, and its [`Life`].
+//! A node that runs: its threads, its port, its connections, and its [`NodeLoop`].
 
 use crate::{
     Links,
     joining::Joining,
-    life::{Connections, Host, Life, Parts, Status},
     membership::Timing,
+    node_loop::{Connections, Host, NodeLoop, Parts, Status},
     server::{Known, Server, Warnings},
     wire::Trust,
 };
@@ -66,7 +66,7 @@ pub enum NodeError {
 
 /// A node of a cluster, running on threads of its own.
 pub struct Node {
-    life: Arc<Life>,
+    node_loop: Arc<NodeLoop>,
     directory: Arc<dyn Directory>,
     task: Option<JoinHandle<()>>,
     runtime: Option<Runtime>,
@@ -184,7 +184,7 @@ impl Node {
             refusals: AtomicU64::new(0),
             links: links.clone(),
         });
-        let life = Life::new(Parts {
+        let node_loop = NodeLoop::new(Parts {
             directory: Arc::clone(&directory),
             host,
             connections: Arc::new(BothWays {
@@ -198,15 +198,15 @@ impl Node {
             join: options.join,
             timing: options.timing,
         });
-        let life = Arc::new(life.stand_by(options.standby));
+        let node_loop = Arc::new(node_loop.stand_by(options.standby));
         // Those that join at the same moment ask for its proof.
         runtime.spawn(Arc::clone(&server).listen(listener));
-        let node = runtime.block_on(life.join())?;
+        let node = runtime.block_on(node_loop.join())?;
         let cluster = runtime.block_on(directory.view())?.cluster;
         *server.known.lock().unwrap_or_else(PoisonError::into_inner) = Known { cluster, me: node.0 };
-        let task = runtime.spawn(Arc::clone(&life).run(node));
+        let task = runtime.spawn(Arc::clone(&node_loop).run(node));
         Ok(Self {
-            life,
+            node_loop,
             directory,
             task: Some(task),
             runtime: Some(runtime),
@@ -216,19 +216,19 @@ impl Node {
     /// The node's last view of the cluster, and the shards that its engine serves.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.life.statuses().borrow().clone()
+        self.node_loop.statuses().borrow().clone()
     }
 
     /// The node's status now and each later one. The last one stays readable once the node itself is gone.
     #[must_use]
     pub fn statuses(&self) -> watch::Receiver<Status> {
-        self.life.statuses()
+        self.node_loop.statuses()
     }
 
     /// Waits until its engine serves what the node owns, and it may own something, for so long at most; whether it does.
     #[must_use]
     pub fn wait_until_serving(&self, at_most: Duration) -> bool {
-        let mut status = self.life.statuses();
+        let mut status = self.node_loop.statuses();
         let Some(runtime) = &self.runtime else { return false };
         let serving = status.wait_for(|status| {
             let owned = status.view.owners.iter().flatten().count();
@@ -241,8 +241,8 @@ impl Node {
     /// Gives away what it owns, as far as others take it, for ten seconds at most. The engine is then to be stopped, and
     /// [`leave`](Self::leave) called.
     pub fn drain(&self) {
-        self.life.drain();
-        let (Some(runtime), mut status) = (&self.runtime, self.life.statuses()) else {
+        self.node_loop.drain();
+        let (Some(runtime), mut status) = (&self.runtime, self.node_loop.statuses()) else {
             return;
         };
         let drained = status.wait_for(|status| {

@@ -3,7 +3,7 @@
 use crate::{
     Links,
     frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
-    life::Host,
+    node_loop::Host,
     wire::{self, Trust, Trusted, Wire},
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};

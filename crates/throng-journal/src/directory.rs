@@ -1,6 +1,6 @@
 //! Membership and ownership: the place where the nodes of a cluster meet.
 //!
-//! A **node** is one life of one process. It **owns** shards, and opens a stream that may hold records of exactly these
+//! A **node** is one run of one process. It **owns** shards, and opens a stream that may hold records of exactly these
 //! ([`Journal::open_shards`](crate::Journal::open_shards)). What a stream may hold never changes: a node that gains or loses shards ends its
 //! stream and opens the next one. So a shard's history is the streams that may hold its records, in the order of their writers' numbers,
 //! and whoever's stream is sealed can write nothing for any of its shards.
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// The number of a node's life, from its start to its end; never given again.
+/// The number of a node, from its start to its end; never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -120,7 +120,7 @@ impl NodeState {
 /// A node, as all see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The number of this life: the same process started again is another node.
+    /// The number of this run: the same process started again is another node.
     pub id: NodeId,
     /// Its description when it joined.
     pub said: Join,

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The number of a writer: one life of one node, new at every start. A greater number is later.
+/// The number of a writer: one epoch of one node, new at every start. A greater number is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriterId(pub u64);
 

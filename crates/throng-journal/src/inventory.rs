@@ -15,10 +15,10 @@ pub struct Inventory {
     pub parts_total: u64,
 }
 
-/// A writer: one life of one node.
+/// A writer: one epoch of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterEntry {
-    /// Numbers are given once, in the order of lives.
+    /// Numbers are given once, in the order of epochs.
     pub writer: WriterId,
     /// The name of its node.
     pub node: String,

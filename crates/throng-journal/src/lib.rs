@@ -1,6 +1,6 @@
 //! The ground of a Throng engine: the [`Journal`] (the truth), the [`Store`] and the [`Views`] (both can be rebuilt from it).
 //!
-//! A journal holds, for every **writer** (one life of one node), one ordered, gapless stream of **commits**. A
+//! A journal holds, for every **writer** (one epoch of one node), one ordered, gapless stream of **commits**. A
 //! [`Commit`] is a micro-batch: all that one turn of the engine decided, in one buffer, written with one write and made
 //! durable with one sync. Its format is drawn byte by byte in [`commit`].
 //!

@@ -32,9 +32,9 @@ impl Default for InspectOptions {
 /// The stream of a writer.
 #[derive(Clone, Debug, Serialize)]
 pub struct WriterLine {
-    /// The writer's number, from 1; each life of an engine has its own.
+    /// The writer's number, from 1; each epoch of an engine has its own.
     pub writer: u64,
-    /// The node it was a life of.
+    /// The node it was an epoch of.
     pub node: String,
     /// True if it can commit nothing any more; `None` where the journal does not note it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -30,7 +30,7 @@ pub(crate) struct Header {
     pub previous: Option<Position>,
     /// The writer's id was set aside when the one before was sealed; nobody has opened it yet.
     pub reserved: bool,
-    /// The node the writer is a life of.
+    /// The node the writer is an epoch of.
     pub node: String,
     /// When the segment was begun, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,

@@ -13,7 +13,7 @@ use throng_journal::{CommitNo, Inventory, PartEntry, Position, Taken, WriterEntr
 /// Finished segments whose directory is kept, at most.
 const DIRECTORIES_MAX: usize = 64;
 
-/// The stream of a writer: one life of one node.
+/// The stream of a writer: one epoch of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     /// Its last commit that can be read; final once it is sealed.

@@ -14,7 +14,7 @@
 //! # The tables
 //!
 //! ```text
-//! writers     one row a life of a node                    ┐
+//! writers     one row an epoch of a node                    ┐
 //! commits     one row a commit                            ├ the truth
 //! leases      until when a writer's engine may answer     ┘
 //!

@@ -130,7 +130,7 @@ struct Slot {
     group: Group,
     runs_on: RunsOn,
     /// The number of the task, among those that had this slot.
-    life: u64,
+    epoch: u64,
     future: Option<Task>,
     waker: Option<Waker>,
     queued: bool,
@@ -158,7 +158,7 @@ enum At {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     slot: usize,
-    life: u64,
+    epoch: u64,
     group: Group,
     runs_on: RunsOn,
 }
@@ -194,14 +194,14 @@ impl Wake for Wakeup {
 
 impl Inner {
     fn wake(&mut self, task: Option<TaskId>) {
-        let Some((slot, life)) = task else {
+        let Some((slot, epoch)) = task else {
             if !self.ready.contains(&Step::Main) {
                 self.ready.push_back(Step::Main);
             }
             return;
         };
         let at = &mut self.slots[slot];
-        if at.life == life && !at.queued {
+        if at.epoch == epoch && !at.queued {
             at.queued = true;
             self.ready.push_back(Step::Poll(slot));
         }
@@ -282,7 +282,7 @@ impl Inner {
     /// Takes a task out of its slot, whatever it is at.
     fn clear(&mut self, slot: usize) -> Remains {
         let at = &mut self.slots[slot];
-        at.life += 1;
+        at.epoch += 1;
         at.queued = false;
         let remains = Remains {
             group: at.group,
@@ -421,7 +421,7 @@ impl World {
             inner.slots.push(Slot {
                 group,
                 runs_on,
-                life: 0,
+                epoch: 0,
                 future: None,
                 waker: None,
                 queued: false,
@@ -429,12 +429,12 @@ impl World {
             inner.slots.len() - 1
         });
         let at = &mut inner.slots[slot];
-        at.life += 1;
+        at.epoch += 1;
         at.group = group;
         at.runs_on = runs_on;
         at.future = Some(task);
         at.queued = false;
-        let task = (slot, at.life);
+        let task = (slot, at.epoch);
         at.waker = Some(Waker::from(Arc::new(Wakeup {
             world: Arc::downgrade(self),
             task: Some(task),
@@ -458,10 +458,10 @@ impl World {
     }
 
     /// Drops one task, where it runs.
-    pub(crate) fn end(&self, (slot, life): TaskId) {
+    pub(crate) fn end(&self, (slot, epoch): TaskId) {
         let remains = {
             let mut inner = self.inner();
-            if inner.slots[slot].life != life {
+            if inner.slots[slot].epoch != epoch {
                 return;
             }
             inner.clear(slot)
@@ -597,7 +597,7 @@ impl World {
             at.queued = false;
             let polled = Polled {
                 slot,
-                life: at.life,
+                epoch: at.epoch,
                 group: at.group,
                 runs_on: at.runs_on,
             };
@@ -691,7 +691,7 @@ impl World {
     fn put_back(&self, polled: Polled, task: Option<Task>) {
         let mut inner = self.inner();
         let at = &mut inner.slots[polled.slot];
-        let remains = if at.life != polled.life {
+        let remains = if at.epoch != polled.epoch {
             Remains {
                 group: polled.group,
                 runs_on: polled.runs_on,

@@ -8,9 +8,9 @@ use crate::{
     context::{Context, LastCount, SeenNewer, Signals},
     disk::DiskBudget,
     engine::{Core, Engine},
+    epoch::{Epochs, disk, tasks},
     error::StartError,
     host::{Host, OpenHost, SteadyHost, TokioHost},
-    life::{Lives, disk, tasks},
     operator::unresolved,
     remote::Peers,
     retention::{self, Retention},
@@ -41,7 +41,7 @@ type Connect = fn(&Arc<Core>) -> Link;
 #[cfg(feature = "services")]
 fn connect<W: Outside>(core: &Arc<Core>) -> Link {
     let core = Arc::downgrade(core);
-    let core = move || core.upgrade().filter(|core| !core.lives.has_stopped());
+    let core = move || core.upgrade().filter(|core| !core.epochs.has_stopped());
     let owner = core.clone();
     Link {
         ask: Box::new(move |call, command| {
@@ -53,8 +53,8 @@ fn connect<W: Outside>(core: &Arc<Core>) -> Link {
         }),
         owned: Box::new(move || match owner() {
             None => Owned::Ended,
-            Some(core) => match core.lives.running().filter(|life| !life.ledger.is_closing()) {
-                Some(life) => Owned::Shards(life.ledger.shards.clone()),
+            Some(core) => match core.epochs.running().filter(|epoch| !epoch.ledger.is_closing()) {
+                Some(epoch) => Owned::Shards(epoch.ledger.shards.clone()),
                 None => Owned::Down,
             },
         }),
@@ -358,29 +358,29 @@ impl Builder {
         let (workers, connects): (Vec<_>, Vec<_>) = self.workers.into_iter().unzip();
         #[cfg(feature = "services")]
         let pools = Pools::start(workers.into_iter(), &context);
-        let lives = Arc::new(Lives::new(context.clone()));
+        let epochs = Arc::new(Epochs::new(context.clone()));
         if context.peers.is_none() {
-            lives.begin(lives.recover().await?);
+            epochs.begin(epochs.recover().await?);
         }
-        tasks::start(&lives);
-        unresolved::start(&lives);
+        tasks::start(&epochs);
+        unresolved::start(&epochs);
         let open = Arc::new(OpenHost(context.host.clone()));
         #[cfg(feature = "projections")]
-        let projections = Arc::new(Projections::new(open.clone(), lives.clone(), consumers, self.views));
+        let projections = Arc::new(Projections::new(open.clone(), epochs.clone(), consumers, self.views));
         let retention = Retention::new(
-            lives.clone(),
+            epochs.clone(),
             #[cfg(feature = "projections")]
             projections.clone(),
             #[cfg(feature = "projections")]
             idle,
         );
         let core = Arc::new(Core {
-            tail: Arc::new(Tail::new(lives.clone())),
+            tail: Arc::new(Tail::new(epochs.clone())),
             #[cfg(feature = "projections")]
             projections,
             retention: Arc::new(retention),
             context,
-            lives,
+            epochs,
             #[cfg(feature = "services")]
             services,
             #[cfg(feature = "services")]
@@ -393,7 +393,7 @@ impl Builder {
         #[cfg(feature = "projections")]
         projection::start(&core.projections);
         retention::start(&core.retention);
-        disk::start(&core.lives);
+        disk::start(&core.epochs);
         #[cfg(feature = "services")]
         core.pools.begin(connects.into_iter().map(|connect| connect(&core)));
         Ok(Engine { core })

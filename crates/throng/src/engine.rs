@@ -8,8 +8,8 @@ use crate::{
 use crate::{
     Erased, Metrics, Options, PruneReport, Unresolved,
     context::{Context, QUIET},
+    epoch::{Down, Epochs, Status},
     host::OpenHost,
-    life::{Down, Lives, Status},
     retention::Retention,
     tail::Tail,
 };
@@ -39,7 +39,7 @@ pub struct Engine {
 /// The parts of an engine. What they need of each other they are handed; this only holds them.
 pub(crate) struct Core {
     pub(crate) context: Arc<Context>,
-    pub(crate) lives: Arc<Lives>,
+    pub(crate) epochs: Arc<Epochs>,
     #[cfg(feature = "services")]
     pub(crate) services: Services,
     #[cfg(feature = "services")]
@@ -117,14 +117,14 @@ impl Engine {
     #[must_use]
     pub fn health(&self) -> Health {
         let context = &self.core.context;
-        let (down, position, entities) = match &*self.core.lives.status() {
-            Status::Running(life) => {
-                let entities = life.executor.books.entities.load(Ordering::Relaxed);
+        let (down, position, entities) = match &*self.core.epochs.status() {
+            Status::Running(epoch) => {
+                let entities = epoch.executor.books.entities.load(Ordering::Relaxed);
                 let entities = entities.max(0).cast_unsigned();
-                (self.core.lives.trouble(life), Some(life.ledger.durable()), entities)
+                (self.core.epochs.trouble(epoch), Some(epoch.ledger.durable()), entities)
             }
             // Balancers would take all nodes of a hand-off for gone at once, while each of them holds its requests.
-            Status::Down(down) if self.core.lives.holds_for(down) => (None, None, 0),
+            Status::Down(down) if self.core.epochs.holds_for(down) => (None, None, 0),
             Status::Down(down) => (Some(down.clone()), None, 0),
         };
         let down = down.or_else(|| context.is_stopping().then(|| Down::new("the engine is stopping")));
@@ -135,7 +135,7 @@ impl Engine {
             durability: context.journal.durability(),
             position,
             entities,
-            stands_by: self.core.lives.stands_by(),
+            stands_by: self.core.epochs.stands_by(),
             storage_full: !context.has_room(),
             troubles: self.troubles(),
             unresolved: context.unresolved.get(),
@@ -149,7 +149,7 @@ impl Engine {
         if self.core.context.options.quiet {
             troubles.push(QUIET.to_owned());
         }
-        if self.core.lives.has_failed_checkpoint() {
+        if self.core.epochs.has_failed_checkpoint() {
             troubles.push("the last checkpoint failed; it is tried again".to_owned());
         }
         let losses = self.core.context.journal.losses();
@@ -176,13 +176,13 @@ impl Engine {
 
     /// Resolves to `true` when another engine takes over, or has; to `false` when this one is gone. It does not keep the engine.
     pub fn taken_over(&self) -> impl Future<Output = bool> + Send + use<> {
-        let lives = Arc::downgrade(&self.core.lives);
-        std::future::poll_fn(move |context| match lives.upgrade() {
+        let epochs = Arc::downgrade(&self.core.epochs);
+        std::future::poll_fn(move |context| match epochs.upgrade() {
             None => Poll::Ready(false),
-            Some(lives) if lives.has_stopped() => Poll::Ready(false),
-            Some(lives) => {
-                lives.context.signals.watch(context.waker());
-                match lives.stands_by() {
+            Some(epochs) if epochs.has_stopped() => Poll::Ready(false),
+            Some(epochs) => {
+                epochs.context.signals.watch(context.waker());
+                match epochs.stands_by() {
                     true => Poll::Ready(true),
                     false => Poll::Pending,
                 }
@@ -210,7 +210,7 @@ impl Engine {
         let ended = async |until| core.projections.ended(until).await;
         #[cfg(not(feature = "projections"))]
         let ended = async |_| ();
-        core.lives.stop(ended).await;
+        core.epochs.stop(ended).await;
     }
 
     /// Returns the parts of the journal's history: writers, and segments or tables. Of each it returns the first `limit`.
@@ -226,14 +226,14 @@ impl Engine {
     /// # Errors
     /// The store or the journal failed.
     pub async fn checkpoint(&self) -> Result<(), throng_journal::Error> {
-        let Some(life) = self.core.lives.running() else {
+        let Some(epoch) = self.core.epochs.running() else {
             return Ok(());
         };
         let (tell, told) = tokio::sync::oneshot::channel();
-        let lives = Arc::clone(&self.core.lives);
+        let epochs = Arc::clone(&self.core.epochs);
         // On a thread of the engine's own: it may take long, and the caller's may be a loop.
         self.core.context.host.spawn(Box::pin(async move {
-            let _ = tell.send(lives.checkpoint_now(&life).await);
+            let _ = tell.send(epochs.checkpoint_now(&epoch).await);
         }));
         told.await.unwrap_or_else(|_| {
             Err(throng_journal::Error::backend(
@@ -319,14 +319,14 @@ impl Core {
         let metrics = &self.context.metrics;
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         metrics.has_room.set(i64::from(self.context.has_room()));
-        if let Some(life) = self.lives.running() {
-            let books = &life.executor.books;
+        if let Some(epoch) = self.epochs.running() {
+            let books = &epoch.executor.books;
             metrics.entities.set(books.entities.load(Ordering::Relaxed));
             metrics.entity_bytes.set(books.bytes.load(Ordering::Relaxed));
             metrics.pending_bytes.set(books.pending_bytes.load(Ordering::Relaxed));
-            metrics.outbox.set(gauge(life.executor.outbox.len()));
-            metrics.waiting.set(gauge(life.ledger.waiting()));
-            metrics.in_flight.set(gauge(life.ledger.in_flight()));
+            metrics.outbox.set(gauge(epoch.executor.outbox.len()));
+            metrics.waiting.set(gauge(epoch.ledger.waiting()));
+            metrics.in_flight.set(gauge(epoch.ledger.in_flight()));
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::{
     engine::{Core, Engine},
+    epoch::Epoch,
     executor::{OwnerOf, now_or_later},
     ledger::{recovering, unreadable, widen},
-    life::Life,
     remote::{Happened, Reply, Request},
     tail::{FeedError, PageLimit},
 };
@@ -113,15 +113,15 @@ impl Engine {
         limit: PageLimit,
     ) -> Result<History, Error<JsonRejection>> {
         let core = &self.core;
-        if let Some(life) = core.lives.owner_of(kind, id)? {
-            return core.history_here(&life, (kind, id), after, limit).await;
+        if let Some(epoch) = core.epochs.owner_of(kind, id)? {
+            return core.history_here(&epoch, (kind, id), after, limit).await;
         }
         let hash = core.context.target::<JsonRejection>(kind, id.into())?.hash;
         let shard = limits::shard_of(hash, core.context.registry.shards());
         let owner = OwnerOf::new(&core.context, shard);
         loop {
-            if let Some(life) = core.lives.owner_of(kind, id)? {
-                return core.history_here(&life, (kind, id), after, limit).await;
+            if let Some(epoch) = core.epochs.owner_of(kind, id)? {
+                return core.history_here(&epoch, (kind, id), after, limit).await;
             }
             let request = Request::History {
                 kind: core.context.registry.kinds()[kind].name.to_owned(),
@@ -171,7 +171,7 @@ impl Core {
     /// Returns the history of an entity of this node.
     pub(crate) fn history_here<'a>(
         &'a self,
-        life: &'a Life,
+        epoch: &'a Epoch,
         (kind, id): (usize, &'a str),
         after: u64,
         limit: PageLimit,
@@ -185,17 +185,17 @@ impl Core {
                 |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
             // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
             let of = Box::<str>::from(id);
-            let shard = life.executor.shard_of(hash);
-            let tail = life.executor.visit(shard, move |shard| shard.tail(kind, hash, &of));
+            let shard = epoch.executor.shard_of(hash);
+            let tail = epoch.executor.visit(shard, move |shard| shard.tail(kind, hash, &of));
             let mut tail = tail.await.map_err(widen)?;
-            let is_on_its_way = |event: &&TailEvent| !event.is_state && event.place.position > life.ledger.durable();
+            let is_on_its_way = |event: &&TailEvent| !event.is_state && event.place.position > epoch.ledger.durable();
             if let Some(event) = tail.iter().find(|event| event.seq == after).filter(is_on_its_way) {
                 // Another node may have read the event before this one hears that it is durable.
                 let until = context.until(Some(context.options.deadline));
-                let durable = life.ledger.wait_until(event.place.position.commit.0, until).await;
+                let durable = epoch.ledger.wait_until(event.place.position.commit.0, until).await;
                 durable.map_err(|_: Error<JsonRejection>| recovering())?;
             }
-            tail.retain(|event| event.place.position <= life.ledger.durable());
+            tail.retain(|event| event.place.position <= epoch.ledger.durable());
             let stated = tail.iter().rfind(|event| event.is_state).map_or(0, |state| state.seq);
             tail.retain(|event| !event.is_state);
             let PageLimit { events: limit, bytes } = limit;

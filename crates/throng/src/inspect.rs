@@ -46,10 +46,10 @@ impl Engine {
     /// The engine is not ready.
     pub async fn populations(&self) -> Answered<Vec<Population>> {
         let kinds = self.core.context.registry.kinds().len();
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let mut all = vec![Population::default(); kinds];
-        for shard in life.executor.shards() {
-            let look = life.executor.visit(shard, move |shard| {
+        for shard in epoch.executor.shards() {
+            let look = epoch.executor.visit(shard, move |shard| {
                 let of = |kind| (shard.known(kind), shard.resident(kind));
                 (0..kinds).map(of).collect::<Vec<_>>()
             });
@@ -67,10 +67,10 @@ impl Engine {
     /// # Errors
     /// The engine is not ready.
     pub async fn shards(&self) -> Answered<Vec<ShardNow>> {
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let mut all = Vec::new();
-        for shard in life.executor.shards() {
-            let look = life.executor.visit(shard, |shard| ShardNow {
+        for shard in epoch.executor.shards() {
+            let look = epoch.executor.visit(shard, |shard| ShardNow {
                 shard: shard.id(),
                 load: shard.load(),
                 done: shard.done(),
@@ -86,11 +86,11 @@ impl Engine {
     /// # Errors
     /// The engine is not ready.
     pub async fn hot(&self, limit: usize) -> Answered<Vec<HotEntity>> {
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let now = self.core.context.host.now();
         let mut all = Vec::new();
-        for shard in life.executor.shards() {
-            let look = life.executor.visit(shard, move |shard| shard.hot(now));
+        for shard in epoch.executor.shards() {
+            let look = epoch.executor.visit(shard, move |shard| shard.hot(now));
             all.extend(look.await.map_err(widen)?);
         }
         all.sort_by(|one, other| other.seen_per_second.total_cmp(&one.seen_per_second));
@@ -103,16 +103,16 @@ impl Engine {
     /// # Errors
     /// The engine is not ready.
     pub async fn glances(&self, of: &[(usize, &str)]) -> Answered<Vec<Option<Glance>>> {
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let mut by_shard: BTreeMap<ShardId, Vec<(usize, usize, u64, String)>> = BTreeMap::new();
         for (at, (kind, id)) in of.iter().enumerate() {
             let hash = self.core.context.target(*kind, (*id).into())?.hash;
             let asked = (at, *kind, hash, (*id).to_owned());
-            by_shard.entry(life.executor.shard_of(hash)).or_default().push(asked);
+            by_shard.entry(epoch.executor.shard_of(hash)).or_default().push(asked);
         }
         let mut all = vec![None; of.len()];
         for (shard, asked) in by_shard {
-            let look = life.executor.visit(shard, move |shard| {
+            let look = epoch.executor.visit(shard, move |shard| {
                 let found = asked
                     .into_iter()
                     .map(|(at, kind, hash, id)| (at, shard.glance(kind, hash, &id)));
@@ -158,7 +158,7 @@ impl Engine {
             is_inspection: true,
         };
         let attempt = core.context.attempt(target, Work::Look(look), Answer::Typed(answer));
-        let executed = core.lives.run(attempt).await.map_err(widen)?;
+        let executed = core.epochs.run(attempt).await.map_err(widen)?;
         let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
@@ -177,10 +177,10 @@ impl Engine {
     /// # Errors
     /// The engine is not ready.
     pub async fn timers_of(&self, kind: usize, id: &str, limit: usize) -> Answered<Vec<TimerView>> {
-        let life = self.core.lives.current()?;
-        let shard = life.executor.shard_of(self.core.context.target(kind, id.into())?.hash);
+        let epoch = self.core.epochs.current()?;
+        let shard = epoch.executor.shard_of(self.core.context.target(kind, id.into())?.hash);
         let of = Address::new(self.core.context.registry.kinds()[kind].name, id);
-        let look = life.executor.visit(shard, move |shard| shard.timers_of(&of, limit));
+        let look = epoch.executor.visit(shard, move |shard| shard.timers_of(&of, limit));
         let (mut timers, away) = look.await.map_err(widen)?;
         if let Some(away) = away.filter(|_| timers.len() < limit) {
             let mut visit = |row: &[u8], value: &[u8]| timers.extend(away.view(row, value));
@@ -203,10 +203,10 @@ impl Engine {
     /// # Errors
     /// The engine is not ready.
     pub async fn late_timers(&self, limit: usize) -> Answered<Vec<TimerView>> {
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let mut all = Vec::new();
-        for shard in life.executor.shards() {
-            let look = life.executor.visit(shard, move |shard| shard.late_timers(limit));
+        for shard in epoch.executor.shards() {
+            let look = epoch.executor.visit(shard, move |shard| shard.late_timers(limit));
             all.extend(look.await.map_err(widen)?);
             if all.len() >= limit {
                 break;
@@ -220,7 +220,7 @@ impl Engine {
     #[must_use]
     pub fn pending_messages(&self, kind: &str, id: &str, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
         let of = Address::new(kind, id);
-        let life = self.core.lives.running();
-        life.map_or_else(Default::default, |life| life.executor.outbox.pending(&of, limit))
+        let epoch = self.core.epochs.running();
+        epoch.map_or_else(Default::default, |epoch| epoch.executor.outbox.pending(&of, limit))
     }
 }

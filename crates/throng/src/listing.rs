@@ -2,9 +2,9 @@
 
 use crate::{
     engine::Engine,
+    epoch::Epoch,
     executor::OwnerOf,
     ledger::{unreadable, widen},
-    life::Life,
     remote::{Reply, Request},
 };
 use std::collections::BTreeMap;
@@ -35,11 +35,11 @@ impl Engine {
             let Some(shard) = next else { break };
             let owner = OwnerOf::new(&core.context, shard);
             let (of, mut more) = loop {
-                match core.lives.current() {
-                    Ok(life) if life.ledger.shards.contains(shard) => {
-                        break (life.ledger.shards.clone(), fresh(&life, kind, after, limit).await?);
+                match core.epochs.current() {
+                    Ok(epoch) if epoch.ledger.shards.contains(shard) => {
+                        break (epoch.ledger.shards.clone(), fresh(&epoch, kind, after, limit).await?);
                     }
-                    Err(error) if !core.lives.is_short() => return Err(error),
+                    Err(error) if !core.epochs.is_short() => return Err(error),
                     _ => {}
                 }
                 let request = Request::List {
@@ -74,16 +74,16 @@ impl Engine {
 
 /// The first entities of a kind that have events on this node which the store may not have.
 pub(crate) async fn fresh(
-    life: &Life,
+    epoch: &Epoch,
     kind: usize,
     after: Option<&str>,
     limit: usize,
 ) -> Result<Found, Error<JsonRejection>> {
-    let durable = life.ledger.durable();
+    let durable = epoch.ledger.durable();
     let mut found = Found::new();
-    for shard in life.executor.shards() {
+    for shard in epoch.executor.shards() {
         let after: Option<Box<str>> = after.map(Into::into);
-        let look = life.executor.visit(shard, move |shard| {
+        let look = epoch.executor.visit(shard, move |shard| {
             let mut fresh = BTreeMap::new();
             shard.fresh(kind, after.as_deref(), limit, &mut fresh, durable);
             fresh

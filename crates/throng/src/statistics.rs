@@ -1,6 +1,6 @@
 //! The engine's counters, and how much it holds, as numbers for monitoring.
 
-use crate::{engine::Engine, histogram::Counts, life::LastCheckpoint};
+use crate::{engine::Engine, epoch::LastCheckpoint, histogram::Counts};
 use std::sync::atomic::Ordering;
 
 /// The counters of an engine since its start, and what it holds now.
@@ -101,24 +101,24 @@ impl Engine {
             waiting: 0,
             in_flight: 0,
             commits_behind: None,
-            checkpoint: self.core.lives.last_checkpoint(),
+            checkpoint: self.core.epochs.last_checkpoint(),
             is_ready: false,
             has_room: context.has_room(),
             journal_bytes: context.journal.bytes(),
         };
-        if let Some(life) = self.core.lives.running() {
+        if let Some(epoch) = self.core.epochs.running() {
             let level = |level: i64| level.max(0).cast_unsigned();
-            let books = &life.executor.books;
+            let books = &epoch.executor.books;
             statistics.entities = level(books.entities.load(Ordering::Relaxed));
             statistics.entity_bytes = level(books.bytes.load(Ordering::Relaxed));
             statistics.pending_bytes = level(books.pending_bytes.load(Ordering::Relaxed));
-            statistics.outbox = life.executor.outbox.len() as u64;
-            statistics.waiting = life.ledger.waiting() as u64;
-            statistics.in_flight = life.ledger.in_flight() as u64;
-            let (durable, covers) = (life.ledger.durable(), life.ledger.covers());
+            statistics.outbox = epoch.executor.outbox.len() as u64;
+            statistics.waiting = epoch.ledger.waiting() as u64;
+            statistics.in_flight = epoch.ledger.in_flight() as u64;
+            let (durable, covers) = (epoch.ledger.durable(), epoch.ledger.covers());
             let covered = covers.filter(|covers| covers.writer == durable.writer);
             statistics.commits_behind = Some(durable.commit.0 - covered.map_or(0, |covers| covers.commit.0));
-            statistics.is_ready = self.core.lives.trouble(&life).is_none() && !context.is_stopping();
+            statistics.is_ready = self.core.epochs.trouble(&epoch).is_none() && !context.is_stopping();
         }
         statistics
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Links, Node as Running, NodeError, NodeOptions, Status, Timing, Trust,
     frame::Secret,
-    life::{Connections, Host, Life, Parts},
+    node_loop::{Connections, Host, NodeLoop, Parts},
 };
 use std::{
     collections::BTreeSet,
@@ -186,7 +186,7 @@ async fn takes_part(seed: u64, name: String, within: MemoryDirectory) -> (u64, O
         pause: Box::new(pause),
     });
     let clock: Arc<dyn Clock> = Arc::new(TokioHost::on(Handle::current()));
-    let life = Life::new(Parts {
+    let node_loop = NodeLoop::new(Parts {
         directory: Arc::clone(&directory),
         host: Arc::new(Idle),
         connections: Arc::new(Seeded {
@@ -203,7 +203,7 @@ async fn takes_part(seed: u64, name: String, within: MemoryDirectory) -> (u64, O
         },
         timing: Timing::default(),
     });
-    let joined = life.join().await.ok();
+    let joined = node_loop.join().await.ok();
     if let Some(node) = joined {
         sleep(Duration::from_millis(3)).await;
         within.beat(node, NodeState::Serving).await.unwrap();

@@ -192,7 +192,7 @@ impl Stage for Open {
 fn asked(key: Option<&str>) -> Cause<'_> {
     Cause::Asked {
         key,
-        life: KeyLife::default(),
+        epoch: KeyLife::default(),
         caller: None,
         forwarded: None,
     }

@@ -293,7 +293,7 @@ pub fn a_seal_says_the_same_twice_and_knows_only_its_writers<H: Harness>(harness
     assert!(matches!(stranger, Err(Error::NoCommit(_))), "found {stranger:?}");
 }
 
-/// A node's new life ends its earlier ones.
+/// A node's new run ends its earlier ones.
 pub fn opening_seals_the_nodes_earlier_writers<H: Harness>(harness: &H) {
     let journal = harness.create();
     let first = open(harness, &journal, "node-a");
@@ -326,7 +326,7 @@ pub fn take_lists_sealed_streams_in_order_with_their_last_commit<H: Harness>(har
     assert_eq!(taken, expected);
 }
 
-/// People see who wrote, whose life it was, and what that stands in.
+/// People see who wrote, whose run it was, and what that stands in.
 pub fn an_inventory_lists_the_newest_writers_and_what_they_stand_in<H: Harness>(harness: &H) {
     let journal = harness.create();
     let (first, last) = (3, 5);
@@ -433,7 +433,7 @@ pub fn large_and_empty_commits_are_kept<H: Harness>(harness: &H) {
     assert_eq!(record.body, large.body);
 }
 
-/// Two nodes write at once; one node's new life does not seal the other's.
+/// Two nodes write at once; one node's new epoch does not seal the other's.
 pub fn writers_of_several_nodes_do_not_disturb_each_other<H: Harness>(harness: &H) {
     let journal = harness.create();
     let (a, b) = (open(harness, &journal, "node-a"), open(harness, &journal, "node-b"));

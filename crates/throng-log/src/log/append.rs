@@ -108,7 +108,7 @@ impl Log {
         }
     }
 
-    /// Has the next segment made ready: once the first of a writer is a quarter full (most lives of tests and tools end
+    /// Has the next segment made ready: once the first of a writer is a quarter full (most epochs of tests and tools end
     /// before that), and any later one half.
     fn look_ahead(&self, writing: &mut Writing) {
         let bytes = self.options.segment_bytes;

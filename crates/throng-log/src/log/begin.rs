@@ -387,7 +387,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes again what recovery has read. It may stand in the page cache only, even after a sync that failed in an earlier life: it is
+    /// Writes again what recovery has read. It may stand in the page cache only, even after a sync that failed in an earlier epoch: it is
     /// written again, so that the sync that follows means something.
     fn rewrite_unsynced(&self, writing: &Writing) -> Result<(), Error> {
         for (number, from, to) in &writing.unsynced {

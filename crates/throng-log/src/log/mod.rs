@@ -57,7 +57,7 @@ pub struct Log {
     /// another number than before, reads again: it used a place that is no longer true.
     rewritten: AtomicU64,
     archive: Mutex<Option<PathBuf>>,
-    /// Held for the log's life.
+    /// Held for as long as the log.
     _lock: Lock,
 }
 

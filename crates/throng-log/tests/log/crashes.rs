@@ -1,4 +1,4 @@
-//! Random lives of a log: appends, clean ends, kills, power losses, failing calls. Whatever happens, what was
+//! Random epochs of a log: appends, clean ends, kills, power losses, failing calls. Whatever happens, what was
 //! acknowledged is there, nothing is there that was not appended, and an end once told never changes.
 
 use crate::{

@@ -1,4 +1,4 @@
-//! Cuts, flipped bits, and bytes of another life: found and named, or cut where nothing was acknowledged.
+//! Cuts, flipped bits, and bytes of another epoch: found and named, or cut where nothing was acknowledged.
 
 use crate::{
     disk::Disk,
@@ -265,14 +265,14 @@ fn a_log_of_another_format_version_is_refused() {
 #[test]
 fn room_that_a_life_did_not_use_is_given_back() {
     let disk = Disk::new();
-    for life in 1..=4 {
+    for epoch in 1..=4 {
         let log = open(&disk).unwrap();
         let writer = open_writer(&log).unwrap();
-        // Lives that commit nothing, lives that are killed, lives that end.
-        if life % 2 == 0 {
+        // Epochs that commit nothing, epochs that are killed, epochs that end.
+        if epoch % 2 == 0 {
             append(&log, writer, 1, 100).unwrap();
         }
-        if life == 2 {
+        if epoch == 2 {
             disk.kill_process();
         }
         drop(log);

@@ -94,8 +94,8 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Handles of an earlier life answer nothing.
-    life: u64,
+    /// Handles of an earlier epoch answer nothing.
+    epoch: u64,
     names: BTreeMap<PathBuf, u64>,
     durable_names: BTreeMap<PathBuf, u64>,
     contents: HashMap<u64, Content>,
@@ -169,7 +169,7 @@ impl Disk {
     pub fn process(&self) -> Process {
         Process {
             disk: self.clone(),
-            life: self.state().life,
+            epoch: self.state().epoch,
         }
     }
 
@@ -207,7 +207,7 @@ impl Disk {
     /// The power goes: what was not synced survives or not, each sector for itself; every open handle is dead.
     pub fn lose_power(&self, chance: &mut Chance) {
         let mut state = self.state();
-        state.life += 1;
+        state.epoch += 1;
         state.locked.clear();
         state.faults.clear();
         for content in state.contents.values_mut() {
@@ -248,7 +248,7 @@ impl Disk {
     /// The process dies, the system lives: nothing written is lost, every handle is dead.
     pub fn kill_process(&self) {
         let mut state = self.state();
-        state.life += 1;
+        state.epoch += 1;
         state.locked.clear();
         state.faults.clear();
     }
@@ -334,8 +334,8 @@ impl State {
         file
     }
 
-    fn call(&mut self, life: u64, call: Call) -> io::Result<()> {
-        if life != self.life {
+    fn call(&mut self, epoch: u64, call: Call) -> io::Result<()> {
+        if epoch != self.epoch {
             return Err(io::Error::other("this process is dead"));
         }
         *self.calls.entry(call).or_default() += 1;
@@ -346,7 +346,7 @@ impl State {
                 let is_death = *hit == Hit::Death;
                 self.hit = None;
                 if is_death {
-                    self.life += 1;
+                    self.epoch += 1;
                     self.locked.clear();
                 }
                 return Err(io::Error::other("injected, at any call"));
@@ -389,19 +389,19 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Process {
     disk: Disk,
-    life: u64,
+    epoch: u64,
 }
 
 struct Guard {
     disk: Disk,
     path: PathBuf,
-    life: u64,
+    epoch: u64,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         let mut state = self.disk.state();
-        if state.life == self.life {
+        if state.epoch == self.epoch {
             state.locked.remove(&self.path);
         }
     }
@@ -411,28 +411,28 @@ impl Drop for Guard {
 struct Handle {
     disk: Disk,
     file: u64,
-    life: u64,
+    epoch: u64,
     reported: Mutex<u64>,
 }
 
 impl Files for Process {
     fn create_dir(&self, _dir: &Path) -> io::Result<()> {
         let mut state = self.disk.state();
-        let life = self.life;
-        state.call(life, Call::CreateDir)
+        let epoch = self.epoch;
+        state.call(epoch, Call::CreateDir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
         let mut state = self.disk.state();
-        let life = self.life;
-        state.call(life, Call::Lock)?;
+        let epoch = self.epoch;
+        state.call(epoch, Call::Lock)?;
         if !state.locked.insert(path.to_owned()) {
             return Ok(None);
         }
         Ok(Some(Box::new(Guard {
             disk: self.disk.clone(),
             path: path.to_owned(),
-            life,
+            epoch,
         })))
     }
 
@@ -442,8 +442,8 @@ impl Files for Process {
             meanwhile();
         }
         let mut state = self.disk.state();
-        let life = self.life;
-        state.call(life, Call::Open)?;
+        let epoch = self.epoch;
+        state.call(epoch, Call::Open)?;
         let file = match state.names.get(path) {
             Some(file) => *file,
             None if create => state.create(path),
@@ -453,15 +453,15 @@ impl Files for Process {
         Ok(Arc::new(Handle {
             disk: self.disk.clone(),
             file,
-            life,
+            epoch,
             reported,
         }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut state = self.disk.state();
-        let life = self.life;
-        state.call(life, Call::List)?;
+        let epoch = self.epoch;
+        state.call(epoch, Call::List)?;
         let inside = state.names.keys().filter(|path| path.parent() == Some(dir));
         Ok(inside
             .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
@@ -470,7 +470,7 @@ impl Files for Process {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.call(self.life, Call::Remove)?;
+        state.call(self.epoch, Call::Remove)?;
         let file = state.names.remove(from).ok_or(ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), file);
         Ok(())
@@ -478,8 +478,8 @@ impl Files for Process {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.disk.state();
-        let life = self.life;
-        state.call(life, Call::Remove)?;
+        let epoch = self.epoch;
+        state.call(epoch, Call::Remove)?;
         state
             .names
             .remove(path)
@@ -497,8 +497,8 @@ impl Files for Process {
 
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
         let mut state = self.disk.state();
-        let life = self.life;
-        state.call(life, Call::SyncDir)?;
+        let epoch = self.epoch;
+        state.call(epoch, Call::SyncDir)?;
         state.durable_names = state.names.clone();
         Ok(())
     }
@@ -512,7 +512,7 @@ impl File for Handle {
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.state();
-        state.call(self.life, Call::Read)?;
+        state.call(self.epoch, Call::Read)?;
         let cached = &state.contents[&self.file].cached;
         let from = (offset as usize).min(cached.len());
         let read = into.len().min(cached.len() - from);
@@ -522,10 +522,10 @@ impl File for Handle {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        let failed = state.call(self.life, Call::Write);
+        let failed = state.call(self.epoch, Call::Write);
         let offset = offset as usize;
         // A write that fails may have written some of it.
-        let bytes = match (&failed, self.life == state.life) {
+        let bytes = match (&failed, self.epoch == state.epoch) {
             (Ok(()), _) => bytes,
             (Err(_), true) => &bytes[..bytes.len() / 2],
             (Err(_), false) => &[],
@@ -547,8 +547,8 @@ impl File for Handle {
             meanwhile();
         }
         let mut state = self.disk.state();
-        let failed = state.call(self.life, Call::Sync);
-        if self.life != state.life {
+        let failed = state.call(self.epoch, Call::Sync);
+        if self.epoch != state.epoch {
             return failed;
         }
         let content = state.contents.get_mut(&self.file).unwrap();
@@ -579,13 +579,13 @@ impl File for Handle {
 
     fn allocate(&self, length: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.call(self.life, Call::Allocate)?;
+        state.call(self.epoch, Call::Allocate)?;
         state.grow(self.file, length as usize)
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.call(self.life, Call::SetLength)?;
+        state.call(self.epoch, Call::SetLength)?;
         let length = length as usize;
         state.grow(self.file, length)?;
         let content = state.contents.get_mut(&self.file).unwrap();

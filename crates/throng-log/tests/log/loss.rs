@@ -20,10 +20,10 @@ fn append(log: &Log, writer: WriterId, number: u64, bytes: usize) {
     append_commit(log, commit).unwrap();
 }
 
-/// Two lives; the second ends with a checkpoint at commit 2.6 and a kill.
+/// Two epochs; the second ends with a checkpoint at commit 2.6 and a kill.
 fn checkpointed() -> Disk {
     let disk = Disk::new();
-    for life in 1..=2 {
+    for epoch in 1..=2 {
         let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
         let writer = open_writer(&log).unwrap();
         for number in 1..=6 {
@@ -31,12 +31,12 @@ fn checkpointed() -> Disk {
         }
         let checkpoint = Checkpoint {
             upto: at(writer.0, 6),
-            sealed: (life == 2).then(|| at(1, 6)).into_iter().collect(),
+            sealed: (epoch == 2).then(|| at(1, 6)).into_iter().collect(),
             ..Checkpoint::default()
         };
         block_on(store.advance(checkpoint)).unwrap();
-        assert_eq!(writer, WriterId(life));
-        if life == 2 {
+        assert_eq!(writer, WriterId(epoch));
+        if epoch == 2 {
             disk.kill_process();
         }
     }

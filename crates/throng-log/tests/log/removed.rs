@@ -35,7 +35,7 @@ async fn write_texts(running: &Running) {
     }
 }
 
-/// Makes a pass over history that earlier lives wrote.
+/// Makes a pass over history that earlier epochs wrote.
 async fn prune(disk: &Disk) {
     let running = start(disk, NOTHING).await;
     assert!(running.engine.prune(false).await.unwrap().records > 0);
@@ -389,10 +389,10 @@ fn backup_to_the_journal_from_its_backup_is_refused() {
 #[test]
 fn copy_goes_on_after_a_kill_right_behind_a_roll() {
     let disk = Disk::new();
-    for life in 1..=3 {
+    for epoch in 1..=3 {
         let log = kit::open(&disk).unwrap();
         let writer = kit::open_writer(&log).unwrap();
-        for number in 1..=life {
+        for number in 1..=epoch {
             kit::append(&log, writer, number, 900).unwrap();
         }
         block_on(log.end_segment()).unwrap();

@@ -51,11 +51,11 @@ fn append(log: &Log, writer: WriterId, number: u64, open: &mut CommitBuilder) {
     appended.result.unwrap();
 }
 
-/// Three lives of a node: events of seven entities, other records, a commit with none. Returns each one's last commit.
+/// Three epochs of a node: events of seven entities, other records, a commit with none. Returns each one's last commit.
 fn live(dir: &Path) -> Vec<Position> {
     let mut ends = Vec::new();
     let mut seqs: BTreeMap<u64, u64> = BTreeMap::new();
-    for life in 1..=3u64 {
+    for epoch in 1..=3u64 {
         let log = Log::open(dir, options()).unwrap();
         let writer = block_on(log.open("node-a")).unwrap().writer;
         let mut open = CommitBuilder::default();
@@ -85,7 +85,7 @@ fn live(dir: &Path) -> Vec<Position> {
                     number,
                     "tell",
                     1,
-                    BODIES[life as usize],
+                    BODIES[epoch as usize],
                 );
             }
             append(&log, writer, number, &mut open);
@@ -159,7 +159,7 @@ fn an_export_imported_and_exported_again_is_the_same() {
     assert_eq!(
         (imported.writers, imported.commits),
         (4, 90),
-        "three lives, and the end of the last"
+        "three epochs, and the end of the last"
     );
     assert_eq!(exported(&to), lines);
     assert!(tools::verify(&options(), &to).unwrap().is_sound());
@@ -599,7 +599,7 @@ fn a_copy_follows_a_live_log_and_restores_at_any_commit() {
     let (dir, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let copy = copies.path().join("copy");
     let (mut ends, mut number) = (Vec::new(), 0);
-    for life in 0..4 {
+    for epoch in 0..4 {
         let log = Log::open(dir.path(), options()).unwrap();
         let writer = block_on(log.open("node-a")).unwrap().writer;
         for commit in 1..=60 {
@@ -624,7 +624,7 @@ fn a_copy_follows_a_live_log_and_restores_at_any_commit() {
             if below(&mut seed, 15) == 0 {
                 let backed_up = tools::backup(&options(), dir.path(), &copy).unwrap();
                 assert!(backed_up.verification.is_sound(), "{backed_up}");
-                assert_eq!(backed_up.upto, ends.last().unwrap().to_string(), "life {life}");
+                assert_eq!(backed_up.upto, ends.last().unwrap().to_string(), "epoch {epoch}");
             }
         }
     }
@@ -653,7 +653,7 @@ fn a_copy_follows_a_live_log_and_restores_at_any_commit() {
     assert!(Log::open(&to, options()).is_err(), "it is no journal");
     let moment = 1_000_000 + 2 * 1000 + 7;
     let at_that_time = tools::restore(&options(), (&copy, None), &to, Until::Micros(moment)).unwrap();
-    assert_eq!(at_that_time.commits, 67, "seven commits of the second life");
+    assert_eq!(at_that_time.commits, 67, "seven commits of the second epoch");
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Shared {
             }
         };
         let (begun, sealed) = begun.map_err(failed())??;
-        self.begin_life(&mut client, (begun, loss), Before::Of(node), sealed)
+        self.begin_epoch(&mut client, (begun, loss), Before::Of(node), sealed)
             .await
     }
 
@@ -80,12 +80,12 @@ impl Shared {
             }
         };
         let begun = begun.map_err(self.database.failed(doing))??;
-        self.begin_life(&mut client, (begun, loss), Before::With(shards), Vec::new())
+        self.begin_epoch(&mut client, (begun, loss), Before::With(shards), Vec::new())
             .await
     }
 
     /// Holds the lease of a writer that was begun, once nobody answers any more from what was known before.
-    async fn begin_life(
+    async fn begin_epoch(
         self: &Arc<Self>,
         client: &mut Client,
         (begun, loss): (Begun, i64),

@@ -21,7 +21,7 @@ pub enum Seen<'a> {
     Writer {
         /// The writer whose stream begins.
         writer: WriterId,
-        /// The node it is a life of.
+        /// The node it is an epoch of.
         node: &'a str,
         /// The last commit; `None`: it may commit.
         last: Option<CommitNo>,

@@ -106,7 +106,7 @@ async fn member(schema: String, number: u64, seen: Arc<Seen>) {
             NodeState::Serving
         };
         let Some(view) = told("beat", directory.beat(node.id, state).await) else {
-            // Dead, or left. Its name may be another life's for a while, or an engine alone serves.
+            // Dead, or left. Its name may be another epoch's for a while, or an engine alone serves.
             node.shards = ShardSet::default();
             if let Some(id) = told("join", try_join(&node.opened, &name).await) {
                 node.id = id;

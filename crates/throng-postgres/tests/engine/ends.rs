@@ -274,7 +274,7 @@ async fn counter_begun_anew_after_it_is_gone_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn index_that_has_lost_its_first_events_is_told_as_damage() {
     let schema = &kit::schema();
-    // One row of places for each life.
+    // One row of places for each epoch.
     for _ in 0..2 {
         let running = engine(schema, Keep::Forever).await;
         hit(&running, "a", 2).await;

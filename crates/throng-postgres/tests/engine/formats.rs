@@ -151,7 +151,7 @@ async fn join_and_leave(schema: &str) {
     directory.leave(node).await.unwrap();
 }
 
-/// Two lives, of which the rows of the second are gone; what has to be accepted.
+/// Two epochs, of which the rows of the second are gone; what has to be accepted.
 async fn lose(schema: &str) -> Position {
     for _ in 0..2 {
         let (engine, _) = started(schema, true).await;

@@ -15,7 +15,7 @@ async fn hit(engine: &Engine, times: u64) {
     }
 }
 
-/// Two lives of three hits each; then the second one's rows are gone, as in a schema that was restored by halves.
+/// Two epochs of three hits each; then the second one's rows are gone, as in a schema that was restored by halves.
 async fn halved(schema: &str) {
     for _ in 0..2 {
         let engine = engine(kit::options(schema, "lease=0")).await;

@@ -494,7 +494,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
         let found: Vec<(&str, i64)> = found.iter().map(|(id, seq)| (&**id, *seq)).collect();
         assert_eq!(found, expected);
     };
-    // Two lives without the table, the second of a cluster.
+    // Two epochs without the table, the second of a cluster.
     for seq in 1..=2 {
         let mut a = Node::serving(&schema, "lease=1s&events=off", "a", &[0]).await;
         let mut b = Node::serving(&schema, "lease=1s&events=off", "b", &[1]).await;

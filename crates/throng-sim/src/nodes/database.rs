@@ -72,7 +72,7 @@ pub(super) struct Process {
     /// The lead of its time of day over the world's.
     pub(super) day_micros: Arc<AtomicI64>,
     pub(super) lease: Mutex<Lease>,
-    /// Its newest life as a node; 0: none. Stored when it joins.
+    /// Its newest run as a node; 0: none. Stored when it joins.
     pub(super) node: AtomicU64,
 }
 

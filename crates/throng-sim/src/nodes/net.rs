@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 use throng::driver::peers::{Peers, Reply, Request, TakenAs};
-use throng_cluster::{Host, Status, life::Connections};
+use throng_cluster::{Host, Status, node_loop::Connections};
 use throng_journal::{Later, NodeId, NodeState, ShardId, View};
 use tokio::sync::{mpsc, oneshot, watch};
 

@@ -40,7 +40,7 @@ use throng_turn::Relay;
 /// The reason given by each refusal of a quiet engine, and among its troubles.
 pub(crate) const QUIET: &str = "the service was started quiet: it answers queries and changes nothing";
 
-/// The surroundings of an engine. Nothing in here belongs to one writer's life.
+/// The surroundings of an engine. Nothing in here belongs to one writer's epoch.
 pub(crate) struct Context {
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: Options,
@@ -80,7 +80,7 @@ pub(crate) struct Signals {
     pub(crate) timers: Signal,
     /// A checkpoint is wanted before its time.
     pub(crate) checkpoint: Signal,
-    /// The writer's life has ended.
+    /// The writer's epoch has ended.
     pub(crate) recover: Signal,
     /// Other messages are dead, or other entities quarantined.
     pub(crate) unresolved: Signal,

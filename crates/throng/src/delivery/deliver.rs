@@ -170,8 +170,8 @@ impl Deliverer {
     fn came(self: &Arc<Self>, attempt: Attempt<'static>, execution: ShardExecution) {
         let (wait, target) = match execution {
             Execution::Done(outcome) => return self.taken(attempt, outcome),
-            // The life is over: the next one reads the message from the log.
-            Execution::Refused(_) | Execution::Wait(Wait::NextLife) => return,
+            // The epoch is over: the next one reads the message from the log.
+            Execution::Refused(_) | Execution::Wait(Wait::NextEpoch) => return,
             Execution::Wait(wait) => (wait, attempt.target.clone()),
         };
         let shard = self.executor.shard_of(target.hash);

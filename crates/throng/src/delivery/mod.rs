@@ -14,7 +14,7 @@ use crate::{
 };
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
-/// Delivers messages and fires timers, in one writer's life.
+/// Delivers messages and fires timers, in one writer's epoch.
 pub(crate) struct Deliverer {
     context: Arc<Context>,
     executor: Arc<Executor>,

@@ -101,7 +101,7 @@ impl Deliverer {
             Err(error) => {
                 tracing::error!("timers of shard {} cannot be read, they are late: {error}", shard.0);
                 let unread = self.executor.visit(shard, move |shard| shard.timers_unread(now));
-                // Without an answer its shard is the next life's.
+                // Without an answer its shard is the next epoch's.
                 _ = unread.await;
                 false
             }
@@ -168,7 +168,7 @@ impl Deliverer {
             carried = self.executor.carry(attempt, progress).await;
         }
         match carried {
-            // Its shard is the next life's.
+            // Its shard is the next epoch's.
             Ok((_, Carried::Again | Carried::Answered(_) | Carried::NotUnderstood(_) | Carried::Quarantined(_))) => {
                 true
             }

@@ -22,16 +22,16 @@ pub mod peers;
 
 pub use crate::{
     budget::{Budget, Charge, Share},
+    epoch::{Executed, Waiting},
     executor::{Attempt, Execution},
-    life::{Executed, Waiting},
 };
 pub use throng_core::shard::KeyLife;
 
 use crate::{
     engine::{Core, Engine},
+    epoch::tasks::Seat,
     executor::{Answer, ClientCommand, Payload, Work, turn},
     ledger::widen,
-    life::tasks::Seat,
     spans::Tracer,
 };
 use std::{borrow::Cow, future::Future, sync::Arc, task::Context};
@@ -122,7 +122,7 @@ impl Driver {
             #[cfg(not(feature = "services"))]
             return Execution::Refused(Error::Malformed("the engine has no kind of this number".into()));
         }
-        self.core.lives.try_now(attempt)
+        self.core.epochs.try_now(attempt)
     }
 
     /// Goes on with an attempt that has to wait.
@@ -130,7 +130,7 @@ impl Driver {
     /// # Errors
     /// The engine's. The entity's "no" comes with the answer, since it, too, rests on what may not be durable yet.
     pub async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Error<JsonRejection>> {
-        self.core.lives.execute(waiting).await.map_err(widen)
+        self.core.epochs.execute(waiting).await.map_err(widen)
     }
 
     /// Has an attempt done, and waits for its answer.
@@ -150,7 +150,7 @@ impl Driver {
     /// that is ready: the turn's records become one commit. Ends when the engine stops.
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
         let turns = turn::Turns::new(self.core.context.clone());
-        let seat = Seat::new(self.core.lives.clone());
+        let seat = Seat::new(self.core.epochs.clone());
         let woken = self.core.context.signals.relay.end();
         std::future::poll_fn(move |context: &mut Context<'_>| {
             let end = turns.end(context);
@@ -187,14 +187,14 @@ impl Driver {
     }
 
     /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
-    /// before anything happens in the new life.
+    /// before anything happens in the new epoch.
     #[must_use]
     pub fn durable(&self) -> Option<Position> {
-        self.core.lives.durable()
+        self.core.epochs.durable()
     }
 
     /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
     pub async fn changed(&self, seen: Option<Position>) -> Option<Position> {
-        self.core.lives.changed(seen).await
+        self.core.epochs.changed(seen).await
     }
 }

@@ -10,10 +10,10 @@ pub use crate::remote::{
 use super::Driver;
 use crate::{
     Engine,
+    epoch::{Epoch, Member},
     executor::{Answer, command_of},
     history,
     ledger::widen,
-    life::{Life, Member},
     listing,
     remote::unknown_kind,
     spans::TraceContext,
@@ -43,7 +43,7 @@ impl Driver {
     /// The shards are not the node's, or it was declared dead; the journal or the store cannot be reached: then nothing is served, and it is
     /// to be tried again.
     pub async fn serve(&self, node: NodeId, shards: ShardSet) -> Result<(), throng_journal::Error> {
-        self.core.lives.serve(Member { node, shards }).await
+        self.core.epochs.serve(Member { node, shards }).await
     }
 
     /// Ends the stream in order, and serves nothing until [`serve`](Self::serve) is called: whoever asks meanwhile waits, for two seconds at
@@ -52,7 +52,7 @@ impl Driver {
     /// # Errors
     /// The journal or the store cannot be reached, or the stream was sealed by others.
     pub async fn release(&self) -> Result<(), throng_journal::Error> {
-        self.core.lives.release().await
+        self.core.epochs.release().await
     }
 
     /// Answers what another node asks, within a time.
@@ -60,8 +60,8 @@ impl Driver {
         match request {
             Request::Ask(ask) => self.answer_ask(ask, None, within).await,
             Request::AskTraced(ask, span) => self.answer_ask(ask, span.parse().ok(), within).await,
-            Request::Take(letters) => match self.core.lives.running() {
-                Some(life) => life.deliverer.take(letters).await,
+            Request::Take(letters) => match self.core.epochs.running() {
+                Some(epoch) => epoch.deliverer.take(letters).await,
                 None => Reply::NotHere,
             },
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
@@ -70,8 +70,8 @@ impl Driver {
             Request::Prune { is_dry } => self.core.retention.answer_prune(is_dry).await,
             Request::Operate(action) => self.engine().answer_operate(&action).await,
             Request::DropSent(action) => self.core.answer_drop_sent(&action).await,
-            Request::DropMessages { letters, by, reason } => match self.core.lives.running() {
-                Some(life) => life.deliverer.drop_messages(letters, (by, reason)).await,
+            Request::DropMessages { letters, by, reason } => match self.core.epochs.running() {
+                Some(epoch) => epoch.deliverer.drop_messages(letters, (by, reason)).await,
                 None => Reply::NotHere,
             },
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,
@@ -82,13 +82,13 @@ impl Driver {
         let Some(kind) = self.core.context.registry.find(kind) else {
             return unknown_kind(kind);
         };
-        let life = match self.core.lives.owner_of(kind, id) {
-            Ok(Some(life)) => life,
+        let epoch = match self.core.epochs.owner_of(kind, id) {
+            Ok(Some(epoch)) => epoch,
             Ok(None) => return Reply::NotHere,
             Err(error) => return Reply::Refused(error.into()),
         };
         let limit = PageLimit::of(usize::try_from(limit).unwrap_or(usize::MAX).min(EVENTS_MAX));
-        match self.core.history_here(&life, (kind, id), after, limit).await {
+        match self.core.history_here(&epoch, (kind, id), after, limit).await {
             Ok(history) => match history.events.iter().map(|event| event.payload.len()).sum::<usize>() {
                 0..=EVENT_BYTES_MAX => history::reply(history),
                 bytes => Reply::Refused(RemoteError::Unavailable(format!(
@@ -104,14 +104,14 @@ impl Driver {
         let Some(kind) = self.core.context.registry.find(kind) else {
             return unknown_kind(kind);
         };
-        let life = self.core.lives.current::<JsonRejection>();
-        let Some(life) = life.ok().filter(|life| !life.ledger.is_closing()) else {
+        let epoch = self.core.epochs.current::<JsonRejection>();
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
             return Reply::NotHere;
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        match listing::fresh(&life, kind, after, limit).await {
+        match listing::fresh(&epoch, kind, after, limit).await {
             Ok(found) => Reply::Listed {
-                shards: life.ledger.shards.bytes().to_vec(),
+                shards: epoch.ledger.shards.bytes().to_vec(),
                 heads: found.into_iter().map(|(id, seq)| (id.into(), seq)).collect(),
             },
             Err(error) => Reply::Refused(error.into()),
@@ -124,8 +124,8 @@ impl Driver {
             return unknown_kind(&ask.kind);
         };
         let shard = limits::shard_of(limits::hash(&ask.kind, &ask.id), registry.shards());
-        let is_here = |life: &Life| life.ledger.shards.contains(shard) && !life.ledger.is_closing();
-        if !self.core.lives.running().is_some_and(|life| is_here(&life)) {
+        let is_here = |epoch: &Epoch| epoch.ledger.shards.contains(shard) && !epoch.ledger.is_closing();
+        if !self.core.epochs.running().is_some_and(|epoch| is_here(&epoch)) {
             return Reply::NotHere;
         }
         let (work, key_life) = command_of(ask.what, ask.caller);
@@ -144,7 +144,7 @@ impl Driver {
             Some(span) => attempt.traced(span),
             None => attempt,
         };
-        let answered = match self.core.lives.run(attempt).await {
+        let answered = match self.core.epochs.run(attempt).await {
             Ok(mut executed) => executed.answer().await,
             Err(refusal) => Err(widen::<JsonRejection>(refusal)),
         };

@@ -168,8 +168,8 @@ pub(crate) enum Wait {
     Newer(String),
     /// An operator has quarantined its entity, for this reason: until that is released.
     Release(String),
-    /// The stream ends in order: the next life does it. Of this one nothing is in doubt.
-    NextLife,
+    /// The stream ends in order: the next epoch does it. Of this one nothing is in doubt.
+    NextEpoch,
 }
 
 /// The outcome of carrying an attempt through its waits.
@@ -178,7 +178,7 @@ pub(crate) enum Carried {
     Done(Outcome),
     /// Another node has executed it, and its answer rests on nothing here.
     Answered(Outcome),
-    /// The stream has ended in order, or its shard's owner is not known now: it is to be tried again, by the life of then.
+    /// The stream has ended in order, or its shard's owner is not known now: it is to be tried again, by the epoch of then.
     Again,
     /// Nothing was done: this program does not understand it, for this reason. A newer one may, as long as it is not
     /// [final](Attempt::is_final).
@@ -360,7 +360,7 @@ impl<'a> Attempt<'a> {
                 };
                 let cause = Cause::Asked {
                     key: command.key.as_deref(),
-                    life: self.key_life,
+                    epoch: self.key_life,
                     caller: command.caller.as_deref(),
                     forwarded: command.forwarded.as_deref(),
                 };
@@ -456,14 +456,14 @@ impl<'a> Attempt<'a> {
         let caller = match &mut self.work {
             Work::Command(command) => command.caller.take(),
             Work::Message(message) => {
-                self.key_life = message.delivery.taking.life;
+                self.key_life = message.delivery.taking.epoch;
                 None
             }
             Work::Retry(retry) => {
                 self.key_life = retry
                     .delivery
                     .as_ref()
-                    .map_or(self.key_life, |delivery| delivery.taking.life);
+                    .map_or(self.key_life, |delivery| delivery.taking.epoch);
                 None
             }
             _ => None,

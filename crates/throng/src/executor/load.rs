@@ -106,7 +106,7 @@ impl Executor {
         if stored.state.is_none() {
             family = now_or_later(store.system(&family_row(address))).await?;
         }
-        // A state says when its entity ended, unless it is of the life before.
+        // A state says when its entity ended, unless it is of the epoch before.
         if stored.state.is_none() || stored.missing_event(0).is_some() {
             ended = now_or_later(store.system(&ended_row(address))).await?;
         }

@@ -65,7 +65,7 @@ pub const SAMPLED_ONE_IN: u128 = 32;
 /// When to come again after a shard's inbox was full.
 const INBOX_RETRY: Duration = Duration::from_millis(100);
 
-/// The shards of one writer's life, and the only way to have something done by them.
+/// The shards of one writer's epoch, and the only way to have something done by them.
 pub(crate) struct Executor {
     pub(crate) context: Arc<Context>,
     pub(crate) ledger: Arc<Ledger>,
@@ -103,7 +103,7 @@ impl Executor {
         }
     }
 
-    /// The numbers of the shards this life owns.
+    /// The numbers of the shards this epoch owns.
     pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<'_> {
         self.ledger.shards.iter()
     }
@@ -210,7 +210,7 @@ impl Executor {
     fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> ShardExecution {
         let writer = self.ledger.writer;
         if self.ledger.is_closing() {
-            return Execution::Wait(Wait::NextLife);
+            return Execution::Wait(Wait::NextEpoch);
         }
         if self.ledger.is_over() || attempt.rests_on.is_some_and(|at| at.writer != writer) {
             return Execution::Refused(recovering());
@@ -363,7 +363,7 @@ impl Executor {
         }
     }
 
-    /// A message this life sends.
+    /// A message this epoch sends.
     fn outgoing(&self, delivery: Delivery) -> Box<Outgoing> {
         let sent = self.ledger.position(delivery.commit);
         Box::new(Outgoing::new(delivery, sent))
@@ -407,8 +407,8 @@ impl Executor {
             execution = match execution {
                 Execution::Done(outcome) => return Ok((attempt, Carried::Done(outcome))),
                 Execution::Refused(refusal) => return Err(refusal),
-                Execution::Wait(Wait::NextLife) => {
-                    // All of this life is durable, or will not be told.
+                Execution::Wait(Wait::NextEpoch) => {
+                    // All of this epoch is durable, or will not be told.
                     attempt.rests_on = None;
                     return Ok((attempt, Carried::Again));
                 }
@@ -429,7 +429,7 @@ impl Executor {
                     execution
                 }
                 Execution::Wait(wait) => match self.resolve(wait, &mut attempt).await {
-                    Err(Error::Unavailable { .. }) if self.ledger.is_closing() => Execution::Wait(Wait::NextLife),
+                    Err(Error::Unavailable { .. }) if self.ledger.is_closing() => Execution::Wait(Wait::NextEpoch),
                     resolved => {
                         resolved?;
                         self.try_now(&mut attempt)
@@ -451,7 +451,7 @@ impl Executor {
         Box::pin(async move {
             let until = attempt.until;
             match wait {
-                Wait::Lock | Wait::Next | Wait::Remote | Wait::NextLife | Wait::Newer(_) | Wait::Release(_) => {}
+                Wait::Lock | Wait::Next | Wait::Remote | Wait::NextEpoch | Wait::Newer(_) | Wait::Release(_) => {}
                 Wait::Commit(number) => {
                     let durable = self.ledger.wait_until(number, until).await;
                     durable.map_err(|error| match error {
@@ -488,7 +488,7 @@ impl Executor {
         })
     }
 
-    /// Waits for something, but not past the deadline, nor for a life that is over.
+    /// Waits for something, but not past the deadline, nor for an epoch that is over.
     async fn before<T>(&self, until: u64, future: impl Future<Output = T>) -> Result<T, Refusal> {
         match self.ledger.in_time(until, future).await {
             Ok(Some(value)) => Ok(value),

@@ -13,7 +13,7 @@ use throng_core::{
 };
 use throng_journal::{Later, ShardId, ShardSet, features::TRACES};
 
-/// Whoever asks waits so long for the next life, and for the owner of a shard to be known.
+/// Whoever asks waits so long for the next epoch, and for the owner of a shard to be known.
 pub(crate) const HOLD: Duration = Duration::from_secs(2);
 /// Between two looks for a shard's owner, when nobody could be asked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -161,7 +161,7 @@ impl Executor {
                     name,
                     body,
                     key: command.key.as_deref().map(str::to_owned),
-                    life: attempt.key_life,
+                    epoch: attempt.key_life,
                     forwarded: command.forwarded.as_ref().map(|by| {
                         let (kind, id) = (by.address.kind.to_string(), by.address.id.to_string());
                         (kind, id, by.is_parent)
@@ -209,7 +209,7 @@ pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, 
             name,
             body,
             key,
-            life,
+            epoch,
             forwarded,
         } => {
             let forwarded = forwarded.map(|(kind, id, is_parent)| {
@@ -228,7 +228,7 @@ pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, 
                 caller: caller.map(Into::into),
                 forwarded,
             };
-            (Work::Command(command), life)
+            (Work::Command(command), epoch)
         }
         Asked::Query { name, arguments } => {
             let work = Work::Query {

@@ -2,9 +2,9 @@
 
 use crate::{
     engine::Engine,
+    epoch::removals,
     history::History,
     ledger::unreadable,
-    life::removals,
     tail::{Cursor, EntityEvent, FeedError, Interest, LOST, Next, PageLimit, Reached, Spot, Watch, unavailable},
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -97,7 +97,7 @@ impl Engine {
             Follow::Kind { kind, from } => {
                 let streams = self.core.streams(from.told.first()).await?;
                 let name = self.core.context.registry.kinds()[*kind].name;
-                let removed = removals::removed_upto(&self.core.lives, name).await;
+                let removed = removals::removed_upto(&self.core.epochs, name).await;
                 let removed = removed
                     .map_err(|error| unreadable(format!("what is left of {name} is not known"), &error))
                     .map_err(FeedError::Engine)?;

@@ -6,8 +6,8 @@ pub use follower::{Follow, Follower};
 
 use crate::{
     engine::{Core, Engine},
+    epoch,
     ledger::unreadable,
-    life,
     tail::{Cursor, Feed, FeedError, PageLimit},
 };
 use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
@@ -15,11 +15,11 @@ use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 impl Core {
     /// The streams of the history from a writer's on, as they are now.
     pub(crate) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, FeedError> {
-        let life = match self.context.peers {
+        let epoch = match self.context.peers {
             Some(_) => None,
-            None => Some(self.lives.current().map_err(FeedError::Engine)?),
+            None => Some(self.epochs.current().map_err(FeedError::Engine)?),
         };
-        let streams = life::streams(&self.context, life.as_deref(), from).await;
+        let streams = epoch::streams(&self.context, epoch.as_deref(), from).await;
         streams.map_err(|error| FeedError::Engine(unreadable("the streams of the log are not known".into(), &error)))
     }
 }

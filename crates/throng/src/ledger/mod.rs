@@ -1,4 +1,4 @@
-//! The ledger of one writer's life: records are staged in the open commit, the commit is appended, what is durable
+//! The ledger of one writer's epoch: records are staged in the open commit, the commit is appended, what is durable
 //! advances, and whoever waits for it is woken.
 
 #[cfg(feature = "services")]
@@ -245,7 +245,7 @@ impl Ledger {
 
     // --- ending ------------------------------------------------------------------------------------------------------
 
-    /// An append failed, or may have: this writer takes nothing more, and a new life begins from the journal.
+    /// An append failed, or may have: this writer takes nothing more, and a new epoch begins from the journal.
     pub(crate) fn fail(&self, error: AppendError) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
@@ -603,7 +603,7 @@ pub(crate) fn widen<R>(error: Refusal) -> Error<R> {
     error.engine().unwrap_or_else(|never| match never {})
 }
 
-/// Asked at the end of a writer's life: nothing was done.
+/// Asked at the end of a writer's epoch: nothing was done.
 pub(crate) fn recovering<R>() -> Error<R> {
     Error::Unavailable {
         reason: "the engine starts again from its journal".into(),

@@ -4,10 +4,10 @@ use super::{Answer, owned};
 use crate::{
     context::Context,
     engine::Engine,
+    epoch::Epoch,
     executor::{Answer as Reply, Retry, Target, Work, turn},
     hex::{hex, read_hex},
     ledger::{unreadable, widen},
-    life::Life,
 };
 use serde_json::value::RawValue;
 use std::{
@@ -134,16 +134,16 @@ impl Engine {
                 .filter(|row| row.starts_with(&begin))
                 .ok_or_else(malformed)
         })?;
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let rows = DeadRows {
             begin: &begin,
             after: &after,
             limit: limit.clamp(1, PAGE_MAX),
         };
-        let (found, next) = rows.read(context, &life, read).await?;
-        let last = life.ledger.last();
+        let (found, next) = rows.read(context, &epoch, read).await?;
+        let last = epoch.ledger.last();
         turn::wake_committer(context);
-        life.ledger.wait_until(last, context.until(None)).await?;
+        epoch.ledger.wait_until(last, context.until(None)).await?;
         Ok((found, next.map(|row| hex(&row))))
     }
 
@@ -160,7 +160,7 @@ impl Engine {
         let attempt = core
             .context
             .attempt(target, Work::Retry(Box::new(Retry::of(&to, number))), reply);
-        let executed = core.lives.run(attempt).await.map_err(widen)?;
+        let executed = core.epochs.run(attempt).await.map_err(widen)?;
         let (outcome, answer) = (executed.outcome(), executed.settled().await.map_err(widen)?);
         let Reply::Json(JsonReply { error, .. }) = answer else {
             return Err(Error::OutcomeUnknown);
@@ -205,7 +205,7 @@ impl Engine {
     /// Has done what a person decided, durably.
     pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<Outcome> {
         let attempt = self.core.context.attempt(target, work, Reply::Nobody);
-        let executed = self.core.lives.run(attempt).await.map_err(widen)?;
+        let executed = self.core.epochs.run(attempt).await.map_err(widen)?;
         let outcome = executed.outcome();
         executed.settled().await.map_err(widen)?;
         Ok(outcome)
@@ -250,15 +250,15 @@ impl DeadRows<'_> {
     pub(super) async fn read<T: Send>(
         &self,
         context: &Context,
-        life: &Arc<Life>,
+        epoch: &Arc<Epoch>,
         read: impl Fn(&[u8], &[u8]) -> Option<T> + Send + Sync,
     ) -> Answer<(Vec<T>, Option<Vec<u8>>)> {
         let mut found = BTreeMap::new();
         let mut gone = BTreeSet::new();
         // The shards first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        for shard in life.executor.shards() {
+        for shard in epoch.executor.shards() {
             let (begin, after, limit) = (self.begin.to_vec(), self.after.to_vec(), self.limit);
-            let fresh = life
+            let fresh = epoch
                 .executor
                 .visit(shard, move |shard| shard.fresh_dead(&begin, &after, limit));
             for (row, value) in fresh.await.map_err(widen)? {

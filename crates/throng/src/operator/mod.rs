@@ -11,9 +11,9 @@ pub use dead_of::DeadDone;
 
 use crate::{
     engine::{Core, Engine},
+    epoch::Epoch,
     executor::{OwnerOf, Work},
     ledger::{recovering, widen},
-    life::Life,
     remote::{OperatorAction, OperatorActionKind, RemoteError, Reply, Request, unknown_kind},
 };
 use std::{sync::Arc, time::Duration};
@@ -79,8 +79,8 @@ impl Engine {
             reason: by.reason.into_owned(),
         };
         loop {
-            if let Some(life) = core.lives.owner_of(index, id)? {
-                return self.operate_here(&life, &action).await;
+            if let Some(epoch) = core.epochs.owner_of(index, id)? {
+                return self.operate_here(&epoch, &action).await;
             }
             if let Reply::Operated(done) = owner.ask(Request::Operate(action.clone())).await? {
                 return Ok(done);
@@ -89,13 +89,13 @@ impl Engine {
     }
 
     /// Does it to an entity of this node.
-    async fn operate_here(&self, life: &Arc<Life>, action: &OperatorAction) -> Answer<u64> {
+    async fn operate_here(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> Answer<u64> {
         let core = &self.core;
         let by = owned(action.by());
         let work = match action.what {
             OperatorActionKind::Quarantine => Work::Quarantine(by),
             OperatorActionKind::Release => Work::Release(by),
-            OperatorActionKind::DropMessages => return core.drop_messages_of(life, action).await,
+            OperatorActionKind::DropMessages => return core.drop_messages_of(epoch, action).await,
         };
         let target = core
             .context
@@ -109,8 +109,8 @@ impl Engine {
         let Some(kind) = self.core.context.registry.find(&action.kind) else {
             return unknown_kind(&action.kind);
         };
-        let done = match self.core.lives.owner_of(kind, &action.id) {
-            Ok(Some(life)) if !life.ledger.is_closing() => self.operate_here(&life, action).await,
+        let done = match self.core.epochs.owner_of(kind, &action.id) {
+            Ok(Some(epoch)) if !epoch.ledger.is_closing() => self.operate_here(&epoch, action).await,
             Ok(_) => return Reply::NotHere,
             Err(error) => Err(error),
         };
@@ -123,9 +123,9 @@ impl Engine {
 
 impl Core {
     /// Drops what waits for an entity of this node, here and at the nodes it was sent from.
-    async fn drop_messages_of(&self, life: &Arc<Life>, action: &OperatorAction) -> Answer<u64> {
+    async fn drop_messages_of(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> Answer<u64> {
         let (tell, told) = tokio::sync::oneshot::channel();
-        let (deliverer, to, by) = (life.deliverer.clone(), action.address(), owned(action.by()));
+        let (deliverer, to, by) = (epoch.deliverer.clone(), action.address(), owned(action.by()));
         // On a thread of the engine's own: it may take long, and the caller's may be a loop.
         self.context.host.spawn(Box::pin(async move {
             let _ = tell.send(deliverer.drop_waiting(&to, by).await);
@@ -133,7 +133,7 @@ impl Core {
         let dropped = told.await.unwrap_or(Err(recovering())).map_err(widen)?;
         let mut all = dropped.ok_or_else(|| Error::Rejected(not_quarantined(&action.address())))?;
         let shards = ShardSet::first(self.context.registry.shards());
-        let mut left = shards.without(&life.ledger.shards);
+        let mut left = shards.without(&epoch.ledger.shards);
         loop {
             let next = left.iter().next();
             let Some(shard) = next else { return Ok(all) };
@@ -147,13 +147,13 @@ impl Core {
 
     /// Drops what this node's shards have sent to an entity of another one, for that one.
     pub(crate) async fn answer_drop_sent(&self, action: &OperatorAction) -> Reply {
-        let life = self.lives.current::<JsonRejection>();
-        let Some(life) = life.ok().filter(|life| !life.ledger.is_closing()) else {
+        let epoch = self.epochs.current::<JsonRejection>();
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
             return Reply::NotHere;
         };
-        match life.deliverer.drop_sent(&action.address(), &action.by()).await {
+        match epoch.deliverer.drop_sent(&action.address(), &action.by()).await {
             Some(messages) => Reply::Dropped {
-                shards: life.ledger.shards.bytes().to_vec(),
+                shards: epoch.ledger.shards.bytes().to_vec(),
                 messages,
             },
             None => {

@@ -15,10 +15,10 @@ impl Engine {
     /// which, and why.
     #[must_use]
     pub fn stuck(&self) -> Vec<StuckEntity> {
-        let Some(life) = self.core.lives.running() else {
+        let Some(epoch) = self.core.epochs.running() else {
             return Vec::new();
         };
-        life.executor.outbox.stuck()
+        epoch.executor.outbox.stuck()
     }
 
     /// Entities that an operator has quarantined, and those in memory that were set aside (their events cannot be applied by this program, or
@@ -27,11 +27,11 @@ impl Engine {
     /// # Errors
     /// The engine is not ready.
     pub async fn quarantined(&self, limit: usize) -> Answer<Vec<Quarantined>> {
-        let life = self.core.lives.current()?;
+        let epoch = self.core.epochs.current()?;
         let kinds = self.core.context.registry.kinds().len();
         let mut found = Vec::new();
-        for shard in life.executor.shards() {
-            let look = life.executor.visit(shard, move |shard| {
+        for shard in epoch.executor.shards() {
+            let look = epoch.executor.visit(shard, move |shard| {
                 let of_kind = |kind| shard.quarantined(kind, limit);
                 (0..kinds).flat_map(of_kind).collect::<Vec<_>>()
             });
@@ -45,15 +45,15 @@ impl Engine {
     /// Counts the messages that wait for each entity that an operator has quarantined, of those sent since the start or looked at since.
     #[must_use]
     pub fn waiting_messages(&self) -> BTreeMap<Address, u64> {
-        let life = self.core.lives.running();
-        life.map_or_else(BTreeMap::new, |life| life.executor.outbox.waiting_for_quarantined())
+        let epoch = self.core.epochs.running();
+        epoch.map_or_else(BTreeMap::new, |epoch| epoch.executor.outbox.waiting_for_quarantined())
     }
 
     /// The entities that most of the messages in memory are for, and how many, at most so many: while messages between entities take all their
     /// room, and work from outside is refused for that. An operator may quarantine one.
     #[must_use]
     pub fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
-        let life = self.core.lives.running();
-        life.map_or_else(Vec::new, |life| life.executor.outbox.crowding(limit))
+        let epoch = self.core.epochs.running();
+        epoch.map_or_else(Vec::new, |epoch| epoch.executor.outbox.crowding(limit))
     }
 }

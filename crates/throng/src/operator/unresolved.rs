@@ -6,8 +6,8 @@
 use super::dead::{DeadRows, PAGE_MAX};
 use crate::{
     context::{Context, OTHER_CAUSES, Unresolved, UnresolvedWork},
+    epoch::{Epoch, Epochs, signalled},
     executor::Target,
-    life::{Life, Lives, signalled},
 };
 use std::{
     collections::BTreeMap,
@@ -35,19 +35,19 @@ const PART: u32 = 10;
 const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Begins to count.
-pub(crate) fn start(lives: &Arc<Lives>) {
-    lives.context.host.spawn(Box::pin(task(Arc::downgrade(lives))));
+pub(crate) fn start(epochs: &Arc<Epochs>) {
+    epochs.context.host.spawn(Box::pin(task(Arc::downgrade(epochs))));
 }
 
 /// Counts after each start, and after each change.
-async fn task(lives: Weak<Lives>) {
-    while signalled(&lives, |context| &context.signals.unresolved).await {
-        let Some(strong) = lives.upgrade() else { return };
+async fn task(epochs: Weak<Epochs>) {
+    while signalled(&epochs, |context| &context.signals.unresolved).await {
+        let Some(strong) = epochs.upgrade() else { return };
         let context = strong.context.clone();
         let begun = context.host.elapsed_micros();
         match strong.running() {
             None => context.unresolved.set(Vec::new()),
-            Some(life) => match count(&context, &life).await {
+            Some(epoch) => match count(&context, &epoch).await {
                 Ok(counted) => context.unresolved.set(counted),
                 Err(why) => {
                     tracing::debug!("dead messages cannot be counted, it is tried again: {why}");
@@ -62,7 +62,7 @@ async fn task(lives: Weak<Lives>) {
     }
 }
 
-async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, String> {
+async fn count(context: &Context, epoch: &Arc<Epoch>) -> Result<Vec<Unresolved>, String> {
     let mut groups = Groups::default();
     let (begin, mut after) = (dead_rows(None), Vec::new());
     loop {
@@ -71,27 +71,31 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
             after: &after,
             limit: PAGE_MAX,
         };
-        let read = rows.read(context, life, DeadMessage::read);
+        let read = rows.read(context, epoch, DeadMessage::read);
         let (messages, next) = read.await.map_err(|why| why.to_string())?;
         for message in messages {
             let to = &message.receiver;
             // Each node counts the messages to its own entities.
-            if life.ledger.shards.contains(context.registry.shard_of(&to.kind, &to.id)) {
+            if epoch
+                .ledger
+                .shards
+                .contains(context.registry.shard_of(&to.kind, &to.id))
+            {
                 groups.add(&to.kind, message.cause());
             }
         }
         let Some(next) = next else { break };
         after = next;
         context.host.sleep(PAGE_PAUSE).await;
-        if life.ledger.is_over() {
+        if epoch.ledger.is_over() {
             return Err("the journal's stream is over".into());
         }
     }
     let mut all = groups.largest(NAMED_MAX);
-    load_noted(life).await?;
+    load_noted(epoch).await?;
     let mut quarantined: BTreeMap<(UnresolvedWork, &str), (u64, Vec<String>)> = BTreeMap::new();
-    for shard in life.executor.shards() {
-        let look = life.executor.visit(shard, |shard| shard.count_quarantined());
+    for shard in epoch.executor.shards() {
+        let look = epoch.executor.visit(shard, |shard| shard.count_quarantined());
         for of_kind in look.await.map_err(|why| why.to_string())? {
             let work = match of_kind.by_operator {
                 true => UnresolvedWork::QuarantinedByOperator,
@@ -116,17 +120,17 @@ async fn count(context: &Context, life: &Arc<Life>) -> Result<Vec<Unresolved>, S
     Ok(all)
 }
 
-/// Loads each entity that the life before could not bring back: the note of one that this program can read goes.
-async fn load_noted(life: &Arc<Life>) -> Result<(), String> {
-    for shard in life.executor.shards() {
-        let look = life.executor.visit(shard, |shard| shard.noted_untried());
+/// Loads each entity that the epoch before could not bring back: the note of one that this program can read goes.
+async fn load_noted(epoch: &Arc<Epoch>) -> Result<(), String> {
+    for shard in epoch.executor.shards() {
+        let look = epoch.executor.visit(shard, |shard| shard.noted_untried());
         for (kind, address) in look.await.map_err(|why| why.to_string())? {
             let target = Target {
                 kind,
                 hash: limits::hash(&address.kind, &address.id),
                 id: address.id.to_string().into(),
             };
-            life.executor.load(&target).await.map_err(|why| why.to_string())?;
+            epoch.executor.load(&target).await.map_err(|why| why.to_string())?;
         }
     }
     Ok(())

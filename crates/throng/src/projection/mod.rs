@@ -54,7 +54,7 @@
 //!
 //! # What it sees
 //!
-//! Durable events only, each once, in the order of their commits over all lives of the engine (in a cluster, of each entity's), upcast to the program's present
+//! Durable events only, each once, in the order of their commits over all epochs of the engine (in a cluster, of each entity's), upcast to the program's present
 //! shape. An entity's events come in the order of their sequence numbers. It runs behind, on the engine's own threads: a
 //! durable commit wakes it, it takes what has gathered since (up to 1 MiB of commits at a time), and looks again 100 ms later
 //! at the earliest. With nothing new it reads nothing.

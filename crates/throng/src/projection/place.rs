@@ -6,7 +6,7 @@
 //! an event was skipped or is to be, as long as there are any.
 
 use super::Skipped;
-use crate::life::{Ends, Life};
+use crate::epoch::{Ends, Epoch};
 use std::ops::Bound;
 use throng_journal::{Error, Position, Positions, ViewBatch, ViewOffset, ViewRange, Views};
 
@@ -34,9 +34,9 @@ const COMPLETE: &str = "complete";
 
 impl ProjectionPosition {
     /// Returns the place before the first event.
-    pub(super) fn beginning(life: &Life, version: u32) -> Self {
+    pub(super) fn beginning(epoch: &Epoch, version: u32) -> Self {
         let last = ViewOffset {
-            position: Ends::of(life).start(),
+            position: Ends::of(epoch).start(),
             checksum: 0,
             version,
         };

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     ByHand,
+    epoch::{Ends, Epochs, Status},
     host::{OpenHost, Signal},
-    life::{Ends, Lives, Status},
 };
 use std::{
     future::Future,
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 pub(crate) struct Projections {
     /// Keeps the host open for readers of read models, too.
     _open: Arc<OpenHost>,
-    pub(super) lives: Arc<Lives>,
+    pub(super) epochs: Arc<Epochs>,
     pub(super) all: Vec<Arc<Projector>>,
     pub(super) views: Arc<dyn Views>,
     /// The number of runners that have not ended. The start sets it, each runner takes itself off when it is dropped, and a stopping engine
@@ -59,13 +59,13 @@ pub(super) struct Requests {
 impl Projections {
     pub(crate) fn new(
         open: Arc<OpenHost>,
-        lives: Arc<Lives>,
+        epochs: Arc<Epochs>,
         consumers: Vec<Box<dyn Consumer>>,
         views: Option<Arc<dyn Views>>,
     ) -> Self {
         Self {
             _open: open,
-            lives,
+            epochs,
             all: consumers
                 .into_iter()
                 .map(|consumer| Arc::new(Projector::new(consumer)))
@@ -82,7 +82,7 @@ impl Projections {
 
     /// Waits until all have ended; the engine stops.
     pub(crate) async fn ended(&self, until_micros: u64) {
-        let host = &self.lives.context.host;
+        let host = &self.epochs.context.host;
         while self.running.load(Ordering::Acquire) > 0 && host.elapsed_micros() < until_micros {
             self.all.iter().for_each(|projector| projector.wake.wake());
             host.sleep(Duration::from_millis(2)).await;
@@ -92,7 +92,7 @@ impl Projections {
     /// Returns the progress of each projection and sink.
     pub(crate) fn progress(&self) -> Vec<Progress> {
         let all = self.all.iter();
-        all.map(|projector| projector.progress(&self.lives)).collect()
+        all.map(|projector| projector.progress(&self.epochs)).collect()
     }
 
     /// Has one begin anew, from the first event; `false` if there is none of this name.
@@ -123,7 +123,7 @@ impl Projections {
         }
         let (skip, mut answered) = Skip::new(event, &by);
         projector.request(|requests| requests.skip = Some(skip));
-        let context = &self.lives.context;
+        let context = &self.epochs.context;
         let mut sleep = context.host.sleep(context.options.deadline);
         let answer = std::future::poll_fn(|task| match Pin::new(&mut answered).poll(task) {
             Poll::Ready(answer) => Poll::Ready(answer.ok()),
@@ -149,7 +149,7 @@ impl Projections {
     /// Sets the metrics to what is now.
     pub(crate) fn refresh(&self) {
         for projector in &self.all {
-            let progress = projector.progress(&self.lives);
+            let progress = projector.progress(&self.epochs);
             let gauges = projector.gauges.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(gauges) = &*gauges {
                 gauges.show(&progress, &projector.report.borrow());
@@ -169,18 +169,18 @@ impl Projector {
         }
     }
 
-    pub(super) fn progress(&self, lives: &Lives) -> Progress {
+    pub(super) fn progress(&self, epochs: &Epochs) -> Progress {
         let report = self.report.borrow().clone();
-        let lag_commits = match &*lives.status() {
-            Status::Running(_) if lives.member().is_some() => report.untold,
-            Status::Running(life) => {
+        let lag_commits = match &*epochs.status() {
+            Status::Running(_) if epochs.member().is_some() => report.untold,
+            Status::Running(epoch) => {
                 let told = report.told.unwrap_or_default();
-                told.untold(&Ends::of(life).streams(told.first()))
+                told.untold(&Ends::of(epoch).streams(told.first()))
             }
             Status::Down(_) => 0,
         };
-        let age_micros = lives.context.host.now().micros.saturating_sub(report.at_micros);
-        let now = lives.context.host.elapsed_micros();
+        let age_micros = epochs.context.host.now().micros.saturating_sub(report.at_micros);
+        let now = epochs.context.host.elapsed_micros();
         let behind_micros = match lag_commits {
             0 => 0,
             _ => now.saturating_sub(report.complete_micros),

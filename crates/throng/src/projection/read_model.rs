@@ -6,7 +6,7 @@ use super::{
     projector::{Projections, Projector},
     report::Report,
 };
-use crate::life;
+use crate::epoch;
 use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
 use throng_journal::{Error, Positions, ViewOffset, ViewRange, ViewRow, WriterId};
 
@@ -71,7 +71,7 @@ impl<P: Projection> ReadModel<P> {
     /// Returns the projection's progress; `None` if this engine does not run it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
-        Some(self.projector.as_ref()?.progress(&self.projections.lives))
+        Some(self.projector.as_ref()?.progress(&self.projections.epochs))
     }
 
     /// Waits until everything that is durable now, on all nodes of a cluster, is in the rows. `false`: it will not be, because the projection
@@ -79,7 +79,7 @@ impl<P: Projection> ReadModel<P> {
     /// not come so far within ten seconds.
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
-        let lives = &self.projections.lives;
+        let epochs = &self.projections.epochs;
         let first = projector
             .report
             .borrow()
@@ -87,19 +87,19 @@ impl<P: Projection> ReadModel<P> {
             .as_ref()
             .map_or(WriterId(0), Positions::first);
         let (streams, durable) = loop {
-            if let Some(life) = lives.running() {
+            if let Some(epoch) = epochs.running() {
                 // A node among others tells nothing of its own stream that all do not see.
-                let durable = lives.member().is_none().then(|| life.ledger.durable());
-                match life::streams(&lives.context, Some(&life), first).await {
+                let durable = epochs.member().is_none().then(|| epoch.ledger.durable());
+                match epoch::streams(&epochs.context, Some(&epoch), first).await {
                     Ok(streams) => break (streams, durable),
-                    Err(_) => lives.context.host.sleep(Duration::from_millis(100)).await,
+                    Err(_) => epochs.context.host.sleep(Duration::from_millis(100)).await,
                 }
             }
-            if lives.context.is_stopping() {
+            if epochs.context.is_stopping() {
                 return false;
             }
-            if lives.durable().is_none() {
-                lives.changed(None).await;
+            if epochs.durable().is_none() {
+                epochs.changed(None).await;
             }
         };
         let asked = projector.asked();
@@ -109,7 +109,7 @@ impl<P: Projection> ReadModel<P> {
         };
         let mut report = projector.report.subscribe();
         projector.wake.wake();
-        let mut patience = lives.context.host.sleep(PATIENCE);
+        let mut patience = epochs.context.host.sleep(PATIENCE);
         let over = report.wait_for(|report| {
             let has_stopped = report.followed >= asked && matches!(report.state, State::Stopped { .. });
             is_there(report) || has_stopped || report.ended

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     context::micros,
+    epoch::{self, Epoch, removals::removed_upto},
     host::Task,
-    life::{self, Life, removals::removed_upto},
 };
 use std::{
     sync::{Arc, PoisonError, Weak, atomic::Ordering},
@@ -84,8 +84,8 @@ struct Runner {
     has_row: bool,
     /// The streams as they were when it looked last: they are read to their ends before it looks again.
     streams: Vec<Stream>,
-    /// The life in which `read` was found to be of this history.
-    checked: Weak<Life>,
+    /// The epoch in which `read` was found to be of this history.
+    checked: Weak<Epoch>,
     cache: RowCache,
     /// Bytes of commits read since the offset was stored, without an event for it.
     skipped_bytes: usize,
@@ -108,7 +108,7 @@ pub(crate) fn start(projections: &Arc<Projections>) {
     if projections.all.is_empty() {
         return;
     }
-    let context = &projections.lives.context;
+    let context = &projections.epochs.context;
     context.metrics.register(|registry| {
         let families = Families::register(registry);
         for projector in &projections.all {
@@ -165,7 +165,7 @@ async fn run(running: Running) {
             return;
         };
         let next = runner.step(&projections).await;
-        let sleep = |duration| Some(projections.lives.context.host.sleep(duration));
+        let sleep = |duration| Some(projections.epochs.context.host.sleep(duration));
         let (sleep, seen) = match next {
             Next::End => return,
             Next::Continue => {
@@ -191,12 +191,12 @@ async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Po
         let is_over = sleep
             .as_mut()
             .is_some_and(|sleep| sleep.as_mut().poll(context).is_ready());
-        if is_over || running.projector.wake.poll(context.waker()) || projections.lives.context.is_stopping() {
+        if is_over || running.projector.wake.poll(context.waker()) || projections.epochs.context.is_stopping() {
             return Poll::Ready(());
         }
         if let Some(seen) = seen {
-            projections.lives.context.signals.watch(context.waker());
-            if projections.lives.durable() != seen {
+            projections.epochs.context.signals.watch(context.waker());
+            if projections.epochs.durable() != seen {
                 return Poll::Ready(());
             }
         }
@@ -207,7 +207,7 @@ async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Po
 
 impl Runner {
     async fn step(&mut self, projections: &Projections) -> Next {
-        if projections.lives.context.is_stopping() {
+        if projections.epochs.context.is_stopping() {
             self.store_skipped(projections).await;
             return Next::End;
         }
@@ -233,14 +233,14 @@ impl Runner {
 
     /// Takes one batch at most. An error is worth another attempt.
     async fn attempt(&mut self, projections: &Projections) -> Result<Next, String> {
-        let (views, journal) = (&*projections.views, &*projections.lives.context.journal);
+        let (views, journal) = (&*projections.views, &*projections.epochs.context.journal);
         self.follow_requests(projections).await?;
         // Without a running epoch no position is durable: a wait for another position than a former one would end at once.
-        let Some(life) = projections.lives.running() else {
+        let Some(epoch) = projections.epochs.running() else {
             return Ok(Next::WaitForCommit(None));
         };
-        let is_member = projections.lives.member().is_some();
-        if self.is_remote(projections, &life, views).await? {
+        let is_member = projections.epochs.member().is_some();
+        if self.is_remote(projections, &epoch, views).await? {
             let is_awaited = self.projector.report.receiver_count() > 0;
             return Ok(Next::Pause(if is_awaited { PAUSE } else { LOOK }));
         }
@@ -252,13 +252,13 @@ impl Runner {
             });
         }
         if self.stored.is_none() {
-            self.load_offset(views, &life).await?;
+            self.load_offset(views, &epoch).await?;
             self.look_for_missing(projections).await?;
         }
-        let durable = life.ledger.durable();
-        let is_checked = std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life));
+        let durable = epoch.ledger.durable();
+        let is_checked = std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&epoch));
         if !is_checked || self.read.told.next(&self.streams).is_empty() {
-            let streams = life::streams(&projections.lives.context, Some(&life), self.read.told.first()).await;
+            let streams = epoch::streams(&projections.epochs.context, Some(&epoch), self.read.told.first()).await;
             self.streams = streams.map_err(|error| error.to_string())?;
         }
         if !is_checked {
@@ -271,12 +271,12 @@ impl Runner {
                 }
                 return Ok(self.stop(reason, None));
             }
-            self.checked = Arc::downgrade(&life);
+            self.checked = Arc::downgrade(&epoch);
         }
         if self.is_to_compare(projections) {
             let compared = self.projector.clone();
             if let Err(obstacle) = compared.consumer.compare(self.delivered).await {
-                return self.meet(obstacle, projections, &life).await;
+                return self.meet(obstacle, projections, &epoch).await;
             }
         }
         let Some(stretch) = self.next_stretch() else {
@@ -290,7 +290,7 @@ impl Runner {
             match self.is_complete(projections).await? {
                 Completion::Complete => {}
                 Completion::Moved => return Ok(Next::Continue),
-                Completion::Refused(obstacle) => return self.meet(obstacle, projections, &life).await,
+                Completion::Refused(obstacle) => return self.meet(obstacle, projections, &epoch).await,
             }
             return Ok(if is_member {
                 Next::Pause(PAUSE)
@@ -300,25 +300,25 @@ impl Runner {
         };
         let commits = source::read(journal, stretch).await;
         let commits = commits.map_err(|error| error.to_string())?;
-        if life.ledger.is_over() {
-            // The next life says what of this one counts, and whether this node goes on.
+        if epoch.ledger.is_over() {
+            // The next epoch says what of this one counts, and whether this node goes on.
             return Ok(Next::Continue);
         }
         self.is_idle = false;
-        let next = self.take(&commits, projections, &life).await?;
+        let next = self.take(&commits, projections, &epoch).await?;
         if !matches!(next, Next::Pause(_)) {
             return Ok(next);
         }
         match self.is_complete(projections).await? {
             Completion::Complete => Ok(next),
             Completion::Moved => Ok(Next::Continue),
-            Completion::Refused(obstacle) => self.meet(obstacle, projections, &life).await,
+            Completion::Refused(obstacle) => self.meet(obstacle, projections, &epoch).await,
         }
     }
 
     /// Tells whether the receiver of a sink is to be asked how far it has come.
     fn is_to_compare(&mut self, projections: &Projections) -> bool {
-        let now = projections.lives.context.host.elapsed_micros();
+        let now = projections.epochs.context.host.elapsed_micros();
         let is_due = self
             .compared_micros
             .is_none_or(|compared| now.saturating_sub(compared) >= micros(IDLE));
@@ -329,11 +329,11 @@ impl Runner {
     }
 
     /// Decides after a failed delivery: the runner tries again, goes back, or stops.
-    async fn meet(&mut self, obstacle: Obstacle, projections: &Projections, life: &Life) -> Result<Next, String> {
+    async fn meet(&mut self, obstacle: Obstacle, projections: &Projections, epoch: &Epoch) -> Result<Next, String> {
         match obstacle {
             Obstacle::Retry(reason) => Err(reason),
             Obstacle::Unusable(reason) => Ok(self.stop(reason, None)),
-            Obstacle::Behind(reached) => self.go_back(reached, projections, life).await,
+            Obstacle::Behind(reached) => self.go_back(reached, projections, epoch).await,
         }
     }
 
@@ -342,11 +342,11 @@ impl Runner {
         &mut self,
         reached: Option<EventOffset>,
         projections: &Projections,
-        life: &Life,
+        epoch: &Epoch,
     ) -> Result<Next, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
-        let mut place = ProjectionPosition::beginning(life, version);
-        let reached = match projections.lives.member() {
+        let mut place = ProjectionPosition::beginning(epoch, version);
+        let reached = match projections.epochs.member() {
             None => reached,
             // A single event does not say how far the receiver had come in each of several streams: all is removed, and delivered again.
             Some(_) => {
@@ -357,7 +357,7 @@ impl Runner {
             }
         };
         if let Some(EventOffset { position, .. }) = reached {
-            let commit = source::commit(&*projections.lives.context.journal, position)
+            let commit = source::commit(&*projections.epochs.context.journal, position)
                 .await
                 .map_err(|error| error.to_string())?;
             let Some(commit) = commit else {
@@ -394,14 +394,14 @@ impl Runner {
     }
 
     /// Tells whether another node runs the projection, and takes that node's progress from the rows.
-    async fn is_remote(&mut self, projections: &Projections, life: &Life, views: &dyn Views) -> Result<bool, String> {
+    async fn is_remote(&mut self, projections: &Projections, epoch: &Epoch, views: &dyn Views) -> Result<bool, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
         let shard = limits::shard_of(
             limits::hash("projection", name),
-            projections.lives.context.registry.shards(),
+            projections.epochs.context.registry.shards(),
         );
         let was_remote = self.projector.report.borrow().state == State::Remote;
-        if life.ledger.shards.contains(shard) {
+        if epoch.ledger.shards.contains(shard) {
             if was_remote {
                 tracing::info!("projection {name} runs on this node from now on");
                 self.stored = None;
@@ -449,9 +449,9 @@ impl Runner {
 
     /// Tells, with nothing new, whether it is time to look for what others have stored.
     fn is_to_look(&mut self, projections: &Projections) -> bool {
-        let now = projections.lives.context.host.elapsed_micros();
+        let now = projections.epochs.context.host.elapsed_micros();
         let was_idle = std::mem::replace(&mut self.is_idle, true);
-        let is_due = projections.lives.member().is_none() || now.saturating_sub(self.looked_micros) > micros(LOOK);
+        let is_due = projections.epochs.member().is_none() || now.saturating_sub(self.looked_micros) > micros(LOOK);
         if is_due {
             self.looked_micros = now;
         }
@@ -460,18 +460,18 @@ impl Runner {
 
     /// Tells whether something was read without an event for it, and not stored for long enough.
     fn is_to_store(&self, projections: &Projections) -> bool {
-        let now = projections.lives.context.host.elapsed_micros();
+        let now = projections.epochs.context.host.elapsed_micros();
         self.skipped_bytes > 0 && now.saturating_sub(self.stored_micros) > micros(STORE)
     }
 
     /// Has a batch taken and stores how far that went.
-    async fn take(&mut self, commits: &[Commit], projections: &Projections, life: &Life) -> Result<Next, String> {
+    async fn take(&mut self, commits: &[Commit], projections: &Projections, epoch: &Epoch) -> Result<Next, String> {
         let views = &*projections.views;
         let projector = self.projector.clone();
         let skipped: Vec<EventOffset> = self.read.decided.iter().map(|skip| skip.event).collect();
-        let host = &projections.lives.context.host;
-        let tracer = projections.lives.context.tracer.as_deref();
-        let tracer = tracer.map(|tracer| (tracer, traced::traced(life, commits), host.elapsed_micros()));
+        let host = &projections.epochs.context.host;
+        let tracer = projections.epochs.context.tracer.as_deref();
+        let tracer = tracer.map(|tracer| (tracer, traced::traced(epoch, commits), host.elapsed_micros()));
         let spans = tracer.as_ref().map_or(&[][..], |(_, spans, _)| spans);
         let handled = projector
             .consumer
@@ -485,7 +485,7 @@ impl Runner {
             poison,
         } = handled;
         if let Some(obstacle) = obstacle {
-            return self.meet(obstacle, projections, life).await;
+            return self.meet(obstacle, projections, epoch).await;
         }
         self.delivered = delivered.or(self.delivered);
         if let Some(last) = counted.checked_sub(1).and_then(|last| commits.get(last)) {
@@ -506,7 +506,7 @@ impl Runner {
             skip::keep(&mut self.read.skipped, passed);
             let skips = self.read.skipped.last().map_or(0, |last| last.number) - before;
             let is_due = self.skipped_bytes > SKIPPED_BYTES_MAX
-                || (projections.lives.member().is_some() && self.is_to_store(projections));
+                || (projections.epochs.member().is_some() && self.is_to_store(projections));
             if (events > 0 || is_due || poison.is_some() || skips > 0) && !self.store(projections).await? {
                 return Ok(Next::Continue);
             }
@@ -602,7 +602,7 @@ impl Runner {
                 return Err(SkipError::Running);
             }
         };
-        let skipped = skip.decided(&why, projections.lives.context.host.now());
+        let skipped = skip.decided(&why, projections.epochs.context.host.now());
         let told = format!("as {} decided ({:?}): {why}", skipped.by, skipped.reason);
         self.read.decided.push(skipped);
         let stored = match self.store(projections).await {
@@ -645,7 +645,7 @@ impl Runner {
     }
 
     /// Reads how far the rows have come.
-    async fn load_offset(&mut self, views: &dyn Views, life: &Life) -> Result<(), String> {
+    async fn load_offset(&mut self, views: &dyn Views, epoch: &Epoch) -> Result<(), String> {
         let projector = self.projector.clone();
         let (name, version) = (projector.consumer.name(), projector.consumer.version());
         let mut found = ProjectionPosition::stored(views, name).await?;
@@ -663,7 +663,7 @@ impl Runner {
         self.checked = Weak::new();
         self.stored = Some(found.as_ref().map(|(place, _)| place.last));
         self.has_row = found.as_ref().is_some_and(|(_, has_row)| *has_row);
-        self.read = found.map_or_else(|| ProjectionPosition::beginning(life, version), |(place, _)| place);
+        self.read = found.map_or_else(|| ProjectionPosition::beginning(epoch, version), |(place, _)| place);
         self.compared_micros = None;
         self.delivered = match projector.consumer.is_projection() {
             true => None,
@@ -686,7 +686,7 @@ impl Runner {
     /// Says so if history that it has not read was removed.
     async fn look_for_missing(&self, projections: &Projections) -> Result<(), String> {
         let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
-        let removed = removed_upto(&projections.lives, kind).await;
+        let removed = removed_upto(&projections.epochs, kind).await;
         let removed = removed.map_err(|error| error.to_string())?;
         let missed = removed.into_iter().filter(|upto| !self.read.told.has(*upto)).max();
         if let Some(upto) = missed {
@@ -726,7 +726,7 @@ impl Runner {
                 self.stored = Some(Some(self.read.last));
                 self.has_row = has_row;
                 self.skipped_bytes = 0;
-                self.stored_micros = projections.lives.context.host.elapsed_micros();
+                self.stored_micros = projections.epochs.context.host.elapsed_micros();
                 Ok(true)
             }
             Applied::Moved(found) => {
@@ -801,7 +801,7 @@ impl Runner {
 
     /// Reports that all there was has just been read.
     fn report_complete(&self, projections: &Projections) {
-        let now = projections.lives.context.host.elapsed_micros();
+        let now = projections.epochs.context.host.elapsed_micros();
         // Nobody waits for this alone.
         self.projector.report.send_if_modified(|report| {
             report.complete_micros = now;

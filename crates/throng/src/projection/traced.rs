@@ -1,22 +1,22 @@
 //! The spans of batches that projections and sinks take.
 
 use crate::{
+    epoch::Epoch,
     host::Host,
-    life::Life,
     spans::{Attribute, Gathered, TraceContext, Tracer},
 };
 use throng_journal::{Commit, Position};
 
 /// Returns the spans of those commits that this epoch has traced lately.
-pub(super) fn traced(life: &Life, commits: &[Commit]) -> Vec<(Position, TraceContext)> {
+pub(super) fn traced(epoch: &Epoch, commits: &[Commit]) -> Vec<(Position, TraceContext)> {
     let own = || {
         commits
             .iter()
             .map(Commit::position)
-            .filter(|at| at.writer == life.ledger.writer)
+            .filter(|at| at.writer == epoch.ledger.writer)
     };
     match (own().min(), own().max()) {
-        (Some(first), Some(last)) => life.ledger.traced_between(first.commit.0, last.commit.0),
+        (Some(first), Some(last)) => epoch.ledger.traced_between(first.commit.0, last.commit.0),
         _ => Vec::new(),
     }
 }

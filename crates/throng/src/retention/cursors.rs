@@ -1,8 +1,8 @@
-//! The places that the passes over a life's shards have come to.
+//! The places that the passes over an epoch's shards have come to.
 
 use super::Retention;
-use crate::life::{
-    Life,
+use crate::epoch::{
+    Epoch,
     removals::{Positions, ROW, Row, raise, read_rows},
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,15 +35,15 @@ fn of_all(rows: &BTreeMap<ShardId, Row>) -> (HashMap<Box<str>, Position>, i64) {
 }
 
 impl Cursors {
-    pub(super) async fn read(of: &Retention, life: &Life) -> Result<Self, Error> {
-        let mut all = read_rows(of.context(), Some(life)).await?;
+    pub(super) async fn read(of: &Retention, epoch: &Epoch) -> Result<Self, Error> {
+        let mut all = read_rows(of.context(), Some(epoch)).await?;
         let shared = all.remove(&None).unwrap_or_default();
         let of_shard = |shard| {
             let mut row = all.remove(&Some(shard)).unwrap_or_default();
             row.join(&shared);
             (shard, row)
         };
-        let rows: BTreeMap<ShardId, Row> = life.ledger.shards.iter().map(of_shard).collect();
+        let rows: BTreeMap<ShardId, Row> = epoch.ledger.shards.iter().map(of_shard).collect();
         let (kinds, looked_at_all) = of_all(&rows);
         Ok(Self {
             kinds,
@@ -57,40 +57,40 @@ impl Cursors {
     /// Has the next checkpoint say of which entities events go, and where the last of those stands; nothing goes before that is durable.
     ///
     /// Of each shard it is a place in a stream of that shard: whoever was told that was told all before it that is of the shard.
-    pub(super) fn announce<'a>(&mut self, life: &Life, going: impl Iterator<Item = (&'a Address, Position)>) {
+    pub(super) fn announce<'a>(&mut self, epoch: &Epoch, going: impl Iterator<Item = (&'a Address, Position)>) {
         if !self.is_of_cluster {
             going.for_each(|(address, last)| raise(&mut self.shared.removed, &address.kind, last));
-            return life.due().rows.push((ROW.to_vec(), self.shared.write_of_all()));
+            return epoch.due().rows.push((ROW.to_vec(), self.shared.write_of_all()));
         }
         let mut changed = BTreeSet::new();
         for (address, last) in going {
-            let (shard, _) = life.shard_of(address);
+            let (shard, _) = epoch.shard_of(address);
             if let Some(row) = self.rows.get_mut(&shard) {
                 raise(&mut row.removed, &address.kind, last);
                 changed.insert(shard);
             }
         }
-        self.write(life, |shard| changed.contains(&shard));
+        self.write(epoch, |shard| changed.contains(&shard));
     }
 
     /// Has the next checkpoint say how far passes have come.
-    pub(super) fn store(mut self, life: &Life, kinds: &HashMap<Box<str>, Position>, looked_at_all: i64) {
+    pub(super) fn store(mut self, epoch: &Epoch, kinds: &HashMap<Box<str>, Position>, looked_at_all: i64) {
         if !self.is_of_cluster {
             self.shared.looked = kinds.iter().map(|(kind, at)| (kind.clone(), *at)).collect();
             self.shared.looked_at_all = looked_at_all;
-            return life.due().rows.push((ROW.to_vec(), self.shared.write_of_all()));
+            return epoch.due().rows.push((ROW.to_vec(), self.shared.write_of_all()));
         }
         for row in self.rows.values_mut() {
             kinds.iter().for_each(|(kind, at)| raise(&mut row.looked, kind, *at));
             row.looked_at_all = row.looked_at_all.max(looked_at_all);
         }
-        self.write(life, |_| true);
+        self.write(epoch, |_| true);
     }
 
-    fn write(&self, life: &Life, is_changed: impl Fn(ShardId) -> bool) {
+    fn write(&self, epoch: &Epoch, is_changed: impl Fn(ShardId) -> bool) {
         let rows = self.rows.iter().filter(|(shard, _)| is_changed(**shard));
         let rows = rows.map(|(shard, row)| ([ROW, &shard.0.to_be_bytes()].concat(), row.write()));
-        life.due().rows.extend(rows);
+        epoch.due().rows.extend(rows);
     }
 }
 

@@ -8,9 +8,9 @@ use super::{
     taken::{ERASING, taken_upto},
 };
 use crate::{
+    epoch::{self, Epoch},
     executor::{OwnerOf, Target, now_or_later, turn},
     ledger::{Refusal, unreadable, widen},
-    life::{self, Life},
     remote::{Reply, Request},
 };
 use std::{
@@ -82,8 +82,8 @@ impl Retention {
         let refused = context.refuse_older_nodes(ERASING);
         refused.map_err(|reason| Error::Unavailable { reason })?;
         loop {
-            if let Some(life) = self.lives.owner_of(index, id)? {
-                return self.erase_here(&life, (index, id)).await;
+            if let Some(epoch) = self.epochs.owner_of(index, id)? {
+                return self.erase_here(&epoch, (index, id)).await;
             }
             let (kind, id) = (kind.to_owned(), id.to_owned());
             if let Reply::Erased { records, bytes } = owner.ask(Request::Erase { kind, id }).await? {
@@ -95,18 +95,18 @@ impl Retention {
     /// Erases an entity of this node.
     pub(super) async fn erase_here(
         self: &Arc<Self>,
-        life: &Arc<Life>,
+        epoch: &Arc<Epoch>,
         (index, id): (usize, &str),
     ) -> Result<Erased, Error<JsonRejection>> {
         let kind = self.context().registry.kinds()[index].name;
         let address = Address::new(kind, id);
         let cut_off = self.pruning.lock().await;
-        drop_waiting(life, &address).await.map_err(widen)?;
-        begin(self, life, &address)
+        drop_waiting(epoch, &address).await.map_err(widen)?;
+        begin(self, epoch, &address)
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
-        let erased = match note(self, life, &address, ErasureNote::Begun).await {
-            Ok(()) => carry_on(self, life, (&address, None), cut_off).await,
+        let erased = match note(self, epoch, &address, ErasureNote::Begun).await {
+            Ok(()) => carry_on(self, epoch, (&address, None), cut_off).await,
             Err(error) => Err(error),
         };
         // Nobody meets what was remembered meanwhile.
@@ -121,42 +121,47 @@ impl Retention {
 }
 
 /// Drops the messages that wait for the entity. They would stay in the history: nobody would have taken them.
-async fn drop_waiting(life: &Arc<Life>, address: &Address) -> Result<(), Refusal> {
+async fn drop_waiting(epoch: &Arc<Epoch>, address: &Address) -> Result<(), Refusal> {
     let by = ByHand::new("erasure", "the entity is erased");
-    life.deliverer.drop_waiting(address, by).await.map(drop)
+    epoch.deliverer.drop_waiting(address, by).await.map(drop)
 }
 
 /// Notes durably that it is to be erased; nothing has happened to it before.
-async fn begin(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) -> Result<(), StoreError> {
+async fn begin(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) -> Result<(), StoreError> {
     let row = row_of(address);
     // Also for whoever stops waiting.
     retention.is_erasing.store(true, atomic::Ordering::Release);
-    life.due().rows.push((row.clone(), Some(Vec::new())));
-    let noted = settle(retention, life).await;
+    epoch.due().rows.push((row.clone(), Some(Vec::new())));
+    let noted = settle(retention, epoch).await;
     if noted.is_err() {
-        life.due().rows.retain(|(due, _)| *due != row);
+        epoch.due().rows.retain(|(due, _)| *due != row);
     }
     noted
 }
 
 /// Notes it in the log, durably: the rows may be lost with the store.
-async fn note(retention: &Retention, life: &Arc<Life>, address: &Address, note: ErasureNote) -> Result<(), StoreError> {
-    life.deliverer.room_to_remove().await;
-    let (executor, of, (shard, _)) = (life.executor.clone(), address.clone(), life.shard_of(address));
-    let noted = life.executor.visit(shard, move |shard| {
+async fn note(
+    retention: &Retention,
+    epoch: &Arc<Epoch>,
+    address: &Address,
+    note: ErasureNote,
+) -> Result<(), StoreError> {
+    epoch.deliverer.room_to_remove().await;
+    let (executor, of, (shard, _)) = (epoch.executor.clone(), address.clone(), epoch.shard_of(address));
+    let noted = epoch.executor.visit(shard, move |shard| {
         shard.note_erasure(&of, note, &mut executor.ledger.staging())
     });
     let commit = noted.await.map_err(|error| backend(&error))?;
     turn::wake_committer(retention.context());
-    let durable = life.ledger.wait_until(commit, u64::MAX).await;
+    let durable = epoch.ledger.wait_until(commit, u64::MAX).await;
     durable.map_err(|error| backend(&error))
 }
 
 /// Gives the rows of erasures that only the log knows of back to a store that was lost.
-async fn note_again(retention: &Retention, life: &Arc<Life>) -> Result<(), StoreError> {
+async fn note_again(retention: &Retention, epoch: &Arc<Epoch>) -> Result<(), StoreError> {
     let mut of_log = Vec::new();
-    for shard in life.executor.shards() {
-        let begun = life.executor.visit(shard, |shard| shard.begun_erasures());
+    for shard in epoch.executor.shards() {
+        let begun = epoch.executor.visit(shard, |shard| shard.begun_erasures());
         of_log.extend(begun.await.map_err(|error| backend(&error))?);
     }
     if of_log.is_empty() {
@@ -166,21 +171,21 @@ async fn note_again(retention: &Retention, life: &Arc<Life>) -> Result<(), Store
         let row = row_of(&address);
         if now_or_later(retention.context().store.system(&row)).await?.is_none() {
             let ended = ended.map(|(seq, at)| ended_at(seq, at)).unwrap_or_default();
-            life.due().rows.push((row, Some(ended)));
+            epoch.due().rows.push((row, Some(ended)));
         }
     }
-    settle(retention, life).await?;
-    for shard in life.executor.shards() {
-        let noted = life.executor.visit(shard, Shard::forget_begun_erasures);
+    settle(retention, epoch).await?;
+    for shard in epoch.executor.shards() {
+        let noted = epoch.executor.visit(shard, Shard::forget_begun_erasures);
         noted.await.map_err(|error| backend(&error))?;
     }
     Ok(())
 }
 
 /// Carries erasures to their end that a failure or a crash has cut off.
-pub(super) async fn resume(retention: &Arc<Retention>, life: &Arc<Life>) -> Result<(), StoreError> {
+pub(super) async fn resume(retention: &Arc<Retention>, epoch: &Arc<Epoch>) -> Result<(), StoreError> {
     let cut_off = retention.pruning.lock().await;
-    note_again(retention, life).await?;
+    note_again(retention, epoch).await?;
     drop(cut_off);
     let mut begun = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
@@ -190,11 +195,11 @@ pub(super) async fn resume(retention: &Arc<Retention>, life: &Arc<Life>) -> Resu
         .system_scan(ERASING_ROWS, b"", usize::MAX, &mut visit)
         .await?;
     for (address, ended) in begun {
-        if !life.ledger.shards.contains(life.shard_of(&address).0) {
+        if !epoch.ledger.shards.contains(epoch.shard_of(&address).0) {
             continue;
         }
         let cut_off = retention.pruning.lock().await;
-        match carry_on(retention, life, (&address, ended), cut_off).await {
+        match carry_on(retention, epoch, (&address, ended), cut_off).await {
             Ok(Some(erased)) => tracing::info!("the erasure of {address} was cut off: {erased}"),
             Ok(None) => {}
             Err(error) => {
@@ -238,12 +243,12 @@ fn reached_row(address: &Address) -> Vec<u8> {
 
 /// The next checkpoint notes how far it came, or a process that dies again and again would begin each time with all of the history, to which
 /// each of its starts has added.
-fn note_reached(life: &Life, address: &Address, (of, reached): (Erasing, &Positions)) {
+fn note_reached(epoch: &Epoch, address: &Address, (of, reached): (Erasing, &Positions)) {
     let row = reached_row(address);
     let ended = [of.seq, of.at.writer.0, of.at.commit.0];
     let reached = reached.positions().flat_map(|at| [at.writer.0, at.commit.0]);
     let value: Vec<u8> = ended.into_iter().chain(reached).flat_map(u64::to_be_bytes).collect();
-    let mut due = life.due();
+    let mut due = epoch.due();
     due.rows.retain(|(name, _)| *name != row);
     due.rows.push((row, Some(value)));
 }
@@ -265,13 +270,13 @@ async fn read_reached(retention: &Retention, address: &Address) -> Result<Option
 /// Ends it, unless that was done, and overwrites what is there of it and of its calls. `None`: nothing has ever happened to it.
 async fn carry_on(
     retention: &Arc<Retention>,
-    life: &Arc<Life>,
+    epoch: &Arc<Epoch>,
     (address, ended): (&Address, Option<Erasing>),
     mut cut_off: MutexGuard<'_, CutOff>,
 ) -> Result<Option<Erased>, StoreError> {
     let ended = match ended {
         Some(ended) => Some(ended),
-        None => end(retention, life, address).await?,
+        None => end(retention, epoch, address).await?,
     };
     let erased = match ended {
         Some(ended) => {
@@ -281,9 +286,9 @@ async fn carry_on(
                 None => read_reached(retention, address).await?,
             };
             let mut reached = before.map_or_else(Positions::default, |(of, reached)| of.left_by(reached, ended));
-            let overwritten = overwrite(retention, life, &[(address.clone(), ended)], &mut reached).await;
+            let overwritten = overwrite(retention, epoch, &[(address.clone(), ended)], &mut reached).await;
             if overwritten.is_err() {
-                note_reached(life, address, (ended, &reached));
+                note_reached(epoch, address, (ended, &reached));
                 cut_off.insert(address.clone(), (ended, reached));
             }
             Some(overwritten?)
@@ -293,41 +298,41 @@ async fn carry_on(
     // Its calls may be another node's, whose erasures may wait for this node: with the lock held, both would wait for ever.
     drop(cut_off);
     let erased = match erased {
-        Some(erased) => Some(erase_calls(retention, life, address, erased).await?),
+        Some(erased) => Some(erase_calls(retention, epoch, address, erased).await?),
         None => None,
     };
     let _one_at_a_time = retention.pruning.lock().await;
-    done(retention, life, std::slice::from_ref(address)).await?;
+    done(retention, epoch, std::slice::from_ref(address)).await?;
     Ok(erased)
 }
 
 /// Notes that nothing of them is left.
-async fn done(retention: &Arc<Retention>, life: &Arc<Life>, erased: &[Address]) -> Result<(), StoreError> {
+async fn done(retention: &Arc<Retention>, epoch: &Arc<Epoch>, erased: &[Address]) -> Result<(), StoreError> {
     for address in erased {
-        note(retention, life, address, ErasureNote::Done).await?;
+        note(retention, epoch, address, ErasureNote::Done).await?;
         let rows = [(row_of(address), None), (reached_row(address), None)];
-        life.due().rows.extend(rows);
+        epoch.due().rows.extend(rows);
     }
-    settle(retention, life).await
+    settle(retention, epoch).await
 }
 
 /// Erases the calls of an entity that has ended. No outcome of an open one is told, and a result of an attempt under way finds nothing.
 async fn erase_calls(
     retention: &Arc<Retention>,
-    life: &Arc<Life>,
+    epoch: &Arc<Epoch>,
     caller: &Address,
     mut erased: Erased,
 ) -> Result<Erased, StoreError> {
     let (mut here, mut remote) = (Vec::new(), Vec::new());
     for call in calls_of(retention, caller).await? {
-        let (shard, _) = life.shard_of(&call);
-        match life.ledger.shards.contains(shard) {
+        let (shard, _) = epoch.shard_of(&call);
+        match epoch.ledger.shards.contains(shard) {
             true => here.push(call),
             false => remote.push((shard, call)),
         }
     }
     for here in here.chunks(TOGETHER_MAX) {
-        let together = erase_together(retention, life, here).await?;
+        let together = erase_together(retention, epoch, here).await?;
         erased.records += together.records;
         erased.bytes += together.bytes;
     }
@@ -353,45 +358,45 @@ async fn erase_calls(
 }
 
 /// Erases several entities of this node in one pass over the journal.
-async fn erase_together(retention: &Arc<Retention>, life: &Arc<Life>, all: &[Address]) -> Result<Erased, StoreError> {
+async fn erase_together(retention: &Arc<Retention>, epoch: &Arc<Epoch>, all: &[Address]) -> Result<Erased, StoreError> {
     let _one_at_a_time = retention.pruning.lock().await;
     let mut ended = Vec::with_capacity(all.len());
     for address in all {
-        drop_waiting(life, address).await.map_err(|error| backend(&error))?;
-        begin(retention, life, address).await?;
-        note(retention, life, address, ErasureNote::Begun).await?;
-        let end = end(retention, life, address).await?;
+        drop_waiting(epoch, address).await.map_err(|error| backend(&error))?;
+        begin(retention, epoch, address).await?;
+        note(retention, epoch, address, ErasureNote::Begun).await?;
+        let end = end(retention, epoch, address).await?;
         ended.extend(end.map(|end| (address.clone(), end)));
     }
     let mut reached = Positions::default();
     let erased = match ended.is_empty() {
         true => Erased::default(),
-        false => overwrite(retention, life, &ended, &mut reached).await?,
+        false => overwrite(retention, epoch, &ended, &mut reached).await?,
     };
-    done(retention, life, all).await?;
+    done(retention, epoch, all).await?;
     all.iter().for_each(|address| retention.remembered.forget(address));
     Ok(erased)
 }
 
 /// Ends it, and has the store forget it. `None`: nothing has ever happened to it.
-async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) -> Result<Option<Erasing>, StoreError> {
+async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) -> Result<Option<Erasing>, StoreError> {
     let Some(kind) = retention.context().registry.find(&address.kind) else {
         return Err(StoreError::Backend {
             doing: format!("erasing {address}"),
             why: "this program does not know its kind".into(),
         });
     };
-    let (shard, hash) = life.shard_of(address);
+    let (shard, hash) = epoch.shard_of(address);
     let target = Target {
         kind,
         hash,
         id: address.id.to_string().into(),
     };
     let known = known_events(retention, address).await?;
-    life.deliverer.room_to_remove().await;
+    epoch.deliverer.room_to_remove().await;
     let (Erasure { seq, is_quarantined }, commit) = loop {
-        let (executor, of) = (life.executor.clone(), address.clone());
-        let ended = life.executor.visit(shard, move |shard| {
+        let (executor, of) = (epoch.executor.clone(), address.clone());
+        let ended = epoch.executor.visit(shard, move |shard| {
             let erased = shard.erase(kind, (hash, &of.id), known, &mut executor.ledger.staging())?;
             // A quarantine of it has ended, too.
             executor.outbox.release(&of);
@@ -399,14 +404,14 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
         });
         match ended.await.map_err(|error| backend(&error))? {
             Some(ended) => break ended,
-            None => life.executor.load(&target).await.map_err(|error| backend(&error))?,
+            None => epoch.executor.load(&target).await.map_err(|error| backend(&error))?,
         }
     };
     turn::wake_committer(retention.context());
     if seq == 0 {
         return Ok(None);
     }
-    let at = Position::new(life.ledger.writer, CommitNo(commit));
+    let at = Position::new(epoch.ledger.writer, CommitNo(commit));
     let mut rows = vec![
         (row_of(address), Some(ended_at(seq, at))),
         (ended_row(address), Some(seq.to_be_bytes().to_vec())),
@@ -422,16 +427,16 @@ async fn end(retention: &Arc<Retention>, life: &Arc<Life>, address: &Address) ->
         .system_scan(&dead_of_it, b"", usize::MAX, &mut visit)
         .await?;
     {
-        let mut due = life.due();
+        let mut due = epoch.due();
         due.rows.extend(rows);
         due.cuts
             .push(all_of(address, if is_quarantined { EVERY_EVENT } else { seq }));
     }
-    settle(retention, life).await?;
+    settle(retention, epoch).await?;
     if is_quarantined {
         // Not before: what is still in the store could not be loaded.
         let id = address.id.clone();
-        let released = life.executor.visit(shard, move |shard| shard.release(kind, hash, &id));
+        let released = epoch.executor.visit(shard, move |shard| shard.release(kind, hash, &id));
         released.await.map_err(|error| backend(&error))?;
     }
     Ok(Some(Erasing { seq, at }))
@@ -459,7 +464,7 @@ fn all_of(address: &Address, seq: u64) -> Cut {
 /// stand in any stream. Those of other nodes go on meanwhile; what comes to them is not of the entities as they were.
 async fn overwrite(
     retention: &Arc<Retention>,
-    life: &Arc<Life>,
+    epoch: &Arc<Epoch>,
     all: &[(Address, Erasing)],
     reached: &mut Positions,
 ) -> Result<Erased, StoreError> {
@@ -470,30 +475,30 @@ async fn overwrite(
         ..Plan::default()
     };
     plan.erased.extend(all.iter().cloned());
-    stand_in(retention, life, &mut plan, false).await?;
+    stand_in(retention, epoch, &mut plan, false).await?;
     // The checkpoint that forgot it may not have covered its last events, and a later one has indexed them then.
     let cuts = all.iter().map(|(address, ended)| all_of(address, ended.seq));
-    life.due().cuts.extend(cuts);
-    settle(retention, life).await?;
+    epoch.due().cuts.extend(cuts);
+    settle(retention, epoch).await?;
     if retention.context().peers.is_some() {
         // Another node's numbers are its own to say.
         plan.counts.clear();
         for (address, _) in all {
-            plan.taken_upto = Some(taken_upto(retention, life, address).await?);
+            plan.taken_upto = Some(taken_upto(retention, epoch, address).await?);
         }
     }
-    plan.known_at = life.ledger.durable();
+    plan.known_at = epoch.ledger.durable();
     let plan = Arc::new(plan);
-    let covers = life.ledger.covers().unwrap_or_default();
+    let covers = epoch.ledger.covers().unwrap_or_default();
     let upto = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     let mut pruned = Pruned::default();
-    let streams = life::streams(retention.context(), Some(life), reached.first()).await?;
+    let streams = epoch::streams(retention.context(), Some(epoch), reached.first()).await?;
     'streams: for stream in &streams {
         // In a stream that goes on, only the commits that came after the last attempt are left to overwrite.
         let Some(mut told) = reached.upto_of(stream.writer) else {
             continue;
         };
-        let end = end_of(life, stream, upto);
+        let end = end_of(epoch, stream, upto);
         while told < end {
             let to = match retention.context().peers.is_some() {
                 true => end.min(CommitNo(told.0.saturating_add(NOTED_EVERY))),
@@ -517,7 +522,7 @@ async fn overwrite(
             };
             reached.tell(at(told), &streams);
             for (address, ended) in all {
-                note_reached(life, address, (*ended, reached));
+                note_reached(epoch, address, (*ended, reached));
             }
             // Commits behind these count as overwritten only once nothing before them is left.
             if told < to {
@@ -546,12 +551,12 @@ async fn overwrite(
 
 /// Returns the commit up to which a stream is looked at. In streams that this epoch has taken over and writes itself, it is not beyond
 /// `upto`.
-fn end_of(life: &Life, stream: &Stream, upto: Position) -> CommitNo {
-    let is_of_life =
-        stream.writer == life.ledger.writer || life.ledger.sealed.iter().any(|end| end.writer == stream.writer);
+fn end_of(epoch: &Epoch, stream: &Stream, upto: Position) -> CommitNo {
+    let is_of_epoch =
+        stream.writer == epoch.ledger.writer || epoch.ledger.sealed.iter().any(|end| end.writer == stream.writer);
     match stream.writer.cmp(&upto.writer) {
-        Ordering::Greater if is_of_life => CommitNo(0),
-        Ordering::Equal if is_of_life => stream.last.min(upto.commit),
+        Ordering::Greater if is_of_epoch => CommitNo(0),
+        Ordering::Equal if is_of_epoch => stream.last.min(upto.commit),
         _ => stream.last,
     }
 }

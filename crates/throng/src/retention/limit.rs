@@ -1,7 +1,7 @@
 //! The limit of a pass: nothing goes that a checkpoint does not cover, or that a projection has not read.
 
 use super::Retention;
-use crate::life::Life;
+use crate::epoch::Epoch;
 #[cfg(feature = "projections")]
 use crate::projection::BEHIND_SECONDS_NORMAL;
 #[cfg(feature = "projections")]
@@ -18,17 +18,17 @@ pub(super) struct Holder {
 }
 
 /// Returns the place up to which a pass may go, and the projections that hold more.
-pub(super) async fn limit(retention: &Retention, life: &Life) -> Result<(Position, Vec<Holder>), Error> {
-    let Some(covers) = life.ledger.covers() else {
+pub(super) async fn limit(retention: &Retention, epoch: &Epoch) -> Result<(Position, Vec<Holder>), Error> {
+    let Some(covers) = epoch.ledger.covers() else {
         return Ok((Position::default(), Vec::new()));
     };
     // The commit that is covered last shows that a store belongs to its journal.
     let covered = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
-    read_by_projections(retention, life, covered).await
+    read_by_projections(retention, epoch, covered).await
 }
 
 #[cfg(not(feature = "projections"))]
-async fn read_by_projections(_: &Retention, _: &Life, covered: Position) -> Result<(Position, Vec<Holder>), Error> {
+async fn read_by_projections(_: &Retention, _: &Epoch, covered: Position) -> Result<(Position, Vec<Holder>), Error> {
     Ok((covered, Vec::new()))
 }
 
@@ -43,7 +43,7 @@ struct Reader {
 #[cfg(feature = "projections")]
 async fn read_by_projections(
     retention: &Retention,
-    life: &Life,
+    epoch: &Epoch,
     covered: Position,
 ) -> Result<(Position, Vec<Holder>), Error> {
     if !retention.idle_projections.is_empty() {
@@ -54,7 +54,7 @@ async fn read_by_projections(
         return Ok((Position::default(), idle.collect()));
     }
     let readers = match retention.context().peers.is_some() {
-        true => of_cluster(retention, life, covered).await?,
+        true => of_cluster(retention, epoch, covered).await?,
         false => retention
             .projections
             .progress()
@@ -87,12 +87,12 @@ async fn read_by_projections(
 
 /// Returns the projections of a cluster: one runner reads for all nodes, and its progress stands with its rows.
 #[cfg(feature = "projections")]
-async fn of_cluster(retention: &Retention, life: &Life, covered: Position) -> Result<Vec<Reader>, Error> {
+async fn of_cluster(retention: &Retention, epoch: &Epoch, covered: Position) -> Result<Vec<Reader>, Error> {
     let unreadable = |why| Error::backend("looking how far projections have come", why);
     let stored = retention.projections.stored().await.map_err(unreadable)?;
     let now = retention.context().host.elapsed_micros();
     let of_one = |(name, told): (&'static str, Positions)| {
-        let sealed = life.ledger.sealed.iter().copied();
+        let sealed = epoch.ledger.sealed.iter().copied();
         let ends = sealed.filter(|end| end.writer < covered.writer).chain([covered]);
         let reached = reached(&told, ends);
         let behind = retention.goals.behind(name, reached, covered, now);

@@ -27,7 +27,7 @@ pub(crate) use task::start;
 
 #[cfg(feature = "projections")]
 use crate::projection::Projections;
-use crate::{context::Context, ledger::Refusal, life::Lives};
+use crate::{context::Context, epoch::Epochs, ledger::Refusal};
 #[cfg(feature = "projections")]
 use goals::Goals;
 use judge::CutOff;
@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
 /// Looks after the history of an engine.
 pub(crate) struct Retention {
-    lives: Arc<Lives>,
+    epochs: Arc<Epochs>,
     #[cfg(feature = "projections")]
     projections: Arc<Projections>,
     /// The projections that do not run here, and so do not report their progress.
@@ -57,12 +57,12 @@ pub(crate) struct Retention {
 
 impl Retention {
     pub(crate) fn new(
-        lives: Arc<Lives>,
+        epochs: Arc<Epochs>,
         #[cfg(feature = "projections")] projections: Arc<Projections>,
         #[cfg(feature = "projections")] idle_projections: Vec<&'static str>,
     ) -> Self {
         Self {
-            lives,
+            epochs,
             #[cfg(feature = "projections")]
             projections,
             #[cfg(feature = "projections")]
@@ -77,7 +77,7 @@ impl Retention {
     }
 
     fn context(&self) -> &Context {
-        &self.lives.context
+        &self.epochs.context
     }
 }
 

@@ -9,10 +9,10 @@ use super::{
     taken::covered_taken_upto,
 };
 use crate::{
+    epoch::Epoch,
     executor::{Target, now_or_later, turn},
     host::yield_now,
     ledger::recovering,
-    life::Life,
     remote::PruneReport,
 };
 use std::{
@@ -51,11 +51,11 @@ impl Pass {
     }
 }
 
-/// Makes a pass over what a life owns. One whose shards are another node's before it is done breaks nothing: it judges records of these shards
-/// alone, at places that this life has covered, and what it knows of them was durable then and stays true, whoever owns them next.
-pub(super) async fn run(retention: &Arc<Retention>, life: &Arc<Life>, pass: Pass) -> Result<PruneReport, Error> {
+/// Makes a pass over what an epoch owns. One whose shards are another node's before it is done breaks nothing: it judges records of these shards
+/// alone, at places that this epoch has covered, and what it knows of them was durable then and stays true, whoever owns them next.
+pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pass) -> Result<PruneReport, Error> {
     let is_dry = pass == Pass::Dry;
-    if life.ledger.shards.is_empty() {
+    if epoch.ledger.shards.is_empty() {
         return Ok(PruneReport {
             is_dry,
             ..PruneReport::default()
@@ -65,21 +65,21 @@ pub(super) async fn run(retention: &Arc<Retention>, life: &Arc<Life>, pass: Pass
     if !is_dry && retention.context().disk.is_to_finish() {
         retention.context().journal.end_segment().await?;
         // The last commit that a checkpoint covers stays, and with it all that is finished together with it: some follow.
-        stand_in(retention, life, &mut Plan::default(), false).await?;
+        stand_in(retention, epoch, &mut Plan::default(), false).await?;
         retention.context().disk.has_finished();
     }
-    retention.lives.checkpoint_now(life).await?;
-    let (limit, holders) = limit(retention, life).await?;
+    retention.epochs.checkpoint_now(epoch).await?;
+    let (limit, holders) = limit(retention, epoch).await?;
     let behind = holders.iter().filter(|holder| holder.is_behind);
     let behind: Vec<String> = behind.map(|holder| holder.name.clone()).collect();
     let held = i64::try_from(behind.len()).unwrap_or(i64::MAX);
     retention.context().metrics.history_held.set(held);
     *retention.held_by.lock().unwrap_or_else(PoisonError::into_inner) = behind;
     let held_by = holders.into_iter().map(|holder| holder.name).collect();
-    let mut cursors = Cursors::read(retention, life).await?;
+    let mut cursors = Cursors::read(retention, epoch).await?;
     let now = retention.context().host.now();
     let is_whole = pass != Pass::Usual || now.micros.saturating_sub(cursors.looked_at_all) >= ALL_EVERY_MICROS;
-    let found = scan(retention, life, &cursors.kinds, limit).await?;
+    let found = scan(retention, epoch, &cursors.kinds, limit).await?;
     let mut report = PruneReport {
         is_dry,
         is_cut_short: found.is_cut_short,
@@ -93,39 +93,39 @@ pub(super) async fn run(retention: &Arc<Retention>, life: &Arc<Life>, pass: Pass
     }
     report.upto = Some(upto.to_string());
     let mut plan = Plan {
-        shards: life.ledger.shards.clone(),
+        shards: epoch.ledger.shards.clone(),
         horizons: found.horizons.clone(),
         now,
         ..Plan::default()
     };
     let mut passing = Passing {
         retention,
-        life,
+        epoch,
         plan: &mut plan,
         is_dry,
         has_older: false,
     };
     for (address, noted) in &found.noted {
-        go_on(life)?;
+        go_on(epoch)?;
         passing.entity(address, *noted).await?;
     }
     // Nothing may go of the middle of an entity's history.
     let is_whole = is_whole || passing.has_older;
     report.gone = plan.entities.values().filter(|going| going.is_gone).count() as u64;
     report.entities = plan.entities.len() as u64 - report.gone;
-    stand_in(retention, life, &mut plan, is_dry).await?;
+    stand_in(retention, epoch, &mut plan, is_dry).await?;
     if !is_dry {
         let is_going = |(address, _): &(&Address, &Noted)| plan.entities.contains_key(*address);
         let going = found.noted.iter().filter(is_going);
-        cursors.announce(life, going.map(|(address, noted)| (address, noted.at)));
-        settle(retention, life).await?;
+        cursors.announce(epoch, going.map(|(address, noted)| (address, noted.at)));
+        settle(retention, epoch).await?;
     }
     plan.dead = dead(retention).await?;
     plan.is_whole = is_whole;
     if retention.context().peers.is_some() {
-        plan.taken_upto = Some(covered_taken_upto(retention, &life.ledger.shards).await?);
+        plan.taken_upto = Some(covered_taken_upto(retention, &epoch.ledger.shards).await?);
     }
-    plan.known_at = life.ledger.durable();
+    plan.known_at = epoch.ledger.durable();
     let gone = plan.entities.iter().filter(|(_, going)| going.is_gone);
     let gone: Vec<_> = gone.map(|(address, _)| (base_row(address), None)).collect();
     let how = if is_dry { How::Dry } else { How::Remove };
@@ -137,7 +137,14 @@ pub(super) async fn run(retention: &Arc<Retention>, life: &Arc<Life>, pass: Pass
     };
     for (after, to) in stretches {
         let mut reached = after;
-        prune(retention, life, Arc::clone(&plan), (&mut reached, to, how), &mut pruned).await?;
+        prune(
+            retention,
+            epoch,
+            Arc::clone(&plan),
+            (&mut reached, to, how),
+            &mut pruned,
+        )
+        .await?;
         for (kind, horizon) in &found.horizons {
             let cursor = moved.entry(kind.clone()).or_default();
             if *cursor >= after {
@@ -150,9 +157,9 @@ pub(super) async fn run(retention: &Arc<Retention>, life: &Arc<Life>, pass: Pass
         retention.context().metrics.pruned_records.inc_by(pruned.records);
         retention.context().metrics.pruned_bytes.inc_by(pruned.bytes);
         let looked_at_all = if is_whole { now.micros } else { cursors.looked_at_all };
-        cursors.store(life, &moved, looked_at_all);
+        cursors.store(epoch, &moved, looked_at_all);
         // Not before: an attempt that is cut off leaves its states to the next, which learns of them by these rows.
-        life.due().rows.extend(gone);
+        epoch.due().rows.extend(gone);
         if report.records > 0 {
             tracing::info!("{report}");
         }
@@ -186,32 +193,32 @@ fn stretches(
 }
 
 /// Has a checkpoint take along what is due. Only then may anything go that it stands in for.
-pub(super) async fn settle(retention: &Retention, life: &Arc<Life>) -> Result<(), Error> {
-    retention.lives.checkpoint_now(life).await?;
-    match life.ledger.is_over() || !life.due().is_empty() {
+pub(super) async fn settle(retention: &Retention, epoch: &Arc<Epoch>) -> Result<(), Error> {
+    retention.epochs.checkpoint_now(epoch).await?;
+    match epoch.ledger.is_over() || !epoch.due().is_empty() {
         true => Err(backend(&recovering())),
         false => Ok(()),
     }
 }
 
 /// Tells whether a pass may go on: its epoch is neither over nor about to end in order.
-pub(super) fn goes_on(life: &Life) -> bool {
-    !life.ledger.is_over() && !life.ledger.is_closing()
+pub(super) fn goes_on(epoch: &Epoch) -> bool {
+    !epoch.ledger.is_over() && !epoch.ledger.is_closing()
 }
 
-fn go_on(life: &Life) -> Result<(), Error> {
-    match goes_on(life) {
+fn go_on(epoch: &Epoch) -> Result<(), Error> {
+    match goes_on(epoch) {
         true => Ok(()),
         false => Err(Error::backend(
             "removing history",
-            "what was to be removed belongs to the next life of its shards; what is left goes with its next pass",
+            "what was to be removed belongs to the next epoch of its shards; what is left goes with its next pass",
         )),
     }
 }
 
 struct Passing<'a> {
     retention: &'a Arc<Retention>,
-    life: &'a Arc<Life>,
+    epoch: &'a Arc<Epoch>,
     plan: &'a mut Plan,
     is_dry: bool,
     /// There are events or states that are over and that stand before those that were found.
@@ -248,7 +255,7 @@ impl Passing<'_> {
                 self.goes(address, seq, (seq, Position::default()), true);
             }
             Recorded::State { seq, commit } => {
-                let at = Position::new(self.life.ledger.writer, CommitNo(commit));
+                let at = Position::new(self.epoch.ledger.writer, CommitNo(commit));
                 let upto = kept.map_or(noted.seq, |count| seq.saturating_sub(count));
                 self.goes(address, upto.min(seq), (seq, at), false);
             }
@@ -270,21 +277,21 @@ impl Passing<'_> {
         kept: Option<u64>,
         base: Option<(u64, Position)>,
     ) -> Result<Recorded, Error> {
-        let (retention, life) = (self.retention, self.life);
+        let (retention, epoch) = (self.retention, self.epoch);
         let Some(kind) = retention.context().registry.find(&address.kind) else {
             return Ok(Recorded::Nothing);
         };
         let hash = limits::hash(&address.kind, &address.id);
-        let shard = life.executor.shard_of(hash);
+        let shard = epoch.executor.shard_of(hash);
         for _ in 0..3 {
-            life.deliverer.room_to_remove().await;
-            let (ledger, id) = (life.ledger.clone(), address.id.clone());
+            epoch.deliverer.room_to_remove().await;
+            let (ledger, id) = (epoch.ledger.clone(), address.id.clone());
             let how = throng_core::shard::Recording {
                 ended: noted.ended,
                 enough: base.map(|(seq, _)| seq.saturating_add(kept.unwrap_or(0))),
                 is_dry: self.is_dry,
             };
-            let recorded = life.executor.visit(shard, move |shard| {
+            let recorded = epoch.executor.visit(shard, move |shard| {
                 shard.record_state(kind, hash, &id, how, &mut ledger.staging())
             });
             turn::wake_committer(retention.context());
@@ -297,7 +304,7 @@ impl Passing<'_> {
                 hash,
                 id: address.id.to_string().into(),
             };
-            life.executor.load(&target).await.map_err(|error| backend(&error))?;
+            epoch.executor.load(&target).await.map_err(|error| backend(&error))?;
         }
         Ok(Recorded::Nothing)
     }
@@ -312,7 +319,7 @@ impl Passing<'_> {
         if self.is_dry {
             return;
         }
-        let mut due = self.life.due();
+        let mut due = self.epoch.due();
         due.cuts.push(Cut {
             address: address.clone(),
             upto,
@@ -332,17 +339,17 @@ impl Passing<'_> {
 /// plan. All of it is durable once this returns.
 pub(super) async fn stand_in(
     retention: &Arc<Retention>,
-    life: &Arc<Life>,
+    epoch: &Arc<Epoch>,
     plan: &mut Plan,
     is_dry: bool,
 ) -> Result<(), Error> {
     let horizons = Arc::new(plan.horizons.clone());
     let mut has_stored_timers = false;
-    for shard in life.executor.shards() {
-        go_on(life)?;
-        life.deliverer.room_to_remove().await;
-        let (ledger, horizons) = (life.ledger.clone(), Arc::clone(&horizons));
-        let visited = life.executor.visit(shard, move |shard| {
+    for shard in epoch.executor.shards() {
+        go_on(epoch)?;
+        epoch.deliverer.room_to_remove().await;
+        let (ledger, horizons) = (epoch.ledger.clone(), Arc::clone(&horizons));
+        let visited = epoch.executor.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();
             let horizon = |kind: &str| horizons.get(kind).copied().unwrap_or_default();
             let is_all = shard.timer_prints(horizon, &mut timers);
@@ -351,25 +358,25 @@ pub(super) async fn stand_in(
         });
         turn::wake_committer(retention.context());
         let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
-        let at = Position::new(life.ledger.writer, CommitNo(commit));
+        let at = Position::new(epoch.ledger.writer, CommitNo(commit));
         plan.counts.insert(shard, (counts, at));
         plan.timers.extend(timers);
         has_stored_timers |= !is_all;
     }
     // After the shards: a timer that leaves memory meanwhile was seen there.
     if has_stored_timers {
-        stored_timers(retention, life, plan).await?;
+        stored_timers(retention, epoch, plan).await?;
     }
-    let last = life.ledger.last();
+    let last = epoch.ledger.last();
     turn::wake_committer(retention.context());
-    life.ledger.wait(last).await.map_err(|_| backend(&recovering()))
+    epoch.ledger.wait(last).await.map_err(|_| backend(&recovering()))
 }
 
 /// Adds the timers that stand in the store.
-async fn stored_timers(retention: &Retention, life: &Arc<Life>, plan: &mut Plan) -> Result<(), Error> {
+async fn stored_timers(retention: &Retention, epoch: &Arc<Epoch>, plan: &mut Plan) -> Result<(), Error> {
     let mut after = Vec::new();
     loop {
-        go_on(life)?;
+        go_on(epoch)?;
         let (mut rows, begin) = (0, std::mem::take(&mut after));
         let mut visit = |row: &[u8], value: &[u8]| {
             rows += 1;
@@ -403,14 +410,14 @@ pub(super) async fn dead(retention: &Retention) -> Result<std::collections::Hash
 /// where the journal failed.
 pub(super) async fn prune(
     retention: &Retention,
-    life: &Life,
+    epoch: &Epoch,
     plan: Arc<Plan>,
     (reached, upto, how): (&mut Position, Position, How),
     pruned: &mut Pruned,
 ) -> Result<(), Error> {
-    let own = life.ledger.durable();
+    let own = epoch.ledger.durable();
     let after = *reached;
-    for end in life.ledger.sealed.iter().copied().chain([own]) {
+    for end in epoch.ledger.sealed.iter().copied().chain([own]) {
         // Each start opens a writer, and many of them have committed nothing.
         if end <= after || end.commit == CommitNo(0) {
             continue;

@@ -13,8 +13,8 @@ use super::{
     taken::ERASING,
 };
 use crate::{
+    epoch::Epoch,
     executor::OwnerOf,
-    life::Life,
     remote::{PruneReport, RemoteError, Reply, Request, unknown_kind},
 };
 use std::{sync::Arc, time::Duration};
@@ -27,20 +27,20 @@ pub(super) const PRUNING: (u32, &str) = (PRUNES, "remove history");
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl Retention {
-    /// The life that owns this shard and takes more.
-    fn life_of(&self, shard: ShardId) -> Option<Arc<Life>> {
-        let life = self.lives.running();
-        life.filter(|life| life.ledger.shards.contains(shard) && !life.ledger.is_closing())
+    /// The epoch that owns this shard and takes more.
+    fn epoch_of(&self, shard: ShardId) -> Option<Arc<Epoch>> {
+        let epoch = self.epochs.running();
+        epoch.filter(|epoch| epoch.ledger.shards.contains(shard) && !epoch.ledger.is_closing())
     }
 
     pub(crate) async fn answer_prune(self: &Arc<Self>, is_dry: bool) -> Reply {
-        let life = self.lives.current::<JsonRejection>();
-        let Some(life) = life.ok().filter(|life| !life.ledger.is_closing()) else {
+        let epoch = self.epochs.current::<JsonRejection>();
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
             return Reply::NotHere;
         };
-        match pass::run(self, &life, Pass::by_hand(is_dry)).await {
+        match pass::run(self, &epoch, Pass::by_hand(is_dry)).await {
             Ok(report) => Reply::Pruned {
-                shards: life.ledger.shards.bytes().to_vec(),
+                shards: epoch.ledger.shards.bytes().to_vec(),
                 report,
             },
             Err(error) => Reply::Refused(RemoteError::Unavailable(error.to_string())),
@@ -54,8 +54,8 @@ impl Retention {
         if let Err(older) = self.context().refuse_older_nodes(ERASING) {
             return Reply::Refused(RemoteError::Unavailable(older));
         }
-        let erased = match self.lives.owner_of(index, id) {
-            Ok(Some(life)) => self.erase_here(&life, (index, id)).await,
+        let erased = match self.epochs.owner_of(index, id) {
+            Ok(Some(epoch)) => self.erase_here(&epoch, (index, id)).await,
             Ok(None) => return Reply::NotHere,
             Err(error) => Err(error),
         };
@@ -69,18 +69,18 @@ impl Retention {
     }
 
     pub(crate) async fn answer_record(self: &Arc<Self>, kind: &str, id: &str) -> Reply {
-        let life = self.lives.current::<JsonRejection>();
-        let Some(life) = life.ok().filter(|life| !life.ledger.is_closing()) else {
+        let epoch = self.epochs.current::<JsonRejection>();
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
             return Reply::NotHere;
         };
         self.remembered.forget(&Address::new(kind, id));
         let recorded = async {
-            stand_in(self, &life, &mut Plan::default(), false).await?;
-            settle(self, &life).await
+            stand_in(self, &epoch, &mut Plan::default(), false).await?;
+            settle(self, &epoch).await
         };
         match recorded.await {
             Ok(()) => Reply::Recorded {
-                shards: life.ledger.shards.bytes().to_vec(),
+                shards: epoch.ledger.shards.bytes().to_vec(),
             },
             Err(error) => {
                 tracing::warn!("the numbers of messages are not recorded: {error}");
@@ -114,9 +114,9 @@ async fn prune_with(
 ) -> Result<(ShardSet, PruneReport), Error> {
     let owner = OwnerOf::new(retention.context(), shard).within(PATIENCE);
     loop {
-        if let Some(life) = retention.life_of(shard) {
-            let report = pass::run(retention, &life, Pass::by_hand(is_dry)).await?;
-            return Ok((life.ledger.shards.clone(), report));
+        if let Some(epoch) = retention.epoch_of(shard) {
+            let report = pass::run(retention, &epoch, Pass::by_hand(is_dry)).await?;
+            return Ok((epoch.ledger.shards.clone(), report));
         }
         let reply = owner.ask(Request::Prune { is_dry }).await;
         let reply = reply.map_err(|error: Refused<JsonRejection>| {

@@ -1,7 +1,7 @@
 //! The search for what is over: up to where each kind's history is, and whose events stand there.
 
 use super::Retention;
-use crate::life::{Ends, Life};
+use crate::epoch::{Ends, Epoch};
 use std::collections::{BTreeMap, HashMap};
 use throng_core::{model::Keep, shard::ended_by_state};
 use throng_journal::{Address, Commit, Error, Position, RecordKind, ShardSet};
@@ -40,7 +40,7 @@ pub(super) struct Scan {
 /// Reads what the last pass has not, up to a position.
 pub(super) async fn scan(
     retention: &Retention,
-    life: &Life,
+    epoch: &Epoch,
     cursors: &HashMap<Box<str>, Position>,
     limit: Position,
 ) -> Result<Scan, Error> {
@@ -58,14 +58,16 @@ pub(super) async fn scan(
         let cursor = cursors.get(kind).copied().unwrap_or_default();
         scan.horizons.insert(kind.clone(), cursor);
     }
-    let start = Ends::of(life).start();
+    let start = Ends::of(epoch).start();
     let begin = keeps
         .keys()
         .map(|kind| cursors.get(kind).copied().unwrap_or(start))
         .min();
     let mut at = begin.unwrap_or(start).max(start);
     while !open.is_empty() {
-        let Some(stretch) = Ends::of(life).after(at) else { break };
+        let Some(stretch) = Ends::of(epoch).after(at) else {
+            break;
+        };
         let commits = stretch.read(&*retention.context().journal, READ_BYTES).await?;
         for commit in &commits {
             at = commit.position();
@@ -77,7 +79,7 @@ pub(super) async fn scan(
             if open.is_empty() {
                 break;
             }
-            scan.note(commit, &open, (cursors, &life.ledger.shards));
+            scan.note(commit, &open, (cursors, &epoch.ledger.shards));
             for kind in open.keys() {
                 let horizon = scan.horizons.entry(kind.clone()).or_default();
                 *horizon = at.max(*horizon);

@@ -2,9 +2,9 @@
 
 use super::{Retention, backend};
 use crate::{
+    epoch::{Epoch, OUTBOX_ROW, read_position},
     executor::OwnerOf,
     ledger::recovering,
-    life::{Life, OUTBOX_ROW, read_position},
     remote::{Reply, Request},
 };
 use throng_core::{model::Error as Refused, shard::JsonRejection};
@@ -14,19 +14,19 @@ use throng_journal::{Address, CommitNo, Error, Position, ShardId, ShardSet, feat
 pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
 
 /// Returns the places up to which the messages of each shard were taken, and are covered, once all nodes have said so.
-pub(super) async fn taken_upto(retention: &Retention, life: &Life, of: &Address) -> Result<Vec<Position>, Error> {
+pub(super) async fn taken_upto(retention: &Retention, epoch: &Epoch, of: &Address) -> Result<Vec<Position>, Error> {
     retention
         .context()
         .refuse_older_nodes(ERASING)
         .map_err(Error::Refused)?;
     let shards = retention.context().registry.shards();
-    let mut left = ShardSet::first(shards).without(&life.ledger.shards);
+    let mut left = ShardSet::first(shards).without(&epoch.ledger.shards);
     loop {
         let next = left.iter().next();
         let Some(shard) = next else { break };
         let owner = OwnerOf::new(retention.context(), shard);
         let recorded = loop {
-            if life.ledger.is_over() {
+            if epoch.ledger.is_over() {
                 return Err(backend(&recovering()));
             }
             let request = Request::Record {

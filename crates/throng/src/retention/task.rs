@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     context::{QUIET, micros},
-    life::Life,
+    epoch::Epoch,
     remote::PruneReport,
 };
 use std::{
@@ -51,8 +51,8 @@ impl Retention {
             context.refuse_older_nodes(remote::PRUNING).map_err(Error::Refused)?;
             return remote::prune(self, is_dry).await;
         }
-        match self.lives.running() {
-            Some(life) => pass::run(self, &life, Pass::by_hand(is_dry)).await,
+        match self.epochs.running() {
+            Some(epoch) => pass::run(self, &epoch, Pass::by_hand(is_dry)).await,
             None => Ok(PruneReport::default()),
         }
     }
@@ -73,22 +73,22 @@ async fn task(retention: Weak<Retention>) {
     // When the next pass is due.
     let mut due: Option<u64> = None;
     let mut last_pass = 0;
-    let mut last: Weak<Life> = Weak::new();
+    let mut last: Weak<Epoch> = Weak::new();
     loop {
         let Some(strong) = retention.upgrade() else { return };
         if strong.context().is_stopping() {
             return;
         }
         let now = strong.context().host.elapsed_micros();
-        if let Some(life) = strong.lives.running() {
+        if let Some(epoch) = strong.epochs.running() {
             let is_of_cluster = strong.context().peers.is_some();
-            if is_of_cluster && !std::ptr::eq(last.as_ptr(), Arc::as_ptr(&life)) {
+            if is_of_cluster && !std::ptr::eq(last.as_ptr(), Arc::as_ptr(&epoch)) {
                 // The shards' last owner may have begun one.
-                last = Arc::downgrade(&life);
+                last = Arc::downgrade(&epoch);
                 strong.is_erasing.store(true, Ordering::Release);
             }
             if strong.is_erasing.swap(false, Ordering::AcqRel)
-                && let Err(error) = erase::resume(&strong, &life).await
+                && let Err(error) = erase::resume(&strong, &epoch).await
             {
                 // An erasure that was found has been logged already.
                 tracing::debug!("erasures that were cut off are looked for again: {error}");
@@ -107,10 +107,10 @@ async fn task(retention: Weak<Retention>) {
                 let is_possible = strong.context().refuse_older_nodes(remote::PRUNING).is_ok();
                 if now >= at && is_possible {
                     (due, last_pass) = (Some(now + micros(every)), now);
-                    match pass::run(&strong, &life, Pass::Usual).await {
+                    match pass::run(&strong, &epoch, Pass::Usual).await {
                         Ok(report) if report.is_cut_short => due = Some(now),
                         Ok(_) => {}
-                        Err(_) if !pass::goes_on(&life) => due = Some(now),
+                        Err(_) if !pass::goes_on(&epoch) => due = Some(now),
                         Err(error) => tracing::warn!("history could not be removed, it is tried again: {error}"),
                     }
                 }

@@ -25,9 +25,9 @@ pub(crate) use watchers::Reached;
 pub(crate) use window::{Interest, PageLimit, Spot};
 
 use crate::{
+    epoch::{self, Epoch, Epochs},
     host::Signal,
     ledger::unreadable,
-    life::{self, Life, Lives},
 };
 use decode::Decoded;
 use std::{
@@ -52,7 +52,7 @@ const READS_MAX: usize = 2;
 
 /// The end of history, decoded.
 pub(crate) struct Tail {
-    lives: Arc<Lives>,
+    epochs: Arc<Epochs>,
     /// The names of the kinds, by their indices.
     kinds: Arc<[&'static str]>,
     bounds: Bounds,
@@ -102,8 +102,8 @@ fn longest(next: Vec<Stretch>) -> Option<Stretch> {
 }
 
 impl Tail {
-    pub(crate) fn new(lives: Arc<Lives>) -> Self {
-        let kinds: Arc<[&'static str]> = lives.context.registry.kinds().iter().map(|kind| kind.name).collect();
+    pub(crate) fn new(epochs: Arc<Epochs>) -> Self {
+        let kinds: Arc<[&'static str]> = epochs.context.registry.kinds().iter().map(|kind| kind.name).collect();
         let state = State {
             window: None,
             windows: 0,
@@ -111,7 +111,7 @@ impl Tail {
             watchers: Watchers::new(kinds.len()),
         };
         Self {
-            lives,
+            epochs,
             kinds,
             bounds: BOUNDS,
             state: Mutex::new(state),
@@ -177,9 +177,9 @@ impl Tail {
             return Ok(feed);
         }
         let (sender, receiver) = oneshot::channel();
-        let (journal, kinds) = (self.lives.context.journal.clone(), self.kinds.clone());
+        let (journal, kinds) = (self.epochs.context.journal.clone(), self.kinds.clone());
         // A journal may read at once, on whatever thread it is asked: not on a gateway's loop.
-        self.lives.context.host.spawn(Box::pin(async move {
+        self.epochs.context.host.spawn(Box::pin(async move {
             let commits = stretch.read(&*journal, READ_BYTES).await;
             let decoded = commits.map(|commits| commits.iter().map(|commit| Decoded::new(commit, &kinds)).collect());
             // Whoever asked may have gone; the next may read only now.
@@ -199,8 +199,8 @@ impl Tail {
     }
 
     /// Reads on from the window's end, if somebody waits there: a node of a cluster what it knows of, then it looks for more.
-    async fn advance(&self, life: Option<&Life>) -> Advance {
-        match self.read_on(life).await {
+    async fn advance(&self, epoch: Option<&Epoch>) -> Advance {
+        match self.read_on(epoch).await {
             Ok(advance) => advance,
             Err(error) => {
                 tracing::error!("{UNREADABLE}: {error}");
@@ -209,9 +209,9 @@ impl Tail {
         }
     }
 
-    fn read_on<'a>(&'a self, life: Option<&'a Life>) -> Later<'a, Result<Advance, throng_journal::Error>> {
+    fn read_on<'a>(&'a self, epoch: Option<&'a Epoch>) -> Later<'a, Result<Advance, throng_journal::Error>> {
         Box::pin(async move {
-            let context = &self.lives.context;
+            let context = &self.epochs.context;
             let Some(waited) = self.waited_for() else {
                 return Ok(Advance::Live);
             };
@@ -222,7 +222,7 @@ impl Tail {
                 mut next,
             } = waited;
             if next.is_none() || context.peers.is_none() {
-                let streams = life::streams(context, life, first).await?;
+                let streams = epoch::streams(context, epoch, first).await?;
                 if !Cursor::from(end.clone()).is_in(&streams) {
                     return Ok(Advance::Lost);
                 }

@@ -1,7 +1,7 @@
 //! The task that reads on while somebody waits.
 
 use super::{Advance, LOST, Tail, UNREADABLE};
-use crate::life::{Life, Status};
+use crate::epoch::{Epoch, Status};
 use std::{
     future::poll_fn,
     sync::{Arc, Weak},
@@ -23,15 +23,15 @@ const STOPPED: &str = "the engine has stopped";
 
 /// The next work of the task.
 enum Due {
-    /// There may be something that is durable and not decoded; a node of a cluster needs no life of its own to read it.
-    Advance(Option<Arc<Life>>),
-    /// There is no life to read from, or nobody to read for.
+    /// There may be something that is durable and not decoded; a node of a cluster needs no epoch of its own to read it.
+    Advance(Option<Arc<Epoch>>),
+    /// There is no epoch to read from, or nobody to read for.
     Down(&'static str),
 }
 
 /// Reads on while somebody waits.
 pub(crate) async fn task(tail: Weak<Tail>) {
-    // When it saw first that there is no life to read from.
+    // When it saw first that there is no epoch to read from.
     let mut down_since = None;
     loop {
         let due = poll_fn(|context| match tail.upgrade() {
@@ -39,9 +39,9 @@ pub(crate) async fn task(tail: Weak<Tail>) {
             None => Poll::Ready(None),
         });
         let Some((tail, due)) = due.await else { return };
-        let is_alone = tail.lives.context.peers.is_none();
+        let is_alone = tail.epochs.context.peers.is_none();
         let advance = match due {
-            Due::Advance(life) => Ok(tail.advance(life.as_deref()).await),
+            Due::Advance(epoch) => Ok(tail.advance(epoch.as_deref()).await),
             Due::Down(reason) => Err(reason),
         };
         let pause = match advance {
@@ -64,7 +64,7 @@ pub(crate) async fn task(tail: Weak<Tail>) {
                 }
             }
         };
-        let sleep = tail.lives.context.host.sleep(pause);
+        let sleep = tail.epochs.context.host.sleep(pause);
         drop(tail);
         sleep.await;
     }
@@ -72,9 +72,9 @@ pub(crate) async fn task(tail: Weak<Tail>) {
 
 /// Tells all who wait once this takes too long. Returns the time until the next look.
 fn is_down(tail: &Tail, down_since: &mut Option<u64>, reason: &str) -> Duration {
-    let now = tail.lives.context.host.elapsed_micros();
+    let now = tail.epochs.context.host.elapsed_micros();
     let since = *down_since.get_or_insert(now);
-    if tail.lives.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
+    if tail.epochs.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
         tail.fail(reason);
     }
     RECOVERY_LOOK
@@ -88,20 +88,20 @@ fn due(tail: &Tail, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll
         *down_since = None;
         return Poll::Pending;
     }
-    tail.lives.context.signals.watch(context.waker());
-    if tail.lives.context.peers.is_some() {
-        return Poll::Ready(match tail.lives.context.is_stopping() {
+    tail.epochs.context.signals.watch(context.waker());
+    if tail.epochs.context.peers.is_some() {
+        return Poll::Ready(match tail.epochs.context.is_stopping() {
             true => Due::Down(STOPPED),
             false => Due::Advance(None),
         });
     }
-    let is_at_end = tail.lives.durable().is_some_and(|durable| tail.is_at(durable));
-    match &*tail.lives.status() {
+    let is_at_end = tail.epochs.durable().is_some_and(|durable| tail.is_at(durable));
+    match &*tail.epochs.status() {
         Status::Running(_) if is_at_end => {
             *down_since = None;
             Poll::Pending
         }
-        Status::Running(life) => Poll::Ready(Due::Advance(Some(life.clone()))),
+        Status::Running(epoch) => Poll::Ready(Due::Advance(Some(epoch.clone()))),
         Status::Down(down) => Poll::Ready(Due::Down(down.told)),
     }
 }

@@ -151,7 +151,7 @@ const OUTBOX_MAX: u64 = 32;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
-    for is_life_over in [false, true] {
+    for is_epoch_over in [false, true] {
         let cluster = Cluster::new();
         let (one, other) = (
             node_with_small_outbox(&cluster, "one").await,
@@ -184,7 +184,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
         ask(&one.engine, &here[0], pay).await.unwrap();
         eventually(async || balance(&one.engine, &here[1]).await > 1_000).await;
         assert!(one.engine.statistics().outbox < OUTBOX_MAX, "they are not in memory");
-        if is_life_over {
+        if is_epoch_over {
             let third = cluster.node("third").await;
             cluster.give(&one, &third, &shards(0, 128)).await;
         }

@@ -277,7 +277,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         assert!(matches!(late, Err(model::Error::Ended { .. })), "{late:?}");
         assert_eq!(balance(&engine, "b").await, 4);
         assert_eq!(seqs(&engine, "b").await.len(), 5, "nobody else loses anything");
-        // Also from the store as the last life left it.
+        // Also from the store as the last epoch left it.
         let engine = again(&mut world, engine, Keep::Forever, false).await;
         let looked = engine.entity::<Account>("a").read(View {}).await;
         assert!(matches!(looked, Err(model::Error::Ended { .. })), "{looked:?}");

@@ -1,4 +1,4 @@
-//! The engine of a process, step by step: one life after the other, by the orders of its life's loop and with the failures that come.
+//! The engine of a process, step by step: one epoch after the other, by the orders of its loop and with the failures that come.
 
 use super::{
     Lie,
@@ -28,7 +28,7 @@ impl World {
         self.writes.iter().position(is_awaited)
     }
 
-    /// True if a stage has an engine's life for itself: only one of two may change it.
+    /// True if a stage has an engine's epoch for itself: only one of two may change it.
     pub(super) fn can_go_on(&self, place: usize, stage: Stage) -> bool {
         let process = &self.processes[place];
         let is_changed = process
@@ -91,7 +91,7 @@ impl World {
         process.has_given = false;
     }
 
-    /// The next step of what its life has its engine do.
+    /// The next step of what its loop has its engine do.
     pub(super) fn change(&mut self, place: usize, is_told: bool) {
         let Some(change) = self.processes[place].change else {
             return;
@@ -120,7 +120,7 @@ impl World {
                 }
             }
             Stage::Gives => {
-                // Whatever came of it: its life looks again.
+                // Whatever came of it: its loop looks again.
                 let is_given = !self.is_away && self.give(change.node, change.to, change.shards).is_ok();
                 self.end_change(place, None);
                 let process = &mut self.processes[place];
@@ -219,7 +219,7 @@ impl World {
         };
     }
 
-    /// A life ends before its time: an append failed, or its stream was found sealed.
+    /// An epoch ends before its time: an append failed, or its stream was found sealed.
     fn fail(&mut self, place: usize, was_sealed: bool) {
         let process = &mut self.processes[place];
         let Engine::Running { writer, .. } = process.engine else {

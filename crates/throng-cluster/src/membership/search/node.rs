@@ -1,5 +1,5 @@
-//! The steps of a process: its life's loop, the passing of time, and the process's end. The loop carries out the decisions of
-//! the real [`Membership`] as `life.rs` does.
+//! The steps of a process: its loop, the passing of time, and the process's end. The loop carries out the decisions of
+//! the real [`Membership`] as `node_loop.rs` does.
 
 use super::{
     Lie,

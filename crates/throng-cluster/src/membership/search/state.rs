@@ -109,7 +109,7 @@ pub(super) struct Process {
     /// Ticks since a beat of its own failed: what its membership has to go by, and is not asked for.
     pub(super) calm: u8,
     pub(super) is_disconnected: bool,
-    /// The shards that its life believes its engine to serve.
+    /// The shards that its loop believes its engine to serve.
     pub(super) serves: Option<Mask>,
     /// The engine serves nothing because some of its shards were given away.
     pub(super) has_given: bool,
@@ -137,7 +137,7 @@ pub(super) struct Beat {
     pub(super) silence: u8,
 }
 
-/// The place of its life's loop.
+/// The place of its loop.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Loop {
     Joining,
@@ -163,7 +163,7 @@ pub(super) enum Do {
     Give { to: u8, shards: Mask },
 }
 
-/// The change that its life asks of its engine: serve these, or release all and give these.
+/// The change that its loop asks of its engine: serve these, or release all and give these.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Change {
     pub(super) node: u8,

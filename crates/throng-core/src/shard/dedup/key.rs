@@ -16,7 +16,7 @@ pub(crate) struct CommandKey {
     /// A hash of the command, so that another one under the same key is noticed; 0 before the command was read.
     pub(crate) fingerprint: u64,
     /// The time it is kept.
-    pub(crate) life: KeyLife,
+    pub(crate) epoch: KeyLife,
 }
 
 impl CommandKey {
@@ -64,7 +64,7 @@ impl KeyLife {
         hours.map_or(Self::MAX, |hours| Self { hours })
     }
 
-    /// Returns the life as a duration.
+    /// Returns the lifetime as a duration.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_secs(3_600 * u64::from(self.hours.get()))
@@ -119,7 +119,7 @@ impl Kept {
     }
 
     pub(crate) fn accepted(key: &CommandKey, answer: KeptAnswer, now: Timestamp) -> Self {
-        Self::new(key.fingerprint, until(now, key.life), answer)
+        Self::new(key.fingerprint, until(now, key.epoch), answer)
     }
 
     /// Returns the entry for a refused command, which includes the commands refused under its key before.
@@ -150,13 +150,13 @@ impl Kept {
 /// Kind, id, the command's name, its content.
 pub(crate) type Forwarded = (String, String, String, String);
 
-pub(crate) fn until(now: Timestamp, life: KeyLife) -> i64 {
-    let hours = i64::from(life.hours.get());
+pub(crate) fn until(now: Timestamp, epoch: KeyLife) -> i64 {
+    let hours = i64::from(epoch.hours.get());
     let until = now.micros.saturating_add(hours * KEY_MICROS);
-    if life == KeyLife::default() {
+    if epoch == KeyLife::default() {
         return until;
     }
-    // Those of a longer life expire in as few steps as those of an hour do: looking for a fresh key looks at each of them.
+    // Those that live longer expire in as few steps as those of an hour do: looking for a fresh key looks at each of them.
     let step = hours * BUCKET_MICROS;
     until.saturating_add(step - 1) / step * step
 }

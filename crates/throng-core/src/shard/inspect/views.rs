@@ -92,7 +92,7 @@ pub struct Quarantined {
     pub reason: String,
     /// The time when this engine found that out (again, once it was passivated), or an operator quarantined it.
     pub since: Timestamp,
-    /// Commands and messages it has refused since, in this life of the engine.
+    /// Commands and messages it has refused since, in this epoch of the engine.
     pub refused: u64,
     /// The operator who has quarantined it; `None`: it cannot be brought back.
     pub by: Option<String>,

@@ -57,7 +57,7 @@ impl Shard {
     }
 
     /// Counts the quarantined entities, by kind and by what has set them aside. An entity that cannot be brought back counts from when that
-    /// was found, also by the life before, and also while it is not in memory.
+    /// was found, also by the epoch before, and also while it is not in memory.
     #[must_use]
     pub fn count_quarantined(&self) -> Vec<QuarantinedEntities> {
         let named = |id: &str, reason: &str| format!("{id}: {reason}");
@@ -90,7 +90,7 @@ impl Shard {
         counted.filter(|counted| counted.entities > 0).collect()
     }
 
-    /// The noted entities that this life has not tried to bring back, as kind and address: loading one keeps its note or forgets it.
+    /// The noted entities that this epoch has not tried to bring back, as kind and address: loading one keeps its note or forgets it.
     #[must_use]
     pub fn noted_untried(&self) -> Vec<(usize, Address)> {
         let untried = self.common.unloadables.untried();

@@ -31,7 +31,7 @@ pub(crate) struct Unloadables {
 #[derive(Debug)]
 struct Note {
     reason: String,
-    /// This life of the engine has tried to load the entity.
+    /// This epoch of the engine has tried to load the entity.
     is_tried: bool,
 }
 
@@ -124,7 +124,7 @@ impl Unloadables {
         of_kind.map(|(address, note)| (address, &*note.reason))
     }
 
-    /// The noted entities that this life has not tried to bring back.
+    /// The noted entities that this epoch has not tried to bring back.
     pub(crate) fn untried(&self) -> impl Iterator<Item = &Address> {
         let untried = self.noted.iter().filter(|(_, note)| !note.is_tried);
         untried.map(|(address, _)| address)

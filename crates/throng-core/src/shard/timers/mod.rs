@@ -29,7 +29,7 @@ use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
 #[derive(Debug)]
 struct Standing {
     set: Set,
-    /// The commit of this life's stream with its record; 0: it was recorded before this life.
+    /// The commit of this epoch's stream with its record; 0: it was recorded before this epoch.
     at: u64,
     /// A pass over history may have left a record that sets it: while it is set, it is needed.
     is_left: bool,
@@ -191,7 +191,7 @@ impl Timers {
         self.unstaged.push(key);
     }
 
-    /// Sets a timer as was recorded before this life.
+    /// Sets a timer as was recorded before this epoch.
     pub(super) fn replay(&mut self, address: &Address, name: &str, set: Set) {
         self.insert(address, name, set, (0, true));
     }

@@ -20,7 +20,7 @@ pub(crate) struct OperatorQuarantine {
     by: String,
     pub(crate) reason: String,
     since: Timestamp,
-    /// The commit of this life's stream with its record; 0: it was recorded before this life.
+    /// The commit of this epoch's stream with its record; 0: it was recorded before this epoch.
     pub(crate) commit: u64,
     /// Commands that were refused for it.
     pub(crate) refused: Cell<u64>,

@@ -163,7 +163,7 @@ fn a_timer_knows_whether_a_pass_has_left_its_setting() {
     timers.clear(&address, "a");
     timers.set(&address, "a", set(30));
     assert_eq!(is_left(&timers), [false; 3]);
-    // What was before a life is not known.
+    // What was before an epoch is not known.
     timers.replay(&address, "c", set(40));
     assert_eq!(is_left(&timers), [false, false, true]);
     // Read back after a row of the store says so already, it is still one.

@@ -530,7 +530,7 @@ pub fn events_missing_before_the_first_are_told_by_its_number<H: Harness>(harnes
     }
 }
 
-/// An entity created anew before a checkpoint keeps its own state and events, and none of the life before.
+/// An entity created anew before a checkpoint keeps its own state and events, and none of the epoch before.
 pub fn entity_created_anew_keeps_nothing_of_what_it_was<H: Harness>(harness: &H) {
     for stored in [2, 3, 5] {
         let mut bench = Bench::new(harness);
@@ -538,7 +538,7 @@ pub fn entity_created_anew_keeps_nothing_of_what_it_was<H: Harness>(harness: &H)
         bench.checkpoint();
         let before = bench.upto_here();
         (4..=5).for_each(|seq| bench.append_record(RecordKind::Event, seq));
-        // A state of the new life may be newer than what its checkpoint covers.
+        // A state of the new epoch may be newer than what its checkpoint covers.
         let upto = if stored > 3 { before } else { bench.upto_here() };
         bench.advance(Checkpoint {
             states: vec![state("a", stored, 1, b"state")],

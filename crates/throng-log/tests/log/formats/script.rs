@@ -1,4 +1,4 @@
-//! The life that a fixture holds, the answers of an engine that opens it, and the work that goes on from there.
+//! The epoch that a fixture holds, the answers of an engine that opens it, and the work that goes on from there.
 
 use super::service::{Account, Balances, Clock, Command, DAY, Former, Never, Short, VisitCommand, Visits};
 use serde_json::{Map, Value, json};
@@ -58,7 +58,7 @@ async fn dead(engine: &Engine) -> usize {
     engine.dead_messages(None, None, 100).await.unwrap().messages.len()
 }
 
-/// A first life, whose last commit is lost.
+/// A first epoch, whose last commit is lost.
 pub(crate) async fn begin(engine: &Engine) {
     done(engine, "hal", Command::Open { balance: 1 }).await;
     done(engine, "lost", Command::Open { balance: 1 }).await;
@@ -130,7 +130,7 @@ pub(crate) async fn live(engine: &Engine) {
     gone.ask(VisitCommand::Leave).await.unwrap();
 }
 
-/// Happens in the next life: a checkpoint by a program that lacks a kind, and what stands behind it.
+/// Happens in the next epoch: a checkpoint by a program that lacks a kind, and what stands behind it.
 pub(crate) async fn live_on(engine: &Engine) {
     enter::<Visits>(engine, "hall", "visit 7".into()).await;
     engine.checkpoint().await.unwrap();

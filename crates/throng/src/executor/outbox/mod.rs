@@ -31,7 +31,7 @@ use std::{
 use throng_core::credit::Credit;
 use throng_journal::{Address, Position, ShardId};
 
-/// The outbox of one writer's life.
+/// The outbox of one writer's epoch.
 pub(crate) struct Outbox {
     shards: u16,
     messages_max: usize,
@@ -282,7 +282,7 @@ impl Outbox {
         })
     }
 
-    /// Messages read from the log, of one commit, which this life `has_sent`, or one before; `false`: no more fit.
+    /// Messages read from the log, of one commit, which this epoch `has_sent`, or one before; `false`: no more fit.
     pub(crate) fn append(&self, messages: impl IntoIterator<Item = Box<Outgoing>>, has_sent: bool) -> bool {
         self.with(|window| {
             for mut outgoing in messages {

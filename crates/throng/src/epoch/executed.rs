@@ -1,6 +1,6 @@
 //! An executed attempt, and its answer.
 
-use super::Life;
+use super::Epoch;
 use crate::{
     executor::{Answer, Answered, Attempt, ForwardedReply},
     ledger::{Refusal, widen},
@@ -28,7 +28,7 @@ enum Answering {
 
 /// An entity answers, or another one it was forwarded to.
 struct Entity {
-    life: Arc<Life>,
+    epoch: Arc<Epoch>,
     answer: Answer,
     rests_on: u64,
     until: u64,
@@ -38,9 +38,9 @@ struct Entity {
 }
 
 impl Executed {
-    pub(crate) fn of(life: Arc<Life>, attempt: Attempt<'_>, outcome: Outcome) -> Self {
+    pub(crate) fn of(epoch: Arc<Epoch>, attempt: Attempt<'_>, outcome: Outcome) -> Self {
         Self(Answering::Entity(Entity {
-            life,
+            epoch,
             answer: attempt.answer,
             rests_on: attempt.rests_on.map_or(0, |at| at.commit.0),
             until: attempt.until,
@@ -62,7 +62,7 @@ impl Executed {
     #[must_use]
     pub fn rests_on(&self) -> Option<Position> {
         match &self.0 {
-            Answering::Entity(entity) => Some(entity.life.ledger.position(entity.rests_on)),
+            Answering::Entity(entity) => Some(entity.epoch.ledger.position(entity.rests_on)),
             Answering::Peer(..) | Answering::Later(_) => None,
         }
     }
@@ -78,7 +78,7 @@ impl Executed {
         if matches!(entity.answer, Answer::Remote(_)) {
             return None;
         }
-        let durable = entity.life.ledger.durable_now(entity.rests_on, entity.until)?;
+        let durable = entity.epoch.ledger.durable_now(entity.rests_on, entity.until)?;
         Some(durable.and_then(|()| json(entity.take())))
     }
 
@@ -88,7 +88,7 @@ impl Executed {
     pub fn wake_at(&self, waker: &Waker) -> bool {
         match &self.0 {
             Answering::Entity(entity) if !self.is_remote() => {
-                entity.life.ledger.wake_at(entity.rests_on, entity.until, waker)
+                entity.epoch.ledger.wake_at(entity.rests_on, entity.until, waker)
             }
             _ => false,
         }
@@ -115,7 +115,7 @@ impl Executed {
             if entity.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
                 return Poll::Pending;
             }
-            if entity.life.ledger.wake_at(entity.rests_on, entity.until, waker) {
+            if entity.epoch.ledger.wake_at(entity.rests_on, entity.until, waker) {
                 entity.woken = Some(waker.clone());
                 return Poll::Pending;
             }
@@ -189,7 +189,7 @@ impl Entity {
     /// The whole of it, of which nothing stays here.
     fn take_all(&mut self) -> Self {
         Self {
-            life: self.life.clone(),
+            epoch: self.epoch.clone(),
             answer: self.take(),
             woken: None,
             ..*self
@@ -201,7 +201,7 @@ impl Entity {
     }
 
     async fn settled(&mut self) -> Result<Answer, Refusal> {
-        let ledger = &self.life.ledger;
+        let ledger = &self.epoch.ledger;
         let Answer::Remote(told) = &mut self.answer else {
             ledger.wait_until(self.rests_on, self.until).await?;
             return Ok(self.take());

@@ -1,4 +1,4 @@
-//! A node's life: it says that it lives, takes and gives shards, and joins again when it was declared dead. It knows no socket, no clock
+//! A node's loop: it says that it lives, takes and gives shards, and joins again when it was declared dead. It knows no socket, no clock
 //! and no thread but those it is handed, so that a simulator can run it.
 
 use crate::membership::{Action, Membership, Seen, Standby, Timing};
@@ -50,7 +50,7 @@ impl Host for Driver {
     }
 }
 
-/// The connections to the other nodes, as far as a node's life goes by them.
+/// The connections to the other nodes, as far as a node's loop goes by them.
 pub trait Connections: Send + Sync + 'static {
     /// Says why this node cannot take part beside others that live: before it joins, and again as the node it has become.
     ///
@@ -132,7 +132,7 @@ pub struct Done {
 }
 
 /// A node without its threads and sockets.
-pub struct Life {
+pub struct NodeLoop {
     parts: Parts,
     /// The node stands by while at least this many others serve.
     stands_by_beside: Option<usize>,
@@ -148,7 +148,7 @@ pub struct Life {
     two_primaries: Mutex<Option<(String, String)>>,
 }
 
-/// The parts that a life is made of.
+/// The parts that a loop is made of.
 pub struct Parts {
     /// The directory through which the nodes find each other.
     pub directory: Arc<dyn Directory>,
@@ -194,7 +194,7 @@ struct Change {
     last: Duration,
 }
 
-impl Life {
+impl NodeLoop {
     /// Makes a node that has not joined yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
@@ -385,17 +385,17 @@ impl Life {
         if !self.parts.connections.reaches().contains(&silent) {
             return;
         }
-        let (life, cluster) = (Arc::clone(self), view.cluster.clone());
+        let (node_loop, cluster) = (Arc::clone(self), view.cluster.clone());
         self.parts.clock.spawn(Box::pin(async move {
             let mut found = None;
             for _ in 0..SERVER_LOOKS {
-                let theirs = life.parts.connections.server_of(me, &cluster, &other).await;
-                let own = life.parts.directory.server().await.ok().flatten();
+                let theirs = node_loop.parts.connections.server_of(me, &cluster, &other).await;
+                let own = node_loop.parts.directory.server().await.ok().flatten();
                 found = theirs.zip(own);
                 if found.is_some() {
                     break;
                 }
-                life.parts.clock.sleep(life.parts.timing.beat).await;
+                node_loop.parts.clock.sleep(node_loop.parts.timing.beat).await;
             }
             let Some((theirs, own)) = found.filter(|(theirs, own)| theirs != own) else {
                 return;
@@ -406,8 +406,8 @@ impl Life {
                 other.said.name, other.said.peer
             );
             tracing::error!("{found}");
-            *life.two_primaries.lock().unwrap_or_else(PoisonError::into_inner) = Some((other.said.name, found));
-            life.wake.notify_one();
+            *node_loop.two_primaries.lock().unwrap_or_else(PoisonError::into_inner) = Some((other.said.name, found));
+            node_loop.wake.notify_one();
         }));
     }
 
@@ -573,11 +573,11 @@ impl Life {
             },
             Action::Serve(shards) => {
                 self.begin_change();
-                let life = Arc::clone(self);
+                let node_loop = Arc::clone(self);
                 self.parts.clock.spawn(Box::pin(async move {
-                    let begun = life.parts.clock.elapsed_micros();
-                    let served = life.parts.host.serve(node, shards.clone()).await;
-                    let last = life.since(begun);
+                    let begun = node_loop.parts.clock.elapsed_micros();
+                    let served = node_loop.parts.host.serve(node, shards.clone()).await;
+                    let last = node_loop.since(begun);
                     let serves = match served {
                         Ok(()) => {
                             tracing::info!(
@@ -585,33 +585,33 @@ impl Life {
                                 shards.len(),
                                 last.as_secs_f64()
                             );
-                            life.changes.fetch_add(1, Ordering::Relaxed);
+                            node_loop.changes.fetch_add(1, Ordering::Relaxed);
                             Some(shards)
                         }
                         Err(error) => {
                             tracing::error!("the shards {shards} cannot be served, it is tried again: {error}");
-                            life.parts.clock.sleep(life.pause_after(&error)).await;
+                            node_loop.parts.clock.sleep(node_loop.pause_after(&error)).await;
                             None
                         }
                     };
-                    life.end_change(node, (serves, false), last);
+                    node_loop.end_change(node, (serves, false), last);
                 }));
                 false
             }
             Action::Give { to, shards } => {
                 self.begin_change();
-                let life = Arc::clone(self);
+                let node_loop = Arc::clone(self);
                 self.parts.clock.spawn(Box::pin(async move {
-                    let begun = life.parts.clock.elapsed_micros();
+                    let begun = node_loop.parts.clock.elapsed_micros();
                     let given = async {
-                        life.parts.host.release().await?;
-                        life.parts.directory.give(node, to, &shards).await
+                        node_loop.parts.host.release().await?;
+                        node_loop.parts.directory.give(node, to, &shards).await
                     };
                     let given = given.await;
                     let has_given = given.is_ok();
                     match given {
                         Ok(()) => {
-                            life.has_done(|done| done.given += shards.len() as u64);
+                            node_loop.has_done(|done| done.given += shards.len() as u64);
                             tracing::info!("has given {} shards ({shards}) to node {to}", shards.len());
                         }
                         // That one ends, too, or is gone.
@@ -619,7 +619,7 @@ impl Life {
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
                     }
                     // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.
-                    life.end_change(node, (None, has_given), life.since(begun));
+                    node_loop.end_change(node, (None, has_given), node_loop.since(begun));
                 }));
                 false
             }

@@ -1,6 +1,6 @@
 //! A graceful end.
 
-use super::{Down, Life, Lives};
+use super::{Down, Epoch, Epochs};
 use crate::{executor::turn, host::Task};
 use std::{future::Future, sync::atomic::Ordering, task::Poll, time::Duration};
 use throng_journal::Pace;
@@ -18,19 +18,19 @@ async fn within<T>(mut time: Task, work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-impl Lives {
+impl Epochs {
     /// Takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. `ended` is waited for before the end.
     pub(crate) async fn stop(&self, ended: impl AsyncFnOnce(u64)) {
         let context = &self.context;
         if context.stopping.swap(true, Ordering::AcqRel) {
             return;
         }
-        if let Some(life) = self.running() {
+        if let Some(epoch) = self.running() {
             let until = context.until(Some(context.options.drain));
-            self.drain(&life, until).await;
+            self.drain(&epoch, until).await;
             // A journal or a store that hangs does not hold up the end.
             let most = context.options.drain.max(CHECKPOINT_LEAST);
-            match within(context.host.sleep(most), self.make_checkpoint(&life, Pace::default())).await {
+            match within(context.host.sleep(most), self.make_checkpoint(&epoch, Pace::default())).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
                     tracing::error!("the last checkpoint failed; the next start reads more of the journal: {error}");
@@ -40,9 +40,9 @@ impl Lives {
                 ),
             }
             ended(until).await;
-            life.ledger.close();
+            epoch.ledger.close();
         } else {
-            // A recovery that is under way ends first, and begins no life.
+            // A recovery that is under way ends first, and begins no epoch.
             let recovered = self.checkpoints.lock.lock();
             drop(within(context.host.sleep(context.options.drain), recovered).await);
         }
@@ -52,9 +52,9 @@ impl Lives {
     }
 
     /// Until nothing is in flight any more.
-    async fn drain(&self, life: &Life, until: u64) {
-        let (context, ledger) = (&self.context, &life.ledger);
-        let is_done = || ledger.is_over() || ledger.is_idle() && life.executor.outbox.is_empty();
+    async fn drain(&self, epoch: &Epoch, until: u64) {
+        let (context, ledger) = (&self.context, &epoch.ledger);
+        let is_done = || ledger.is_over() || ledger.is_idle() && epoch.executor.outbox.is_empty();
         while !is_done() && context.host.elapsed_micros() < until {
             turn::wake_committer(context);
             context.signals.deliver.wake();

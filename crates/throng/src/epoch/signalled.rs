@@ -1,6 +1,6 @@
 //! Waiting for a signal, for as long as the engine is there.
 
-use super::Lives;
+use super::Epochs;
 use crate::{
     context::Context,
     host::{Signal, Task},
@@ -8,18 +8,18 @@ use crate::{
 use std::{sync::Weak, task::Poll};
 
 /// Waits for a signal; `false` once the engine is gone.
-pub(crate) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
-    std::future::poll_fn(|context| match lives.upgrade() {
+pub(crate) async fn signalled(epochs: &Weak<Epochs>, which: impl Fn(&Context) -> &Signal) -> bool {
+    std::future::poll_fn(|context| match epochs.upgrade() {
         None => Poll::Ready(false),
-        Some(lives) if which(&lives.context).poll(context.waker()) => Poll::Ready(true),
+        Some(epochs) if which(&epochs.context).poll(context.waker()) => Poll::Ready(true),
         Some(_) => Poll::Pending,
     })
     .await
 }
 
 /// Waits for a signal, at most until a time.
-pub(super) async fn signalled_within(lives: &Weak<Lives>, mut sleep: Task, which: impl Fn(&Context) -> &Signal) {
-    let mut signal = std::pin::pin!(signalled(lives, which));
+pub(super) async fn signalled_within(epochs: &Weak<Epochs>, mut sleep: Task, which: impl Fn(&Context) -> &Signal) {
+    let mut signal = std::pin::pin!(signalled(epochs, which));
     std::future::poll_fn(|context| {
         let slept = sleep.as_mut().poll(context).is_ready();
         if slept || signal.as_mut().poll(context).is_ready() {

@@ -1,18 +1,18 @@
 //! The task that looks at the bytes the journal takes of the disk.
 
-use super::Lives;
+use super::Epochs;
 use std::sync::{Arc, Weak};
 
 /// Begins to look, if there is a bound.
-pub(crate) fn start(lives: &Arc<Lives>) {
-    if lives.context.options.disk_bytes_max.is_some() {
-        lives.context.host.spawn(Box::pin(task(Arc::downgrade(lives))));
+pub(crate) fn start(epochs: &Arc<Epochs>) {
+    if epochs.context.options.disk_bytes_max.is_some() {
+        epochs.context.host.spawn(Box::pin(task(Arc::downgrade(epochs))));
     }
 }
 
-async fn task(lives: Weak<Lives>) {
+async fn task(epochs: Weak<Epochs>) {
     loop {
-        let Some(strong) = lives.upgrade() else { return };
+        let Some(strong) = epochs.upgrade() else { return };
         let context = &strong.context;
         if context.is_stopping() {
             return;

@@ -1,7 +1,7 @@
 //! The tasks that run beside the callers, for as long as the engine is there.
 
 use super::{
-    Life, Lives,
+    Epoch, Epochs,
     signalled::{signalled, signalled_within},
 };
 use crate::{
@@ -23,11 +23,11 @@ const RETRY: Duration = Duration::from_secs(1);
 const TIMERS_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts them all.
-pub(crate) fn start(lives: &Arc<Lives>) {
-    let host = &lives.context.host;
-    let weak = || Arc::downgrade(lives);
+pub(crate) fn start(epochs: &Arc<Epochs>) {
+    let host = &epochs.context.host;
+    let weak = || Arc::downgrade(epochs);
     host.spawn(Box::pin(commit(weak())));
-    if !lives.context.options.quiet {
+    if !epochs.context.options.quiet {
         host.spawn(Box::pin(deliver(weak())));
         host.spawn(Box::pin(timers(weak())));
     }
@@ -35,32 +35,32 @@ pub(crate) fn start(lives: &Arc<Lives>) {
     host.spawn(Box::pin(watch(weak())));
     host.spawn(Box::pin(super::recovery::task(weak())));
     host.spawn(Box::pin(super::checkpoint::task(weak())));
-    lives.context.signals.deliver.wake();
+    epochs.context.signals.deliver.wake();
 }
 
 /// A committer's place among those who lead commits. Dropped, another one leads in its stead.
 pub(crate) struct Seat {
-    lives: Arc<Lives>,
+    epochs: Arc<Epochs>,
     candidate: Candidate,
 }
 
 impl Seat {
-    pub(crate) fn new(lives: Arc<Lives>) -> Self {
+    pub(crate) fn new(epochs: Arc<Epochs>) -> Self {
         let candidate = Candidate::new();
-        Self { lives, candidate }
+        Self { epochs, candidate }
     }
 
     /// Leads a commit, if nobody else does; ready once the engine has stopped.
     pub(crate) fn lead(&self, context: &mut task::Context<'_>) -> Poll<()> {
-        if let Some(life) = self.lives.running() {
-            life.ledger.lead(self.candidate, context);
+        if let Some(epoch) = self.epochs.running() {
+            epoch.ledger.lead(self.candidate, context);
         }
         self.poll()
     }
 
     /// Ready once the engine has stopped.
     pub(crate) fn poll(&self) -> Poll<()> {
-        if self.lives.has_stopped() {
+        if self.epochs.has_stopped() {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -70,25 +70,25 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(life) = self.lives.running() {
-            life.ledger.leave(self.candidate);
+        if let Some(epoch) = self.epochs.running() {
+            epoch.ledger.leave(self.candidate);
         }
     }
 }
 
 /// Commits for all callers outside of a gateway's loops.
-async fn commit(lives: Weak<Lives>) {
+async fn commit(epochs: Weak<Epochs>) {
     let candidate = Candidate::new();
     std::future::poll_fn(|context| {
-        let Some(lives) = lives.upgrade() else {
+        let Some(epochs) = epochs.upgrade() else {
             return Poll::Ready(());
         };
         // Whoever signals from here on is seen at the next poll.
-        lives.context.signals.commit.watch(context.waker());
-        if let Some(life) = lives.running() {
-            life.ledger.lead(candidate, context);
+        epochs.context.signals.commit.watch(context.waker());
+        if let Some(epoch) = epochs.running() {
+            epoch.ledger.lead(candidate, context);
         }
-        if lives.has_stopped() {
+        if epochs.has_stopped() {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -98,75 +98,75 @@ async fn commit(lives: Weak<Lives>) {
 }
 
 /// Delivers what the turns left over.
-async fn deliver(lives: Weak<Lives>) {
+async fn deliver(epochs: Weak<Epochs>) {
     loop {
-        let Some(strong) = lives.upgrade() else { return };
+        let Some(strong) = epochs.upgrade() else { return };
         if strong.has_stopped() {
             return;
         }
         let mut slow = None;
-        if let Some(life) = strong.running() {
-            slow = deliver_once(&strong.context, &life).await;
+        if let Some(epoch) = strong.running() {
+            slow = deliver_once(&strong.context, &epoch).await;
         }
         let slow = slow.map(|wait| strong.context.host.sleep(wait));
         drop(strong);
         crate::host::yield_now().await;
         match slow {
-            Some(sleep) => signalled_within(&lives, sleep, |context| &context.signals.deliver).await,
-            None => _ = signalled(&lives, |context| &context.signals.deliver).await,
+            Some(sleep) => signalled_within(&epochs, sleep, |context| &context.signals.deliver).await,
+            None => _ = signalled(&epochs, |context| &context.signals.deliver).await,
         }
     }
 }
 
 /// The time until slow messages may be delivered again, if some wait.
-async fn deliver_once(context: &Context, life: &Life) -> Option<Duration> {
-    if let Err(error) = life.deliverer.catch_up().await {
+async fn deliver_once(context: &Context, epoch: &Epoch) -> Option<Duration> {
+    if let Err(error) = epoch.deliverer.catch_up().await {
         tracing::error!("messages in the log cannot be read: {error}");
         context.host.sleep(RETRY).await;
         context.signals.deliver.wake();
     }
-    life.deliverer.take_up_released();
-    life.deliverer.room().await;
-    life.deliverer.deliver_next()
+    epoch.deliverer.take_up_released();
+    epoch.deliverer.room().await;
+    epoch.deliverer.deliver_next()
 }
 
-async fn timers(lives: Weak<Lives>) {
+async fn timers(epochs: Weak<Epochs>) {
     loop {
-        let Some(strong) = lives.upgrade() else { return };
+        let Some(strong) = epochs.upgrade() else { return };
         let mut wait = TIMERS_EVERY;
-        if let Some(life) = strong.running() {
+        if let Some(epoch) = strong.running() {
             // Timers that are due while the stream ends are the next epoch's, and stay due until then.
-            let may_fire = || strong.context.has_room() && !life.ledger.is_closing();
-            if may_fire() && life.deliverer.until_due().is_zero() {
-                life.deliverer.fire().await;
-                if life.deliverer.until_due().is_zero() {
+            let may_fire = || strong.context.has_room() && !epoch.ledger.is_closing();
+            if may_fire() && epoch.deliverer.until_due().is_zero() {
+                epoch.deliverer.fire().await;
+                if epoch.deliverer.until_due().is_zero() {
                     // A timer that is due again already would keep this task running, and no other of its thread would run.
                     crate::host::yield_now().await;
                 }
             }
             wait = match may_fire() {
-                true => life.deliverer.until_due().min(wait),
+                true => epoch.deliverer.until_due().min(wait),
                 false => ROOM_RETRY,
             };
         }
         let sleep = strong.context.host.sleep(wait);
         drop(strong);
-        signalled_within(&lives, sleep, |context| &context.signals.timers).await;
+        signalled_within(&epochs, sleep, |context| &context.signals.timers).await;
     }
 }
 
 /// Wakes waiters past their deadline. Notices, though nothing is committed, that another engine has taken over or that the database was
 /// rolled back, that nodes of a newer release come and go, and that the time of day was set forward.
-async fn sweep(lives: Weak<Lives>) {
-    // Also while the engine starts again: who waits for the life before it waits no longer than told.
+async fn sweep(epochs: Weak<Epochs>) {
+    // Also while the engine starts again: who waits for the epoch before it waits no longer than told.
     let mut last = Weak::new();
     loop {
-        let Some(strong) = lives.upgrade() else { return };
-        if let Some(life) = strong.running() {
-            if let Some(why) = strong.context.journal.ended(life.ledger.writer) {
-                life.ledger.fail(why);
+        let Some(strong) = epochs.upgrade() else { return };
+        if let Some(epoch) = strong.running() {
+            if let Some(why) = strong.context.journal.ended(epoch.ledger.writer) {
+                epoch.ledger.fail(why);
             }
-            last = Arc::downgrade(&life.ledger);
+            last = Arc::downgrade(&epoch.ledger);
         }
         let losses = strong.context.journal.losses();
         strong.context.metrics.losses.set(losses.len() as i64);
@@ -184,12 +184,12 @@ async fn sweep(lives: Weak<Lives>) {
 }
 
 /// Names commands that do not end.
-async fn watch(lives: Weak<Lives>) {
+async fn watch(epochs: Weak<Epochs>) {
     let mut named = Vec::new();
     loop {
-        let Some(strong) = lives.upgrade() else { return };
-        if let Some(life) = strong.running() {
-            life.executor.name_stuck(&mut named);
+        let Some(strong) = epochs.upgrade() else { return };
+        if let Some(epoch) = strong.running() {
+            epoch.executor.name_stuck(&mut named);
         }
         let sleep = strong.context.host.sleep(watchdog::LOOK_EVERY);
         drop(strong);

@@ -3,7 +3,7 @@
 //! A stream may hold records of one set of shards from its beginning to its end. So whoever's stream is sealed can write nothing for any of
 //! them, and a shard's history is a list of whole streams; nothing inside a stream says whose a shard is.
 
-use super::{Down, Life, Lives, Member, Status};
+use super::{Down, Epoch, Epochs, Member, Status};
 use crate::{
     error::StartError,
     executor::{HOLD, turn},
@@ -27,7 +27,7 @@ const TAIL_BYTES: u64 = 2 << 20;
 
 const CHANGES: &str = "shards change their owner";
 
-impl Lives {
+impl Epochs {
     /// Returns the node and the shards that this engine serves, if it belongs to a cluster.
     pub(crate) fn member(&self) -> Option<Member> {
         self.member.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -40,9 +40,9 @@ impl Lives {
         if is_served {
             return Ok(());
         }
-        if let Some(life) = self.running() {
-            let gains = !member.shards.without(&life.ledger.shards).is_empty();
-            self.end_in_order(&life, gains).await?;
+        if let Some(epoch) = self.running() {
+            let gains = !member.shards.without(&epoch.ledger.shards).is_empty();
+            self.end_in_order(&epoch, gains).await?;
         }
         *self.member.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
         let next = self.recover().await.map_err(|error| {
@@ -64,37 +64,37 @@ impl Lives {
     pub(crate) async fn release(&self) -> Result<(), Error> {
         let _one_at_a_time = self.changes.lock().await;
         match self.running() {
-            Some(life) => self.end_in_order(&life, false).await,
+            Some(epoch) => self.end_in_order(&epoch, false).await,
             None => Ok(()),
         }
     }
 
-    /// Ends a life in order: nothing that was begun is lost or left in doubt, and whoever comes meanwhile waits. One whose stream was sealed by
+    /// Ends an epoch in order: nothing that was begun is lost or left in doubt, and whoever comes meanwhile waits. One whose stream was sealed by
     /// others ends as if an append had told it so: with nothing under way, nobody else would. `is_awaited`: shards that nobody serves wait for it.
-    async fn end_in_order(&self, life: &Arc<Life>, is_awaited: bool) -> Result<(), Error> {
-        let ended = self.close_stream(life, is_awaited).await;
+    async fn end_in_order(&self, epoch: &Arc<Epoch>, is_awaited: bool) -> Result<(), Error> {
+        let ended = self.close_stream(epoch, is_awaited).await;
         if let Err(error) = &ended {
-            life.ledger.fail_if_over(error);
+            epoch.ledger.fail_if_over(error);
         }
         ended
     }
 
-    async fn close_stream(&self, life: &Arc<Life>, is_awaited: bool) -> Result<(), Error> {
-        let (context, ledger) = (&self.context, &life.ledger);
+    async fn close_stream(&self, epoch: &Arc<Epoch>, is_awaited: bool) -> Result<(), Error> {
+        let (context, ledger) = (&self.context, &epoch.ledger);
         // While all goes on: so that the next owner has little to read. Where somebody waits, that little is read sooner than stored.
         if !is_awaited || ledger.appended_bytes.load(Ordering::Relaxed) > TAIL_BYTES {
-            self.make_checkpoint(life, Pace::default()).await?;
+            self.make_checkpoint(epoch, Pace::default()).await?;
         }
         let begun = context.host.elapsed_micros();
         let messages = crate::context::micros(MESSAGES);
-        while !life.executor.outbox.is_empty() && context.host.elapsed_micros().saturating_sub(begun) < messages {
+        while !epoch.executor.outbox.is_empty() && context.host.elapsed_micros().saturating_sub(begun) < messages {
             context.signals.deliver.wake();
             context.host.sleep(LOOK).await;
         }
         ledger.begin_close();
         // Whoever was at work under a shard's lock has staged by now.
-        for shard in life.executor.shards() {
-            life.executor.visit_blocking(shard, |_| ());
+        for shard in epoch.executor.shards() {
+            epoch.executor.visit_blocking(shard, |_| ());
         }
         while !ledger.end_in_order() {
             if ledger.is_over() || !context.journal.holds(ledger.writer) {
@@ -109,10 +109,10 @@ impl Lives {
         Ok(())
     }
 
-    /// The life that runs, or the next one if there is one shortly.
-    pub(crate) async fn next(&self, until: u64) -> Result<Arc<Life>, Refusal> {
+    /// The epoch that runs, or the next one if there is one shortly.
+    pub(crate) async fn next(&self, until: u64) -> Result<Arc<Epoch>, Refusal> {
         let running = || match self.look() {
-            Ok(life) if !life.ledger.is_closing() => Some(Ok(life)),
+            Ok(epoch) if !epoch.ledger.is_closing() => Some(Ok(epoch)),
             Err(_) if !self.is_short() => Some(self.current()),
             _ => None,
         };
@@ -139,7 +139,7 @@ impl Lives {
     /// Whoever asks waits, for it takes a moment.
     pub(crate) fn is_short(&self) -> bool {
         match &*self.status() {
-            Status::Running(life) => life.ledger.is_closing(),
+            Status::Running(epoch) => epoch.ledger.is_closing(),
             Status::Down(down) => down.short_since.is_some(),
         }
     }

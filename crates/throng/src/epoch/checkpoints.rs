@@ -1,4 +1,4 @@
-//! The state that the checkpoints of all lives share.
+//! The state that the checkpoints of all epochs share.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 use throng_core::model::Timestamp;
 use throng_journal::Position;
 
-/// The state that the checkpoints of all lives share.
+/// The state that the checkpoints of all epochs share.
 pub(super) struct Checkpoints {
     /// Held by each checkpoint, one at a time, and by an engine that recovers.
     pub(super) lock: tokio::sync::Mutex<()>,

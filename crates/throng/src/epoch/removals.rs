@@ -4,7 +4,7 @@
 //! own others; of both the greater position counts, so that either may follow the other. An engine says what is about to go before it goes: whoever
 //! begins after a crash, or follows at another node, reads it in the store. Where the store is lost, the log still says what went.
 
-use super::{Life, Lives, streams};
+use super::{Epoch, Epochs, streams};
 use crate::context::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -135,12 +135,12 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Option<ShardId>, Row)> {
 }
 
 /// Reads the rows that the store has, and those that the next checkpoint of this epoch brings.
-pub(crate) async fn read_rows(context: &Context, life: Option<&Life>) -> Result<Rows, Error> {
+pub(crate) async fn read_rows(context: &Context, epoch: Option<&Epoch>) -> Result<Rows, Error> {
     let mut rows = Rows::new();
     let mut visit = |row: &[u8], value: &[u8]| rows.extend(read_row(row, value));
     context.store.system_scan(ROW, &[], usize::MAX, &mut visit).await?;
-    if let Some(life) = life {
-        let due = life.due();
+    if let Some(epoch) = epoch {
+        let due = epoch.due();
         let due = due.rows.iter();
         rows.extend(due.filter_map(|(row, value)| read_row(row, value.as_deref()?)));
     }
@@ -148,14 +148,14 @@ pub(crate) async fn read_rows(context: &Context, life: Option<&Life>) -> Result<
 }
 
 /// Up to where the history of a kind is not whole any more, of whichever shards; nothing, where none of it was removed.
-pub(crate) async fn removed_upto(lives: &Lives, kind: &str) -> Result<Vec<Position>, Error> {
-    let life = lives.running();
-    let rows = read_rows(&lives.context, life.as_deref()).await?;
+pub(crate) async fn removed_upto(epochs: &Epochs, kind: &str) -> Result<Vec<Position>, Error> {
+    let epoch = epochs.running();
+    let rows = read_rows(&epochs.context, epoch.as_deref()).await?;
     let found = rows.values().filter_map(|row| row.removed.get(kind).copied());
     // Before its first commit a stream has nothing to remove: what is meant is the end of those before it.
     let (begun, mut found): (BTreeSet<_>, BTreeSet<_>) = found.partition(|upto| upto.commit == CommitNo(0));
     if begun.iter().any(|upto| upto.writer > WriterId(0)) {
-        let streams = streams(&lives.context, life.as_deref(), WriterId(0)).await?;
+        let streams = streams(&epochs.context, epoch.as_deref(), WriterId(0)).await?;
         let ends = streams
             .iter()
             .filter(|stream| stream.last > CommitNo(0))

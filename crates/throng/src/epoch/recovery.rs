@@ -1,7 +1,7 @@
 //! Recovery from the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use super::{
-    Down, Due, JOURNAL_FAILED, LOST, Life, Lives, Member, NO_MEMBER, OUTBOX_ROW, REMOVED_ROWS_MAX, ROLLED_BACK,
+    Down, Due, Epoch, Epochs, JOURNAL_FAILED, LOST, Member, NO_MEMBER, OUTBOX_ROW, REMOVED_ROWS_MAX, ROLLED_BACK,
     removals::Removals, signalled,
 };
 use crate::{
@@ -25,13 +25,13 @@ use throng_journal::{
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 8 << 20;
 
-impl Lives {
+impl Epochs {
     /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
     /// checkpoint.
-    pub(crate) fn recover(&self) -> Later<'_, Result<Arc<Life>, StartError>> {
+    pub(crate) fn recover(&self) -> Later<'_, Result<Arc<Epoch>, StartError>> {
         Box::pin(async move {
             let context = &self.context;
-            // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
+            // A checkpoint of the epoch before that is still under way ends first: the store is read as it stays.
             let _no_checkpoint = self.checkpoints.lock.lock().await;
             let (writer, shards) = self.open_stream().await?;
             let ids: Vec<ShardId> = shards.iter().collect();
@@ -111,7 +111,7 @@ impl Lives {
             }
             context.metrics.recoveries.inc();
             let deliverer = Arc::new(Deliverer::new(context.clone(), executor.clone()));
-            Ok(Arc::new(Life {
+            Ok(Arc::new(Epoch {
                 ledger,
                 executor,
                 deliverer,
@@ -229,23 +229,23 @@ impl Lives {
     }
 }
 
-/// Begins a new life when one has ended before its time: what is in memory is forgotten, and what is in flight is answered by
+/// Begins a new epoch when one has ended before its time: what is in memory is forgotten, and what is in flight is answered by
 /// what the journal then holds.
-pub(super) async fn task(lives: Weak<Lives>) {
-    while signalled(&lives, |context| &context.signals.recover).await {
-        let Some(strong) = lives.upgrade() else { return };
-        if let Some(life) = strong.latest()
-            && let Some(failure) = life.ledger.failure()
+pub(super) async fn task(epochs: Weak<Epochs>) {
+    while signalled(&epochs, |context| &context.signals.recover).await {
+        let Some(strong) = epochs.upgrade() else { return };
+        if let Some(epoch) = strong.latest()
+            && let Some(failure) = epoch.ledger.failure()
         {
-            strong.begin_again(&life, &failure).await;
+            strong.begin_again(&epoch, &failure).await;
         }
     }
 }
 
-impl Lives {
-    async fn begin_again(&self, life: &Arc<Life>, failure: &AppendError) {
-        let (context, ledger) = (&self.context, &life.ledger);
-        self.end_life(life, Down::with(JOURNAL_FAILED, failure));
+impl Epochs {
+    async fn begin_again(&self, epoch: &Arc<Epoch>, failure: &AppendError) {
+        let (context, ledger) = (&self.context, &epoch.ledger);
+        self.end_epoch(epoch, Down::with(JOURNAL_FAILED, failure));
         let mut is_rolled_back = matches!(failure, AppendError::RolledBack(_));
         // Before anybody is waited for who changes the shards: a checkpoint of theirs may wait for what was in flight here.
         let last = loop {

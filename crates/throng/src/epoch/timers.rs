@@ -1,6 +1,6 @@
 //! Timers between the shards and the store: read at the start and page by page, and written by checkpoints.
 
-use super::{Lives, REMOVED_ROWS_MAX};
+use super::{Epochs, REMOVED_ROWS_MAX};
 use crate::delivery::stored_timers::{kept, read_named, read_page};
 use std::collections::{BTreeMap, HashMap};
 use throng_core::{
@@ -9,7 +9,7 @@ use throng_core::{
 };
 use throng_journal::{Covered, Error, ShardId};
 
-impl Lives {
+impl Epochs {
     /// Adds the rows of the timers that changed to the others of a checkpoint, by what the store has of them.
     pub(super) async fn timer_rows(&self, rows: &mut Rows) -> Result<BTreeMap<ShardId, TimersStored>, Error> {
         let (store, timers) = (&*self.context.store, std::mem::take(&mut rows.timers));

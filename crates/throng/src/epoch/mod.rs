@@ -47,7 +47,7 @@ use throng_journal::{Address, NodeId, Position, ShardId, ShardSet};
 const REMOVED_ROWS_MAX: usize = 1_000;
 
 /// The state of one writer's epoch.
-pub(crate) struct Life {
+pub(crate) struct Epoch {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) executor: Arc<Executor>,
     pub(crate) deliverer: Arc<Deliverer>,
@@ -56,7 +56,7 @@ pub(crate) struct Life {
     pub(crate) due: Mutex<Due>,
 }
 
-impl Life {
+impl Epoch {
     pub(crate) fn due(&self) -> MutexGuard<'_, Due> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,7 @@ impl Life {
 
 /// The running epoch, or the reason why there is none to ask.
 pub(crate) enum Status {
-    Running(Arc<Life>),
+    Running(Arc<Epoch>),
     Down(Down),
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Member {
 }
 
 /// The engine's lives, one after the other.
-pub(crate) struct Lives {
+pub(crate) struct Epochs {
     pub(crate) context: Arc<Context>,
     status: RwLock<Status>,
     checkpoints: Checkpoints,
@@ -177,7 +177,7 @@ pub(crate) struct Lives {
     changes: tokio::sync::Mutex<()>,
 }
 
-impl Lives {
+impl Epochs {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         Self {
             context,
@@ -193,23 +193,23 @@ impl Lives {
         self.status.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life that runs, whether the journal holds it or not.
-    pub(crate) fn running(&self) -> Option<Arc<Life>> {
-        self.latest().filter(|life| !life.ledger.is_over())
+    /// The epoch that runs, whether the journal holds it or not.
+    pub(crate) fn running(&self) -> Option<Arc<Epoch>> {
+        self.latest().filter(|epoch| !epoch.ledger.is_over())
     }
 
-    /// The life that runs, or has just ended and is still to be cleared away.
-    fn latest(&self) -> Option<Arc<Life>> {
+    /// The epoch that runs, or has just ended and is still to be cleared away.
+    fn latest(&self) -> Option<Arc<Epoch>> {
         match &*self.status() {
-            Status::Running(life) => Some(life.clone()),
+            Status::Running(epoch) => Some(epoch.clone()),
             Status::Down(_) => None,
         }
     }
 
     /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
-    /// before anything happens in the new life.
+    /// before anything happens in the new epoch.
     pub(crate) fn durable(&self) -> Option<Position> {
-        self.running().map(|life| life.ledger.durable())
+        self.running().map(|epoch| epoch.ledger.durable())
     }
 
     /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
@@ -232,7 +232,7 @@ impl Lives {
     }
 
     /// Whoever is asked now, or why nobody is.
-    pub(crate) fn current<R>(&self) -> Result<Arc<Life>, Error<R>> {
+    pub(crate) fn current<R>(&self) -> Result<Arc<Epoch>, Error<R>> {
         self.look().map_err(|reason| {
             self.context.metrics.unavailable.inc();
             let reason = reason.into();
@@ -240,26 +240,26 @@ impl Lives {
         })
     }
 
-    fn look(&self) -> Result<Arc<Life>, &'static str> {
+    fn look(&self) -> Result<Arc<Epoch>, &'static str> {
         match &*self.status() {
-            Status::Running(life) => match self.trouble(life) {
-                None => Ok(life.clone()),
+            Status::Running(epoch) => match self.trouble(epoch) {
+                None => Ok(epoch.clone()),
                 Some(trouble) => Err(trouble.told),
             },
             Status::Down(down) => Err(down.told),
         }
     }
 
-    /// Why a life that runs answers nothing.
-    pub(crate) fn trouble(&self, life: &Life) -> Option<Down> {
-        if life.ledger.is_over() {
-            let failure = life.ledger.failure();
+    /// Why an epoch that runs answers nothing.
+    pub(crate) fn trouble(&self, epoch: &Epoch) -> Option<Down> {
+        if epoch.ledger.is_over() {
+            let failure = epoch.ledger.failure();
             return Some(failure.map_or(Down::new("the engine has stopped"), |error| {
                 Down::with(JOURNAL_FAILED, error)
             }));
         }
         // The state in memory may be another engine's to change by now.
-        (!self.context.journal.holds(life.ledger.writer)).then(|| Down::new(NOT_HELD))
+        (!self.context.journal.holds(epoch.ledger.writer)).then(|| Down::new(NOT_HELD))
     }
 
     /// Returns whether this engine waits for the end of another one, which has taken over.
@@ -281,13 +281,13 @@ impl Lives {
         self.context.is_stopping() && matches!(*self.status(), Status::Down(_))
     }
 
-    /// A life begins, unless the engine stops: decided under the lock that [`end`](Self::end) takes.
-    pub(crate) fn begin(&self, life: Arc<Life>) -> bool {
+    /// An epoch begins, unless the engine stops: decided under the lock that [`end`](Self::end) takes.
+    pub(crate) fn begin(&self, epoch: Arc<Epoch>) -> bool {
         let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
         if self.context.is_stopping() {
             return false;
         }
-        *status = Status::Running(life);
+        *status = Status::Running(epoch);
         self.context.signals.unresolved.wake();
         true
     }
@@ -297,10 +297,10 @@ impl Lives {
         matches!(&*self.status(), Status::Down(down) if down.told == reason)
     }
 
-    /// Nobody is asked, for this reason, unless another life has begun.
-    fn end_life(&self, life: &Arc<Life>, down: Down) {
+    /// Nobody is asked, for this reason, unless another epoch has begun.
+    fn end_epoch(&self, epoch: &Arc<Epoch>, down: Down) {
         let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(&*status, Status::Running(running) if Arc::ptr_eq(running, life)) {
+        if matches!(&*status, Status::Running(running) if Arc::ptr_eq(running, epoch)) {
             *status = Status::Down(down);
         }
     }

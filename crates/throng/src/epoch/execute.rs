@@ -1,6 +1,6 @@
-//! Attempts, tried by the life that runs and carried through all that they wait for.
+//! Attempts, tried by the epoch that runs and carried through all that they wait for.
 
-use super::{Executed, Life, Lives};
+use super::{Epoch, Epochs, Executed};
 use crate::{
     executor::{Attempt, Carried, Execution, HOLD, ShardExecution},
     ledger::{Refusal, widen},
@@ -12,7 +12,7 @@ use throng_core::{limits, model::Error, shard::JsonRejection};
 pub struct Waiting<'a> {
     attempt: Attempt<'a>,
     /// The epoch that tried it, and what it waits for there. `None` while no epoch runs.
-    tried: Option<(Arc<Life>, ShardExecution)>,
+    tried: Option<(Arc<Epoch>, ShardExecution)>,
 }
 
 impl Waiting<'_> {
@@ -26,40 +26,40 @@ impl Waiting<'_> {
     }
 }
 
-impl Lives {
+impl Epochs {
     /// Tries an attempt here and now, without waiting for anything.
     pub(crate) fn try_now<'a>(
         &self,
         mut attempt: Attempt<'a>,
     ) -> Execution<Executed, Waiting<'a>, Error<JsonRejection>> {
-        let life = match self.current() {
-            Ok(life) => life,
+        let epoch = match self.current() {
+            Ok(epoch) => epoch,
             Err(_) if self.is_short() => return Execution::Wait(Waiting { attempt, tried: None }),
             Err(error) => return Execution::Refused(error),
         };
-        match life.try_now(&mut attempt) {
+        match epoch.try_now(&mut attempt) {
             Execution::Done(outcome) => {
                 self.context.count(&attempt, outcome);
-                Execution::Done(Executed::of(life, attempt, outcome))
+                Execution::Done(Executed::of(epoch, attempt, outcome))
             }
             Execution::Refused(refusal) => Execution::Refused(widen(refusal)),
             execution @ Execution::Wait(_) => Execution::Wait(Waiting {
                 attempt,
-                tried: Some((life, execution)),
+                tried: Some((epoch, execution)),
             }),
         }
     }
 
-    /// The life that answers for an entity, if this node owns it.
-    pub(crate) fn owner_of(&self, kind: usize, id: &str) -> Result<Option<Arc<Life>>, Error<JsonRejection>> {
+    /// The epoch that answers for an entity, if this node owns it.
+    pub(crate) fn owner_of(&self, kind: usize, id: &str) -> Result<Option<Arc<Epoch>>, Error<JsonRejection>> {
         let hash = self.context.target::<JsonRejection>(kind, id.into())?.hash;
         let shard = limits::shard_of(hash, self.context.registry.shards());
-        let life = match self.current() {
+        let epoch = match self.current() {
             // The next one answers, here or elsewhere.
             Err(_) if self.is_short() => return Ok(None),
-            life => life?,
+            epoch => epoch?,
         };
-        Ok(life.ledger.shards.contains(shard).then_some(life))
+        Ok(epoch.ledger.shards.contains(shard).then_some(epoch))
     }
 
     /// Goes on with an attempt that has to wait.
@@ -67,21 +67,21 @@ impl Lives {
         let Waiting { mut attempt, mut tried } = waiting;
         let hold = self.context.until(Some(HOLD));
         loop {
-            let (life, execution) = match tried.take() {
+            let (epoch, execution) = match tried.take() {
                 Some(tried) => tried,
                 None => {
-                    let life = self.next(attempt.until).await?;
+                    let epoch = self.next(attempt.until).await?;
                     attempt.has_waited(self.context.host.elapsed_micros());
-                    let execution = life.try_now(&mut attempt);
-                    (life, execution)
+                    let execution = epoch.try_now(&mut attempt);
+                    (epoch, execution)
                 }
             };
             let carried;
-            (attempt, carried) = life.carry(attempt, execution).await?;
+            (attempt, carried) = epoch.carry(attempt, execution).await?;
             match carried {
                 Carried::Done(outcome) => {
                     self.context.count(&attempt, outcome);
-                    return Ok(Executed::of(life, attempt, outcome));
+                    return Ok(Executed::of(epoch, attempt, outcome));
                 }
                 Carried::Answered(outcome) => {
                     self.context.count(&attempt, outcome);

@@ -1,6 +1,6 @@
 //! The streams of a history and where they end.
 
-use super::Life;
+use super::Epoch;
 use crate::context::Context;
 use throng_journal::{CommitNo, Error, Position, Stream, Stretch, WriterId};
 
@@ -14,10 +14,10 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    pub(crate) fn of(life: &'a Life) -> Self {
+    pub(crate) fn of(epoch: &'a Epoch) -> Self {
         Self {
-            sealed: &life.ledger.sealed,
-            durable: life.ledger.durable(),
+            sealed: &epoch.ledger.sealed,
+            durable: epoch.ledger.durable(),
         }
     }
 
@@ -60,9 +60,9 @@ impl<'a> Ends<'a> {
 }
 
 /// The streams of the history from a writer's on: an engine that is alone knows its own, a node of a cluster looks.
-pub(crate) async fn streams(context: &Context, life: Option<&Life>, from: WriterId) -> Result<Vec<Stream>, Error> {
-    match life.filter(|_| context.peers.is_none()) {
-        Some(life) => Ok(Ends::of(life).streams(from)),
+pub(crate) async fn streams(context: &Context, epoch: Option<&Epoch>, from: WriterId) -> Result<Vec<Stream>, Error> {
+    match epoch.filter(|_| context.peers.is_none()) {
+        Some(epoch) => Ok(Ends::of(epoch).streams(from)),
         None => context.journal.streams(from).await,
     }
 }

@@ -1,4 +1,4 @@
-//! A node's life beside an engine that takes its time.
+//! A node's loop beside an engine that takes its time.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::{
@@ -15,7 +15,7 @@ use throng::{
 };
 use throng_cluster::{
     Host, Status, Timing,
-    life::{Connections, Life, Parts},
+    node_loop::{Connections, NodeLoop, Parts},
 };
 use throng_journal::{
     Directory, Error, Floor, Join, Later, MemoryDirectory, MemoryJournal, NodeId, NodeState, ShardSet, View,
@@ -159,7 +159,7 @@ async fn next(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
 async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
     let directory = Arc::new(MemoryJournal::new().directory());
     let (tell, mut told) = mpsc::unbounded_channel();
-    let life = Arc::new(Life::new(Parts {
+    let node_loop = Arc::new(NodeLoop::new(Parts {
         directory: directory.clone(),
         host: Arc::new(SlowEngine(Mutex::new(tell))),
         connections: Arc::new(Alone::default()),
@@ -167,9 +167,9 @@ async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
         join: named("a"),
         timing: Timing::of(Duration::from_secs(1)),
     }));
-    let first = life.join().await.unwrap();
-    let mut statuses = life.statuses();
-    let running = tokio::spawn(life.run(first));
+    let first = node_loop.join().await.unwrap();
+    let mut statuses = node_loop.statuses();
+    let running = tokio::spawn(node_loop.run(first));
     let (shards, serves) = loop {
         let (_, shards, serves) = next(&mut told).await;
         if !shards.is_empty() {
@@ -208,7 +208,7 @@ async fn standby_node_takes_shards_once_too_few_others_serve() {
     for lease in [Duration::from_hours(6), Duration::from_secs(1)] {
         let directory = Arc::new(MemoryJournal::new().directory());
         let (tell, mut told) = mpsc::unbounded_channel();
-        let life = Life::new(Parts {
+        let node_loop = NodeLoop::new(Parts {
             directory: directory.clone(),
             host: Arc::new(SlowEngine(Mutex::new(tell))),
             connections: Arc::new(Alone::default()),
@@ -216,9 +216,9 @@ async fn standby_node_takes_shards_once_too_few_others_serve() {
             join: named("a"),
             timing: Timing::of(lease),
         });
-        let life = Arc::new(life.stand_by(Some(1)));
-        let node = life.join().await.unwrap();
-        let running = tokio::spawn(life.run(node));
+        let node_loop = Arc::new(node_loop.stand_by(Some(1)));
+        let node = node_loop.join().await.unwrap();
+        let running = tokio::spawn(node_loop.run(node));
         let (_, mut shards, mut serves) = next(&mut told).await;
         assert!(shards.is_empty());
         if lease > Duration::from_secs(1) {
@@ -246,7 +246,7 @@ async fn a_change_behind_a_look_is_seen_before_the_next_beat() {
         has_asked: AtomicBool::new(false),
     });
     let (tell, mut told) = mpsc::unbounded_channel();
-    let life = Arc::new(Life::new(Parts {
+    let node_loop = Arc::new(NodeLoop::new(Parts {
         directory: directory.clone(),
         host: Arc::new(SlowEngine(Mutex::new(tell))),
         connections: Arc::new(Alone::default()),
@@ -255,9 +255,9 @@ async fn a_change_behind_a_look_is_seen_before_the_next_beat() {
         // Two beats are an hour apart.
         timing: Timing::of(Duration::from_hours(6)),
     }));
-    let node = life.join().await.unwrap();
-    let mut statuses = life.statuses();
-    let running = tokio::spawn(life.run(node));
+    let node = node_loop.join().await.unwrap();
+    let mut statuses = node_loop.statuses();
+    let running = tokio::spawn(node_loop.run(node));
     // It goes on by itself; the engine that begins beside it would have it look again.
     let served = next(&mut told).await;
     let drains = statuses.wait_for(|status| {

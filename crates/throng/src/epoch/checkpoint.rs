@@ -1,6 +1,6 @@
 //! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
 
-use super::{Due, LastCheckpoint, Life, Lives, REMOVED_ROWS_MAX, signalled::signalled_within};
+use super::{Due, Epoch, Epochs, LastCheckpoint, REMOVED_ROWS_MAX, signalled::signalled_within};
 use crate::{
     delivery::stored_timers,
     executor::{Executor, Target, turn},
@@ -48,11 +48,11 @@ impl Drop for Awaits<'_> {
 }
 
 /// Makes checkpoints: by the clock, by bytes, and when somebody asks.
-pub(super) async fn task(lives: Weak<Lives>) {
+pub(super) async fn task(epochs: Weak<Epochs>) {
     // When the last one began.
     let mut begun = None;
     loop {
-        let Some(strong) = lives.upgrade() else { return };
+        let Some(strong) = epochs.upgrade() else { return };
         let context = strong.context.clone();
         let now = context.host.elapsed_micros();
         let last = *begun.get_or_insert(now);
@@ -60,20 +60,20 @@ pub(super) async fn task(lives: Weak<Lives>) {
         let every = context.options.checkpoint_every;
         let sleep = context.host.sleep(every.saturating_sub(since(now)));
         drop((strong, context));
-        signalled_within(&lives, sleep, |context| &context.signals.checkpoint).await;
-        let Some(strong) = lives.upgrade() else { return };
+        signalled_within(&epochs, sleep, |context| &context.signals.checkpoint).await;
+        let Some(strong) = epochs.upgrade() else { return };
         let now = strong.context.host.elapsed_micros();
         let within = since(now).mul_f64(SPREAD);
         begun = Some(now);
-        let Some(life) = strong.running() else { continue };
-        let pace = strong.pace(&life, within);
-        let mut made = strong.make_checkpoint(&life, pace).await;
+        let Some(epoch) = strong.running() else { continue };
+        let pace = strong.pace(&epoch, within);
+        let mut made = strong.make_checkpoint(&epoch, pace).await;
         if made.is_ok() {
-            made = strong.expire_rows(&life, within).await;
+            made = strong.expire_rows(&epoch, within).await;
         }
         strong.checkpoints.has_failed.store(made.is_err(), Ordering::Relaxed);
         if let Err(error) = made {
-            if life.ledger.fail_if_over(&error) {
+            if epoch.ledger.fail_if_over(&error) {
                 continue;
             }
             tracing::error!("the checkpoint failed, it is tried again: {error}");
@@ -119,20 +119,20 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl Lives {
+impl Epochs {
     /// Spread over so long, unless somebody waits for it, or what gathers meanwhile needs the next one.
-    fn pace(self: &Arc<Self>, life: &Arc<Life>, within: Duration) -> Pace {
-        let (lives, life) = (Arc::downgrade(self), Arc::downgrade(life));
+    fn pace(self: &Arc<Self>, epoch: &Arc<Epoch>, within: Duration) -> Pace {
+        let (epochs, epoch) = (Arc::downgrade(self), Arc::downgrade(epoch));
         Pace::within(within, move || {
-            let (Some(lives), Some(life)) = (lives.upgrade(), life.upgrade()) else {
+            let (Some(epochs), Some(epoch)) = (epochs.upgrade(), epoch.upgrade()) else {
                 return true;
             };
-            let context = &lives.context;
+            let context = &epochs.context;
             context.is_stopping()
-                || life.ledger.is_over()
-                || lives.checkpoints.awaited.load(Ordering::Relaxed) > 0
-                || life.ledger.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
-                || life.executor.needs_checkpoint()
+                || epoch.ledger.is_over()
+                || epochs.checkpoints.awaited.load(Ordering::Relaxed) > 0
+                || epoch.ledger.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
+                || epoch.executor.needs_checkpoint()
         })
     }
 
@@ -147,19 +147,19 @@ impl Lives {
     }
 
     /// Makes a checkpoint that somebody waits for.
-    pub(crate) fn checkpoint_now<'a>(&'a self, life: &'a Arc<Life>) -> Later<'a, Result<(), Error>> {
+    pub(crate) fn checkpoint_now<'a>(&'a self, epoch: &'a Arc<Epoch>) -> Later<'a, Result<(), Error>> {
         Box::pin(async move {
             let awaits = Awaits::new(&self.checkpoints.awaited);
-            self.make_checkpoint(life, Pace::default()).await?;
+            self.make_checkpoint(epoch, Pace::default()).await?;
             drop(awaits);
-            self.expire_rows(life, self.context.options.checkpoint_every).await
+            self.expire_rows(epoch, self.context.options.checkpoint_every).await
         })
     }
 
     /// Makes one checkpoint.
-    pub(super) async fn make_checkpoint(&self, life: &Arc<Life>, pace: Pace) -> Result<(), Error> {
+    pub(super) async fn make_checkpoint(&self, epoch: &Arc<Epoch>, pace: Pace) -> Result<(), Error> {
         let _one_at_a_time = self.checkpoints.lock.lock().await;
-        let (context, ledger, executor) = (&self.context, &life.ledger, &life.executor);
+        let (context, ledger, executor) = (&self.context, &epoch.ledger, &epoch.executor);
         if ledger.is_over() {
             return Ok(());
         }
@@ -201,11 +201,11 @@ impl Lives {
         // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
         let upto = Upto {
             position: upto,
-            outbox: life.executor.outbox.oldest(),
+            outbox: epoch.executor.outbox.oldest(),
         };
         executor.set_storing(executor.pending_bytes());
         taken.timers = self.timer_rows(&mut rows).await?;
-        if self.store_rows(life, upto, pace, rows).await? {
+        if self.store_rows(epoch, upto, pace, rows).await? {
             taken.stored(upto.position).await;
             // Before the journal forgets: who cannot find a place there any more sees why.
             ledger.set_covers(upto.position);
@@ -224,17 +224,17 @@ impl Lives {
     }
 
     /// `false`: there was nothing to do, or the writer is over.
-    async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows) -> Result<bool, Error> {
-        let due = std::mem::take(&mut *life.due());
-        let stored = self.store(life, upto, pace, rows, &due).await;
+    async fn store_rows(&self, epoch: &Epoch, upto: Upto, pace: Pace, rows: Rows) -> Result<bool, Error> {
+        let due = std::mem::take(&mut *epoch.due());
+        let stored = self.store(epoch, upto, pace, rows, &due).await;
         if !matches!(stored, Ok(true)) {
-            life.due().put_back(due);
+            epoch.due().put_back(due);
         }
         stored
     }
 
-    async fn store(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows, due: &Due) -> Result<bool, Error> {
-        let (context, ledger) = (&self.context, &life.ledger);
+    async fn store(&self, epoch: &Epoch, upto: Upto, pace: Pace, rows: Rows, due: &Due) -> Result<bool, Error> {
+        let (context, ledger) = (&self.context, &epoch.ledger);
         let covers = ledger.covers();
         let is_due = !due.cuts.is_empty() || !due.rows.is_empty();
         if rows.states.is_empty() && rows.system.is_empty() && covers == Some(upto.position) && !is_due {
@@ -299,8 +299,8 @@ impl Lives {
     }
 
     /// Removes rows whose hour is over, a few at a time and for at most so long; what is left goes after the next checkpoint.
-    async fn expire_rows(&self, life: &Life, within: Duration) -> Result<(), Error> {
-        let (context, executor) = (&self.context, &life.executor);
+    async fn expire_rows(&self, epoch: &Epoch, within: Duration) -> Result<(), Error> {
+        let (context, executor) = (&self.context, &epoch.executor);
         let (begun, now) = (context.host.elapsed_micros(), context.host.now());
         let expired = |shard: &mut Shard| shard.expired_rows(now);
         let expired: BTreeSet<Vec<u8>> = executor
@@ -313,7 +313,7 @@ impl Lives {
                 after = last;
                 let took = context.host.elapsed_micros().saturating_sub(begun);
                 let is_awaited = self.checkpoints.awaited.load(Ordering::Relaxed) > 0;
-                if is_awaited || life.ledger.is_over() || Duration::from_micros(took) > within {
+                if is_awaited || epoch.ledger.is_over() || Duration::from_micros(took) > within {
                     return Ok(());
                 }
                 context.host.sleep(REMOVAL_PAUSE).await;
