@@ -1,6 +1,6 @@
 //! The caller of a request, the access it asks for, and the fields of a head that tell of it.
 
-use crate::{gate::Client, problem::Problem};
+use crate::{admission::Client, problem::Problem};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
 use serde_json::{Map, Value};

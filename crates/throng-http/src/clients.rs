@@ -1,6 +1,6 @@
 //! Limits for one client: its connections, and its connections and requests a second.
 
-use crate::gate::{Client, LOCAL};
+use crate::admission::{Client, LOCAL};
 use std::{
     collections::HashMap,
     num::NonZeroU32,

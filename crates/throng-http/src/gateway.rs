@@ -1,14 +1,15 @@
 //! Setting a gateway up.
 
 use crate::{
-    AccessLog, LOOPS_MAX, Limits, Problem, audit,
+    AccessLog, LOOPS_MAX, Limits, Problem,
+    admission::WaitTimes,
+    audit,
     caller::{Access, Role},
     checks::Checks,
     console,
     console_state::{About as ConsoleAbout, Cluster, OwnerOf, OwnersReport},
     error::StartError,
     event_loop::{self, Start},
-    gate::Pass,
     guard::{Jwt, LOOK_EVERY, OtherFiles, Sources, Tls, expiry::Reminder},
     listen,
     openapi::{About, Described},
@@ -501,7 +502,7 @@ impl Gateway {
         let routes = self.routes;
         let begin = {
             let shared = shared.clone();
-            move |number: usize, listener, admin, pass: Arc<Pass>| {
+            move |number: usize, listener, admin, pass: Arc<WaitTimes>| {
                 let start = Start {
                     shared: shared.clone(),
                     router: routes.clone(),
@@ -520,7 +521,7 @@ impl Gateway {
         let mut handles = Vec::with_capacity(loops);
         let mut sampler = Sampler::new();
         for (number, listener) in listeners.into_iter().enumerate() {
-            let pass = Arc::<Pass>::default();
+            let pass = Arc::<WaitTimes>::default();
             sampler.add(pass.clone());
             let (thread, handle) = begin(number, listener, admin.take(), pass)?;
             handles.push(handle);
@@ -533,7 +534,7 @@ impl Gateway {
             let watching = move || {
                 let sample = || seen.unwrap_or_else(|| sampler.borrow_mut().sample());
                 let start = |number| {
-                    let pass = Arc::<Pass>::default();
+                    let pass = Arc::<WaitTimes>::default();
                     let (thread, _) = begin(number, listen::another(address)?, None, pass.clone())?;
                     sampler.borrow_mut().add(pass);
                     Ok(thread)
@@ -608,7 +609,7 @@ fn look_after_files(shared: &Arc<Shared>, is_over: std::sync::mpsc::Receiver<()>
 }
 
 /// Starts a loop's thread; returns once its runtime is there.
-fn spawn(number: usize, pass: Arc<Pass>, start: Start) -> Result<(thread::JoinHandle<()>, Handle), StartError> {
+fn spawn(number: usize, pass: Arc<WaitTimes>, start: Start) -> Result<(thread::JoinHandle<()>, Handle), StartError> {
     let (up, is_up) = std::sync::mpsc::channel();
     let run = move || match event_loop::runtime(&pass) {
         Err(error) => drop(up.send(Err(error))),

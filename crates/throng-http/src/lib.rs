@@ -116,6 +116,7 @@
 
 mod access;
 mod access_log;
+mod admission;
 mod answer;
 mod audit;
 mod behind;
@@ -129,7 +130,6 @@ mod error;
 mod event_loop;
 pub mod extract;
 mod follow;
-mod gate;
 mod gateway;
 mod guard;
 mod key;

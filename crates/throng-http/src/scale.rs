@@ -4,7 +4,7 @@
 //! looked at, too, and a loop that was started stays: one that idles costs nothing. Connections stay where they are; the
 //! kernel gives each loop its part of the new ones.
 
-use crate::{error::StartError, gate::Pass, limits::LOOPS_MAX};
+use crate::{admission::WaitTimes, error::StartError, limits::LOOPS_MAX};
 use std::{
     fs,
     sync::{
@@ -59,7 +59,7 @@ impl Decider {
 /// Looks at loops and machine.
 pub(crate) struct Sampler {
     /// The pass of each loop, and the time the loop had waited at the last look.
-    loops: Vec<(Arc<Pass>, Duration)>,
+    loops: Vec<(Arc<WaitTimes>, Duration)>,
     looked: Instant,
     /// Clock ticks all cores had idled at the last look.
     idle_ticks: Option<u64>,
@@ -74,7 +74,7 @@ impl Sampler {
         }
     }
 
-    pub(crate) fn add(&mut self, pass: Arc<Pass>) {
+    pub(crate) fn add(&mut self, pass: Arc<WaitTimes>) {
         let waited = pass.waited();
         self.loops.push((pass, waited));
     }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_waits_is_not_busy_and_one_that_never_does_is() {
-        let waits = Arc::<Pass>::default();
+        let waits = Arc::<WaitTimes>::default();
         waits.parks(Instant::now());
         let mut sampler = Sampler::new();
         sampler.add(waits.clone());

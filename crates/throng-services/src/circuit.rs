@@ -60,7 +60,7 @@ pub enum Outcome {
 /// A call that may be made. What becomes of it is told with [`Circuit::end`].
 #[derive(Debug)]
 #[must_use = "how the call ended has to be told"]
-pub struct Pass {
+pub struct Permit {
     /// The phase it was let in: how it ends says nothing about a later one.
     phase: u64,
 }
@@ -126,7 +126,7 @@ impl Circuit {
     ///
     /// # Errors
     /// The call must not be made. The `Err` is the time after which another may be worth it.
-    pub fn ask(&mut self, now: Duration) -> Result<Pass, Duration> {
+    pub fn ask(&mut self, now: Duration) -> Result<Permit, Duration> {
         if let Phase::Open { until } = self.phase {
             if now < until {
                 return Err(until - now);
@@ -142,12 +142,12 @@ impl Circuit {
             }
             *under_way += 1;
         }
-        Ok(Pass { phase: self.number })
+        Ok(Permit { phase: self.number })
     }
 
     /// A call that was let through has ended.
-    pub fn end(&mut self, now: Duration, pass: Pass, outcome: Outcome) {
-        if pass.phase != self.number {
+    pub fn end(&mut self, now: Duration, permit: Permit, outcome: Outcome) {
+        if permit.phase != self.number {
             return;
         }
         match (&mut self.phase, outcome) {
@@ -241,7 +241,7 @@ mod tests {
 
     fn call(circuit: &mut Circuit, now: Duration, outcome: Outcome) {
         let pass = circuit.ask(now).unwrap();
-        circuit.end(now, pass, outcome);
+        circuit.end(now, permit, outcome);
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         let passes = [circuit.ask(at(1)).unwrap(), circuit.ask(at(1)).unwrap()];
         assert!(circuit.ask(at(1)).is_err(), "no more than the probes");
         for pass in passes {
-            circuit.end(at(1), pass, Outcome::Abandoned);
+            circuit.end(at(1), permit, Outcome::Abandoned);
         }
         (0..2).for_each(|_| call(&mut circuit, at(1), Outcome::Succeeded));
         assert_eq!(circuit.state(), State::Closed);
@@ -349,7 +349,7 @@ mod tests {
                     Step::Ask => {
                         let before = circuit.state();
                         match circuit.ask(now) {
-                            Ok(pass) => {
+                            Ok(permit) => {
                                 if before == State::Open {
                                     probes = 0;
                                 }
@@ -357,7 +357,7 @@ mod tests {
                                     probes += 1;
                                 }
                                 prop_assert!(circuit.state() != State::Open);
-                                under_way.push(pass);
+                                under_way.push(permit);
                             }
                             Err(retry_after) => {
                                 prop_assert!(before != State::Closed, "a closed one lets all through");
@@ -367,8 +367,8 @@ mod tests {
                     }
                     Step::End(which, outcome) if !under_way.is_empty() => {
                         let pass = under_way.swap_remove(which % under_way.len());
-                        let (is_probe, before) = (pass.phase == circuit.number, circuit.state());
-                        circuit.end(now, pass, outcome);
+                        let (is_probe, before) = (permit.phase == circuit.number, circuit.state());
+                        circuit.end(now, permit, outcome);
                         if is_probe && before == State::HalfOpen && outcome == Outcome::Abandoned {
                             probes -= 1;
                         }
@@ -382,14 +382,14 @@ mod tests {
             }
             // Once everybody has gone and the other side is well again, it closes.
             for pass in under_way {
-                circuit.end(now, pass, Outcome::Abandoned);
+                circuit.end(now, permit, Outcome::Abandoned);
             }
             now += SETTINGS.pause_max;
             for _ in 0..SETTINGS.probes {
                 if circuit.state() != State::Closed {
                     let pass = circuit.ask(now);
-                    prop_assert!(pass.is_ok());
-                    circuit.end(now, pass.unwrap(), Outcome::Succeeded);
+                    prop_assert!(permit.is_ok());
+                    circuit.end(now, permit.unwrap(), Outcome::Succeeded);
                 }
             }
             prop_assert_eq!(circuit.state(), State::Closed);

@@ -53,7 +53,7 @@ thread_local! {
     static INSTEAD_OF_BLOCKING: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// Sets the function that this thread runs instead of blocking on a [`Turnstile`](crate::Turnstile), again and again until it is free. For
+/// Sets the function that this thread runs instead of blocking on a [`QueuedLock`](crate::QueuedLock), again and again until it is free. For
 /// a simulation that runs threads one at a time; `None`: it blocks.
 pub fn instead_of_blocking(run: Option<fn()>) {
     INSTEAD_OF_BLOCKING.set(run);

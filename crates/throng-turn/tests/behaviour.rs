@@ -10,38 +10,38 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
 };
-use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, Relay, Turnstile};
+use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, QueuedLock, Relay};
 
 //= promise 9: everything is bounded
 #[test]
 fn a_full_inbox_gives_the_work_back() {
-    let turnstile = Turnstile::new(0, 1);
+    let queued_lock = QueuedLock::new(0, 1);
     let queue = |number: i32| -> Job<i32> { Box::new(move |value: &mut i32| *value += number) };
-    turnstile.wait(|_| {
-        assert_eq!(turnstile.enter(1, |_, _| (), queue), Entered::Queued);
-        assert_eq!(turnstile.enter(2, |_, _| (), queue), Entered::Full(2));
+    queued_lock.wait(|_| {
+        assert_eq!(queued_lock.enter(1, |_, _| (), queue), Entered::Queued);
+        assert_eq!(queued_lock.enter(2, |_, _| (), queue), Entered::Full(2));
     });
-    assert_eq!(turnstile.wait(|value| *value), 1);
+    assert_eq!(queued_lock.wait(|value| *value), 1);
 }
 
 #[test]
 fn waiting_inbox_items_go_first() {
-    let turnstile = Turnstile::new(Vec::new(), 9);
+    let queued_lock = QueuedLock::new(Vec::new(), 9);
     let push = |number: i32| -> Job<Vec<i32>> { Box::new(move |value: &mut Vec<i32>| value.push(number)) };
-    turnstile.wait(|_| assert_eq!(turnstile.enter(1, |_, _| (), push), Entered::Queued));
-    turnstile.enter(2, |value: &mut Vec<i32>, number| value.push(number), push);
-    assert_eq!(turnstile.wait(|value| value.clone()), [1, 2]);
+    queued_lock.wait(|_| assert_eq!(queued_lock.enter(1, |_, _| (), push), Entered::Queued));
+    queued_lock.enter(2, |value: &mut Vec<i32>, number| value.push(number), push);
+    assert_eq!(queued_lock.wait(|value| value.clone()), [1, 2]);
 }
 
 #[test]
 fn try_lock_finds_the_lock_free_or_does_nothing() {
-    let turnstile = Turnstile::new(Vec::new(), 9);
+    let queued_lock = QueuedLock::new(Vec::new(), 9);
     let push = |number: i32| -> Job<Vec<i32>> { Box::new(move |value: &mut Vec<i32>| value.push(number)) };
-    turnstile.wait(|_| {
-        assert_eq!(turnstile.try_enter(|_| panic!("somebody else holds it")), None::<()>);
-        assert_eq!(turnstile.enter(1, |_, _| (), push), Entered::Queued);
+    queued_lock.wait(|_| {
+        assert_eq!(queued_lock.try_enter(|_| panic!("somebody else holds it")), None::<()>);
+        assert_eq!(queued_lock.enter(1, |_, _| (), push), Entered::Queued);
     });
-    assert_eq!(turnstile.try_enter(|value| value.len()), Some(1), "after what waits");
+    assert_eq!(queued_lock.try_enter(|value| value.len()), Some(1), "after what waits");
 }
 
 struct Count(AtomicUsize);

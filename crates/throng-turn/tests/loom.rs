@@ -13,7 +13,7 @@ use std::{
     future::poll_fn,
     task::{Poll, Waker},
 };
-use throng_turn::{Candidate, Entered, Leader, Lost, OpenCommit, Relay, Term, Turnstile};
+use throng_turn::{Candidate, Entered, Leader, Lost, OpenCommit, QueuedLock, Relay, Term};
 
 fn model(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -21,9 +21,9 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// Does a thread's work at a turnstile: it runs in place or in the holder's hands, exactly once.
-fn add(turnstile: &Turnstile<Vec<usize>>, number: usize) {
-    let entered = turnstile.enter(
+/// Does a thread's work under a queued lock: it runs in place or in the holder's hands, exactly once.
+fn add(queued_lock: &QueuedLock<Vec<usize>>, number: usize) {
+    let entered = queued_lock.enter(
         number,
         |numbers: &mut Vec<usize>, number| numbers.push(number),
         |number| Box::new(move |numbers: &mut Vec<usize>| numbers.push(number)),
@@ -35,19 +35,19 @@ fn add(turnstile: &Turnstile<Vec<usize>>, number: usize) {
 #[test]
 fn no_work_brought_to_a_turnstile_is_lost_or_done_twice() {
     model(|| {
-        let turnstile = Arc::new(Turnstile::new(Vec::new(), 8));
+        let queued_lock = Arc::new(QueuedLock::new(Vec::new(), 8));
         let threads: Vec<_> = (0..2)
             .map(|number| {
-                let turnstile = turnstile.clone();
+                let queued_lock = queued_lock.clone();
                 thread::spawn(move || {
-                    add(&turnstile, number * 10);
-                    add(&turnstile, number * 10 + 1);
+                    add(&queued_lock, number * 10);
+                    add(&queued_lock, number * 10 + 1);
                 })
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(turnstile.waiting(), 0);
-        let numbers = turnstile.wait(|numbers| numbers.clone());
+        assert_eq!(queued_lock.waiting(), 0);
+        let numbers = queued_lock.wait(|numbers| numbers.clone());
         assert_eq!(numbers.len(), 4);
         let of = |sender: usize| {
             numbers

@@ -55,7 +55,7 @@ pub(crate) fn administrates(server: &Server, connection: &Connection, headers: &
         let detail = "The header Authorization does not hold this service's token for administration.";
         return Err(Problem::unauthorized(detail).boxed());
     }
-    let is_local = connection.entrance().is_loopback && connection.client() == crate::gate::LOCAL;
+    let is_local = connection.accepted_by().is_loopback && connection.client() == crate::admission::LOCAL;
     if is_local && !is_forwarded(headers) {
         let caller = who(server, connection, shown).ok().flatten();
         let nobody = if given.is_some() { "token" } else { "local" };

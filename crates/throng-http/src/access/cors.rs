@@ -1,6 +1,6 @@
 //! Cross-origin resource sharing: what a browser is told about pages of other origins that may ask.
 
-use crate::{answer::Answer, connection::Entrance, guard::Names};
+use crate::{answer::Answer, connection::AcceptedBy, guard::Names};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 /// The methods that a page of an allowed origin may use.
@@ -51,8 +51,8 @@ pub(crate) fn fields(origin: HeaderValue) -> [(HeaderName, HeaderValue); 3] {
 }
 
 /// The origin that the head of an HTTP/1 request names, as far as it has come, if its pages may ask where it comes in.
-pub(crate) fn allowed_in(head: &[u8], names: &Names, entrance: Entrance) -> Option<HeaderValue> {
-    if names.origins.is_empty() || entrance.is_admin {
+pub(crate) fn allowed_in(head: &[u8], names: &Names, accepted_by: AcceptedBy) -> Option<HeaderValue> {
+    if names.origins.is_empty() || accepted_by.is_admin {
         return None;
     }
     let lines = head.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii);

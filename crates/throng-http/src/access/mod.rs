@@ -31,14 +31,14 @@ const NO_CREDENTIALS: &str = "This service has to know who asks: send its token 
 
 /// Lets a request in, and says who asks.
 pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_>) -> Answered<Option<Caller>> {
-    let entrance = connection.entrance();
-    if entrance.is_admin {
+    let accepted_by = connection.accepted_by();
+    if accepted_by.is_admin {
         return Err(Problem::only_administration().boxed());
     }
     let is_known = sender.host.is_some() && sender.host == connection.known_host();
     if !is_known || sender.origin.is_some() || sender.authority.is_some() {
         let guard = &server.shared().guard;
-        guard.names.check(sender, entrance.is_loopback, Part::Service)?;
+        guard.names.check(sender, accepted_by.is_loopback, Part::Service)?;
         if let Some(host) = sender.host {
             connection.knows_host(host);
         }

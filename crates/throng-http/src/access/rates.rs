@@ -5,10 +5,10 @@
 
 use super::NO_CREDENTIALS;
 use crate::{
+    admission::Client,
     caller::Caller,
     clients::Rate,
     connection::Connection,
-    gate::Client,
     metrics::Limit,
     problem::{Answered, Problem},
     server::Server,

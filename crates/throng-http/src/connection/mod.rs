@@ -18,8 +18,8 @@ pub(crate) use ticks::Bounds;
 pub(crate) use waits::spawn_stream;
 
 use crate::{
+    admission::{self, Client, TurnSlot},
     caller::{Caller, Held},
-    gate::{self, Client, TurnSlot},
     metrics::Limit,
 };
 use looks::Looks;
@@ -37,7 +37,7 @@ use waits::{Taken, Untaken, Waits};
 
 /// The listener that accepted a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entrance {
+pub(crate) struct AcceptedBy {
     /// The listener is the one for administration.
     pub(crate) is_admin: bool,
     /// Only programs of this machine reach that listener.
@@ -59,7 +59,7 @@ pub(crate) enum Verdict {
 /// All loopback addresses are one client.
 pub(crate) fn client_at(address: IpAddr) -> Client {
     match address.to_canonical() {
-        address if address.is_loopback() => gate::LOCAL,
+        address if address.is_loopback() => admission::LOCAL,
         address => client_named(address),
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn client_named(address: IpAddr) -> Client {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
     };
-    client.max(gate::LOCAL + 1)
+    client.max(admission::LOCAL + 1)
 }
 
 /// The state of one connection. Times are ticks of its loop: a request reads no clock.
@@ -119,7 +119,7 @@ pub(crate) struct Connection {
     held: RefCell<Option<Held>>,
     /// The caller that its client's TLS certificate names.
     certified: RefCell<Option<Caller>>,
-    entrance: Cell<Entrance>,
+    accepted_by: Cell<AcceptedBy>,
     /// The first `Host` of its requests that names this service; the others say the same.
     known_host: OnceCell<Box<[u8]>>,
     address: Cell<IpAddr>,
@@ -178,7 +178,7 @@ impl Connection {
             verdict: Cell::default(),
             finishes_since: Cell::default(),
             waker: RefCell::default(),
-            client: Cell::new(gate::LOCAL),
+            client: Cell::new(admission::LOCAL),
             place: TurnSlot::default(),
             is_socket: Cell::default(),
             is_console: Cell::default(),
@@ -191,7 +191,7 @@ impl Connection {
             held: RefCell::default(),
             certified: RefCell::default(),
             known_host: OnceCell::new(),
-            entrance: Cell::new(Entrance {
+            accepted_by: Cell::new(AcceptedBy {
                 is_admin: false,
                 is_loopback: true,
             }),
@@ -232,8 +232,8 @@ impl Connection {
         self.known_host.get_or_init(|| host.into());
     }
 
-    pub(crate) fn came_by(&self, entrance: Entrance) {
-        self.entrance.set(entrance);
+    pub(crate) fn came_by(&self, accepted_by: AcceptedBy) {
+        self.accepted_by.set(accepted_by);
     }
 
     /// The peer may name the origin of its requests in a header: it is a trusted proxy, or no proxies are configured.
@@ -241,8 +241,8 @@ impl Connection {
         self.is_believed.get()
     }
 
-    pub(crate) fn entrance(&self) -> Entrance {
-        self.entrance.get()
+    pub(crate) fn accepted_by(&self) -> AcceptedBy {
+        self.accepted_by.get()
     }
 
     /// Its client has shown the certificate of this caller.

@@ -11,7 +11,7 @@ pub use cluster::Cluster;
 pub(crate) use recorded::Recorder;
 pub(crate) use series::Reading;
 
-use crate::{gate::Pass, places::Places};
+use crate::{admission::WaitTimes, places::Places};
 use kept::Kept;
 use questions::Questions;
 use serde_json::{Map, Value, json};
@@ -67,7 +67,7 @@ fn summary(mut last: Map<String, Value>) -> Value {
 /// State that the console's parts share, one a gateway.
 pub(crate) struct Console {
     pub(crate) series: Mutex<Series>,
-    pub(crate) passes: Mutex<Vec<Arc<Pass>>>,
+    pub(crate) passes: Mutex<Vec<Arc<WaitTimes>>>,
     /// Sends a point a second to every open socket.
     pub(crate) points: broadcast::Sender<Point>,
     /// Places for open sockets.
@@ -122,7 +122,7 @@ impl Console {
     }
 
     /// A loop begins, and is watched.
-    pub(crate) fn watch(&self, pass: Arc<Pass>) {
+    pub(crate) fn watch(&self, pass: Arc<WaitTimes>) {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
     }
 
@@ -138,7 +138,7 @@ impl Console {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    pub(crate) fn passes(&self) -> Vec<Arc<Pass>> {
+    pub(crate) fn passes(&self) -> Vec<Arc<WaitTimes>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,7 +1,7 @@
 //! The numbers of the engine and the gateway, one point a second for the last quarter of an hour.
 
 use super::limiting::{Limiting, Seen};
-use crate::{gate::Pass, metrics::Metrics, scale};
+use crate::{admission::WaitTimes, metrics::Metrics, scale};
 use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// Reads the engine and the gateway, which has so many connections.
-    pub(crate) fn take(engine: &Engine, metrics: &Metrics, connections: usize, passes: &[Arc<Pass>]) -> Self {
+    pub(crate) fn take(engine: &Engine, metrics: &Metrics, connections: usize, passes: &[Arc<WaitTimes>]) -> Self {
         let level = |level: i64| level.max(0).cast_unsigned();
         Self {
             at: Instant::now(),

@@ -5,8 +5,8 @@ use super::{
     socket::{RefusedHead, plain},
 };
 use crate::{
-    connection::{ConnectionPlaces, Entrance, OpenConnection, Stream, Verdict, client_at, linger},
-    gate::Client,
+    admission::Client,
+    connection::{AcceptedBy, ConnectionPlaces, OpenConnection, Stream, Verdict, client_at, linger},
     guard::tls,
     lane::Wire,
     limits::CONNECTION_BYTES,
@@ -45,7 +45,7 @@ const REFUSALS_PAUSE: Duration = Duration::from_millis(10);
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes connections until the loop drains.
-pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, entrance: Entrance) {
+pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, accepted_by: AcceptedBy) {
     let mut refused = 0;
     loop {
         let accepted = tokio::select! {
@@ -55,7 +55,7 @@ pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, ent
         };
         match accepted {
             Ok((stream, address)) => {
-                if take(&event_loop, stream, address.ip(), entrance) {
+                if take(&event_loop, stream, address.ip(), accepted_by) {
                     continue;
                 }
                 refused += 1;
@@ -83,14 +83,14 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// `false`: it was refused.
-fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance: Entrance) -> bool {
+fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, accepted_by: AcceptedBy) -> bool {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended at once: {error}");
         return true;
     }
-    let arrival = Arrival { address, entrance };
-    let tls = event_loop.server.shared().tls(entrance);
-    match (places(event_loop, client_at(address), entrance), tls) {
+    let arrival = Arrival { address, accepted_by };
+    let tls = event_loop.server.shared().tls(accepted_by);
+    match (places(event_loop, client_at(address), accepted_by), tls) {
         (Ok(places), None) => enter(event_loop, Stream::plain(stream), arrival, places, Bytes::new()),
         (Ok(places), Some(config)) => {
             let open = open(event_loop, arrival, places);
@@ -117,21 +117,21 @@ fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance
 #[derive(Clone, Copy)]
 struct Arrival {
     address: IpAddr,
-    entrance: Entrance,
+    accepted_by: AcceptedBy,
 }
 
 /// The places that a connection takes of those there may be. Administration has its own.
 fn places(
     event_loop: &EventLoop,
     client: Client,
-    entrance: Entrance,
+    accepted_by: AcceptedBy,
 ) -> Result<ConnectionPlaces, Box<(Limit, Problem)>> {
     let shared = event_loop.server.shared();
     let too_many = |whose: &str, most: usize| {
         let detail = format!("There are {most} connections{whose} already. Nothing was done; try again later.");
         Problem::overloaded(detail, REFUSAL_WAIT)
     };
-    if entrance.is_admin {
+    if accepted_by.is_admin {
         return match shared.held.admin.take(CONNECTION_BYTES) {
             Some(memory) => Ok(ConnectionPlaces::new(memory, None)),
             None => {
@@ -164,7 +164,7 @@ fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: ConnectionPlaces) 
     let open = event_loop.connections.add(places);
     let connection = &open.connection;
     connection.came_from(arrival.address, &event_loop.server.shared().proxies);
-    connection.came_by(arrival.entrance);
+    connection.came_by(arrival.accepted_by);
     // A connection beyond the limits may send a single request.
     if is_spare || event_loop.server.is_draining() {
         connection.condemn(Verdict::Finish);
@@ -283,7 +283,7 @@ async fn answer_first(
         let came = Bytes::copy_from_slice(came);
         return enter(event_loop, stream, arrival, ConnectionPlaces::spare(spare), came);
     }
-    let refused = RefusedHead::read(came, &event_loop.server, arrival.entrance);
+    let refused = RefusedHead::read(came, &event_loop.server, arrival.accepted_by);
     let answer = plain(problem, &refused);
     let told = timeout(REFUSAL_WAIT, async {
         stream.write_all(&answer).await?;

@@ -1,6 +1,6 @@
 //! A loop: one thread, one single-threaded runtime, all of its connections.
 //!
-//! A batch (the code calls it a turn): the loop reads the ready sockets; [admission](crate::gate) lets requests pass, which execute in place.
+//! A batch (the code calls it a turn): the loop reads the ready sockets; [admission](crate::admission) lets requests pass, which execute in place.
 //! The engine's committer, woken by the first record of the batch, runs behind all of them and commits their records together.
 //! Then the answers go out.
 
@@ -13,8 +13,8 @@ mod shared;
 mod socket;
 
 use crate::{
-    connection::{Bounds, Connections, Entrance, Verdict},
-    gate::Pass,
+    admission::WaitTimes,
+    connection::{AcceptedBy, Bounds, Connections, Verdict},
     lane::{self, Intake},
     server::{Server, Shared, Stage},
 };
@@ -31,7 +31,7 @@ async fn sweep(server: &Server, connections: &Connections) {
     loop {
         every.tick().await;
         // A loop that is always busy never parks and begins no batch, but it looks at its sockets all the same.
-        server.gate.looked(std::mem::replace(&mut before, Instant::now()));
+        server.admission.looked(std::mem::replace(&mut before, Instant::now()));
         server.date.look();
         server
             .shared()
@@ -54,7 +54,7 @@ pub(crate) struct Start {
 }
 
 /// Builds a loop's runtime.
-pub(crate) fn runtime(pass: &Arc<Pass>) -> std::io::Result<runtime::LocalRuntime> {
+pub(crate) fn runtime(pass: &Arc<WaitTimes>) -> std::io::Result<runtime::LocalRuntime> {
     let (parks, wakes) = (pass.clone(), pass.clone());
     runtime::Builder::new_current_thread()
         .enable_all()
@@ -63,8 +63,8 @@ pub(crate) fn runtime(pass: &Arc<Pass>) -> std::io::Result<runtime::LocalRuntime
         .build_local(runtime::LocalOptions::default())
 }
 
-fn entrance(listener: &tokio::net::TcpListener, is_admin: bool) -> std::io::Result<Entrance> {
-    Ok(Entrance {
+fn accepted_by(listener: &tokio::net::TcpListener, is_admin: bool) -> std::io::Result<AcceptedBy> {
+    Ok(AcceptedBy {
         is_admin,
         is_loopback: listener.local_addr()?.ip().is_loopback(),
     })
@@ -81,7 +81,7 @@ fn ends_the_process(task: tokio::task::JoinHandle<()>, name: &'static str) {
 }
 
 /// Runs a loop until the gateway is over.
-pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start) -> std::io::Result<()> {
+pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<WaitTimes>, start: Start) -> std::io::Result<()> {
     runtime.block_on(async {
         let admin = start.admin.map(tokio::net::TcpListener::from_std).transpose()?;
         let Start {
@@ -120,20 +120,20 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         tokio::task::spawn_local({
             let event_loop = event_loop.clone();
             async move {
-                let looked = || event_loop.server.gate.looked(Instant::now());
+                let looked = || event_loop.server.admission.looked(Instant::now());
                 event_loop.connections.watch_looks(looked).await
             }
         });
         if let Some(admin) = admin {
-            let entrance = entrance(&admin, true)?;
-            tokio::task::spawn_local(accept::accept(event_loop.clone(), admin, entrance));
+            let accepted_by = accepted_by(&admin, true)?;
+            tokio::task::spawn_local(accept::accept(event_loop.clone(), admin, accepted_by));
         }
         event_loop.server.opens().await;
         if !event_loop.server.is_draining() {
             // Not before: a socket that does not listen yet would be taken for one that was closed.
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let entrance = entrance(&listener, false)?;
-            accept::accept(event_loop.clone(), listener, entrance).await;
+            let accepted_by = accepted_by(&listener, false)?;
+            accept::accept(event_loop.clone(), listener, accepted_by).await;
         }
         event_loop.connections.condemn(Verdict::Finish);
         let drain = event_loop.server.limits().drain;

@@ -56,7 +56,7 @@ async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, c
                 Entry::new(&connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
             }
             let mut stream = stream;
-            let refused = RefusedHead::read(&came, &event_loop.server, connection.entrance());
+            let refused = RefusedHead::read(&came, &event_loop.server, connection.accepted_by());
             let bytes = plain(&problem, &refused);
             let told = connection.unless_dropped(pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {

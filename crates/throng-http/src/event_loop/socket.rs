@@ -2,7 +2,7 @@
 
 use crate::{
     access::cors,
-    connection::{Connection, Entrance, Linger, Stream},
+    connection::{AcceptedBy, Connection, Linger, Stream},
     lane::Extent,
     problem::Problem,
     server::Server,
@@ -57,7 +57,7 @@ impl Socket {
     ) -> Self {
         let limits = server.limits();
         Self {
-            refused: RefusedHead::read(&came, server, connection.entrance()),
+            refused: RefusedHead::read(&came, server, connection.accepted_by()),
             came: came.into(),
             extent,
             io: TokioIo::new(stream),
@@ -134,10 +134,10 @@ pub(super) struct RefusedHead {
 
 impl RefusedHead {
     /// Reads what has come of the head.
-    pub(super) fn read(came: &[u8], server: &Server, entrance: Entrance) -> Self {
+    pub(super) fn read(came: &[u8], server: &Server, accepted_by: AcceptedBy) -> Self {
         Self {
             is_head: came.starts_with(b"HEAD "),
-            origin: cors::allowed_in(came, &server.shared().guard.names, entrance),
+            origin: cors::allowed_in(came, &server.shared().guard.names, accepted_by),
         }
     }
 }

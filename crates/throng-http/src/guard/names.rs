@@ -7,7 +7,7 @@
 //!
 //! Administration has rules of its own: a page that may ask the service administrates nothing.
 
-use crate::{caller::Sender, connection::Entrance, problem::Problem};
+use crate::{caller::Sender, connection::AcceptedBy, problem::Problem};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The names and pages that are allowed.
@@ -30,8 +30,8 @@ pub(crate) enum Part {
 
 impl Part {
     /// All that comes in by the listener for administration is administration.
-    pub(crate) fn of(entrance: Entrance, is_administration: bool) -> Self {
-        match entrance.is_admin || is_administration {
+    pub(crate) fn of(accepted_by: AcceptedBy, is_administration: bool) -> Self {
+        match accepted_by.is_admin || is_administration {
             true => Self::Administration,
             false => Self::Service,
         }

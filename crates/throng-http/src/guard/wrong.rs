@@ -1,8 +1,8 @@
 //! Wrong credentials: the delay for an address that sends many, and the log lines about their causes.
 
 use crate::{
+    admission::Client,
     clients::Rate,
-    gate::Client,
     places::{Places, Taken},
 };
 use std::{

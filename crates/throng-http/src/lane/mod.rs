@@ -8,7 +8,7 @@
 //! A request may have to wait for more: an app's handler, the load of an entity, its batch, the rest of its body.
 //! The task then polls it in its connection's place whenever it can go on.
 //!
-//! A connection that is ready while its loop has no room waits in the loop's [queue](crate::gate), unread: the kernel keeps its bytes.
+//! A connection that is ready while its loop has no room waits in the loop's [queue](crate::admission), unread: the kernel keeps its bytes.
 //! If it is refused, only the head of its request is read.
 //!
 //! Commands that came together (pipelined) are executed one after the other in one batch.

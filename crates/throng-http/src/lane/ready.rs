@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     access_log::Entry,
-    connection::{Entrance, Verdict},
-    gate::{Client, Reason},
+    admission::{Client, Reason},
+    connection::{AcceptedBy, Verdict},
     guard::Names,
     metrics::Route,
     request::headers,
@@ -46,7 +46,7 @@ impl Direct {
             return;
         }
         let is_here = member.body.is_some();
-        if self.server.gate.goes_at_once(&connection.place) || is_here || self.is_urgent(key) {
+        if self.server.admission.goes_at_once(&connection.place) || is_here || self.is_urgent(key) {
             self.look_after(key);
         } else {
             self.guarded(key, Self::wait);
@@ -80,7 +80,7 @@ impl Direct {
         }
         let Some(client) = self.client(key) else { return };
         if let Some(member) = self.members.get_mut(key) {
-            member.ticket = Some(self.server.gate.wait_unread(key, client));
+            member.ticket = Some(self.server.admission.wait_unread(key, client));
         }
     }
 
@@ -135,15 +135,15 @@ impl Direct {
     /// Looks after the connections that are admitted to this batch, and refuses those that would wait too long.
     pub(super) fn work_off_queue(&mut self) {
         let server = self.server.clone();
-        while let Some(key) = server.gate.next() {
+        while let Some(key) = server.admission.next() {
             if let Some(member) = self.members.get_mut(key) {
                 if let Some(ticket) = member.ticket.take() {
-                    server.gate.admit(&member.open.connection.place, &ticket);
+                    server.admission.admit(&member.open.connection.place, &ticket);
                 }
                 self.look_after(key);
             }
         }
-        while let Some((key, reason)) = server.gate.next_refused() {
+        while let Some((key, reason)) = server.admission.next_refused() {
             if let Some(member) = self.members.get_mut(key) {
                 member.ticket = None;
                 self.guarded(key, |direct, key| direct.refuse(key, reason));
@@ -168,7 +168,7 @@ impl Direct {
                 closes: head.closes,
                 is_urgent,
                 route: route(head),
-                origin: allowed(head, &server.shared().guard.names, connection.entrance()),
+                origin: allowed(head, &server.shared().guard.names, connection.accepted_by()),
                 log: is_logged.then(|| {
                     let shared = server.shared();
                     let fields = shared.client_header(&connection).map(|name| only(head, name));
@@ -192,7 +192,7 @@ impl Direct {
         connection.begins();
         member.wire.pass_over(seen.end);
         member.may_be_urgent = false;
-        let refusal = self.refusals.find(reason, server.gate.drain());
+        let refusal = self.refusals.find(reason, server.admission.drain());
         server
             .date
             .with(|date| refusal.write(&mut self.output, seen.origin, date, closes));
@@ -242,8 +242,8 @@ fn only(head: &Head<'_, '_>, name: &HeaderName) -> HeaderMap {
 }
 
 /// The other origin whose page asks, if its pages may.
-fn allowed(head: &Head<'_, '_>, names: &Names, entrance: Entrance) -> Option<HeaderValue> {
-    let origin = head.sender.origin.filter(|_| !entrance.is_admin);
+fn allowed(head: &Head<'_, '_>, names: &Names, accepted_by: AcceptedBy) -> Option<HeaderValue> {
+    let origin = head.sender.origin.filter(|_| !accepted_by.is_admin);
     let origin = origin.filter(|origin| names.is_allowed(origin))?;
     HeaderValue::from_bytes(origin).ok()
 }

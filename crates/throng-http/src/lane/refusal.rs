@@ -1,7 +1,7 @@
 //! Refusals, prepared: what refuses may cost next to nothing.
 
 use super::response::{self, Framing};
-use crate::{access::cors, gate::Reason, problem::Problem};
+use crate::{access::cors, admission::Reason, problem::Problem};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use std::{borrow::Cow, time::Duration};
 

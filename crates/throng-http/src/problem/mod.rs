@@ -9,8 +9,8 @@ pub(crate) use engine::{engine_problem, title};
 
 use crate::{
     Limits,
+    admission::Reason,
     answer::{self, Answer},
-    gate::Reason,
 };
 use catalog::Entry;
 use http::{HeaderValue, Response, header};
@@ -239,7 +239,7 @@ impl Problem {
         Self::of(&catalog::HEADER_TOO_LARGE, detail)
     }
 
-    /// Not let in by the gate; `wait` is how long those that wait take.
+    /// Not let in by admission; `wait` is how long those that wait take.
     pub(crate) fn refused(reason: Reason, wait: Duration) -> Self {
         match reason {
             Reason::Overload => Self::overloaded("Too much is waiting. Nothing was done; try again later.", wait),

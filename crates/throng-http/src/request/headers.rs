@@ -1,6 +1,6 @@
 //! Header fields the gateway honours.
 
-use crate::{connection::client_named, gate::Client, limits::KEY_BYTES_MAX, problem::Problem};
+use crate::{admission::Client, connection::client_named, limits::KEY_BYTES_MAX, problem::Problem};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{
     hash::{Hash, Hasher},
@@ -355,7 +355,7 @@ mod tests {
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_ne!(of("a key"), of("another key"));
         for own in ["127.0.0.1", "::1", "a key"] {
-            assert_ne!(of(own), Some(crate::gate::LOCAL), "{own}");
+            assert_ne!(of(own), Some(crate::admission::LOCAL), "{own}");
         }
         assert_eq!(of(""), None);
     }

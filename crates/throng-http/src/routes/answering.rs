@@ -4,7 +4,7 @@ use super::{
     app::panic_text,
     command::CommandBody,
     conclude::entry,
-    entrance::is_administration,
+    let_in::is_administration,
     other,
     post::{HttpCommand, stage},
     staged::Staged,
@@ -54,7 +54,7 @@ pub(crate) struct Executed {
 pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: Request<RequestBody>) -> Answering {
     let names = &server.shared().guard.names;
     let is_administration = is_administration(server, request.uri().path());
-    let is_service = Part::of(connection.entrance(), is_administration) == Part::Service;
+    let is_service = Part::of(connection.accepted_by(), is_administration) == Part::Service;
     let origin = request.headers().get(header::ORIGIN).filter(|_| is_service);
     // A page of another origin that is allowed: its browser has to be told so.
     let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {

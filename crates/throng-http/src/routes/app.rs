@@ -10,7 +10,7 @@ use crate::{
     access_log::Entry,
     answer::{self, Answer},
     caller::{Held, Sender},
-    connection::{Connection, Entrance},
+    connection::{AcceptedBy, Connection},
     metrics::Route,
     problem::{Answered, Problem},
     request::headers,
@@ -42,7 +42,7 @@ pub(crate) struct Handling {
     /// Its client is a browser that looks at `/`.
     is_page: bool,
     /// The listener by which it came.
-    entrance: Entrance,
+    accepted_by: AcceptedBy,
     arrived: Instant,
     log: Option<Box<Entry>>,
     /// The credentials under which the client follows a stream, if it accepts one.
@@ -73,7 +73,7 @@ pub(crate) fn handle_now(
     let Ok(caller) = access::enter(server, connection, &Sender::of_request(&request)) else {
         return Err(request);
     };
-    let Some(admitted) = server.gate.enter_now(&connection.place, body.len()) else {
+    let Some(admitted) = server.admission.enter_now(&connection.place, body.len()) else {
         return Err(request);
     };
     let (mut parts, body) = request.into_parts();
@@ -90,7 +90,7 @@ pub(crate) fn handle_now(
         &mut router.borrow_mut(),
         parts,
         body,
-        (admitted.arrived, connection.entrance()),
+        (admitted.arrived, connection.accepted_by()),
     );
     handling.log = log;
     Ok(handling)
@@ -105,9 +105,16 @@ pub(super) async fn handle(
 ) -> Response<Answer> {
     let Some(router) = &server.router else {
         let answered = nothing(parts.uri.path(), &parts.method, || {
-            super::pages::index(server, headers::wants_page(&parts.headers), connection.entrance())
+            super::pages::index(server, headers::wants_page(&parts.headers), connection.accepted_by())
         });
-        return finish(server, connection, &parts, route(connection.entrance()), None, answered);
+        return finish(
+            server,
+            connection,
+            &parts,
+            route(connection.accepted_by()),
+            None,
+            answered,
+        );
     };
     let mut arrived = None;
     let bytes = async {
@@ -123,7 +130,7 @@ pub(super) async fn handle(
                 server,
                 connection,
                 &parts,
-                route(connection.entrance()),
+                route(connection.accepted_by()),
                 arrived,
                 Err(problem),
             );
@@ -131,18 +138,28 @@ pub(super) async fn handle(
     };
     let arrived = arrived.unwrap_or_else(Instant::now);
     let log = logged(server, connection, &parts);
-    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, (arrived, connection.entrance()));
+    let mut handling = Handling::begin(
+        &mut router.borrow_mut(),
+        parts,
+        bytes,
+        (arrived, connection.accepted_by()),
+    );
     handling.log = log;
     poll_fn(|context| handling.poll(server, context)).await
 }
 
 /// Counts an app's route that is asked by the listener for administration as administration.
-fn route(entrance: Entrance) -> Route {
-    if entrance.is_admin { Route::Other } else { Route::App }
+fn route(accepted_by: AcceptedBy) -> Route {
+    if accepted_by.is_admin { Route::Other } else { Route::App }
 }
 
 impl Handling {
-    fn begin(router: &mut axum::Router, parts: Parts, body: Bytes, (arrived, entrance): (Instant, Entrance)) -> Self {
+    fn begin(
+        router: &mut axum::Router,
+        parts: Parts,
+        body: Bytes,
+        (arrived, accepted_by): (Instant, AcceptedBy),
+    ) -> Self {
         let path: Box<str> = parts.uri.path().into();
         let is_page = &*path == "/" && headers::wants_page(&parts.headers);
         let method = parts.method.clone();
@@ -159,7 +176,7 @@ impl Handling {
             method,
             path,
             is_page,
-            entrance,
+            accepted_by,
             arrived,
             log: None,
             held,
@@ -175,7 +192,7 @@ impl Handling {
             Ok(Poll::Ready(Err(never))) => match never {},
             Err(panic) => Err(Problem::crashed(&panic_text(panic.as_ref())).boxed()),
         };
-        let seen = (route(self.entrance), Some(self.arrived), self.log.take());
+        let seen = (route(self.accepted_by), Some(self.arrived), self.log.take());
         let answered = or_options(&self.method, answered);
         Poll::Ready(conclude(server, &self.path, seen, answered))
     }
@@ -184,7 +201,7 @@ impl Handling {
     fn looked_over(&mut self, server: &Rc<Server>, response: axum::response::Response) -> Answered<Response<Answer>> {
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => nothing(&self.path, &self.method, || {
-                super::pages::index(server, self.is_page, self.entrance)
+                super::pages::index(server, self.is_page, self.accepted_by)
             }),
             StatusCode::METHOD_NOT_ALLOWED if is_bare(&response) => {
                 let allow = response.headers().get(header::ALLOW);
@@ -195,7 +212,7 @@ impl Handling {
             }
             _ => {
                 let mut response = live::of_app(server, response, self.held.take())?;
-                if self.entrance.is_admin {
+                if self.accepted_by.is_admin {
                     answer::as_data(&mut response);
                 }
                 Ok(response)

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     access::{self, RateOwner},
+    admission::Admitted,
     caller::{Action, Caller},
     connection::Connection,
-    gate::Admitted,
     key::own_key,
     kinds::Names,
     limits::Limits,

@@ -5,7 +5,7 @@ use crate::{
     answer::{self, Answer, HTML, JSON},
     caller::Role,
     checks,
-    connection::{Connection, Entrance},
+    connection::{AcceptedBy, Connection},
     problem::{self, Answered, Problem},
     request::headers,
     server::Server,
@@ -104,7 +104,10 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
         }
         "/openapi.json" => {
             let shared = server.shared();
-            let apart = shared.admin_openapi.as_ref().filter(|_| connection.entrance().is_admin);
+            let apart = shared
+                .admin_openapi
+                .as_ref()
+                .filter(|_| connection.accepted_by().is_admin);
             Ok(answer::json(apart.unwrap_or(&shared.openapi).clone()))
         }
         "/docs" => Ok(page(DOCS.into())),
@@ -117,8 +120,8 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
 }
 
 /// Lists the routes: a page for people, JSON for programs. A listener does not name routes that only the other one has.
-pub(super) fn index(server: &Server, is_page: bool, entrance: Entrance) -> Response<Answer> {
-    let has_metrics = entrance.is_admin || !server.shared().guard.has_admin_listener;
+pub(super) fn index(server: &Server, is_page: bool, accepted_by: AcceptedBy) -> Response<Answer> {
+    let has_metrics = accepted_by.is_admin || !server.shared().guard.has_admin_listener;
     if is_page {
         return page(match has_metrics {
             true => INDEX.into(),

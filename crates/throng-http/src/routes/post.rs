@@ -103,7 +103,7 @@ pub(crate) fn try_now(
         headers::are_single(command.headers).ok()?;
     }
     let caller = access::enter(server, connection, &command.sender).ok()?;
-    let place = server.gate.enter_now(&connection.place, body.len())?;
+    let place = server.admission.enter_now(&connection.place, body.len())?;
     let request = command.request(server, connection, caller.as_ref());
     let mut arrived = None;
     let execution = run_now(server, connection, (&request, body), place, &mut arrived)?;

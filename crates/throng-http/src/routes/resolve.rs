@@ -2,9 +2,9 @@
 
 use crate::{
     access,
+    admission::{Admitted, Client},
     caller::{Action, Caller},
     connection::Connection,
-    gate::{Admitted, Client},
     kinds::Names,
     problem::{Answered, Problem},
     request::{
@@ -80,7 +80,7 @@ pub(super) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
     left.map_or(problem, Problem::of_engine).boxed()
 }
 
-/// Passes the turn's gate, and says how much time is left to the deadline.
+/// Passes admission, and says how much time is left to the deadline.
 pub(super) async fn admit(
     server: &Server,
     connection: &Connection,
@@ -103,7 +103,7 @@ pub(crate) async fn enter(
     bytes: usize,
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
-    let admitted = server.gate.enter(&connection.place, bytes, || client).await;
+    let admitted = server.admission.enter(&connection.place, bytes, || client).await;
     let admitted = admitted.map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
     time_left(admitted, deadline, arrived)
 }

@@ -11,9 +11,9 @@ pub(crate) use shared::{ADMIN_CONNECTIONS_MAX, Shared, Trust, connections_in_mem
 use crate::{
     Limits,
     access_log::{Entry, Sampler},
+    admission::{Admission, WaitTimes},
     answer::{Answer, Charged},
     connection::Buffers,
-    gate::{Gate, Pass},
     guard::Recent,
     metrics::{Limit, Metrics},
     places::Taken,
@@ -60,7 +60,7 @@ pub(crate) enum Stage {
 /// The server of one loop, used on that loop's thread only.
 pub(crate) struct Server {
     shared: Arc<Shared>,
-    pub(crate) gate: Gate,
+    pub(crate) admission: Admission,
     /// The app's routes, as this loop's own.
     pub(crate) router: Option<RefCell<axum::Router>>,
     /// The tokens that were checked lately, so that they need no second check.
@@ -75,12 +75,12 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        pass: Arc<Pass>,
+        pass: Arc<WaitTimes>,
         router: Option<axum::Router>,
         stage: watch::Receiver<Stage>,
     ) -> Self {
         Self {
-            gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
+            admission: Admission::new(&shared.limits, pass, shared.metrics.waiting.clone()),
             router: router.map(RefCell::new),
             recent: RefCell::default(),
             sampler: Sampler::default(),

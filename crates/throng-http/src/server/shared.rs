@@ -3,11 +3,11 @@
 use crate::{
     Limits, StartError,
     access_log::{AccessLog, Log},
+    admission::Client,
     checks::Checks,
     clients::{Connected, Rate},
-    connection::{Connection, Entrance},
+    connection::{AcceptedBy, Connection},
     console_state::{About, Console},
-    gate::Client,
     guard::{
         Guard, Wrong,
         expiry::{self, Expiries},
@@ -197,9 +197,9 @@ impl Shared {
 
     /// Returns the TLS settings of a listener, if TLS is configured.
     /// Only a listener for administration on a loopback address does without.
-    pub(crate) fn tls(&self, entrance: Entrance) -> Option<Arc<ServerConfig>> {
+    pub(crate) fn tls(&self, accepted_by: AcceptedBy) -> Option<Arc<ServerConfig>> {
         let tls = self.guard.tls.as_ref()?;
-        (!entrance.is_admin || !entrance.is_loopback).then(|| (*tls.get()).clone())
+        (!accepted_by.is_admin || !accepted_by.is_loopback).then(|| (*tls.get()).clone())
     }
 
     /// Returns the header that names a request's client, if the connection's peer is trusted with it.

@@ -56,7 +56,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     if !command.is_plain() {
         return None;
     }
-    let place = server.gate.enter_now(&connection.place, command.body.len())?;
+    let place = server.admission.enter_now(&connection.place, command.body.len())?;
     let (caller, mut arrived) = (connection.caller(), Some(place.arrived));
     let request = request(server, connection, command, caller.as_ref());
     let begun = routes::run_now(

@@ -57,7 +57,7 @@ use throng_core::{
     shard::{Call, Delivery, MessageContent, Outcome, Ran, Shard},
 };
 use throng_journal::{Later, ShardId};
-use throng_turn::{Entered, Job, Turnstile};
+use throng_turn::{Entered, Job, QueuedLock};
 use tokio::sync::oneshot;
 
 /// The sampling of executed commands: one in so many is looked at, to find hot entities.
@@ -71,7 +71,7 @@ pub(crate) struct Executor {
     pub(crate) ledger: Arc<Ledger>,
     /// Messages on their way.
     pub(crate) outbox: Arc<Outbox>,
-    shards: Box<[Turnstile<Shard>]>,
+    shards: Box<[QueuedLock<Shard>]>,
     /// The command that each shard executes now, for the watchdog.
     at_work: Box<[AtWork]>,
     loads: Loads,
@@ -93,7 +93,7 @@ impl Executor {
             at_work: shards.iter().map(|_| AtWork::default()).collect(),
             shards: shards
                 .into_iter()
-                .map(|shard| Turnstile::new(shard, inbox_max))
+                .map(|shard| QueuedLock::new(shard, inbox_max))
                 .collect(),
             loads: Loads::default(),
             books: Books::default(),
@@ -117,7 +117,7 @@ impl Executor {
         limits::shard_of(hash, self.shards.len() as u16)
     }
 
-    fn turnstile(&self, shard: ShardId) -> &Turnstile<Shard> {
+    fn queued_lock(&self, shard: ShardId) -> &QueuedLock<Shard> {
         &self.shards[usize::from(shard.0)]
     }
 
@@ -127,7 +127,7 @@ impl Executor {
             if let Err(execution) = self.budget(attempt) {
                 return execution;
             }
-            let shard = self.turnstile(self.shard_of(attempt.target.hash));
+            let shard = self.queued_lock(self.shard_of(attempt.target.hash));
             match shard.try_enter(|shard| self.run(shard, attempt)) {
                 None => return Execution::Wait(Wait::Lock),
                 Some(Execution::Wait(Wait::Next)) => {}
@@ -147,7 +147,7 @@ impl Executor {
             let execution = executor.run(shard, &mut attempt);
             (attempt, execution)
         };
-        let shard = self.turnstile(self.shard_of(attempt.target.hash));
+        let shard = self.queued_lock(self.shard_of(attempt.target.hash));
         shard.enter(
             attempt,
             |shard, attempt| run(self, shard, attempt),
@@ -176,7 +176,7 @@ impl Executor {
             looked
         };
         let mut answer = None;
-        let entered = self.turnstile(shard).enter(
+        let entered = self.queued_lock(shard).enter(
             Box::new(look) as Box<dyn FnOnce(&mut Shard) -> R + Send>,
             |shard, look| run(self, shard, look),
             |look| -> Job<Shard> {
@@ -195,7 +195,7 @@ impl Executor {
 
     /// Does the same as [`visit`](Self::visit), for the engine's own tasks. It blocks the thread, and so must never run on a gateway's loop.
     pub(crate) fn visit_blocking<R>(&self, shard: ShardId, look: impl FnOnce(&mut Shard) -> R) -> R {
-        self.turnstile(shard).wait(look)
+        self.queued_lock(shard).wait(look)
     }
 
     /// Books memory and timers as they are after a recovery.

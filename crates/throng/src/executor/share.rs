@@ -24,7 +24,7 @@ use std::{
 /// The time a request costs its loop beside the entity's own work: reading, waking, writing.
 const REQUEST_MICROS: u32 = 10;
 const BUCKETS: usize = 256;
-/// Commands of one entity that wait for its share. How long they wait is for the gate and their deadlines to judge: what a command
+/// Commands of one entity that wait for its share. How long they wait is for admission and their deadlines to judge: what a command
 /// takes by the clock says little where others have the processor.
 const WAITING_MAX: usize = 65_536;
 /// Shares a hot entity that is alone gets in one turn: the whole of it.

@@ -6,7 +6,7 @@ use std::{
 };
 use throng_core::model::{CallId, CallOffer, Outside};
 use throng_services::{
-    circuit::{Circuit, Outcome, Pass, Settings, State},
+    circuit::{Circuit, Outcome, Permit, Settings, State},
     retry::RetryTokens,
 };
 
@@ -64,7 +64,7 @@ fn portion(time: Duration, part: usize, of: usize) -> Duration {
 pub(super) struct Admitted {
     pub(super) call: CallId,
     is_retry: bool,
-    pass: Pass,
+    pass: Permit,
     /// The time of the next attempt, before this one was admitted and since.
     next: (Duration, Duration),
 }

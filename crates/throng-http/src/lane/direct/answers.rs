@@ -170,7 +170,7 @@ impl Direct {
         if !stays || is_done {
             return;
         }
-        match self.server.gate.is_open() {
+        match self.server.admission.is_open() {
             true => self.is_ready(key),
             false => self.going_on.push(key),
         }

@@ -21,8 +21,8 @@ use super::{
     wire::Wire,
 };
 use crate::{
+    admission::Ticket,
     connection::{OpenConnection, Stream, Verdict},
-    gate::Ticket,
     routes,
     server::Server,
     websocket::{self, Left, Opened, Outbox},
@@ -224,7 +224,7 @@ impl Direct {
     fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
         let server = self.server.clone();
         self.calls.take(keys, context.waker());
-        server.gate.driven_by(context.waker());
+        server.admission.driven_by(context.waker());
         if keys.contains(&COMMIT) {
             self.is_called = false;
             self.settle();
@@ -233,8 +233,8 @@ impl Direct {
             self.is_next_called = false;
         }
         // While requests wait, the loop looks at its sockets between two batches.
-        if !self.is_next_called || !server.gate.is_open() {
-            server.gate.begin_turn();
+        if !self.is_next_called || !server.admission.is_open() {
+            server.admission.begin_turn();
         }
         let mut going_on = std::mem::take(&mut self.going_on);
         going_on.drain(..).for_each(|key| self.is_ready(key));
@@ -255,7 +255,7 @@ impl Direct {
             self.settle();
             self.send_done();
         }
-        if server.gate.end_turn() && !self.is_next_called {
+        if server.admission.end_turn() && !self.is_next_called {
             self.is_next_called = true;
             // The task runs again once the loop has looked at its sockets.
             let mut context = Context::from_waker(&self.next_turn);
@@ -319,7 +319,7 @@ impl Direct {
 
     fn leaves_queue(&self, member: &Member) {
         if let Some(ticket) = &member.ticket {
-            self.server.gate.leave(ticket);
+            self.server.admission.leave(ticket);
         }
     }
 

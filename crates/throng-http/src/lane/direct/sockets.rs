@@ -4,7 +4,7 @@
 
 use super::{Departure, Direct, Member, Pending};
 use crate::{
-    gate::Reason,
+    admission::Reason,
     lane::{TOGETHER_MAX, next::BODY_BYTES_MAX, wire::ReadOutcome},
     metrics::Route,
     websocket::{
@@ -207,7 +207,7 @@ impl Direct {
             frame::mask(&mut wire.input[payload], mask);
             return self.leave(key, PLAIN_MIN);
         };
-        let refusal = self.refusals.find(reason, server.gate.drain());
+        let refusal = self.refusals.find(reason, server.admission.drain());
         for (id, command) in &commands {
             server.metrics().problem(refusal.problem.slug());
             server.metrics().answered(Route::Command, refusal.status, None);

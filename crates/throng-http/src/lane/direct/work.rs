@@ -153,7 +153,7 @@ fn without_body(server: &Server, connection: &Connection, input: &[u8], problem:
         Entry::new(connection, UNKNOWN, UNKNOWN).refused(server, problem, None);
     }
     let mut response = problem.response();
-    if let Some(origin) = cors::allowed_in(input, &server.shared().guard.names, connection.entrance()) {
+    if let Some(origin) = cors::allowed_in(input, &server.shared().guard.names, connection.accepted_by()) {
         cors::allow(&mut response, origin);
     }
     response

@@ -145,13 +145,13 @@ fn needed(method: &Method, path: &str) -> Role {
 /// Returns the role of an administrator who asks for an app's route; `None` for everybody else,
 /// and for requests that come over another listener than administration's.
 pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Option<Role> {
-    let (guard, entrance) = (&server.shared().guard, connection.entrance());
-    let is_here = entrance.is_admin || !guard.has_admin_listener;
+    let (guard, accepted_by) = (&server.shared().guard, connection.accepted_by());
+    let is_here = accepted_by.is_admin || !guard.has_admin_listener;
     // A page that may ask the service may not do this.
     let is_own_page = || {
         let checked = guard
             .names
-            .check(&Sender::of(parts), entrance.is_loopback, Part::Administration);
+            .check(&Sender::of(parts), accepted_by.is_loopback, Part::Administration);
         checked.is_ok()
     };
     let may = || may(server, connection, &parts.headers, role_of(&parts.method)).ok();

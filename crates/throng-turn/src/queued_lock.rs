@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Work that waits for the lock.
 pub type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// The outcome of work brought to a [`Turnstile`].
+/// The outcome of work brought to a [`QueuedLock`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entered<R, S> {
     /// The work ran here and now.
@@ -18,7 +18,7 @@ pub enum Entered<R, S> {
 }
 
 /// A value that runs work under a lock, with an inbox for work that finds the lock taken. Never blocks.
-pub struct Turnstile<T> {
+pub struct QueuedLock<T> {
     value: Mutex<T>,
     inbox: Mutex<VecDeque<Job<T>>>,
     /// The number of jobs in the inbox; read without its lock. `enter` raises it under the lock of `inbox`, after it has pushed a job;
@@ -27,8 +27,8 @@ pub struct Turnstile<T> {
     inbox_max: usize,
 }
 
-impl<T> Turnstile<T> {
-    /// Returns a turnstile around a value, with an inbox of at most `inbox_max` jobs.
+impl<T> QueuedLock<T> {
+    /// Returns a lock around a value, with an inbox of at most `inbox_max` jobs.
     pub fn new(value: T, inbox_max: usize) -> Self {
         Self {
             value: Mutex::new(value),

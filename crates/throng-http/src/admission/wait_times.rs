@@ -11,7 +11,7 @@ const WAITED: Duration = Duration::from_micros(100);
 /// The times of a loop's waits for its sockets. The hooks of its runtime write them, and its admission writes and reads them,
 /// all on one thread.
 /// Other threads read only how long the loop has waited.
-pub(crate) struct Pass {
+pub(crate) struct WaitTimes {
     epoch: Instant,
     /// The start of the current wait; 0 while the loop does not wait.
     parked_nanos: AtomicU64,
@@ -23,7 +23,7 @@ pub(crate) struct Pass {
     since_nanos: AtomicU64,
 }
 
-impl Default for Pass {
+impl Default for WaitTimes {
     fn default() -> Self {
         Self {
             epoch: Instant::now(),
@@ -35,7 +35,7 @@ impl Default for Pass {
     }
 }
 
-impl Pass {
+impl WaitTimes {
     fn nanos(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX)
     }

@@ -1,7 +1,7 @@
 //! A connection alone on its loop, with rests between its requests: a request is as old as itself, whatever the connection did before.
 
 use super::*;
-use crate::gate::{Admitted, Entering, Gate, LOCAL, Pass, TurnSlot};
+use crate::admission::{Admission, Admitted, Entering, LOCAL, TurnSlot, WaitTimes};
 use std::{
     future::Future,
     pin::pin,
@@ -87,8 +87,8 @@ impl Wake for Woken {
 
 struct Loop {
     machine: Rc<Machine>,
-    pass: Arc<Pass>,
-    gate: Gate<Rc<Machine>>,
+    wait_times: Arc<WaitTimes>,
+    admission: Admission<Rc<Machine>>,
     limits: Limits,
     driver: Arc<Woken>,
     place: TurnSlot,
@@ -96,12 +96,12 @@ struct Loop {
 
 impl Loop {
     fn new() -> Self {
-        let (pass, machine) = (Arc::<Pass>::default(), Rc::new(Machine::new(Duration::ZERO, None)));
+        let (wait_times, machine) = (Arc::<WaitTimes>::default(), Rc::new(Machine::new(Duration::ZERO, None)));
         let limits = Limits::default();
         let this = Self {
-            gate: Gate::with_clock(&limits, pass.clone(), Default::default(), machine.clone()),
+            admission: Admission::with_clock(&limits, wait_times.clone(), Default::default(), machine.clone()),
             machine,
-            pass,
+            wait_times,
             limits,
             driver: Arc::default(),
             place: TurnSlot::default(),
@@ -113,12 +113,12 @@ impl Loop {
     /// Runs a batch of the fast path with this work in it.
     fn turn<R>(&self, work: impl FnOnce() -> R) -> R {
         self.driver.0.store(false, Ordering::Relaxed);
-        self.gate.driven_by(&Waker::from(self.driver.clone()));
-        self.gate.begin_turn();
+        self.admission.driven_by(&Waker::from(self.driver.clone()));
+        self.admission.begin_turn();
         self.machine.work(MICROSECOND * 5);
         let done = work();
-        while self.gate.next().is_some() {}
-        if self.gate.end_turn() {
+        while self.admission.next().is_some() {}
+        if self.admission.end_turn() {
             self.driver.0.store(true, Ordering::Relaxed);
         }
         done
@@ -134,21 +134,21 @@ impl Loop {
 
     /// Gives the connection a place in the batch, and lets the first of its requests go, if it is there.
     fn reads(&self, is_request: bool) -> Option<Admitted> {
-        assert!(self.gate.goes_at_once(&self.place));
+        assert!(self.admission.goes_at_once(&self.place));
         self.machine.work(MICROSECOND * 5);
-        is_request.then(|| self.gate.enter_now(&self.place, BYTES).unwrap())
+        is_request.then(|| self.admission.enter_now(&self.place, BYTES).unwrap())
     }
 
     /// Lets another connection take all the room of the batch.
     fn fill(&self) {
         let other = TurnSlot::default();
-        assert!(self.gate.goes_at_once(&other));
-        self.gate.enter_now(&other, self.limits.turn_bytes_max).unwrap();
-        assert!(!self.gate.goes_at_once(&self.place));
+        assert!(self.admission.goes_at_once(&other));
+        self.admission.enter_now(&other, self.limits.turn_bytes_max).unwrap();
+        assert!(!self.admission.goes_at_once(&self.place));
     }
 
     fn enters(&self) -> Entering<'_, Rc<Machine>> {
-        self.gate.enter(&self.place, BYTES, || LOCAL)
+        self.admission.enter(&self.place, BYTES, || LOCAL)
     }
 
     /// Lets a task's request enter; the driver follows.
@@ -178,12 +178,12 @@ impl Loop {
             Way::WaitsUnread => {
                 let ticket = self.turn(|| {
                     self.fill();
-                    self.gate.wait_unread(1, LOCAL)
+                    self.admission.wait_unread(1, LOCAL)
                 });
                 let went = self.turn(|| {
-                    assert_eq!(self.gate.next(), Some(1));
-                    self.gate.admit(&self.place, &ticket);
-                    self.gate.enter_now(&self.place, BYTES)
+                    assert_eq!(self.admission.next(), Some(1));
+                    self.admission.admit(&self.place, &ticket);
+                    self.admission.enter_now(&self.place, BYTES)
                 });
                 self.drive();
                 vec![went]
@@ -208,9 +208,9 @@ impl Loop {
     fn rests(&self, meanwhile: Meanwhile, rest: Duration) {
         let now = || self.machine.now();
         let wait = |wait: Duration| {
-            self.pass.parks(now());
+            self.wait_times.parks(now());
             self.machine.now.set(self.machine.now.get() + wait);
-            self.pass.wakes(now());
+            self.wait_times.wakes(now());
         };
         let until = now() + rest;
         let (mut sweep, mut before) = (now(), now());
@@ -219,7 +219,7 @@ impl Loop {
                 Meanwhile::Waits => return wait(rest),
                 Meanwhile::HardlyWaits => wait(MICROSECOND * 50),
                 Meanwhile::NeverWaits if now() >= sweep + SWEEP => {
-                    self.gate.looked(before);
+                    self.admission.looked(before);
                     (sweep, before) = (now(), now());
                 }
                 Meanwhile::NeverWaits => {}
@@ -257,7 +257,7 @@ fn judge(ways: [Way; 3], meanwhile: Meanwhile, rests: [Duration; 2]) {
                 "{ways:?}, rests of {rests:?} ({meanwhile:?}): {at} is {age:?} old, not {least:?}"
             );
         }
-        assert!(!alone.gate.is_open(), "{ways:?}: {way:?} leaves its turn open");
+        assert!(!alone.admission.is_open(), "{ways:?}: {way:?} leaves its turn open");
     }
 }
 

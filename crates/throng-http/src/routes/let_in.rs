@@ -30,7 +30,7 @@ pub(super) fn tell_handler(server: &Server, connection: &Connection, parts: &mut
 
 /// Requests for a path spend no rate: health, metrics, administration.
 pub(super) fn is_uncounted(server: &Server, connection: &Connection, path: &str) -> bool {
-    connection.entrance().is_admin
+    connection.accepted_by().is_admin
         || is_administration(server, path)
         || path == "/metrics"
         || path.starts_with("/health/")
@@ -42,20 +42,20 @@ pub(super) fn is_uncounted(server: &Server, connection: &Connection, path: &str)
 /// open to everybody. On the listener for administration, all other routes need an administrator: the console asks the
 /// service's own routes, too.
 pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
-    let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
+    let (path, accepted_by, guard) = (parts.uri.path(), connection.accepted_by(), &server.shared().guard);
     let sender = Sender::of(parts);
     let is_administration = is_administration(server, path);
-    if is_administration && guard.has_admin_listener && !entrance.is_admin {
+    if is_administration && guard.has_admin_listener && !accepted_by.is_admin {
         return Err(Problem::no_administration_here().boxed());
     }
-    let part = Part::of(entrance, is_administration);
+    let part = Part::of(accepted_by, is_administration);
     let is_open = pages::is_open(path) || server.shared().open_routes.iter().any(|open| open == path);
     if is_administration || is_open {
-        guard.names.check(&sender, entrance.is_loopback, part)?;
+        guard.names.check(&sender, accepted_by.is_loopback, part)?;
         return Ok(None);
     }
-    if entrance.is_admin {
-        guard.names.check(&sender, entrance.is_loopback, part)?;
+    if accepted_by.is_admin {
+        guard.names.check(&sender, accepted_by.is_loopback, part)?;
         admin::may(server, connection, &parts.headers, admin::role_of(&parts.method))?;
         return Ok(None);
     }

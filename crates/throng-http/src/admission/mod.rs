@@ -13,16 +13,16 @@
 
 mod clients;
 mod clock;
-mod pass;
 mod policy;
 mod queue;
 #[cfg(test)]
 mod simulation;
 mod ticket;
+mod wait_times;
 
 pub(crate) use clients::{Client, LOCAL};
-pub(crate) use pass::Pass;
 pub(crate) use ticket::{Admitted, Reason, Ticket, TurnSlot};
+pub(crate) use wait_times::WaitTimes;
 
 use crate::limits::Limits;
 use clients::Clients;
@@ -41,7 +41,7 @@ use std::{
 use ticket::{State, Waiter};
 
 /// The admission of one loop.
-pub(crate) struct Gate<C = ThreadClock> {
+pub(crate) struct Admission<C = ThreadClock> {
     clock: C,
     queue: RefCell<Queue<Rc<Ticket>>>,
     /// The clients whose requests wait.
@@ -50,7 +50,7 @@ pub(crate) struct Gate<C = ThreadClock> {
     ended: Cell<Instant>,
     /// The task that begins batches.
     driver: RefCell<Option<Waker>>,
-    pass: Arc<Pass>,
+    wait_times: Arc<WaitTimes>,
     /// The metric of waiting requests, over all loops.
     waiting: Gauge,
 }
@@ -62,14 +62,14 @@ pub(crate) struct Refused {
     pub(crate) wait: Duration,
 }
 
-impl Gate {
-    pub(crate) fn new(limits: &Limits, pass: Arc<Pass>, waiting: Gauge) -> Self {
-        Self::with_clock(limits, pass, waiting, ThreadClock)
+impl Admission {
+    pub(crate) fn new(limits: &Limits, wait_times: Arc<WaitTimes>, waiting: Gauge) -> Self {
+        Self::with_clock(limits, wait_times, waiting, ThreadClock)
     }
 }
 
-impl<C: Clock> Gate<C> {
-    fn with_clock(limits: &Limits, pass: Arc<Pass>, waiting: Gauge, clock: C) -> Self {
+impl<C: Clock> Admission<C> {
+    fn with_clock(limits: &Limits, wait_times: Arc<WaitTimes>, waiting: Gauge, clock: C) -> Self {
         let now = clock.now();
         Self {
             clock,
@@ -77,7 +77,7 @@ impl<C: Clock> Gate<C> {
             clients: RefCell::default(),
             ended: Cell::new(now),
             driver: RefCell::default(),
-            pass,
+            wait_times,
             waiting,
         }
     }
@@ -93,7 +93,7 @@ impl<C: Clock> Gate<C> {
         match self.go(place, bytes) {
             Some(admitted) => Entering::Goes(admitted),
             None => Entering::Waits(Waits {
-                gate: self,
+                admission: self,
                 place,
                 bytes,
                 ticket: self.wait(Waiter::Task(RefCell::default()), client()),
@@ -131,14 +131,14 @@ impl<C: Clock> Gate<C> {
 
     /// Returns the earliest time at which a request seen now can have arrived.
     fn arrived(&self) -> Instant {
-        self.pass.since().max(self.ended.get())
+        self.wait_times.since().max(self.ended.get())
     }
 
     /// Returns the arrival of bytes that a connection has read in the batch that has just ended, and that a task asks for behind it.
     /// `None` if the loop has looked at its sockets since.
     fn read_in_last_turn(&self, place: &TurnSlot) -> Option<Instant> {
         let last = self.queue.borrow().closed()?;
-        let has_looked = self.pass.since() > self.ended.get();
+        let has_looked = self.wait_times.since() > self.ended.get();
         place.arrived_in(last).filter(|_| !has_looked)
     }
 
@@ -204,7 +204,7 @@ impl<C: Clock> Gate<C> {
 }
 
 /// The part for the task that begins batches: the one that looks after connections.
-impl<C: Clock> Gate<C> {
+impl<C: Clock> Admission<C> {
     /// Sets the waker of that task.
     pub(crate) fn driven_by(&self, waker: &Waker) {
         let mut driver = self.driver.borrow_mut();
@@ -242,7 +242,7 @@ impl<C: Clock> Gate<C> {
 
     /// Notes that the loop has looked at its sockets at that time, between batches: requests that are ready later have arrived later.
     pub(crate) fn looked(&self, then: Instant) {
-        self.pass.looked(then);
+        self.wait_times.looked(then);
     }
 
     /// Gives a ready connection its place in this batch; `false`: it has to [wait](Self::wait_unread).
@@ -304,7 +304,7 @@ pub(crate) enum Entering<'a, C: Clock = ThreadClock> {
 
 /// A task that waits for its batch.
 pub(crate) struct Waits<'a, C: Clock = ThreadClock> {
-    gate: &'a Gate<C>,
+    admission: &'a Admission<C>,
     place: &'a TurnSlot,
     bytes: usize,
     ticket: Rc<Ticket>,
@@ -328,7 +328,7 @@ impl<C: Clock> Waits<'_, C> {
             State::Goes | State::Gone => Some(Ok(())),
             State::Refused(reason) => Some(Err(Refused {
                 reason,
-                wait: self.gate.drain(),
+                wait: self.admission.drain(),
             })),
         };
         let Some(is_over) = is_over else {
@@ -340,18 +340,19 @@ impl<C: Clock> Waits<'_, C> {
         Poll::Ready(is_over.map(|()| {
             let times = Admitted {
                 arrived: self.ticket.arrived,
-                now: self.gate.clock.now(),
+                now: self.admission.clock.now(),
             };
-            let mut queue = self.gate.queue.borrow_mut();
+            let mut queue = self.admission.queue.borrow_mut();
             queue.charge(self.bytes);
-            self.place.take_for(queue.open(), times, self.bytes, &self.gate.clock)
+            self.place
+                .take_for(queue.open(), times, self.bytes, &self.admission.clock)
         }))
     }
 }
 
 impl<C: Clock> Drop for Waits<'_, C> {
     fn drop(&mut self) {
-        self.gate.leave(&self.ticket);
+        self.admission.leave(&self.ticket);
     }
 }
 
@@ -362,12 +363,12 @@ mod tests {
     use tokio::task::{JoinHandle, LocalSet, spawn_local, yield_now};
 
     /// Every batch has room for one request.
-    fn gate() -> Rc<Gate> {
+    fn admission() -> Rc<Admission> {
         let limits = Limits {
             turn: Duration::ZERO,
             ..Limits::default()
         };
-        Rc::new(Gate::new(&limits, Arc::default(), Gauge::default()))
+        Rc::new(Admission::new(&limits, Arc::default(), Gauge::default()))
     }
 
     fn run(test: impl Future<Output = ()>) {
@@ -377,13 +378,13 @@ mod tests {
             .block_on(LocalSet::new().run_until(test));
     }
 
-    fn drive(gate: &Rc<Gate>) -> JoinHandle<()> {
-        let gate = gate.clone();
+    fn drive(admission: &Rc<Admission>) -> JoinHandle<()> {
+        let admission = admission.clone();
         spawn_local(poll_fn(move |context| {
-            gate.driven_by(context.waker());
-            gate.begin_turn();
-            assert_eq!(gate.next(), None, "there are only tasks");
-            if gate.end_turn() {
+            admission.driven_by(context.waker());
+            admission.begin_turn();
+            assert_eq!(admission.next(), None, "there are only tasks");
+            if admission.end_turn() {
                 context.waker().wake_by_ref();
             }
             Poll::Pending
@@ -398,30 +399,30 @@ mod tests {
                 turn_bytes_max: 10,
                 ..Limits::default()
             };
-            let gate = Gate::new(&limits, Arc::default(), Gauge::default());
-            gate.begin_turn();
+            let admission = Admission::new(&limits, Arc::default(), Gauge::default());
+            admission.begin_turn();
             let place = TurnSlot::default();
-            assert!(gate.goes_at_once(&place) && gate.enter_now(&place, 9).is_some());
+            assert!(admission.goes_at_once(&place) && admission.enter_now(&place, 9).is_some());
             let next = TurnSlot::default();
-            assert!(gate.goes_at_once(&next), "a byte is left");
-            assert!(gate.enter_now(&next, 1).is_some());
-            assert!(!gate.goes_at_once(&TurnSlot::default()), "none is left");
-            gate.begin_turn();
-            assert!(gate.goes_at_once(&TurnSlot::default()));
+            assert!(admission.goes_at_once(&next), "a byte is left");
+            assert!(admission.enter_now(&next, 1).is_some());
+            assert!(!admission.goes_at_once(&TurnSlot::default()), "none is left");
+            admission.begin_turn();
+            assert!(admission.goes_at_once(&TurnSlot::default()));
         });
     }
 
     #[test]
     fn tasks_go_in_the_order_they_came() {
         run(async {
-            let gate = gate();
+            let admission = admission();
             let went = Rc::new(RefCell::new(Vec::new()));
-            let driver = drive(&gate);
+            let driver = drive(&admission);
             let mut tasks = Vec::new();
             for number in 0..10 {
-                let (gate, went) = (gate.clone(), went.clone());
+                let (admission, went) = (admission.clone(), went.clone());
                 tasks.push(spawn_local(async move {
-                    assert!(gate.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok());
+                    assert!(admission.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok());
                     went.borrow_mut().push(number);
                 }));
             }
@@ -429,7 +430,7 @@ mod tests {
                 task.await.unwrap();
             }
             assert_eq!(*went.borrow(), (0..10).collect::<Vec<_>>());
-            assert_eq!(gate.waiting.get(), 0);
+            assert_eq!(admission.waiting.get(), 0);
             driver.abort();
         });
     }
@@ -437,54 +438,54 @@ mod tests {
     #[test]
     fn connections_and_tasks_stand_in_one_queue() {
         run(async {
-            let gate = gate();
-            gate.begin_turn();
+            let admission = admission();
+            admission.begin_turn();
             let first = TurnSlot::default();
-            assert!(gate.goes_at_once(&first) && gate.enter_now(&first, 1).is_some());
-            assert!(!gate.goes_at_once(&TurnSlot::default()), "the turn is full");
-            let one = gate.wait_unread(1, LOCAL);
+            assert!(admission.goes_at_once(&first) && admission.enter_now(&first, 1).is_some());
+            assert!(!admission.goes_at_once(&TurnSlot::default()), "the turn is full");
+            let one = admission.wait_unread(1, LOCAL);
             let task = spawn_local({
-                let gate = gate.clone();
-                async move { gate.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() }
+                let admission = admission.clone();
+                async move { admission.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() }
             });
-            while gate.waiting.get() < 2 {
+            while admission.waiting.get() < 2 {
                 yield_now().await;
             }
-            drop(gate.wait_unread(2, LOCAL));
-            gate.begin_turn();
-            assert_eq!(gate.next(), Some(1));
-            gate.admit(&first, &one);
-            assert!(gate.enter_now(&first, 1).is_some());
-            assert_eq!(gate.next(), None, "one a turn");
-            gate.begin_turn();
-            assert_eq!(gate.next(), None);
+            drop(admission.wait_unread(2, LOCAL));
+            admission.begin_turn();
+            assert_eq!(admission.next(), Some(1));
+            admission.admit(&first, &one);
+            assert!(admission.enter_now(&first, 1).is_some());
+            assert_eq!(admission.next(), None, "one a turn");
+            admission.begin_turn();
+            assert_eq!(admission.next(), None);
             assert!(task.await.unwrap());
-            gate.begin_turn();
-            assert_eq!(gate.next(), Some(2));
-            assert!(!gate.end_turn());
+            admission.begin_turn();
+            assert_eq!(admission.next(), Some(2));
+            assert!(!admission.end_turn());
         });
     }
 
     #[test]
     fn a_client_that_goes_away_holds_up_nobody() {
         run(async {
-            let gate = gate();
-            let enter = |gate: Rc<Gate>| {
-                spawn_local(async move { gate.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() })
+            let admission = admission();
+            let enter = |admission: Rc<Admission>| {
+                spawn_local(async move { admission.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() })
             };
-            gate.begin_turn();
-            assert!(gate.goes_at_once(&TurnSlot::default()));
-            let connection = gate.wait_unread(7, LOCAL);
-            let (first, second) = (enter(gate.clone()), enter(gate.clone()));
-            while gate.waiting.get() < 3 {
+            admission.begin_turn();
+            assert!(admission.goes_at_once(&TurnSlot::default()));
+            let connection = admission.wait_unread(7, LOCAL);
+            let (first, second) = (enter(admission.clone()), enter(admission.clone()));
+            while admission.waiting.get() < 3 {
                 yield_now().await;
             }
             first.abort();
-            gate.leave(&connection);
-            while gate.waiting.get() > 1 {
+            admission.leave(&connection);
+            while admission.waiting.get() > 1 {
                 yield_now().await;
             }
-            let driver = drive(&gate);
+            let driver = drive(&admission);
             assert!(second.await.unwrap());
             driver.abort();
         });
