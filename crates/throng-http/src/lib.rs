@@ -132,9 +132,9 @@ pub mod extract;
 mod follow;
 mod gateway;
 mod guard;
+mod http1;
 mod key;
 mod kinds;
-mod lane;
 mod limits;
 mod listen;
 mod metrics;
@@ -155,7 +155,7 @@ mod websocket;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::{
-        lane::fuzzing::{exchange, head},
+        http1::fuzzing::{exchange, head},
         request::path::fuzzed as path,
         websocket::fuzzing::{frames, messages},
     };

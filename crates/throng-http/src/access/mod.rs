@@ -1,6 +1,6 @@
 //! Access: the caller of a request, the page it comes from, the service's name it uses, and whether it is allowed.
 //!
-//! Every way into the service passes [`enter`]: a command in the lane of plain requests, a command or an app's route in the full one, the request
+//! Every way into the service passes [`enter`]: a command in the fast path, a command or an app's route in the full one, the request
 //! that opens a WebSocket. What a client shows is looked at once: a loop remembers lately seen credentials until the files they rest on change, or
 //! they expire.
 

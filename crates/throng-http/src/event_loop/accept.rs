@@ -8,7 +8,7 @@ use crate::{
     admission::Client,
     connection::{AcceptedBy, ConnectionPlaces, OpenConnection, Stream, Verdict, client_at, linger},
     guard::tls,
-    lane::Wire,
+    http1::Wire,
     limits::CONNECTION_BYTES,
     metrics::Limit,
     problem::Problem,

@@ -15,7 +15,7 @@ mod socket;
 use crate::{
     admission::WaitTimes,
     connection::{AcceptedBy, Bounds, Connections, Verdict},
-    lane::{self, Intake},
+    http1::{self, Intake},
     server::{Server, Shared, Stage},
 };
 use shared::{EventLoop, Protocols, Refusals};
@@ -107,7 +107,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<WaitTimes>, start: 
             tokio::task::spawn_local({
                 let (server, intake, event_loop) =
                     (event_loop.server.clone(), event_loop.intake.clone(), event_loop.clone());
-                lane::run(server, intake, move |departure| {
+                http1::run(server, intake, move |departure| {
                     serve::take_over(event_loop.clone(), departure);
                 })
             }),

@@ -9,7 +9,7 @@ use crate::{
     access_log::{Entry, UNKNOWN},
     answer,
     connection::{Connection, InFlight, OpenConnection, Stream},
-    lane::{self, Departure, Extent, Judged},
+    http1::{self, Departure, Extent, Judged},
     routes::{self, Answering},
     server::{Server, body::RequestBody},
     websocket::{self, Left, Opened},
@@ -46,7 +46,7 @@ pub(super) fn take_over(event_loop: Rc<EventLoop>, departure: Departure) {
 async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, came: Bytes) {
     let connection = open.connection.clone();
     let wait = event_loop.server.limits().linger_wait;
-    let extent = match lane::judge(&came, event_loop.server.limits()) {
+    let extent = match http1::judge(&came, event_loop.server.limits()) {
         Judged::Http2 => return http2(&event_loop, &connection, stream, came).await,
         Judged::Unreadable => Extent::All,
         Judged::Request(extent) => extent,
@@ -69,7 +69,7 @@ async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, c
         After::Over => {}
         After::Linger(stream) => open.linger(stream, wait).await,
         After::Next(stream, came) => {
-            let wire = lane::Wire::new(stream, event_loop.server.clone(), connection).with(came);
+            let wire = http1::Wire::new(stream, event_loop.server.clone(), connection).with(came);
             event_loop.intake.enter(open, wire);
         }
         // A task of its own: nothing of what a request needs is kept with it.
@@ -91,7 +91,7 @@ async fn serve_socket(event_loop: Rc<EventLoop>, open: OpenConnection, stream: S
     let (server, connection) = (event_loop.server.clone(), open.connection.clone());
     let socket = websocket::run(server.clone(), connection.clone(), stream, opened, left);
     if let Some(Some((stream, came, opened))) = connection.unless_dropped(pin!(socket)).await {
-        let wire = lane::Wire::new(stream, server, connection).with(came);
+        let wire = http1::Wire::new(stream, server, connection).with(came);
         event_loop.intake.enter_socket(open, wire, opened);
     }
 }

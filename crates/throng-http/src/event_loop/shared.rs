@@ -2,7 +2,7 @@
 
 use crate::{
     connection::{Connections, spawn_stream},
-    lane::Intake,
+    http1::Intake,
     limits::{HEADER_BYTES_MIN, Limits},
     server::Server,
 };

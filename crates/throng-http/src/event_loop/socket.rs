@@ -3,7 +3,7 @@
 use crate::{
     access::cors,
     connection::{AcceptedBy, Connection, Linger, Stream},
-    lane::Extent,
+    http1::Extent,
     problem::Problem,
     server::Server,
 };

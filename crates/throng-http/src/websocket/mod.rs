@@ -5,7 +5,7 @@
 //! - [`message`]: the messages of a client, [`outbox`]: the messages to it, both without I/O;
 //! - [`session`]: the loop of one socket. It reads all frames that have arrived, and executes their messages one after the other
 //!   in place. Answers leave once they are durable, all answers of a batch in one frame;
-//! - a socket that sends only commands which wait for nothing but their commit has no loop of its own. The [fast path](crate::lane)
+//! - a socket that sends only commands which wait for nothing but their commit has no loop of its own. The [fast path](crate::http1)
 //!   serves it with [`frame`], [`message`], [`request`] and [`outbox`], until something else arrives;
 //! - [`subscription`]: events, as far as the client has granted credit for them;
 //! - [`wire`]: the socket, which tells its connection when bytes move.

@@ -4,10 +4,10 @@ use crate::{
     console::until,
     support::{
         Client,
+        both_paths::{FULL, in_both},
         client::{PATIENCE, request},
         engine,
         held::held_with,
-        lanes::{FULL, in_both},
         plain,
         section::{Command, Enrolment, Section},
         socket::{Socket, command, query},

@@ -2,8 +2,8 @@
 
 use crate::support::{
     Client,
+    both_paths::FULL,
     http2::Http2,
-    lanes::FULL,
     plain,
     socket::{Socket, command, query},
     start, tokens, wait,
@@ -94,7 +94,7 @@ fn each_request_has_a_line_without_secrets() {
     }
     drop(socket);
     gateway.stop_blocking();
-    let of_lane = [
+    let of_path = [
         "HTTP/1.1 POST /api/section/S1/open ann 200 -",
         "HTTP/1.1 POST /api/section/S%201/close ann 404 unknown-command",
         "HTTP/1.1 GET /api/section/S1/enrolled ann 200 -",
@@ -113,7 +113,7 @@ fn each_request_has_a_line_without_secrets() {
         "websocket - /api/ws ann 400 malformed",
     ];
     let found: Vec<String> = lines(&file).iter().map(said).collect();
-    assert_eq!(found, [&of_lane[..], &of_lane, &others].concat());
+    assert_eq!(found, [&of_path[..], &of_path, &others].concat());
     for line in lines(&file) {
         assert_eq!(line["client"], "127.0.0.1");
         assert!(

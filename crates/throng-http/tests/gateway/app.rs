@@ -1,8 +1,9 @@
 //! An app's own routes beside the generic ones.
 
 use crate::support::{
-    Client, engine,
-    lanes::FULL,
+    Client,
+    both_paths::FULL,
+    engine,
     section::{Command, Enrolment, Section},
 };
 use axum::{

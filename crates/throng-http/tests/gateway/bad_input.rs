@@ -2,9 +2,9 @@
 
 use crate::support::{
     Client,
+    both_paths::{in_both, raw_in_both},
     client::request,
     http2::Http2,
-    lanes::{in_both, raw_in_both},
     plain,
     socket::{Socket, query},
     start, wait,

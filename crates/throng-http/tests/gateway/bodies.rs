@@ -32,7 +32,7 @@ fn begun(gateway: &Running, field: (&str, &str), pieces: usize) -> Client {
 
 #[test]
 fn bodies_of_all_connections_are_bounded_together() {
-    for field in [("x-lane", "plain"), ("te", "trailers")] {
+    for field in [("x-path", "plain"), ("te", "trailers")] {
         let gateway = with(128 << 10);
         let mut clients: Vec<_> = (0..32).map(|_| begun(&gateway, field, 256)).collect();
         // Some are refused, the others wait for their rest.
@@ -107,7 +107,7 @@ fn a_slow_body_is_refused_before_its_time_is_over() {
         ..Limits::default()
     };
     let gateway = start(|gateway| gateway.limits(limits));
-    for field in [("x-lane", "plain"), ("te", "trailers")] {
+    for field in [("x-path", "plain"), ("te", "trailers")] {
         let mut client = begun(&gateway, field, 2);
         client.answer().problem(408, "request-timeout");
     }

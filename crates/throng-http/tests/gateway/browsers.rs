@@ -2,8 +2,8 @@
 
 use crate::support::{
     Client,
+    both_paths::{FULL, in_both, raw_in_both},
     client::request,
-    lanes::{FULL, in_both, raw_in_both},
     plain, start, tokens,
 };
 use std::time::Duration;

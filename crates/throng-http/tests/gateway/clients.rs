@@ -2,9 +2,9 @@
 
 use crate::support::{
     Client,
+    both_paths::FULL,
     client::request,
     http2::Http2,
-    lanes::FULL,
     metric,
     socket::{Socket, query},
     start, tokens, wait,

@@ -1,9 +1,9 @@
-//! Header fields of hostile clients: the same answer by each lane, and over HTTP/2.
+//! Header fields of hostile clients: the same answer by each path, and over HTTP/2.
 
 use crate::support::{
     Client,
+    both_paths::{FULL, in_all},
     http2::{Frames, Http2},
-    lanes::{FULL, in_all},
     plain, start, tokens, wait,
 };
 use std::net::TcpStream;
@@ -87,8 +87,8 @@ fn lengths_of_a_body_that_differ_end_the_request() {
     let gateway = plain();
     for lengths in [["14", "15"], ["15", "14"]] {
         let fields = [JSON, ("content-length", lengths[0]), ("Content-Length", lengths[1])];
-        for lane in [&[][..], &[FULL]] {
-            let fields: String = [&fields[..], lane]
+        for way in [&[][..], &[FULL]] {
+            let fields: String = [&fields[..], way]
                 .concat()
                 .iter()
                 .map(|(name, value)| format!("{name}: {value}\r\n"))

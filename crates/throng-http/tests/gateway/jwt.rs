@@ -163,8 +163,8 @@ fn tokens_of_the_issuer_are_taken_and_others_refused() {
         ),
         ("Bearer a.b.c".into(), "not one that this service takes"),
     ] {
-        for lane in [&[][..], &[("te", "trailers")]] {
-            let fields = [&[("authorization", bearer.as_str())][..], lane].concat();
+        for way in [&[][..], &[("te", "trailers")]] {
+            let fields = [&[("authorization", bearer.as_str())][..], way].concat();
             let refused = Client::new(&gateway).request("POST", "/api/section/S1/sign", &fields, "{}");
             let problem = refused.problem(401, "unauthorized");
             assert!(problem["detail"].to_string().contains(reason), "{reason}: {problem}");

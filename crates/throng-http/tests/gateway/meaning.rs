@@ -49,7 +49,7 @@ fn a_target_with_forbidden_characters_is_malformed() {
 }
 
 #[test]
-fn a_target_is_judged_also_after_the_full_lane() {
+fn a_target_is_judged_also_after_the_full_path() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nte: trailers\r\n\r\n");

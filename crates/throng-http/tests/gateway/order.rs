@@ -1,9 +1,10 @@
 //! The order of the checks that a request passes, which is the same by every protocol.
 
 use crate::support::{
-    Client, engine,
+    Client,
+    both_paths::FULL,
+    engine,
     http2::Http2,
-    lanes::FULL,
     socket::{Socket, command, query},
     start, wait,
 };
@@ -19,7 +20,7 @@ fn guarded(gateway: Gateway) -> Gateway {
     })
 }
 
-/// A way to send a command: HTTP/1.1 in the lane of plain requests and in the full one, HTTP/2, a WebSocket in the lane and as a task.
+/// A way to send a command: HTTP/1.1 in the fast path and in the full one, HTTP/2, a WebSocket in the fast path and as a task.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Plain,

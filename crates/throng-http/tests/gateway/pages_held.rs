@@ -144,7 +144,7 @@ fn history_is_cut_by_its_bytes_and_refused_without_room() {
 
 #[test]
 fn large_answer_without_room_is_refused() {
-    for field in [("x-lane", "plain"), ("te", "trailers")] {
+    for field in [("x-path", "plain"), ("te", "trailers")] {
         let (gateway, share) = with(Limits::default());
         let mut client = Client::new(&gateway);
         client.post("/api/section/S1/open", r#"{"capacity":9}"#);
@@ -177,7 +177,7 @@ fn with_large_section() -> (Running, Share) {
 fn reply_of_an_executed_command_needs_no_room() {
     let (gateway, share) = with_large_section();
     let all = share.take(SHARE).unwrap();
-    for (student, field) in [("x-lane", "plain"), ("te", "trailers")].into_iter().enumerate() {
+    for (student, field) in [("x-path", "plain"), ("te", "trailers")].into_iter().enumerate() {
         let body = json!({ "student": student.to_string() }).to_string();
         let mut client = Client::new(&gateway);
         let answer = client.request("POST", "/api/section/S1/add-student", &[field], &body);

@@ -6,10 +6,10 @@ use crate::{
     actors::Rate,
     support::{
         Client,
+        both_paths::FULL,
         client::{PATIENCE, request},
         engine_of,
         http2::{Http2, patiently, read},
-        lanes::FULL,
         socket::{command, query},
     },
     tls::Files,
@@ -162,8 +162,8 @@ fn of_http1() -> Vec<(&'static str, Shape)> {
         ("command with traceparent", same("POST", ADD, &[TRACE], STUDENT)),
         ("command with Request-Timeout", same("POST", ADD, &[TIMEOUT], STUDENT)),
         ("query with Request-Timeout", same("GET", VIEW, &[TIMEOUT], "")),
-        ("command in the full lane", same("POST", ADD, &[FULL], STUDENT)),
-        ("query in the full lane", same("GET", VIEW, &[FULL], "")),
+        ("command in the full path", same("POST", ADD, &[FULL], STUDENT)),
+        ("query in the full path", same("GET", VIEW, &[FULL], "")),
         (
             "command that is refused",
             same("POST", "/api/section/S1/drop-student", &[], STUDENT),

@@ -1,6 +1,6 @@
 //! The generic routes, over real connections.
 
-use crate::support::{Client, lanes::in_both, plain, start};
+use crate::support::{Client, both_paths::in_both, plain, start};
 use serde_json::json;
 
 #[test]

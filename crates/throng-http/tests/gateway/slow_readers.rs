@@ -72,7 +72,7 @@ fn reader_below_the_least_rate_is_cut_off() {
         take_slowly(&gateway, socket.inner.get_mut(), &[&head[..], look.as_bytes()].concat());
     };
     thread::scope(|scope| {
-        scope.spawn(|| slow(("x-lane", "plain")));
+        scope.spawn(|| slow(("x-path", "plain")));
         scope.spawn(|| slow(("te", "trailers")));
         scope.spawn(slow_socket);
     });

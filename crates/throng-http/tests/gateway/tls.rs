@@ -1,4 +1,4 @@
-//! TLS: real handshakes, in both lanes, on HTTP/2 and under a WebSocket.
+//! TLS: real handshakes, in both paths, on HTTP/2 and under a WebSocket.
 
 use crate::support::{
     Client,
@@ -154,20 +154,20 @@ fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> Client<Secure
     Client::over(StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket))
 }
 
-/// The fields that a request needs to go by each of the lanes.
-const LANES: [&[(&str, &str)]; 2] = [&[], &[("te", "trailers")]];
+/// The fields that a request needs to go by each of the paths.
+const PATHS: [&[(&str, &str)]; 2] = [&[], &[("te", "trailers")]];
 
 #[test]
-fn both_lanes_answer_requests_under_tls() {
+fn both_paths_answer_requests_under_tls() {
     let files = Files::new();
     let gateway = start(|gateway| gateway.tls(files.tls(None)));
     assert!(gateway.url().starts_with("https://"));
-    for lane in LANES {
+    for way in PATHS {
         let mut client = files.connect(&gateway, None);
-        let open = request("POST", "/api/section/S1/open", lane, r#"{"capacity":5000}"#);
+        let open = request("POST", "/api/section/S1/open", way, r#"{"capacity":5000}"#);
         assert_eq!(client.send(open).answer().status, 200);
         assert_eq!(
-            client.request("GET", "/health/live", lane, "").text(),
+            client.request("GET", "/health/live", way, "").text(),
             r#"{"live":true}"#
         );
         let added: String = (0..200)
@@ -175,7 +175,7 @@ fn both_lanes_answer_requests_under_tls() {
                 request(
                     "POST",
                     "/api/section/S1/add_student",
-                    lane,
+                    way,
                     &format!(r#"{{"student":"{number}"}}"#),
                 )
             })
@@ -184,18 +184,18 @@ fn both_lanes_answer_requests_under_tls() {
         for _ in 0..200 {
             assert_eq!(client.answer().status, 200);
         }
-        let view = client.request("GET", "/api/section/S1", lane, "").json();
+        let view = client.request("GET", "/api/section/S1", way, "").json();
         assert_eq!(view["students"].as_array().unwrap().len(), 200);
         // Large both ways: many records.
         let title = "x".repeat(300_000);
         let renamed = client.request(
             "POST",
             "/api/section/S1/rename",
-            lane,
+            way,
             &json!({ "title": title }).to_string(),
         );
         assert_eq!(renamed.status, 200);
-        let events = client.request("GET", "/api/section/S1/events?after=100&limit=1000", lane, "");
+        let events = client.request("GET", "/api/section/S1/events?after=100&limit=1000", way, "");
         assert!(events.text().contains(&title));
         // The end is announced.
         let mut rest = Vec::new();
@@ -374,21 +374,21 @@ fn a_clients_certificate_names_the_caller() {
         (vec![dns, uri], "spiffe://example/desk"),
     ] {
         let shown = certificate(&clients, "ann", names);
-        for lane in LANES {
+        for way in PATHS {
             let mut client = files.connect(&gateway, Some(&shown));
-            let path = format!("/api/section/{}", if lane.is_empty() { "L" } else { "F" });
-            let open = client.request("POST", &format!("{path}/open"), lane, r#"{"capacity":9}"#);
+            let path = format!("/api/section/{}", if way.is_empty() { "L" } else { "F" });
+            let open = client.request("POST", &format!("{path}/open"), way, r#"{"capacity":9}"#);
             assert_eq!(open.status, 200);
-            let signed = client.request("POST", &format!("{path}/sign"), lane, "{}").json();
+            let signed = client.request("POST", &format!("{path}/sign"), way, "{}").json();
             assert_eq!(signed["students"].as_array().unwrap().last(), Some(&json!(expected)));
         }
     }
-    for lane in LANES {
+    for way in PATHS {
         let mut nobody = files.connect(&gateway, None);
         nobody
-            .request("POST", "/api/section/L/sign", lane, "{}")
+            .request("POST", "/api/section/L/sign", way, "{}")
             .problem(401, "unauthorized");
-        assert_eq!(nobody.request("GET", "/health/ready", lane, "").status, 200);
+        assert_eq!(nobody.request("GET", "/health/ready", way, "").status, 200);
     }
     let forged = certificate(&Authority::new(), "ann", Vec::new());
     let mut client = files.connect(&gateway, Some(&forged));

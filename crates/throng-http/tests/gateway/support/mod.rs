@@ -1,9 +1,9 @@
 //! A small service, and a client that sees every byte.
 
+pub(crate) mod both_paths;
 pub(crate) mod client;
 pub(crate) mod held;
 pub(crate) mod http2;
-pub(crate) mod lanes;
 pub(crate) mod section;
 pub(crate) mod socket;
 

@@ -1,12 +1,12 @@
 //! Connections whose first request waits for more than its commit.
 
 use super::{
-    Direct, Member,
+    ConnectionSlot, Direct,
     work::{Done, Work},
 };
 use crate::{
     answer::Answer,
-    lane::outgoing::{Outgoing, Written},
+    http1::outgoing::{Outgoing, Written},
 };
 use http::Response;
 use std::task::{Context, Poll, Waker};
@@ -50,7 +50,7 @@ impl Direct {
     }
 
     /// Has a connection's work go on.
-    pub(in crate::lane) fn works_on(&mut self, key: usize) {
+    pub(in crate::http1) fn works_on(&mut self, key: usize) {
         // The answers of one connection leave together.
         self.send_done_of_others(key);
         let work = self.members.get_mut(key).and_then(|member| member.work.take());
@@ -64,7 +64,7 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
-        let Member {
+        let ConnectionSlot {
             wire,
             open,
             waker,

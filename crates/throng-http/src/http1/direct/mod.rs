@@ -85,7 +85,7 @@ impl Intake {
 }
 
 /// A WebSocket among the connections of the fast path.
-pub(in crate::lane) struct Socket {
+pub(in crate::http1) struct Socket {
     opened: Opened,
     /// The messages of the current frame that are done with.
     done: usize,
@@ -103,18 +103,18 @@ impl Socket {
     }
 }
 
-pub(super) struct Member {
+pub(super) struct ConnectionSlot {
     pub(super) wire: Wire,
     pub(super) open: OpenConnection,
     pub(super) waker: Waker,
     /// The state of its WebSocket, if it is one.
-    pub(in crate::lane) socket: Option<Box<Socket>>,
+    pub(in crate::http1) socket: Option<Box<Socket>>,
     /// The waker is registered: it is called when there is something to read.
     pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
     pub(super) waiting: usize,
     /// Its first request waits for more than its commit.
-    pub(in crate::lane) work: Option<Box<Work>>,
+    pub(in crate::http1) work: Option<Box<Work>>,
     /// The memory of its next request's body, which came in pieces and is here; that request is in flight.
     pub(super) body: Option<Charge>,
     /// The pass in which it got an answer that leaves at the end of that pass.
@@ -125,7 +125,7 @@ pub(super) struct Member {
     pub(super) may_be_urgent: bool,
 }
 
-impl Member {
+impl ConnectionSlot {
     /// Requests before the next one are not answered yet.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting > 0 || self.work.is_some()
@@ -151,7 +151,7 @@ pub(super) struct Direct {
     intake: Rc<Intake>,
     /// The connections that have left the fast path in this batch.
     leaving: Vec<Departure>,
-    pub(super) members: Slab<Member>,
+    pub(super) members: Slab<ConnectionSlot>,
     pending: Queue<Pending>,
     /// The commit's call is asked for.
     is_called: bool,
@@ -270,7 +270,7 @@ impl Direct {
         let waker = self.calls.waker(key);
         open.connection.set_waker(&waker);
         open.connection.asks_if_silent(socket.is_some());
-        place.insert(Member {
+        place.insert(ConnectionSlot {
             wire,
             open,
             waker,
@@ -317,7 +317,7 @@ impl Direct {
         }
     }
 
-    fn leaves_queue(&self, member: &Member) {
+    fn leaves_queue(&self, member: &ConnectionSlot) {
         if let Some(ticket) = &member.ticket {
             self.server.admission.leave(ticket);
         }
@@ -336,7 +336,7 @@ impl Direct {
     pub(super) fn departs(&mut self, key: usize) {
         self.send_done();
         // Its last answer may not have gone at once: it asks again then.
-        if self.members.get(key).is_none_or(Member::is_busy) {
+        if self.members.get(key).is_none_or(ConnectionSlot::is_busy) {
             return;
         }
         let Some(mut member) = self.members.try_remove(key) else {

@@ -56,7 +56,7 @@ pub fn exchange(bytes: &[u8]) {
         return;
     };
     let Some(seen) = seen else {
-        panic!("the lane takes what the full implementation does not");
+        panic!("the fast path takes what the full implementation does not");
     };
     assert_eq!(seen, of(&head, &bytes[head.body.clone()]));
 }

@@ -1,4 +1,4 @@
-//! The same request by each of the two lanes, and over HTTP/2.
+//! The same request by each of the two paths, and over HTTP/2.
 
 use super::{
     Answer, Client,
@@ -7,10 +7,10 @@ use super::{
 };
 use throng_http::Running;
 
-/// A field that sends a request, and its connection, to the full lane.
+/// A field that sends a request, and its connection, to the full path.
 pub(crate) const FULL: (&str, &str) = ("te", "trailers");
 
-/// Asks in the lane of plain requests and in the full one.
+/// Asks in the fast path and in the full one.
 pub(crate) fn in_both(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 2] {
     [&[][..], &[FULL]].map(|more| {
         let fields = [fields, more].concat();
@@ -28,7 +28,7 @@ pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Answer; 2] {
     })
 }
 
-/// Asks with these fields and no others but `host` and a missing `content-length`: by both lanes, and over HTTP/2.
+/// Asks with these fields and no others but `host` and a missing `content-length`: by both paths, and over HTTP/2.
 pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 3] {
     let length = body.len().to_string();
     let has_length = fields
@@ -36,8 +36,8 @@ pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&st
         .any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let lengths = [("content-length", &*length)];
     let more = if has_length { &[][..] } else { &lengths };
-    let [direct, full] = [&[][..], &[FULL]].map(|lane| {
-        let fields: String = [fields, more, lane]
+    let [direct, full] = [&[][..], &[FULL]].map(|path| {
+        let fields: String = [fields, more, path]
             .concat()
             .iter()
             .map(|(name, value)| format!("{name}: {value}\r\n"))

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     connection::Verdict,
-    lane::{
+    http1::{
         TOGETHER_MAX,
         next::{Else, Next, Other, look, look_beyond_command},
         wire::ReadOutcome,

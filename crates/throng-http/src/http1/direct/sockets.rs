@@ -2,10 +2,10 @@
 //!
 //! Anything else, or more input before the answers, moves the WebSocket into a task, which takes along all that was begun here.
 
-use super::{Departure, Direct, Member, Pending};
+use super::{ConnectionSlot, Departure, Direct, Pending};
 use crate::{
     admission::Reason,
-    lane::{TOGETHER_MAX, next::BODY_BYTES_MAX, wire::ReadOutcome},
+    http1::{TOGETHER_MAX, next::BODY_BYTES_MAX, wire::ReadOutcome},
     metrics::Route,
     websocket::{
         Left, PLAIN_MIN, Staged,
@@ -31,7 +31,7 @@ enum Came {
     End,
 }
 
-impl Member {
+impl ConnectionSlot {
     fn frame(&mut self, most: usize) -> Came {
         loop {
             match frame::look(&self.wire.input, most) {
@@ -62,7 +62,7 @@ impl Direct {
     }
 
     /// Handles a socket that is woken while its commands are not all answered, or that is to be pinged or to end.
-    pub(in crate::lane) fn asks_on(&mut self, key: usize) {
+    pub(in crate::http1) fn asks_on(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
@@ -120,7 +120,7 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
-        let Member {
+        let ConnectionSlot {
             wire,
             open,
             waiting,
@@ -185,7 +185,7 @@ impl Direct {
     }
 
     /// Refuses the commands of a socket's next frame.
-    pub(in crate::lane) fn refuse_socket(&mut self, key: usize, reason: Reason) {
+    pub(in crate::http1) fn refuse_socket(&mut self, key: usize, reason: Reason) {
         // The answers of one connection leave together.
         self.send_done_of_others(key);
         let most = self.frame_bytes_max();
@@ -199,7 +199,7 @@ impl Direct {
             Came::End => return self.end(key),
         };
         let server = self.server.clone();
-        let Member { wire, open, socket, .. } = member;
+        let ConnectionSlot { wire, open, socket, .. } = member;
         let Some(socket) = socket else { return };
         frame::mask(&mut wire.input[payload.clone()], mask);
         let text = std::str::from_utf8(&wire.input[payload.clone()]).unwrap_or_default();

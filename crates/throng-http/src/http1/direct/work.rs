@@ -5,7 +5,7 @@ use crate::{
     access_log::{Entry, UNKNOWN},
     answer::{Answer, Reply},
     connection::Connection,
-    lane::{
+    http1::{
         outgoing::{Outgoing, Written},
         response,
         wire::{ComingBody, Wire},
@@ -33,7 +33,7 @@ const STEPS_TOGETHER: usize = 16;
     clippy::large_enum_variant,
     reason = "it is boxed, and the large variant is the usual one"
 )]
-pub(in crate::lane) enum Work {
+pub(in crate::http1) enum Work {
     /// The rest of its body comes.
     Body(ComingBody),
     /// Its answer is made. The connection closes after it, if so said.
@@ -52,7 +52,7 @@ pub(in crate::lane) enum Work {
 }
 
 /// Makes an answer.
-pub(in crate::lane) enum Maker {
+pub(in crate::http1) enum Maker {
     Handler(Handling),
     Route(Answering),
 }

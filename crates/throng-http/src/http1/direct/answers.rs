@@ -3,7 +3,7 @@
 use super::{Direct, Done, Pending, work::Work};
 use crate::{
     answer::Reply,
-    lane::{
+    http1::{
         outgoing::{OUTPUT_BYTES_MAX, Outgoing},
         response,
     },
@@ -15,7 +15,7 @@ use throng::journal::scratch;
 
 impl Direct {
     /// A request that waited for nothing has its whole answer in the output.
-    pub(in crate::lane) fn is_answered(&mut self, key: usize, closes: bool) {
+    pub(in crate::http1) fn is_answered(&mut self, key: usize, closes: bool) {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
@@ -36,7 +36,7 @@ impl Direct {
     }
 
     /// Before a connection is answered once more in a pass in which others were answered since: sends what there is.
-    pub(in crate::lane) fn send_done_of_others(&mut self, key: usize) -> bool {
+    pub(in crate::http1) fn send_done_of_others(&mut self, key: usize) -> bool {
         let is_split = self.members.get(key).is_some_and(|member| {
             member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != member.open.number)
         });
@@ -47,7 +47,7 @@ impl Direct {
     }
 
     /// Sends the answers to requests that waited for nothing.
-    pub(in crate::lane) fn send_done(&mut self) {
+    pub(in crate::http1) fn send_done(&mut self) {
         if self.done.is_empty() {
             return;
         }
