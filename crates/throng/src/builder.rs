@@ -53,8 +53,8 @@ fn connect<W: Outside>(core: &Arc<Core>) -> Link {
         }),
         owned: Box::new(move || match owner() {
             None => Owned::Ended,
-            Some(core) => match core.epochs.running().filter(|epoch| !epoch.ledger.is_closing()) {
-                Some(epoch) => Owned::Shards(epoch.ledger.shards.clone()),
+            Some(core) => match core.epochs.running().filter(|epoch| !epoch.group_commit.is_closing()) {
+                Some(epoch) => Owned::Shards(epoch.group_commit.shards.clone()),
                 None => Owned::Down,
             },
         }),

@@ -121,7 +121,11 @@ impl Engine {
             Status::Running(epoch) => {
                 let entities = epoch.executor.books.entities.load(Ordering::Relaxed);
                 let entities = entities.max(0).cast_unsigned();
-                (self.core.epochs.trouble(epoch), Some(epoch.ledger.durable()), entities)
+                (
+                    self.core.epochs.trouble(epoch),
+                    Some(epoch.group_commit.durable()),
+                    entities,
+                )
             }
             // Balancers would take all nodes of a hand-off for gone at once, while each of them holds its requests.
             Status::Down(down) if self.core.epochs.holds_for(down) => (None, None, 0),
@@ -325,8 +329,8 @@ impl Core {
             metrics.entity_bytes.set(books.bytes.load(Ordering::Relaxed));
             metrics.pending_bytes.set(books.pending_bytes.load(Ordering::Relaxed));
             metrics.outbox.set(gauge(epoch.executor.outbox.len()));
-            metrics.waiting.set(gauge(epoch.ledger.waiting()));
-            metrics.in_flight.set(gauge(epoch.ledger.in_flight()));
+            metrics.waiting.set(gauge(epoch.group_commit.waiting()));
+            metrics.in_flight.set(gauge(epoch.group_commit.in_flight()));
         }
     }
 }

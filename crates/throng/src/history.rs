@@ -1,10 +1,10 @@
 //! An entity's history: the events that the store has indexed, then those that stand only in the log.
 
 use crate::{
+    commit::{recovering, unreadable, widen},
     engine::{Core, Engine},
     epoch::Epoch,
     executor::{OwnerOf, now_or_later},
-    ledger::{recovering, unreadable, widen},
     remote::{Happened, Reply, Request},
     tail::{FeedError, PageLimit},
 };
@@ -188,14 +188,18 @@ impl Core {
             let shard = epoch.executor.shard_of(hash);
             let tail = epoch.executor.visit(shard, move |shard| shard.tail(kind, hash, &of));
             let mut tail = tail.await.map_err(widen)?;
-            let is_on_its_way = |event: &&TailEvent| !event.is_state && event.place.position > epoch.ledger.durable();
+            let is_on_its_way =
+                |event: &&TailEvent| !event.is_state && event.place.position > epoch.group_commit.durable();
             if let Some(event) = tail.iter().find(|event| event.seq == after).filter(is_on_its_way) {
                 // Another node may have read the event before this one hears that it is durable.
                 let until = context.until(Some(context.options.deadline));
-                let durable = epoch.ledger.wait_until(event.place.position.commit.0, until).await;
+                let durable = epoch
+                    .group_commit
+                    .wait_until(event.place.position.commit.0, until)
+                    .await;
                 durable.map_err(|_: Error<JsonRejection>| recovering())?;
             }
-            tail.retain(|event| event.place.position <= epoch.ledger.durable());
+            tail.retain(|event| event.place.position <= epoch.group_commit.durable());
             let stated = tail.iter().rfind(|event| event.is_state).map_or(0, |state| state.seq);
             tail.retain(|event| !event.is_state);
             let PageLimit { events: limit, bytes } = limit;

@@ -4,9 +4,9 @@ pub use crate::executor::Pending;
 pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected, Load, TimerView, Whereabouts};
 
 use crate::{
+    commit::{unreadable, widen},
     engine::Engine,
     executor::{Answer, Look, NOTHING, Target, Typed, Work},
-    ledger::{unreadable, widen},
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_core::{

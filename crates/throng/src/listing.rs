@@ -1,10 +1,10 @@
 //! The entities of a kind.
 
 use crate::{
+    commit::{unreadable, widen},
     engine::Engine,
     epoch::Epoch,
     executor::OwnerOf,
-    ledger::{unreadable, widen},
     remote::{Reply, Request},
 };
 use std::collections::BTreeMap;
@@ -36,8 +36,11 @@ impl Engine {
             let owner = OwnerOf::new(&core.context, shard);
             let (of, mut more) = loop {
                 match core.epochs.current() {
-                    Ok(epoch) if epoch.ledger.shards.contains(shard) => {
-                        break (epoch.ledger.shards.clone(), fresh(&epoch, kind, after, limit).await?);
+                    Ok(epoch) if epoch.group_commit.shards.contains(shard) => {
+                        break (
+                            epoch.group_commit.shards.clone(),
+                            fresh(&epoch, kind, after, limit).await?,
+                        );
                     }
                     Err(error) if !core.epochs.is_short() => return Err(error),
                     _ => {}
@@ -79,7 +82,7 @@ pub(crate) async fn fresh(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Found, Error<JsonRejection>> {
-    let durable = epoch.ledger.durable();
+    let durable = epoch.group_commit.durable();
     let mut found = Found::new();
     for shard in epoch.executor.shards() {
         let after: Option<Box<str>> = after.map(Into::into);

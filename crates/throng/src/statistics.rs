@@ -113,9 +113,9 @@ impl Engine {
             statistics.entity_bytes = level(books.bytes.load(Ordering::Relaxed));
             statistics.pending_bytes = level(books.pending_bytes.load(Ordering::Relaxed));
             statistics.outbox = epoch.executor.outbox.len() as u64;
-            statistics.waiting = epoch.ledger.waiting() as u64;
-            statistics.in_flight = epoch.ledger.in_flight() as u64;
-            let (durable, covers) = (epoch.ledger.durable(), epoch.ledger.covers());
+            statistics.waiting = epoch.group_commit.waiting() as u64;
+            statistics.in_flight = epoch.group_commit.in_flight() as u64;
+            let (durable, covers) = (epoch.group_commit.durable(), epoch.group_commit.covers());
             let covered = covers.filter(|covers| covers.writer == durable.writer);
             statistics.commits_behind = Some(durable.commit.0 - covered.map_or(0, |covers| covers.commit.0));
             statistics.is_ready = self.core.epochs.trouble(&epoch).is_none() && !context.is_stopping();

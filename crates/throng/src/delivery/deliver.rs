@@ -2,13 +2,13 @@
 
 use super::Deliverer;
 use crate::{
+    commit::{Origin, Refusal, unreadable},
     context::{Context, unknown_kind},
     executor::{
         Answer, Attempt, Carried, Execution, ForwardedReply, Line, Outgoing, Parked, ROOM_RETRY, ShardExecution,
         Target, Wait, Waiter, Work, turn,
     },
     host::{Slice, yield_now},
-    ledger::{Origin, Refusal, unreadable},
 };
 use std::{
     sync::{Arc, TryLockError, atomic::Ordering},
@@ -50,7 +50,7 @@ impl Deliverer {
     /// The same as a part of a task's slice.
     pub(super) fn deliver_in(self: &Arc<Self>, within: Within, slice: &Slice<'_>) {
         self.pass(within, slice);
-        if !self.executor.ledger.is_over() && self.outbox.has_more() {
+        if !self.executor.group_commit.is_over() && self.outbox.has_more() {
             self.context.signals.deliver.wake();
         }
     }
@@ -58,7 +58,7 @@ impl Deliverer {
     /// Delivers what is there, as the delivery task. The time until slow messages may be delivered again, if some wait.
     pub(crate) fn deliver_next(self: &Arc<Self>) -> Option<Duration> {
         self.pass(Within::Pass, &Slice::new(&*self.context.host));
-        if self.executor.ledger.is_over() {
+        if self.executor.group_commit.is_over() {
             return None;
         }
         if self.outbox.has_more_at_once() {
@@ -84,9 +84,13 @@ impl Deliverer {
         let mut slow = may_be_slow;
         for _ in 0..self.context.options.deliveries_per_turn {
             // A message waits for the next commit, too: it is in the log.
-            let ledger = &self.executor.ledger;
+            let group_commit = &self.executor.group_commit;
             let has_room = self.context.has_room();
-            if ledger.is_over() || !has_room || ledger.full_commit(Origin::Inside).is_some() || slice.is_over(at) {
+            if group_commit.is_over()
+                || !has_room
+                || group_commit.full_commit(Origin::Inside).is_some()
+                || slice.is_over(at)
+            {
                 break;
             }
             if within == Within::Turn && !turn::may_deliver(&self.context) {
@@ -122,7 +126,7 @@ impl Deliverer {
 
     /// Resolves once the journal and the open commit have room for what messages record.
     pub(crate) async fn room(&self) {
-        while !self.context.has_room() && !self.executor.ledger.is_over() && !self.context.is_stopping() {
+        while !self.context.has_room() && !self.executor.group_commit.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
         }
         self.room_in_commit().await;
@@ -130,17 +134,17 @@ impl Deliverer {
 
     /// The same for what removes history, which would wait for ever for the room that it makes: what the journal may take does not bound it.
     pub(crate) async fn room_to_remove(&self) {
-        while !self.context.journal.has_room() && !self.executor.ledger.is_over() && !self.context.is_stopping() {
+        while !self.context.journal.has_room() && !self.executor.group_commit.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
         }
         self.room_in_commit().await;
     }
 
     async fn room_in_commit(&self) {
-        if let Some(number) = self.executor.ledger.full_commit(Origin::Inside) {
+        if let Some(number) = self.executor.group_commit.full_commit(Origin::Inside) {
             turn::wake_committer(&self.context);
             // Lost with its writer, there is nothing to deliver either.
-            let _ = self.executor.ledger.wait(number).await;
+            let _ = self.executor.group_commit.wait(number).await;
         }
     }
 
@@ -231,7 +235,7 @@ impl Deliverer {
         let mut loaded = self.try_load(&receiver).await;
         let mut pause = RETRY.0;
         while let Err(error) = loaded {
-            if self.executor.ledger.is_over() {
+            if self.executor.group_commit.is_over() {
                 return;
             }
             tracing::error!("messages for {} wait, it is tried again: {error}", receiver.to);
@@ -256,7 +260,7 @@ impl Deliverer {
     /// Delivers what waits in the log for a receiver that takes messages again.
     async fn take_up(self: Arc<Self>, to: Address) {
         while let Err(error) = self.catch_up_one(&to).await
-            && !self.executor.ledger.is_over()
+            && !self.executor.group_commit.is_over()
         {
             tracing::error!("messages for {to} wait, they are tried again: {error}");
             self.context.host.sleep(RETRY.0).await;
@@ -265,20 +269,20 @@ impl Deliverer {
 
     /// Drops the messages that wait now for an entity which an operator has quarantined; how many. `None`: none has.
     pub(crate) async fn drop_waiting(&self, to: &Address, by: ByHand<'static>) -> Result<Option<u64>, Refusal> {
-        let ledger = &self.executor.ledger;
+        let group_commit = &self.executor.group_commit;
         let Some(from) = self.outbox.waits_from(to) else {
             return Ok(None);
         };
         // Messages that come from here on are not meant.
-        let upto = ledger.position(ledger.last());
+        let upto = group_commit.position(group_commit.last());
         turn::wake_committer(&self.context);
-        ledger.wait_until(upto.commit.0, u64::MAX).await?;
+        group_commit.wait_until(upto.commit.0, u64::MAX).await?;
         let (mut reached, mut dropped) = (from.unwrap_or(upto), 0);
         'all: while reached < upto {
-            let read = ledger.read_after(reached, READ_BYTES).await;
+            let read = group_commit.read_after(reached, READ_BYTES).await;
             let (commits, end) = read.map_err(|why| unreadable(format!("messages to {to} cannot be read"), &why))?;
             for commit in commits.iter().filter(|commit| commit.position() <= upto) {
-                let mut waiting = messages(commit, &ledger.shards, |message| message.to == *to).peekable();
+                let mut waiting = messages(commit, &group_commit.shards, |message| message.to == *to).peekable();
                 while waiting.peek().is_some() {
                     let some = waiting.by_ref().take(DROPPED_AT_ONCE).collect();
                     self.room_to_remove().await;
@@ -295,9 +299,9 @@ impl Deliverer {
         if reached >= upto {
             self.outbox.dropped(to, upto);
         }
-        let last = ledger.last();
+        let last = group_commit.last();
         turn::wake_committer(&self.context);
-        ledger.wait_until(last, u64::MAX).await?;
+        group_commit.wait_until(last, u64::MAX).await?;
         Ok(Some(dropped))
     }
 
@@ -311,17 +315,17 @@ impl Deliverer {
     /// Delivers what is only in the log of a receiver that was stuck.
     async fn catch_up_one(self: &Arc<Self>, to: &Address) -> Result<(), String> {
         while let Some(behind) = self.outbox.stuck_behind(to) {
-            let ledger = &self.executor.ledger;
-            if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
+            let group_commit = &self.executor.group_commit;
+            if behind.upto.writer == group_commit.writer && group_commit.wait(behind.upto.commit.0).await.is_err() {
                 return Ok(());
             }
-            let read = ledger.read_after(behind.read, READ_BYTES).await;
+            let read = group_commit.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
             let slice = Slice::new(&*self.context.host);
             let shard = self.executor.shard_of(limits::hash(&to.kind, &to.id));
             for outgoing in commits
                 .iter()
-                .flat_map(|commit| messages(commit, &ledger.shards, |message| message.to == *to))
+                .flat_map(|commit| messages(commit, &group_commit.shards, |message| message.to == *to))
             {
                 let Err(mut outgoing) = self.outbox.joins(shard, outgoing) else {
                     continue;
@@ -359,17 +363,17 @@ impl Deliverer {
         let Some(behind) = self.outbox.to_read() else {
             return Ok(());
         };
-        let ledger = &self.executor.ledger;
-        if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
+        let group_commit = &self.executor.group_commit;
+        if behind.upto.writer == group_commit.writer && group_commit.wait(behind.upto.commit.0).await.is_err() {
             return Ok(());
         }
-        let (commits, mut reached) = ledger.read_after(behind.read, READ_BYTES).await?;
+        let (commits, mut reached) = group_commit.read_after(behind.read, READ_BYTES).await?;
         let quarantined = self.outbox.quarantined();
         let mut at = behind.read;
         let slice = Slice::new(&*self.context.host);
         for commit in &commits {
             slice.pause().await;
-            let found = messages(commit, &ledger.shards, |_| true).collect();
+            let found = messages(commit, &group_commit.shards, |_| true).collect();
             let Ok(found) = self.untaken(found, &quarantined).await else {
                 // Its shard's inbox is full.
                 self.context.signals.deliver.wake();
@@ -378,7 +382,10 @@ impl Deliverer {
             };
             at = commit.position();
             // No more than memory may hold; a commit is read whole.
-            if !self.outbox.append(found, commit.position().writer == ledger.writer) {
+            if !self
+                .outbox
+                .append(found, commit.position().writer == group_commit.writer)
+            {
                 reached = at;
                 break;
             }

@@ -42,13 +42,13 @@ impl Deliverer {
         let Some(peers) = self.context.peers.clone() else {
             return;
         };
-        let ledger = &self.executor.ledger;
+        let group_commit = &self.executor.group_commit;
         let pauses = if line.pair.is_some() { RETRY_NEWER } else { RETRY };
         let mut pause = pauses.0;
-        while !ledger.is_over() {
+        while !group_commit.is_over() {
             let mut last = 0;
             let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
-                if outgoing.sent.writer == ledger.writer {
+                if outgoing.sent.writer == group_commit.writer {
                     last = outgoing.sent.commit.0.max(last);
                 }
                 letter(outgoing)
@@ -62,11 +62,11 @@ impl Deliverer {
                 }
                 Next::Send(letters) => {
                     let numbers: Vec<_> = letters.iter().map(number).collect();
-                    if ledger.wait(last).await.is_err() || ledger.is_over() {
+                    if group_commit.wait(last).await.is_err() || group_commit.is_over() {
                         return;
                     }
                     // A pair may be of two shards of this node.
-                    let reply = match ledger.shards.contains(line.to) {
+                    let reply = match group_commit.shards.contains(line.to) {
                         true => self.take(letters).await,
                         false => peers.ask(line.to, Request::Take(letters), WITHIN).await,
                     };
@@ -123,13 +123,13 @@ impl Deliverer {
 
     /// Reads what was left to the log; `false`: it could not be read.
     async fn read_line(&self, line: &Line, behind: Behind) -> bool {
-        let ledger = &self.executor.ledger;
-        if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
+        let group_commit = &self.executor.group_commit;
+        if behind.upto.writer == group_commit.writer && group_commit.wait(behind.upto.commit.0).await.is_err() {
             return false;
         }
         // Many queues go on at the same time, but only one of them reads.
         let _reading = self.reading_lines.lock().await;
-        let (commits, mut reached) = match ledger.read_after(behind.read, READ_BYTES).await {
+        let (commits, mut reached) = match group_commit.read_after(behind.read, READ_BYTES).await {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!("messages to shard {} wait, it is tried again: {error}", line.to);
@@ -142,7 +142,7 @@ impl Deliverer {
         };
         let mut found = VecDeque::new();
         for commit in &commits {
-            found.extend(deliver::messages(commit, &ledger.shards, is_of_line));
+            found.extend(deliver::messages(commit, &group_commit.shards, is_of_line));
             if found.len() >= WINDOW_MAX {
                 reached = commit.position();
                 break;
@@ -236,10 +236,10 @@ impl Deliverer {
             }
         }
         // Also what was taken before, by a request whose answer was lost: its record may still be on its way to the disk.
-        let ledger = &self.executor.ledger;
-        let last = ledger.last();
+        let group_commit = &self.executor.group_commit;
+        let last = group_commit.last();
         crate::executor::turn::wake_committer(&self.context);
-        if taken.is_empty() || ledger.wait(last).await.is_err() {
+        if taken.is_empty() || group_commit.wait(last).await.is_err() {
             return Reply::NotHere;
         }
         Reply::Taken(taken)
@@ -248,16 +248,16 @@ impl Deliverer {
     /// Drops what shards of this node have sent to an entity which an operator has quarantined at another node, and what waits here for that; how
     /// many messages. `None`: not all of them.
     pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &ByHand<'_>) -> Option<u64> {
-        let (peers, ledger) = (self.context.peers.clone()?, &self.executor.ledger);
+        let (peers, group_commit) = (self.context.peers.clone()?, &self.executor.group_commit);
         // Messages that are sent from here on are not meant.
-        let upto = ledger.position(ledger.last());
+        let upto = group_commit.position(group_commit.last());
         let mut dropped = 0;
         for line in self.outbox.pairs_to(to) {
             // A queue to one of this node's own shards is left out: the shard's owner has read the log.
-            while !ledger.shards.contains(line.to) {
+            while !group_commit.shards.contains(line.to) {
                 let mut last = 0;
                 let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
-                    if outgoing.sent.writer == ledger.writer {
+                    if outgoing.sent.writer == group_commit.writer {
                         last = outgoing.sent.commit.0.max(last);
                     }
                     (outgoing.sent <= upto).then(|| letter(outgoing))
@@ -274,7 +274,7 @@ impl Deliverer {
                     break;
                 }
                 let numbers: Vec<_> = letters.iter().map(number).collect();
-                ledger.wait(last).await.ok()?;
+                group_commit.wait(last).await.ok()?;
                 let request = Request::DropMessages {
                     letters,
                     by: by.by.clone().into_owned(),
@@ -305,10 +305,12 @@ impl Deliverer {
         let by = ByHand::new(by, reason);
         self.room_to_remove().await;
         let dropped = self.executor.drop_waiting(&to, messages, by).await;
-        let ledger = &self.executor.ledger;
-        let last = ledger.last();
+        let group_commit = &self.executor.group_commit;
+        let last = group_commit.last();
         match dropped {
-            Ok(Some(_)) if ledger.wait(last).await.is_ok() => Reply::Taken(vec![(TakenAs::Refused, None); number]),
+            Ok(Some(_)) if group_commit.wait(last).await.is_ok() => {
+                Reply::Taken(vec![(TakenAs::Refused, None); number])
+            }
             _ => Reply::NotHere,
         }
     }

@@ -59,7 +59,7 @@ impl Deliverer {
                     }
                     all(fires).await;
                 }
-                if self.executor.ledger.is_over() {
+                if self.executor.group_commit.is_over() {
                     return;
                 }
                 if is_full {
@@ -180,7 +180,7 @@ impl Deliverer {
                 self.deliver_in(Within::Pass, slice);
                 true
             }
-            Err(_) if self.executor.ledger.is_over() => true,
+            Err(_) if self.executor.group_commit.is_over() => true,
             Err(error) => {
                 tracing::error!("the timer {:?} of {} waits: {error}", due.name, due.address);
                 false

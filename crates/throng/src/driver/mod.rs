@@ -28,10 +28,10 @@ pub use crate::{
 pub use throng_core::shard::KeyLife;
 
 use crate::{
+    commit::widen,
     engine::{Core, Engine},
     epoch::tasks::Seat,
     executor::{Answer, ClientCommand, Payload, Work, turn},
-    ledger::widen,
     spans::Tracer,
 };
 use std::{borrow::Cow, future::Future, sync::Arc, task::Context};

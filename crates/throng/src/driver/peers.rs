@@ -10,11 +10,10 @@ pub use crate::remote::{
 use super::Driver;
 use crate::{
     Engine,
+    commit::widen,
     epoch::{Epoch, Member},
     executor::{Answer, command_of},
-    history,
-    ledger::widen,
-    listing,
+    history, listing,
     remote::unknown_kind,
     spans::TraceContext,
     tail::PageLimit,
@@ -105,13 +104,13 @@ impl Driver {
             return unknown_kind(kind);
         };
         let epoch = self.core.epochs.current::<JsonRejection>();
-        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {
             return Reply::NotHere;
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         match listing::fresh(&epoch, kind, after, limit).await {
             Ok(found) => Reply::Listed {
-                shards: epoch.ledger.shards.bytes().to_vec(),
+                shards: epoch.group_commit.shards.bytes().to_vec(),
                 heads: found.into_iter().map(|(id, seq)| (id.into(), seq)).collect(),
             },
             Err(error) => Reply::Refused(error.into()),
@@ -124,7 +123,7 @@ impl Driver {
             return unknown_kind(&ask.kind);
         };
         let shard = limits::shard_of(limits::hash(&ask.kind, &ask.id), registry.shards());
-        let is_here = |epoch: &Epoch| epoch.ledger.shards.contains(shard) && !epoch.ledger.is_closing();
+        let is_here = |epoch: &Epoch| epoch.group_commit.shards.contains(shard) && !epoch.group_commit.is_closing();
         if !self.core.epochs.running().is_some_and(|epoch| is_here(&epoch)) {
             return Reply::NotHere;
         }

@@ -2,10 +2,10 @@
 
 use super::{Due, Epoch, Epochs, LastCheckpoint, REMOVED_ROWS_MAX, signalled::signalled_within};
 use crate::{
+    commit::GroupCommit,
     delivery::stored_timers,
     executor::{Executor, Target, turn},
     host::yield_now,
-    ledger::Ledger,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,7 +73,7 @@ pub(super) async fn task(epochs: Weak<Epochs>) {
         }
         strong.checkpoints.has_failed.store(made.is_err(), Ordering::Relaxed);
         if let Err(error) = made {
-            if epoch.ledger.fail_if_over(&error) {
+            if epoch.group_commit.fail_if_over(&error) {
                 continue;
             }
             tracing::error!("the checkpoint failed, it is tried again: {error}");
@@ -129,9 +129,9 @@ impl Epochs {
             };
             let context = &epochs.context;
             context.is_stopping()
-                || epoch.ledger.is_over()
+                || epoch.group_commit.is_over()
                 || epochs.checkpoints.awaited.load(Ordering::Relaxed) > 0
-                || epoch.ledger.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
+                || epoch.group_commit.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
                 || epoch.executor.needs_checkpoint()
         })
     }
@@ -159,14 +159,14 @@ impl Epochs {
     /// Makes one checkpoint.
     pub(super) async fn make_checkpoint(&self, epoch: &Arc<Epoch>, pace: Pace) -> Result<(), Error> {
         let _one_at_a_time = self.checkpoints.lock.lock().await;
-        let (context, ledger, executor) = (&self.context, &epoch.ledger, &epoch.executor);
-        if ledger.is_over() {
+        let (context, group_commit, executor) = (&self.context, &epoch.group_commit, &epoch.executor);
+        if group_commit.is_over() {
             return Ok(());
         }
         let begun = context.host.elapsed_micros();
-        ledger.appended_bytes.store(0, Ordering::Relaxed);
+        group_commit.appended_bytes.store(0, Ordering::Relaxed);
         // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
-        let upto = ledger.durable();
+        let upto = group_commit.durable();
         let mut rows = Rows::default();
         let mut taken = Taken {
             executor,
@@ -208,7 +208,7 @@ impl Epochs {
         if self.store_rows(epoch, upto, pace, rows).await? {
             taken.stored(upto.position).await;
             // Before the journal forgets: who cannot find a place there any more sees why.
-            ledger.set_covers(upto.position);
+            group_commit.set_covers(upto.position);
             context.journal.forget(upto.position);
             context.metrics.checkpoints.inc();
             let micros = context.host.elapsed_micros().saturating_sub(begun);
@@ -234,29 +234,29 @@ impl Epochs {
     }
 
     async fn store(&self, epoch: &Epoch, upto: Upto, pace: Pace, rows: Rows, due: &Due) -> Result<bool, Error> {
-        let (context, ledger) = (&self.context, &epoch.ledger);
-        let covers = ledger.covers();
+        let (context, group_commit) = (&self.context, &epoch.group_commit);
+        let covers = group_commit.covers();
         let is_due = !due.cuts.is_empty() || !due.rows.is_empty();
         if rows.states.is_empty() && rows.system.is_empty() && covers == Some(upto.position) && !is_due {
             return Ok(false);
         }
         // Nothing in the store may be newer than what is durable.
-        let last = ledger.last();
+        let last = group_commit.last();
         turn::wake_committer(context);
-        if ledger.wait(last).await.is_err() {
+        if group_commit.wait(last).await.is_err() {
             return Ok(false);
         }
         context.journal.sync().await?;
         let mut checkpoint = Checkpoint {
             upto: upto.position,
-            shards: ledger.shards.clone(),
+            shards: group_commit.shards.clone(),
             pace,
             states: rows.states,
             system: rows.system,
             ..Checkpoint::default()
         };
         let from = covers.map(|covers| covers.writer);
-        checkpoint.sealed = ledger
+        checkpoint.sealed = group_commit
             .sealed
             .iter()
             .filter(|end| from.is_none_or(|from| end.writer >= from))
@@ -265,7 +265,7 @@ impl Epochs {
         // Rows of an entity that goes come last, and so count.
         checkpoint.system.extend_from_slice(&due.rows);
         checkpoint.cuts.clone_from(&due.cuts);
-        self.outbox_rows(ledger, upto.outbox, &mut checkpoint.system);
+        self.outbox_rows(group_commit, upto.outbox, &mut checkpoint.system);
         let layout = Layout::of(&context.registry).encode();
         checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
         context.store.advance(checkpoint).await?;
@@ -277,7 +277,7 @@ impl Epochs {
 
     /// Adds the rows that say where reading messages begins, one for each shard: its next owner may own others, too.
     /// As long as nothing is on its way, there are no such rows.
-    fn outbox_rows(&self, ledger: &Ledger, cursor: Option<Position>, rows: &mut Vec<SystemRow>) {
+    fn outbox_rows(&self, group_commit: &GroupCommit, cursor: Option<Position>, rows: &mut Vec<SystemRow>) {
         // Also where the store does not take it: it may have, and its answer be lost.
         let may_be_stored = self
             .checkpoints
@@ -289,7 +289,7 @@ impl Epochs {
         let value = cursor.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
         // Removes the row of all shards, as it was written before.
         rows.push((OUTBOX_ROW.to_vec(), None));
-        let of_shards = ledger.shards.iter();
+        let of_shards = group_commit.shards.iter();
         rows.extend(of_shards.map(|shard| ([OUTBOX_ROW, &shard.0.to_be_bytes()].concat(), value.clone())));
     }
 
@@ -313,7 +313,7 @@ impl Epochs {
                 after = last;
                 let took = context.host.elapsed_micros().saturating_sub(begun);
                 let is_awaited = self.checkpoints.awaited.load(Ordering::Relaxed) > 0;
-                if is_awaited || epoch.ledger.is_over() || Duration::from_micros(took) > within {
+                if is_awaited || epoch.group_commit.is_over() || Duration::from_micros(took) > within {
                     return Ok(());
                 }
                 context.host.sleep(REMOVAL_PAUSE).await;

@@ -5,9 +5,9 @@
 
 use super::{Down, Epoch, Epochs, Member, Status};
 use crate::{
+    commit::Refusal,
     error::StartError,
     executor::{HOLD, turn},
-    ledger::Refusal,
 };
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -41,7 +41,7 @@ impl Epochs {
             return Ok(());
         }
         if let Some(epoch) = self.running() {
-            let gains = !member.shards.without(&epoch.ledger.shards).is_empty();
+            let gains = !member.shards.without(&epoch.group_commit.shards).is_empty();
             self.end_in_order(&epoch, gains).await?;
         }
         *self.member.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
@@ -74,15 +74,15 @@ impl Epochs {
     async fn end_in_order(&self, epoch: &Arc<Epoch>, is_awaited: bool) -> Result<(), Error> {
         let ended = self.close_stream(epoch, is_awaited).await;
         if let Err(error) = &ended {
-            epoch.ledger.fail_if_over(error);
+            epoch.group_commit.fail_if_over(error);
         }
         ended
     }
 
     async fn close_stream(&self, epoch: &Arc<Epoch>, is_awaited: bool) -> Result<(), Error> {
-        let (context, ledger) = (&self.context, &epoch.ledger);
+        let (context, group_commit) = (&self.context, &epoch.group_commit);
         // While all goes on: so that the next owner has little to read. Where somebody waits, that little is read sooner than stored.
-        if !is_awaited || ledger.appended_bytes.load(Ordering::Relaxed) > TAIL_BYTES {
+        if !is_awaited || group_commit.appended_bytes.load(Ordering::Relaxed) > TAIL_BYTES {
             self.make_checkpoint(epoch, Pace::default()).await?;
         }
         let begun = context.host.elapsed_micros();
@@ -91,20 +91,20 @@ impl Epochs {
             context.signals.deliver.wake();
             context.host.sleep(LOOK).await;
         }
-        ledger.begin_close();
+        group_commit.begin_close();
         // Whoever was at work under a shard's lock has staged by now.
         for shard in epoch.executor.shards() {
             epoch.executor.visit_blocking(shard, |_| ());
         }
-        while !ledger.end_in_order() {
-            if ledger.is_over() || !context.journal.holds(ledger.writer) {
-                return Err(Error::Sealed(ledger.writer));
+        while !group_commit.end_in_order() {
+            if group_commit.is_over() || !context.journal.holds(group_commit.writer) {
+                return Err(Error::Sealed(group_commit.writer));
             }
             turn::wake_committer(context);
             context.host.sleep(LOOK).await;
         }
         self.end(Down::shortly(CHANGES, context.host.elapsed_micros()));
-        context.journal.seal(ledger.writer).await?;
+        context.journal.seal(group_commit.writer).await?;
         context.signals.wake_watchers();
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Epochs {
     /// The epoch that runs, or the next one if there is one shortly.
     pub(crate) async fn next(&self, until: u64) -> Result<Arc<Epoch>, Refusal> {
         let running = || match self.look() {
-            Ok(epoch) if !epoch.ledger.is_closing() => Some(Ok(epoch)),
+            Ok(epoch) if !epoch.group_commit.is_closing() => Some(Ok(epoch)),
             Err(_) if !self.is_short() => Some(self.current()),
             _ => None,
         };
@@ -139,7 +139,7 @@ impl Epochs {
     /// Whoever asks waits, for it takes a moment.
     pub(crate) fn is_short(&self) -> bool {
         match &*self.status() {
-            Status::Running(epoch) => epoch.ledger.is_closing(),
+            Status::Running(epoch) => epoch.group_commit.is_closing(),
             Status::Down(down) => down.short_since.is_some(),
         }
     }

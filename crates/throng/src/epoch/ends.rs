@@ -16,8 +16,8 @@ pub(crate) struct Ends<'a> {
 impl<'a> Ends<'a> {
     pub(crate) fn of(epoch: &'a Epoch) -> Self {
         Self {
-            sealed: &epoch.ledger.sealed,
-            durable: epoch.ledger.durable(),
+            sealed: &epoch.group_commit.sealed,
+            durable: epoch.group_commit.durable(),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{Epoch, Epochs, Executed};
 use crate::{
+    commit::{Refusal, widen},
     executor::{Attempt, Carried, Execution, HOLD, ShardExecution},
-    ledger::{Refusal, widen},
 };
 use std::sync::Arc;
 use throng_core::{limits, model::Error, shard::JsonRejection};
@@ -59,7 +59,7 @@ impl Epochs {
             Err(_) if self.is_short() => return Ok(None),
             epoch => epoch?,
         };
-        Ok(epoch.ledger.shards.contains(shard).then_some(epoch))
+        Ok(epoch.group_commit.shards.contains(shard).then_some(epoch))
     }
 
     /// Goes on with an attempt that has to wait.

@@ -2,8 +2,8 @@
 
 use super::Epoch;
 use crate::{
+    commit::{Refusal, widen},
     executor::{Answer, Answered, Attempt, ForwardedReply},
-    ledger::{Refusal, widen},
 };
 use std::{
     sync::Arc,
@@ -62,7 +62,7 @@ impl Executed {
     #[must_use]
     pub fn rests_on(&self) -> Option<Position> {
         match &self.0 {
-            Answering::Entity(entity) => Some(entity.epoch.ledger.position(entity.rests_on)),
+            Answering::Entity(entity) => Some(entity.epoch.group_commit.position(entity.rests_on)),
             Answering::Peer(..) | Answering::Later(_) => None,
         }
     }
@@ -78,7 +78,7 @@ impl Executed {
         if matches!(entity.answer, Answer::Remote(_)) {
             return None;
         }
-        let durable = entity.epoch.ledger.durable_now(entity.rests_on, entity.until)?;
+        let durable = entity.epoch.group_commit.durable_now(entity.rests_on, entity.until)?;
         Some(durable.and_then(|()| json(entity.take())))
     }
 
@@ -88,7 +88,7 @@ impl Executed {
     pub fn wake_at(&self, waker: &Waker) -> bool {
         match &self.0 {
             Answering::Entity(entity) if !self.is_remote() => {
-                entity.epoch.ledger.wake_at(entity.rests_on, entity.until, waker)
+                entity.epoch.group_commit.wake_at(entity.rests_on, entity.until, waker)
             }
             _ => false,
         }
@@ -115,7 +115,7 @@ impl Executed {
             if entity.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
                 return Poll::Pending;
             }
-            if entity.epoch.ledger.wake_at(entity.rests_on, entity.until, waker) {
+            if entity.epoch.group_commit.wake_at(entity.rests_on, entity.until, waker) {
                 entity.woken = Some(waker.clone());
                 return Poll::Pending;
             }
@@ -201,18 +201,18 @@ impl Entity {
     }
 
     async fn settled(&mut self) -> Result<Answer, Refusal> {
-        let ledger = &self.epoch.ledger;
+        let group_commit = &self.epoch.group_commit;
         let Answer::Remote(told) = &mut self.answer else {
-            ledger.wait_until(self.rests_on, self.until).await?;
+            group_commit.wait_until(self.rests_on, self.until).await?;
             return Ok(self.take());
         };
-        let told = ledger.in_time(self.until, told).await;
+        let told = group_commit.in_time(self.until, told).await;
         let Ok(Some(Ok(ForwardedReply { answer, rests_on }))) = told else {
             return Err(Error::OutcomeUnknown);
         };
         // The answer may be lost where the message it answers is not: that will be taken again.
         let rests_on = self.rests_on.max(rests_on.commit.0);
-        let durable: Result<(), Refusal> = ledger.wait_until(rests_on, self.until).await;
+        let durable: Result<(), Refusal> = group_commit.wait_until(rests_on, self.until).await;
         durable.map_err(|_| Error::OutcomeUnknown)?;
         Ok(answer)
     }

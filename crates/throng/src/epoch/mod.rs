@@ -25,11 +25,11 @@ pub(crate) use recovery::read_position;
 pub(crate) use signalled::signalled;
 
 use crate::{
+    commit::{GroupCommit, Refusal},
     context::Context,
     delivery::{Deliverer, Within},
     error::StartError,
     executor::{Attempt, Carried, Executor, ShardExecution},
-    ledger::{Ledger, Refusal},
 };
 use checkpoints::Checkpoints;
 use due::Due;
@@ -48,7 +48,7 @@ const REMOVED_ROWS_MAX: usize = 1_000;
 
 /// The state of one writer's epoch.
 pub(crate) struct Epoch {
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) group_commit: Arc<GroupCommit>,
     pub(crate) executor: Arc<Executor>,
     pub(crate) deliverer: Arc<Deliverer>,
     /// The rows and cuts for the removal of history that the next checkpoint takes along.
@@ -195,7 +195,7 @@ impl Epochs {
 
     /// The epoch that runs, whether the journal holds it or not.
     pub(crate) fn running(&self) -> Option<Arc<Epoch>> {
-        self.latest().filter(|epoch| !epoch.ledger.is_over())
+        self.latest().filter(|epoch| !epoch.group_commit.is_over())
     }
 
     /// The epoch that runs, or has just ended and is still to be cleared away.
@@ -209,7 +209,7 @@ impl Epochs {
     /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
     /// before anything happens in the new epoch.
     pub(crate) fn durable(&self) -> Option<Position> {
-        self.running().map(|epoch| epoch.ledger.durable())
+        self.running().map(|epoch| epoch.group_commit.durable())
     }
 
     /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
@@ -252,14 +252,14 @@ impl Epochs {
 
     /// Why an epoch that runs answers nothing.
     pub(crate) fn trouble(&self, epoch: &Epoch) -> Option<Down> {
-        if epoch.ledger.is_over() {
-            let failure = epoch.ledger.failure();
+        if epoch.group_commit.is_over() {
+            let failure = epoch.group_commit.failure();
             return Some(failure.map_or(Down::new("the engine has stopped"), |error| {
                 Down::with(JOURNAL_FAILED, error)
             }));
         }
         // The state in memory may be another engine's to change by now.
-        (!self.context.journal.holds(epoch.ledger.writer)).then(|| Down::new(NOT_HELD))
+        (!self.context.journal.holds(epoch.group_commit.writer)).then(|| Down::new(NOT_HELD))
     }
 
     /// Returns whether this engine waits for the end of another one, which has taken over.

@@ -5,10 +5,10 @@ use super::{
     removals::Removals, signalled,
 };
 use crate::{
+    commit::GroupCommit,
     delivery::Deliverer,
     error::StartError,
     executor::{Behind, Executor, Outbox, now_or_later},
-    ledger::Ledger,
 };
 use std::{
     sync::{Arc, Mutex, Weak},
@@ -83,7 +83,7 @@ impl Epochs {
                 }
             }
             let least = covers.least();
-            let ledger = Arc::new(Ledger::new(context.clone(), writer, shards, sealed.clone(), least));
+            let group_commit = Arc::new(GroupCommit::new(context.clone(), writer, shards, sealed.clone(), least));
             let outbox = Outbox::new(
                 context.registry.shards(),
                 (
@@ -97,7 +97,7 @@ impl Epochs {
             }
             let executor = Arc::new(Executor::new(
                 context.clone(),
-                ledger.clone(),
+                group_commit.clone(),
                 Arc::new(outbox),
                 restored,
             ));
@@ -112,7 +112,7 @@ impl Epochs {
             context.metrics.recoveries.inc();
             let deliverer = Arc::new(Deliverer::new(context.clone(), executor.clone()));
             Ok(Arc::new(Epoch {
-                ledger,
+                group_commit,
                 executor,
                 deliverer,
                 due: Mutex::new(Due {
@@ -235,7 +235,7 @@ pub(super) async fn task(epochs: Weak<Epochs>) {
     while signalled(&epochs, |context| &context.signals.recover).await {
         let Some(strong) = epochs.upgrade() else { return };
         if let Some(epoch) = strong.latest()
-            && let Some(failure) = epoch.ledger.failure()
+            && let Some(failure) = epoch.group_commit.failure()
         {
             strong.begin_again(&epoch, &failure).await;
         }
@@ -244,29 +244,29 @@ pub(super) async fn task(epochs: Weak<Epochs>) {
 
 impl Epochs {
     async fn begin_again(&self, epoch: &Arc<Epoch>, failure: &AppendError) {
-        let (context, ledger) = (&self.context, &epoch.ledger);
+        let (context, group_commit) = (&self.context, &epoch.group_commit);
         self.end_epoch(epoch, Down::with(JOURNAL_FAILED, failure));
         let mut is_rolled_back = matches!(failure, AppendError::RolledBack(_));
         // Before anybody is waited for who changes the shards: a checkpoint of theirs may wait for what was in flight here.
         let last = loop {
-            match context.journal.seal(ledger.writer).await {
+            match context.journal.seal(group_commit.writer).await {
                 Ok(last) => break last,
                 Err(Error::RolledBack(why)) => {
                     tracing::error!(
                         "writer {} has ended in a database that was rolled back: {why}",
-                        ledger.writer
+                        group_commit.writer
                     );
                     is_rolled_back = true;
                     // Nothing that waits has landed. What was answered before cannot be taken back.
-                    break ledger.durable().commit;
+                    break group_commit.durable().commit;
                 }
                 Err(error) => {
-                    tracing::error!("the end of writer {} is not known yet: {error}", ledger.writer);
+                    tracing::error!("the end of writer {} is not known yet: {error}", group_commit.writer);
                     context.host.sleep(RETRY).await;
                 }
             }
         };
-        ledger.end(last);
+        group_commit.end(last);
         context.signals.wake_watchers();
         let _one_at_a_time = self.changes.lock().await;
         if self.running().is_some() {

@@ -40,7 +40,7 @@ impl Epochs {
                 ),
             }
             ended(until).await;
-            epoch.ledger.close();
+            epoch.group_commit.close();
         } else {
             // A recovery that is under way ends first, and begins no epoch.
             let recovered = self.checkpoints.lock.lock();
@@ -53,8 +53,8 @@ impl Epochs {
 
     /// Until nothing is in flight any more.
     async fn drain(&self, epoch: &Epoch, until: u64) {
-        let (context, ledger) = (&self.context, &epoch.ledger);
-        let is_done = || ledger.is_over() || ledger.is_idle() && epoch.executor.outbox.is_empty();
+        let (context, group_commit) = (&self.context, &epoch.group_commit);
+        let is_done = || group_commit.is_over() || group_commit.is_idle() && epoch.executor.outbox.is_empty();
         while !is_done() && context.host.elapsed_micros() < until {
             turn::wake_committer(context);
             context.signals.deliver.wake();

@@ -53,7 +53,7 @@ impl Seat {
     /// Leads a commit, if nobody else does; ready once the engine has stopped.
     pub(crate) fn lead(&self, context: &mut task::Context<'_>) -> Poll<()> {
         if let Some(epoch) = self.epochs.running() {
-            epoch.ledger.lead(self.candidate, context);
+            epoch.group_commit.lead(self.candidate, context);
         }
         self.poll()
     }
@@ -71,7 +71,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(epoch) = self.epochs.running() {
-            epoch.ledger.leave(self.candidate);
+            epoch.group_commit.leave(self.candidate);
         }
     }
 }
@@ -86,7 +86,7 @@ async fn commit(epochs: Weak<Epochs>) {
         // Whoever signals from here on is seen at the next poll.
         epochs.context.signals.commit.watch(context.waker());
         if let Some(epoch) = epochs.running() {
-            epoch.ledger.lead(candidate, context);
+            epoch.group_commit.lead(candidate, context);
         }
         if epochs.has_stopped() {
             Poll::Ready(())
@@ -136,7 +136,7 @@ async fn timers(epochs: Weak<Epochs>) {
         let mut wait = TIMERS_EVERY;
         if let Some(epoch) = strong.running() {
             // Timers that are due while the stream ends are the next epoch's, and stay due until then.
-            let may_fire = || strong.context.has_room() && !epoch.ledger.is_closing();
+            let may_fire = || strong.context.has_room() && !epoch.group_commit.is_closing();
             if may_fire() && epoch.deliverer.until_due().is_zero() {
                 epoch.deliverer.fire().await;
                 if epoch.deliverer.until_due().is_zero() {
@@ -163,15 +163,15 @@ async fn sweep(epochs: Weak<Epochs>) {
     loop {
         let Some(strong) = epochs.upgrade() else { return };
         if let Some(epoch) = strong.running() {
-            if let Some(why) = strong.context.journal.ended(epoch.ledger.writer) {
-                epoch.ledger.fail(why);
+            if let Some(why) = strong.context.journal.ended(epoch.group_commit.writer) {
+                epoch.group_commit.fail(why);
             }
-            last = Arc::downgrade(&epoch.ledger);
+            last = Arc::downgrade(&epoch.group_commit);
         }
         let losses = strong.context.journal.losses();
         strong.context.metrics.losses.set(losses.len() as i64);
-        if let Some(ledger) = last.upgrade() {
-            ledger.sweep();
+        if let Some(group_commit) = last.upgrade() {
+            group_commit.sweep();
         }
         strong.context.newer();
         if strong.context.clock.look() {

@@ -7,7 +7,7 @@ use super::{
     share,
 };
 use crate::{
-    ledger::{Origin, Refusal},
+    commit::{Origin, Refusal},
     spans::TraceContext,
 };
 use std::{any::Any, borrow::Cow};

@@ -8,7 +8,7 @@ use super::{
     attempt::{Attempt, ShardExecution, Wait},
     share, turn,
 };
-use crate::ledger::{Origin, Refusal};
+use crate::commit::{Origin, Refusal};
 use std::{
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
@@ -56,8 +56,8 @@ impl Executor {
         if origin != Origin::Inside && !attempt.only_reads() {
             self.context.may_change().map_err(Execution::Refused)?;
         }
-        if let Some(number) = self.ledger.full_commit(origin) {
-            let wait = self.ledger.commit_wait();
+        if let Some(number) = self.group_commit.full_commit(origin) {
+            let wait = self.group_commit.commit_wait();
             if from_outside && wait > self.context.options.wait_max {
                 return Err(Execution::Refused(self.overloaded(wait)));
             }

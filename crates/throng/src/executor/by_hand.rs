@@ -3,8 +3,8 @@
 
 use super::{Attempt, Execution, Executor, Outgoing, Retry, ShardExecution, Target, Wait, Work};
 use crate::{
+    commit::{Refusal, Staging},
     executor::turn,
-    ledger::{Refusal, Staging},
 };
 use std::sync::Arc;
 use throng_core::{
@@ -72,7 +72,7 @@ impl Executor {
             _ => None,
         };
         if let Some(commit) = done {
-            attempt.rests_on(self.ledger.writer, commit);
+            attempt.rests_on(self.group_commit.writer, commit);
         }
         Execution::Done(Outcome::Done)
     }
@@ -95,7 +95,7 @@ impl Executor {
             if !shard.is_quarantined_by_hand(&to) {
                 return Ok(None);
             }
-            let (now, mut staging) = (executor.context.host.now(), executor.ledger.staging());
+            let (now, mut staging) = (executor.context.host.now(), executor.group_commit.staging());
             let mut dropped = 0;
             for outgoing in messages {
                 if shard.is_taken(&outgoing.delivery.taking) {

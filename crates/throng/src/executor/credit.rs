@@ -1,7 +1,7 @@
 //! An entity that multiplies: what it sends, or the timers it sets, come back to it, and it answers each with more of the same.
 
 use super::{Attempt, Executor, Target};
-use crate::ledger::{Origin, Staging};
+use crate::commit::{Origin, Staging};
 use throng_core::{
     limits,
     shard::{ByHand, Shard, TimersSet},

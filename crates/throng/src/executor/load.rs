@@ -1,7 +1,7 @@
 //! Bringing entities and idempotency keys back from the store.
 
 use super::{Executor, attempt::Target, loads::now_or_later};
-use crate::ledger::{Refusal, recovering, unreadable};
+use crate::commit::{Refusal, recovering, unreadable};
 use std::sync::Arc;
 use throng_core::shard::{LoadOutcome, Recalled, TailEvent, Unloadable, ended_row, family_row};
 use throng_journal::{Address, Later, Loaded, Place};
@@ -56,7 +56,7 @@ impl Executor {
                     }
                     // A checkpoint moved it meanwhile, from the log to the store.
                     Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
-                        if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
+                        if self.group_commit.covers().is_some_and(|covers| at <= covers) => {}
                     Err(Failed::Journal(error)) if is_damage(&error) => {
                         return self.quarantine(target, &address, error.to_string()).await;
                     }
@@ -83,7 +83,7 @@ impl Executor {
             .visit(shard, move |shard| shard.load_request(kind, hash, &id))
             .await?;
         let Some(request) = request else { return Ok(()) };
-        if self.ledger.wait(request.rests_on).await.is_err() {
+        if self.group_commit.wait(request.rests_on).await.is_err() {
             return Err(Failed::Refused(recovering()));
         }
         let (store, journal) = (&self.context.store, &self.context.journal);

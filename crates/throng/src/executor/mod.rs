@@ -36,8 +36,8 @@ pub(crate) use remote::{HOLD, OwnerOf, command_of};
 pub(crate) use request::check_key;
 
 use crate::{
+    commit::{GroupCommit, Refusal, Staging, recovering},
     context::{Context, unknown_kind},
-    ledger::{Ledger, Refusal, Staging, recovering},
 };
 use at_work::AtWork;
 use attempt::Moment;
@@ -68,7 +68,7 @@ const INBOX_RETRY: Duration = Duration::from_millis(100);
 /// The shards of one writer's epoch, and the only way to have something done by them.
 pub(crate) struct Executor {
     pub(crate) context: Arc<Context>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) group_commit: Arc<GroupCommit>,
     /// Messages on their way.
     pub(crate) outbox: Arc<Outbox>,
     shards: Box<[QueuedLock<Shard>]>,
@@ -84,11 +84,16 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(context: Arc<Context>, ledger: Arc<Ledger>, outbox: Arc<Outbox>, shards: Vec<Shard>) -> Self {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        group_commit: Arc<GroupCommit>,
+        outbox: Arc<Outbox>,
+        shards: Vec<Shard>,
+    ) -> Self {
         let inbox_max = context.options.inbox_max;
         Self {
             context,
-            ledger,
+            group_commit,
             outbox,
             at_work: shards.iter().map(|_| AtWork::default()).collect(),
             shards: shards
@@ -105,12 +110,12 @@ impl Executor {
 
     /// The numbers of the shards this epoch owns.
     pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<'_> {
-        self.ledger.shards.iter()
+        self.group_commit.shards.iter()
     }
 
     /// Returns whether this epoch owns the shard.
     fn owns(&self, shard: ShardId) -> bool {
-        self.context.peers.is_none() || self.ledger.shards.contains(shard)
+        self.context.peers.is_none() || self.group_commit.shards.contains(shard)
     }
 
     pub(crate) fn shard_of(&self, hash: u64) -> ShardId {
@@ -208,17 +213,17 @@ impl Executor {
     /// The one place where work is done: under its shard's lock.
     //= promise 1: one command at a time
     fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> ShardExecution {
-        let writer = self.ledger.writer;
-        if self.ledger.is_closing() {
+        let writer = self.group_commit.writer;
+        if self.group_commit.is_closing() {
             return Execution::Wait(Wait::NextEpoch);
         }
-        if self.ledger.is_over() || attempt.rests_on.is_some_and(|at| at.writer != writer) {
+        if self.group_commit.is_over() || attempt.rests_on.is_some_and(|at| at.writer != writer) {
             return Execution::Refused(recovering());
         }
         if !self.owns(shard.id()) {
             return Execution::Wait(Wait::Remote);
         }
-        let mut staging = self.ledger.staging_of(attempt.origin());
+        let mut staging = self.group_commit.staging_of(attempt.origin());
         if let Some(execution) = self.prepare(shard, attempt, &mut staging) {
             self.send(shard, attempt);
             self.settle(shard, staging.has_staged);
@@ -316,7 +321,7 @@ impl Executor {
 
     /// Returns what a run means for its attempt: it is done, waits, goes on at another entity, or is refused.
     fn step(&self, attempt: &mut Attempt<'_>, ran: Ran) -> ShardExecution {
-        let writer = self.ledger.writer;
+        let writer = self.group_commit.writer;
         let wait = |wait| Execution::Wait(wait);
         let forwarded = match ran {
             Ran::Done { rests_on, outcome } => {
@@ -365,7 +370,7 @@ impl Executor {
 
     /// A message this epoch sends.
     fn outgoing(&self, delivery: Delivery) -> Box<Outgoing> {
-        let sent = self.ledger.position(delivery.commit);
+        let sent = self.group_commit.position(delivery.commit);
         Box::new(Outgoing::new(delivery, sent))
     }
 
@@ -378,7 +383,7 @@ impl Executor {
         let published = shard.take_published();
         #[cfg(feature = "services")]
         if !published.is_empty() {
-            self.ledger.publish(published);
+            self.group_commit.publish(published);
         }
         // Without services there are no topics, and nobody can listen.
         #[cfg(not(feature = "services"))]
@@ -429,7 +434,9 @@ impl Executor {
                     execution
                 }
                 Execution::Wait(wait) => match self.resolve(wait, &mut attempt).await {
-                    Err(Error::Unavailable { .. }) if self.ledger.is_closing() => Execution::Wait(Wait::NextEpoch),
+                    Err(Error::Unavailable { .. }) if self.group_commit.is_closing() => {
+                        Execution::Wait(Wait::NextEpoch)
+                    }
                     resolved => {
                         resolved?;
                         self.try_now(&mut attempt)
@@ -453,7 +460,7 @@ impl Executor {
             match wait {
                 Wait::Lock | Wait::Next | Wait::Remote | Wait::NextEpoch | Wait::Newer(_) | Wait::Release(_) => {}
                 Wait::Commit(number) => {
-                    let durable = self.ledger.wait_until(number, until).await;
+                    let durable = self.group_commit.wait_until(number, until).await;
                     durable.map_err(|error| match error {
                         Error::OutcomeUnknown => Error::Expired,
                         other => other,
@@ -490,7 +497,7 @@ impl Executor {
 
     /// Waits for something, but not past the deadline, nor for an epoch that is over.
     async fn before<T>(&self, until: u64, future: impl Future<Output = T>) -> Result<T, Refusal> {
-        match self.ledger.in_time(until, future).await {
+        match self.group_commit.in_time(until, future).await {
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(Error::Expired),
             Err(_) => Err(recovering()),

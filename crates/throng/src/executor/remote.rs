@@ -2,8 +2,8 @@
 
 use super::{Attempt, Carried, ClientCommand, Executor, Payload, Work};
 use crate::{
+    commit::{Refusal, recovering},
     context::Context,
-    ledger::{Refusal, recovering},
     remote::{Ask, Asked, Reply, Request},
 };
 use std::{sync::Arc, time::Duration};
@@ -87,7 +87,7 @@ impl Executor {
             };
             // Its effects here so far become durable before anybody else does more.
             if let Some(at) = attempt.rests_on.take() {
-                self.ledger.wait_until(at.commit.0, attempt.until).await?;
+                self.group_commit.wait_until(at.commit.0, attempt.until).await?;
             }
             let ask = self.ask(&mut attempt)?;
             let host = &self.context.host;

@@ -2,7 +2,7 @@
 
 use super::{Attempt, Executor, Work, turn};
 use crate::{
-    ledger::Staging,
+    commit::Staging,
     spans::{Attribute, Span, SpanKind, TraceContext, Tracer},
 };
 use throng_core::shard::{Outcome, Ran};
@@ -54,7 +54,7 @@ impl Executor {
             && staging.has_staged
         {
             let batch = turn::add_traced(&self.context, span.context, begun);
-            self.ledger
+            self.group_commit
                 .add_traced(staging.commit, span.context, batch.unwrap_or(span.context));
         }
         let Ran::Done { outcome, .. } = ran else { return };
@@ -76,7 +76,7 @@ impl Executor {
         let Some(TurnSpan { context, parent }) = span else {
             return;
         };
-        let commit = self.ledger.position(staging.commit).to_string();
+        let commit = self.group_commit.position(staging.commit).to_string();
         let kind = self.context.registry.kinds()[attempt.target.kind].name;
         let outcome_name = match outcome {
             Outcome::Done => "done",

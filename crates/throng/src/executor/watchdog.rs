@@ -1,7 +1,7 @@
 //! Names slow commands: one over a millisecond when it is done, one over a second while it runs.
 
 use super::{Executor, turn};
-use crate::ledger::Staging;
+use crate::commit::Staging;
 use std::{cell::Cell, sync::atomic::Ordering, time::Duration};
 use throng_core::shard::{Call, Ran, Shard};
 

@@ -1,10 +1,10 @@
 //! Following: first what has happened, then what happens, from the one tail all share.
 
 use crate::{
+    commit::unreadable,
     engine::Engine,
     epoch::removals,
     history::History,
-    ledger::unreadable,
     tail::{Cursor, EntityEvent, FeedError, Interest, LOST, Next, PageLimit, Reached, Spot, Watch, unavailable},
 };
 use std::{fmt, sync::Arc, time::Duration};

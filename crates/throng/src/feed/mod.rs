@@ -5,9 +5,9 @@ mod follower;
 pub use follower::{Follow, Follower};
 
 use crate::{
+    commit::unreadable,
     engine::{Core, Engine},
     epoch,
-    ledger::unreadable,
     tail::{Cursor, Feed, FeedError, PageLimit},
 };
 use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};

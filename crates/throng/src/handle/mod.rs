@@ -7,9 +7,9 @@ mod actor;
 pub use actor::ActorHandle;
 
 use crate::{
+    commit::{Refusal, widen},
     engine::{Core, Engine},
     executor::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
-    ledger::{Refusal, widen},
 };
 use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};

@@ -2,12 +2,12 @@
 
 use super::{Answer, owned};
 use crate::{
+    commit::{unreadable, widen},
     context::Context,
     engine::Engine,
     epoch::Epoch,
     executor::{Answer as Reply, Retry, Target, Work, turn},
     hex::{hex, read_hex},
-    ledger::{unreadable, widen},
 };
 use serde_json::value::RawValue;
 use std::{
@@ -141,9 +141,9 @@ impl Engine {
             limit: limit.clamp(1, PAGE_MAX),
         };
         let (found, next) = rows.read(context, &epoch, read).await?;
-        let last = epoch.ledger.last();
+        let last = epoch.group_commit.last();
         turn::wake_committer(context);
-        epoch.ledger.wait_until(last, context.until(None)).await?;
+        epoch.group_commit.wait_until(last, context.until(None)).await?;
         Ok((found, next.map(|row| hex(&row))))
     }
 

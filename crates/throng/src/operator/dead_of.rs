@@ -5,7 +5,7 @@ use super::{
     dead::{DeadFilter, Retried},
     owned,
 };
-use crate::{delivery::all, engine::Engine, ledger::recovering};
+use crate::{commit::recovering, delivery::all, engine::Engine};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},

@@ -10,10 +10,10 @@ pub use dead::{DeadContent, DeadContents, DeadFilter, DeadPage, Retried};
 pub use dead_of::DeadDone;
 
 use crate::{
+    commit::{recovering, widen},
     engine::{Core, Engine},
     epoch::Epoch,
     executor::{OwnerOf, Work},
-    ledger::{recovering, widen},
     remote::{OperatorAction, OperatorActionKind, RemoteError, Reply, Request, unknown_kind},
 };
 use std::{sync::Arc, time::Duration};
@@ -110,7 +110,7 @@ impl Engine {
             return unknown_kind(&action.kind);
         };
         let done = match self.core.epochs.owner_of(kind, &action.id) {
-            Ok(Some(epoch)) if !epoch.ledger.is_closing() => self.operate_here(&epoch, action).await,
+            Ok(Some(epoch)) if !epoch.group_commit.is_closing() => self.operate_here(&epoch, action).await,
             Ok(_) => return Reply::NotHere,
             Err(error) => Err(error),
         };
@@ -133,7 +133,7 @@ impl Core {
         let dropped = told.await.unwrap_or(Err(recovering())).map_err(widen)?;
         let mut all = dropped.ok_or_else(|| Error::Rejected(not_quarantined(&action.address())))?;
         let shards = ShardSet::first(self.context.registry.shards());
-        let mut left = shards.without(&epoch.ledger.shards);
+        let mut left = shards.without(&epoch.group_commit.shards);
         loop {
             let next = left.iter().next();
             let Some(shard) = next else { return Ok(all) };
@@ -148,12 +148,12 @@ impl Core {
     /// Drops what this node's shards have sent to an entity of another one, for that one.
     pub(crate) async fn answer_drop_sent(&self, action: &OperatorAction) -> Reply {
         let epoch = self.epochs.current::<JsonRejection>();
-        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {
             return Reply::NotHere;
         };
         match epoch.deliverer.drop_sent(&action.address(), &action.by()).await {
             Some(messages) => Reply::Dropped {
-                shards: epoch.ledger.shards.bytes().to_vec(),
+                shards: epoch.group_commit.shards.bytes().to_vec(),
                 messages,
             },
             None => {

@@ -1,6 +1,6 @@
 //! Entities that are quarantined, cannot be brought back, or take the room of others.
 
-use crate::{engine::Engine, executor::StuckEntity, ledger::widen};
+use crate::{commit::widen, engine::Engine, executor::StuckEntity};
 use std::collections::BTreeMap;
 use throng_core::{
     model::Error,

@@ -77,7 +77,7 @@ async fn count(context: &Context, epoch: &Arc<Epoch>) -> Result<Vec<Unresolved>,
             let to = &message.receiver;
             // Each node counts the messages to its own entities.
             if epoch
-                .ledger
+                .group_commit
                 .shards
                 .contains(context.registry.shard_of(&to.kind, &to.id))
             {
@@ -87,7 +87,7 @@ async fn count(context: &Context, epoch: &Arc<Epoch>) -> Result<Vec<Unresolved>,
         let Some(next) = next else { break };
         after = next;
         context.host.sleep(PAGE_PAUSE).await;
-        if epoch.ledger.is_over() {
+        if epoch.group_commit.is_over() {
             return Err("the journal's stream is over".into());
         }
     }

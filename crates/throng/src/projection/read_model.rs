@@ -89,7 +89,7 @@ impl<P: Projection> ReadModel<P> {
         let (streams, durable) = loop {
             if let Some(epoch) = epochs.running() {
                 // A node among others tells nothing of its own stream that all do not see.
-                let durable = epochs.member().is_none().then(|| epoch.ledger.durable());
+                let durable = epochs.member().is_none().then(|| epoch.group_commit.durable());
                 match epoch::streams(&epochs.context, Some(&epoch), first).await {
                     Ok(streams) => break (streams, durable),
                     Err(_) => epochs.context.host.sleep(Duration::from_millis(100)).await,

@@ -255,7 +255,7 @@ impl Runner {
             self.load_offset(views, &epoch).await?;
             self.look_for_missing(projections).await?;
         }
-        let durable = epoch.ledger.durable();
+        let durable = epoch.group_commit.durable();
         let is_checked = std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&epoch));
         if !is_checked || self.read.told.next(&self.streams).is_empty() {
             let streams = epoch::streams(&projections.epochs.context, Some(&epoch), self.read.told.first()).await;
@@ -300,7 +300,7 @@ impl Runner {
         };
         let commits = source::read(journal, stretch).await;
         let commits = commits.map_err(|error| error.to_string())?;
-        if epoch.ledger.is_over() {
+        if epoch.group_commit.is_over() {
             // The next epoch says what of this one counts, and whether this node goes on.
             return Ok(Next::Continue);
         }
@@ -401,7 +401,7 @@ impl Runner {
             projections.epochs.context.registry.shards(),
         );
         let was_remote = self.projector.report.borrow().state == State::Remote;
-        if epoch.ledger.shards.contains(shard) {
+        if epoch.group_commit.shards.contains(shard) {
             if was_remote {
                 tracing::info!("projection {name} runs on this node from now on");
                 self.stored = None;

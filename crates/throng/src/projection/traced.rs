@@ -13,10 +13,10 @@ pub(super) fn traced(epoch: &Epoch, commits: &[Commit]) -> Vec<(Position, TraceC
         commits
             .iter()
             .map(Commit::position)
-            .filter(|at| at.writer == epoch.ledger.writer)
+            .filter(|at| at.writer == epoch.group_commit.writer)
     };
     match (own().min(), own().max()) {
-        (Some(first), Some(last)) => epoch.ledger.traced_between(first.commit.0, last.commit.0),
+        (Some(first), Some(last)) => epoch.group_commit.traced_between(first.commit.0, last.commit.0),
         _ => Vec::new(),
     }
 }

@@ -43,7 +43,7 @@ impl Cursors {
             row.join(&shared);
             (shard, row)
         };
-        let rows: BTreeMap<ShardId, Row> = epoch.ledger.shards.iter().map(of_shard).collect();
+        let rows: BTreeMap<ShardId, Row> = epoch.group_commit.shards.iter().map(of_shard).collect();
         let (kinds, looked_at_all) = of_all(&rows);
         Ok(Self {
             kinds,

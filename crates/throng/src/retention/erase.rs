@@ -8,9 +8,9 @@ use super::{
     taken::{ERASING, taken_upto},
 };
 use crate::{
+    commit::{Refusal, unreadable, widen},
     epoch::{self, Epoch},
     executor::{OwnerOf, Target, now_or_later, turn},
-    ledger::{Refusal, unreadable, widen},
     remote::{Reply, Request},
 };
 use std::{
@@ -149,11 +149,11 @@ async fn note(
     epoch.deliverer.room_to_remove().await;
     let (executor, of, (shard, _)) = (epoch.executor.clone(), address.clone(), epoch.shard_of(address));
     let noted = epoch.executor.visit(shard, move |shard| {
-        shard.note_erasure(&of, note, &mut executor.ledger.staging())
+        shard.note_erasure(&of, note, &mut executor.group_commit.staging())
     });
     let commit = noted.await.map_err(|error| backend(&error))?;
     turn::wake_committer(retention.context());
-    let durable = epoch.ledger.wait_until(commit, u64::MAX).await;
+    let durable = epoch.group_commit.wait_until(commit, u64::MAX).await;
     durable.map_err(|error| backend(&error))
 }
 
@@ -195,7 +195,7 @@ pub(super) async fn resume(retention: &Arc<Retention>, epoch: &Arc<Epoch>) -> Re
         .system_scan(ERASING_ROWS, b"", usize::MAX, &mut visit)
         .await?;
     for (address, ended) in begun {
-        if !epoch.ledger.shards.contains(epoch.shard_of(&address).0) {
+        if !epoch.group_commit.shards.contains(epoch.shard_of(&address).0) {
             continue;
         }
         let cut_off = retention.pruning.lock().await;
@@ -326,7 +326,7 @@ async fn erase_calls(
     let (mut here, mut remote) = (Vec::new(), Vec::new());
     for call in calls_of(retention, caller).await? {
         let (shard, _) = epoch.shard_of(&call);
-        match epoch.ledger.shards.contains(shard) {
+        match epoch.group_commit.shards.contains(shard) {
             true => here.push(call),
             false => remote.push((shard, call)),
         }
@@ -397,10 +397,10 @@ async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) 
     let (Erasure { seq, is_quarantined }, commit) = loop {
         let (executor, of) = (epoch.executor.clone(), address.clone());
         let ended = epoch.executor.visit(shard, move |shard| {
-            let erased = shard.erase(kind, (hash, &of.id), known, &mut executor.ledger.staging())?;
+            let erased = shard.erase(kind, (hash, &of.id), known, &mut executor.group_commit.staging())?;
             // A quarantine of it has ended, too.
             executor.outbox.release(&of);
-            Some((erased, executor.ledger.last()))
+            Some((erased, executor.group_commit.last()))
         });
         match ended.await.map_err(|error| backend(&error))? {
             Some(ended) => break ended,
@@ -411,7 +411,7 @@ async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) 
     if seq == 0 {
         return Ok(None);
     }
-    let at = Position::new(epoch.ledger.writer, CommitNo(commit));
+    let at = Position::new(epoch.group_commit.writer, CommitNo(commit));
     let mut rows = vec![
         (row_of(address), Some(ended_at(seq, at))),
         (ended_row(address), Some(seq.to_be_bytes().to_vec())),
@@ -487,9 +487,9 @@ async fn overwrite(
             plan.taken_upto = Some(taken_upto(retention, epoch, address).await?);
         }
     }
-    plan.known_at = epoch.ledger.durable();
+    plan.known_at = epoch.group_commit.durable();
     let plan = Arc::new(plan);
-    let covers = epoch.ledger.covers().unwrap_or_default();
+    let covers = epoch.group_commit.covers().unwrap_or_default();
     let upto = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     let mut pruned = Pruned::default();
     let streams = epoch::streams(retention.context(), Some(epoch), reached.first()).await?;
@@ -552,8 +552,8 @@ async fn overwrite(
 /// Returns the commit up to which a stream is looked at. In streams that this epoch has taken over and writes itself, it is not beyond
 /// `upto`.
 fn end_of(epoch: &Epoch, stream: &Stream, upto: Position) -> CommitNo {
-    let is_of_epoch =
-        stream.writer == epoch.ledger.writer || epoch.ledger.sealed.iter().any(|end| end.writer == stream.writer);
+    let is_of_epoch = stream.writer == epoch.group_commit.writer
+        || epoch.group_commit.sealed.iter().any(|end| end.writer == stream.writer);
     match stream.writer.cmp(&upto.writer) {
         Ordering::Greater if is_of_epoch => CommitNo(0),
         Ordering::Equal if is_of_epoch => stream.last.min(upto.commit),

@@ -19,7 +19,7 @@ pub(super) struct Holder {
 
 /// Returns the place up to which a pass may go, and the projections that hold more.
 pub(super) async fn limit(retention: &Retention, epoch: &Epoch) -> Result<(Position, Vec<Holder>), Error> {
-    let Some(covers) = epoch.ledger.covers() else {
+    let Some(covers) = epoch.group_commit.covers() else {
         return Ok((Position::default(), Vec::new()));
     };
     // The commit that is covered last shows that a store belongs to its journal.
@@ -92,7 +92,7 @@ async fn of_cluster(retention: &Retention, epoch: &Epoch, covered: Position) -> 
     let stored = retention.projections.stored().await.map_err(unreadable)?;
     let now = retention.context().host.elapsed_micros();
     let of_one = |(name, told): (&'static str, Positions)| {
-        let sealed = epoch.ledger.sealed.iter().copied();
+        let sealed = epoch.group_commit.sealed.iter().copied();
         let ends = sealed.filter(|end| end.writer < covered.writer).chain([covered]);
         let reached = reached(&told, ends);
         let behind = retention.goals.behind(name, reached, covered, now);

@@ -27,7 +27,7 @@ pub(crate) use task::start;
 
 #[cfg(feature = "projections")]
 use crate::projection::Projections;
-use crate::{context::Context, epoch::Epochs, ledger::Refusal};
+use crate::{commit::Refusal, context::Context, epoch::Epochs};
 #[cfg(feature = "projections")]
 use goals::Goals;
 use judge::CutOff;

@@ -9,10 +9,10 @@ use super::{
     taken::covered_taken_upto,
 };
 use crate::{
+    commit::recovering,
     epoch::Epoch,
     executor::{Target, now_or_later, turn},
     host::yield_now,
-    ledger::recovering,
     remote::PruneReport,
 };
 use std::{
@@ -55,7 +55,7 @@ impl Pass {
 /// alone, at places that this epoch has covered, and what it knows of them was durable then and stays true, whoever owns them next.
 pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pass) -> Result<PruneReport, Error> {
     let is_dry = pass == Pass::Dry;
-    if epoch.ledger.shards.is_empty() {
+    if epoch.group_commit.shards.is_empty() {
         return Ok(PruneReport {
             is_dry,
             ..PruneReport::default()
@@ -93,7 +93,7 @@ pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pa
     }
     report.upto = Some(upto.to_string());
     let mut plan = Plan {
-        shards: epoch.ledger.shards.clone(),
+        shards: epoch.group_commit.shards.clone(),
         horizons: found.horizons.clone(),
         now,
         ..Plan::default()
@@ -123,9 +123,9 @@ pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pa
     plan.dead = dead(retention).await?;
     plan.is_whole = is_whole;
     if retention.context().peers.is_some() {
-        plan.taken_upto = Some(covered_taken_upto(retention, &epoch.ledger.shards).await?);
+        plan.taken_upto = Some(covered_taken_upto(retention, &epoch.group_commit.shards).await?);
     }
-    plan.known_at = epoch.ledger.durable();
+    plan.known_at = epoch.group_commit.durable();
     let gone = plan.entities.iter().filter(|(_, going)| going.is_gone);
     let gone: Vec<_> = gone.map(|(address, _)| (base_row(address), None)).collect();
     let how = if is_dry { How::Dry } else { How::Remove };
@@ -195,7 +195,7 @@ fn stretches(
 /// Has a checkpoint take along what is due. Only then may anything go that it stands in for.
 pub(super) async fn settle(retention: &Retention, epoch: &Arc<Epoch>) -> Result<(), Error> {
     retention.epochs.checkpoint_now(epoch).await?;
-    match epoch.ledger.is_over() || !epoch.due().is_empty() {
+    match epoch.group_commit.is_over() || !epoch.due().is_empty() {
         true => Err(backend(&recovering())),
         false => Ok(()),
     }
@@ -203,7 +203,7 @@ pub(super) async fn settle(retention: &Retention, epoch: &Arc<Epoch>) -> Result<
 
 /// Tells whether a pass may go on: its epoch is neither over nor about to end in order.
 pub(super) fn goes_on(epoch: &Epoch) -> bool {
-    !epoch.ledger.is_over() && !epoch.ledger.is_closing()
+    !epoch.group_commit.is_over() && !epoch.group_commit.is_closing()
 }
 
 fn go_on(epoch: &Epoch) -> Result<(), Error> {
@@ -255,7 +255,7 @@ impl Passing<'_> {
                 self.goes(address, seq, (seq, Position::default()), true);
             }
             Recorded::State { seq, commit } => {
-                let at = Position::new(self.epoch.ledger.writer, CommitNo(commit));
+                let at = Position::new(self.epoch.group_commit.writer, CommitNo(commit));
                 let upto = kept.map_or(noted.seq, |count| seq.saturating_sub(count));
                 self.goes(address, upto.min(seq), (seq, at), false);
             }
@@ -285,14 +285,14 @@ impl Passing<'_> {
         let shard = epoch.executor.shard_of(hash);
         for _ in 0..3 {
             epoch.deliverer.room_to_remove().await;
-            let (ledger, id) = (epoch.ledger.clone(), address.id.clone());
+            let (group_commit, id) = (epoch.group_commit.clone(), address.id.clone());
             let how = throng_core::shard::Recording {
                 ended: noted.ended,
                 enough: base.map(|(seq, _)| seq.saturating_add(kept.unwrap_or(0))),
                 is_dry: self.is_dry,
             };
             let recorded = epoch.executor.visit(shard, move |shard| {
-                shard.record_state(kind, hash, &id, how, &mut ledger.staging())
+                shard.record_state(kind, hash, &id, how, &mut group_commit.staging())
             });
             turn::wake_committer(retention.context());
             match recorded.await.map_err(|error| backend(&error))? {
@@ -348,17 +348,17 @@ pub(super) async fn stand_in(
     for shard in epoch.executor.shards() {
         go_on(epoch)?;
         epoch.deliverer.room_to_remove().await;
-        let (ledger, horizons) = (epoch.ledger.clone(), Arc::clone(&horizons));
+        let (group_commit, horizons) = (epoch.group_commit.clone(), Arc::clone(&horizons));
         let visited = epoch.executor.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();
             let horizon = |kind: &str| horizons.get(kind).copied().unwrap_or_default();
             let is_all = shard.timer_prints(horizon, &mut timers);
-            let (counts, commit) = shard.record_numbers(is_dry, &mut ledger.staging());
+            let (counts, commit) = shard.record_numbers(is_dry, &mut group_commit.staging());
             (counts, commit, timers, is_all)
         });
         turn::wake_committer(retention.context());
         let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
-        let at = Position::new(epoch.ledger.writer, CommitNo(commit));
+        let at = Position::new(epoch.group_commit.writer, CommitNo(commit));
         plan.counts.insert(shard, (counts, at));
         plan.timers.extend(timers);
         has_stored_timers |= !is_all;
@@ -367,9 +367,9 @@ pub(super) async fn stand_in(
     if has_stored_timers {
         stored_timers(retention, epoch, plan).await?;
     }
-    let last = epoch.ledger.last();
+    let last = epoch.group_commit.last();
     turn::wake_committer(retention.context());
-    epoch.ledger.wait(last).await.map_err(|_| backend(&recovering()))
+    epoch.group_commit.wait(last).await.map_err(|_| backend(&recovering()))
 }
 
 /// Adds the timers that stand in the store.
@@ -415,9 +415,9 @@ pub(super) async fn prune(
     (reached, upto, how): (&mut Position, Position, How),
     pruned: &mut Pruned,
 ) -> Result<(), Error> {
-    let own = epoch.ledger.durable();
+    let own = epoch.group_commit.durable();
     let after = *reached;
-    for end in epoch.ledger.sealed.iter().copied().chain([own]) {
+    for end in epoch.group_commit.sealed.iter().copied().chain([own]) {
         // Each start opens a writer, and many of them have committed nothing.
         if end <= after || end.commit == CommitNo(0) {
             continue;

@@ -30,17 +30,17 @@ impl Retention {
     /// The epoch that owns this shard and takes more.
     fn epoch_of(&self, shard: ShardId) -> Option<Arc<Epoch>> {
         let epoch = self.epochs.running();
-        epoch.filter(|epoch| epoch.ledger.shards.contains(shard) && !epoch.ledger.is_closing())
+        epoch.filter(|epoch| epoch.group_commit.shards.contains(shard) && !epoch.group_commit.is_closing())
     }
 
     pub(crate) async fn answer_prune(self: &Arc<Self>, is_dry: bool) -> Reply {
         let epoch = self.epochs.current::<JsonRejection>();
-        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {
             return Reply::NotHere;
         };
         match pass::run(self, &epoch, Pass::by_hand(is_dry)).await {
             Ok(report) => Reply::Pruned {
-                shards: epoch.ledger.shards.bytes().to_vec(),
+                shards: epoch.group_commit.shards.bytes().to_vec(),
                 report,
             },
             Err(error) => Reply::Refused(RemoteError::Unavailable(error.to_string())),
@@ -70,7 +70,7 @@ impl Retention {
 
     pub(crate) async fn answer_record(self: &Arc<Self>, kind: &str, id: &str) -> Reply {
         let epoch = self.epochs.current::<JsonRejection>();
-        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.ledger.is_closing()) else {
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {
             return Reply::NotHere;
         };
         self.remembered.forget(&Address::new(kind, id));
@@ -80,7 +80,7 @@ impl Retention {
         };
         match recorded.await {
             Ok(()) => Reply::Recorded {
-                shards: epoch.ledger.shards.bytes().to_vec(),
+                shards: epoch.group_commit.shards.bytes().to_vec(),
             },
             Err(error) => {
                 tracing::warn!("the numbers of messages are not recorded: {error}");
@@ -116,7 +116,7 @@ async fn prune_with(
     loop {
         if let Some(epoch) = retention.epoch_of(shard) {
             let report = pass::run(retention, &epoch, Pass::by_hand(is_dry)).await?;
-            return Ok((epoch.ledger.shards.clone(), report));
+            return Ok((epoch.group_commit.shards.clone(), report));
         }
         let reply = owner.ask(Request::Prune { is_dry }).await;
         let reply = reply.map_err(|error: Refused<JsonRejection>| {

@@ -79,7 +79,7 @@ pub(super) async fn scan(
             if open.is_empty() {
                 break;
             }
-            scan.note(commit, &open, (cursors, &epoch.ledger.shards));
+            scan.note(commit, &open, (cursors, &epoch.group_commit.shards));
             for kind in open.keys() {
                 let horizon = scan.horizons.entry(kind.clone()).or_default();
                 *horizon = at.max(*horizon);

@@ -2,9 +2,9 @@
 
 use super::{Retention, backend};
 use crate::{
+    commit::recovering,
     epoch::{Epoch, OUTBOX_ROW, read_position},
     executor::OwnerOf,
-    ledger::recovering,
     remote::{Reply, Request},
 };
 use throng_core::{model::Error as Refused, shard::JsonRejection};
@@ -20,13 +20,13 @@ pub(super) async fn taken_upto(retention: &Retention, epoch: &Epoch, of: &Addres
         .refuse_older_nodes(ERASING)
         .map_err(Error::Refused)?;
     let shards = retention.context().registry.shards();
-    let mut left = ShardSet::first(shards).without(&epoch.ledger.shards);
+    let mut left = ShardSet::first(shards).without(&epoch.group_commit.shards);
     loop {
         let next = left.iter().next();
         let Some(shard) = next else { break };
         let owner = OwnerOf::new(retention.context(), shard);
         let recorded = loop {
-            if epoch.ledger.is_over() {
+            if epoch.group_commit.is_over() {
                 return Err(backend(&recovering()));
             }
             let request = Request::Record {

@@ -25,9 +25,9 @@ pub(crate) use watchers::Reached;
 pub(crate) use window::{Interest, PageLimit, Spot};
 
 use crate::{
+    commit::unreadable,
     epoch::{self, Epoch, Epochs},
     host::Signal,
-    ledger::unreadable,
 };
 use decode::Decoded;
 use std::{

@@ -1,4 +1,4 @@
-//! The ledger of one writer's epoch: records are staged in the open commit, the commit is appended, what is durable
+//! The group commit of one writer's epoch: records are staged in the open commit, the commit is appended, what is durable
 //! advances, and whoever waits for it is woken.
 
 #[cfg(feature = "services")]
@@ -33,7 +33,7 @@ use throng_journal::{
 use throng_turn::{Candidate, Durable, Leader, OpenCommit};
 
 /// The commits of one writer, from the first record to the end of its stream.
-pub(crate) struct Ledger {
+pub(crate) struct GroupCommit {
     context: Arc<Context>,
     pub(crate) writer: WriterId,
     /// The shards whose records its stream may hold: no other engine answers for one of these while this one does.
@@ -102,7 +102,7 @@ pub(crate) enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended;
 
-impl Ledger {
+impl GroupCommit {
     pub(crate) fn new(
         context: Arc<Context>,
         writer: WriterId,
@@ -200,7 +200,7 @@ impl Ledger {
     /// A hand that puts records into the open commit.
     pub(crate) fn staging_of(&self, origin: Origin) -> Staging<'_> {
         Staging {
-            ledger: self,
+            group_commit: self,
             is_inside: origin == Origin::Inside,
             has_staged: false,
             commit: 0,
@@ -560,7 +560,7 @@ impl Ledger {
 
 /// Puts records into the open commit, and remembers whether there were any: then somebody has to be woken to lead it.
 pub(crate) struct Staging<'a> {
-    ledger: &'a Ledger,
+    group_commit: &'a GroupCommit,
     is_inside: bool,
     pub(crate) has_staged: bool,
     /// The commit that records were put into last.
@@ -569,14 +569,14 @@ pub(crate) struct Staging<'a> {
 
 impl Stage for Staging<'_> {
     fn stage(&mut self, records: &mut CommitBuilder) -> Staged {
-        let (ledger, is_inside) = (self.ledger, self.is_inside);
-        let place = ledger.open.stage(|open| {
+        let (group_commit, is_inside) = (self.group_commit, self.is_inside);
+        let place = group_commit.open.stage(|open| {
             let before = open.bytes();
             let shift = open.append(records);
-            ledger.staged_bytes.store(open.bytes(), Ordering::Relaxed);
+            group_commit.staged_bytes.store(open.bytes(), Ordering::Relaxed);
             if is_inside {
                 let more = open.bytes().saturating_sub(before);
-                ledger.inside_bytes.fetch_add(more, Ordering::Relaxed);
+                group_commit.inside_bytes.fetch_add(more, Ordering::Relaxed);
             }
             shift
         });

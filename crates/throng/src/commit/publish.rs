@@ -1,13 +1,13 @@
 //! The values that entities publish: to listeners of this moment, at most once, and not before they are durable.
 
-use super::Ledger;
+use super::GroupCommit;
 use std::sync::PoisonError;
 use throng_core::model::Published;
 
 /// Values that wait for their commits; those beyond are lost, and counted as `published.lost`.
 const WAITING_MAX: usize = 65_536;
 
-impl Ledger {
+impl GroupCommit {
     /// Takes what commands under a shard's lock have published, each with the commit it rests on.
     //= promise 3: answers rest on durable events
     pub(crate) fn publish(&self, published: Vec<(u64, Published)>) {
