@@ -10,12 +10,12 @@ use crate::{
     engine::{Core, Engine},
     epoch::{Epochs, disk, tasks},
     error::StartError,
+    feed::{self, SharedFeed},
     host::{Host, OpenHost, SteadyHost, TokioHost},
     operator::unresolved,
     remote::Peers,
     retention::{self, Retention},
     spans::Tracer,
-    tail::{self, Tail},
 };
 #[cfg(feature = "services")]
 use crate::{
@@ -375,7 +375,7 @@ impl Builder {
             idle,
         );
         let core = Arc::new(Core {
-            tail: Arc::new(Tail::new(epochs.clone())),
+            feed: Arc::new(SharedFeed::new(epochs.clone())),
             #[cfg(feature = "projections")]
             projections,
             retention: Arc::new(retention),
@@ -389,7 +389,7 @@ impl Builder {
         });
         core.context
             .host
-            .spawn(Box::pin(tail::task(Arc::downgrade(&core.tail))));
+            .spawn(Box::pin(feed::task(Arc::downgrade(&core.feed))));
         #[cfg(feature = "projections")]
         projection::start(&core.projections);
         retention::start(&core.retention);

@@ -9,9 +9,9 @@ use crate::{
     Erased, Metrics, Options, PruneReport, Unresolved,
     context::{Context, QUIET},
     epoch::{Down, Epochs, Status},
+    feed::SharedFeed,
     host::OpenHost,
     retention::Retention,
-    tail::Tail,
 };
 #[cfg(feature = "services")]
 use crate::{actors::Services, outside::Pools};
@@ -48,7 +48,7 @@ pub(crate) struct Core {
     pub(crate) projections: Arc<Projections>,
     pub(crate) retention: Arc<Retention>,
     /// The end of the log, decoded once for all who follow it.
-    pub(crate) tail: Arc<Tail>,
+    pub(crate) feed: Arc<SharedFeed>,
     pub(crate) _open: Arc<OpenHost>,
 }
 

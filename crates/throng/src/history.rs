@@ -5,8 +5,8 @@ use crate::{
     engine::{Core, Engine},
     epoch::Epoch,
     executor::{OwnerOf, now_or_later},
+    feed::{FeedError, PageLimit},
     remote::{Happened, Reply, Request},
-    tail::{FeedError, PageLimit},
 };
 use throng_core::{
     limits,

@@ -72,6 +72,7 @@ mod epoch;
 mod error;
 mod executor;
 mod feed;
+mod follow;
 mod handle;
 mod hex;
 pub mod histogram;
@@ -90,7 +91,6 @@ mod remote;
 mod retention;
 pub mod spans;
 mod statistics;
-mod tail;
 mod travel;
 
 #[cfg(feature = "services")]
@@ -101,7 +101,7 @@ pub use engine::{Engine, Health};
 pub use epoch::LastCheckpoint;
 pub use error::StartError;
 pub use executor::{SAMPLED_ONE_IN, StuckEntity};
-pub use feed::{Follow, Follower};
+pub use follow::{Follow, Follower};
 #[cfg(feature = "services")]
 pub use handle::ActorHandle;
 pub use handle::Handle;
@@ -115,7 +115,7 @@ pub use remote::PruneReport;
 pub use retention::Erased;
 pub use statistics::Statistics;
 
-pub use tail::{Cursor, EntityEvent, Feed, FeedError};
+pub use feed::{Cursor, EntityEvent, Feed, FeedError};
 pub use throng_core::{
     layout, limits, model,
     shard::{

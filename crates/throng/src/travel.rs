@@ -1,7 +1,7 @@
 //! An entity as it was after any of its events, and what a command would have come to then. Nothing is recorded, and the entity that
 //! lives is not touched.
 
-use crate::{commit::unreadable, engine::Engine, tail::PageLimit};
+use crate::{commit::unreadable, engine::Engine, feed::PageLimit};
 use throng_core::{
     model::{Asker, Error},
     shard::{Again, Inspect, JsonRejection, KindCheck, Supposed, state_json},

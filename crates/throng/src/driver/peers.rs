@@ -13,10 +13,10 @@ use crate::{
     commit::widen,
     epoch::{Epoch, Member},
     executor::{Answer, command_of},
+    feed::PageLimit,
     history, listing,
     remote::unknown_kind,
     spans::TraceContext,
-    tail::PageLimit,
 };
 use std::time::Duration;
 use throng_core::{

@@ -1,65 +1,306 @@
-//! The events of all entities of a kind, in the order of the log.
+//! The end of history, read and decoded once for all who follow it.
+//!
+//! A [`SharedFeed`] keeps the last durable commits decoded in a [`Window`]: contiguous, bounded by bytes and by number. One task
+//! ([`pump`]) reads on while somebody waits at the window's end, at most every 20 ms, and wakes those for whose kind or entity something
+//! has happened; while nobody follows, nothing is read and nothing kept. A follower inside the window reads nothing but the
+//! window. One behind it reads the journal page by page, a few of them at a time and not on its own thread, until it gets there.
+//!
+//! The window begins where the first follower waits. One that waits beyond it moves it, since those who are up to date are the
+//! many; whoever is left behind by that reads the journal by itself.
 
-mod follower;
+mod cursor;
+mod decode;
+mod pump;
+mod watch;
+mod watchers;
+mod window;
 
-pub use follower::{Follow, Follower};
+pub use cursor::{Cursor, FeedError};
+pub use decode::EntityEvent;
+pub use window::Feed;
+
+pub(crate) use pump::task;
+pub(crate) use watch::{Next, Watch};
+pub(crate) use watchers::Reached;
+pub(crate) use window::{Interest, PageLimit, Spot};
 
 use crate::{
     commit::unreadable,
-    engine::{Core, Engine},
-    epoch,
-    tail::{Cursor, Feed, FeedError, PageLimit},
+    epoch::{self, Epoch, Epochs},
+    host::Signal,
 };
-use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
+use decode::Decoded;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+use throng_core::model::Error;
+use throng_journal::{Later, Position, Positions, Stream, Stretch, WriterId};
+use tokio::sync::{Semaphore, oneshot};
+use watchers::Watchers;
+use window::{Bounds, Window};
 
-impl Core {
-    /// The streams of the history from a writer's on, as they are now.
-    pub(crate) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, FeedError> {
-        let epoch = match self.context.peers {
-            Some(_) => None,
-            None => Some(self.epochs.current().map_err(FeedError::Engine)?),
+/// Bytes of commits read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Decoded commits kept, in bytes and by number.
+const BOUNDS: Bounds = Bounds {
+    bytes_max: 8 << 20,
+    commits_max: 8_192,
+};
+/// Followers behind the window that read the journal at a time, each a megabyte.
+const READS_MAX: usize = 2;
+
+/// The end of history, decoded.
+pub(crate) struct SharedFeed {
+    epochs: Arc<Epochs>,
+    /// The names of the kinds, by their indices.
+    kinds: Arc<[&'static str]>,
+    bounds: Bounds,
+    state: Mutex<State>,
+    reads: Arc<Semaphore>,
+    /// Wakes the task that reads on.
+    wake: Signal,
+}
+
+struct State {
+    /// While somebody follows.
+    window: Option<Window>,
+    /// Windows there were.
+    windows: u64,
+    /// The window reached to the end of what was durable when it was read on last; not known while nobody waits.
+    live: bool,
+    watchers: Watchers,
+}
+
+/// The result of reading on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advance {
+    /// There is more that is durable.
+    More,
+    /// The window reaches to the end of what is durable.
+    Live,
+    /// The journal cannot be read.
+    Failed,
+    /// The window ends at a place that is not in the history any more: the database was rolled back.
+    Lost,
+}
+
+/// The window's end, where a follower waits.
+struct Waited {
+    /// The window's id, the first stream it names, and its end.
+    window: u64,
+    first: WriterId,
+    end: Positions,
+    /// The stretch that follows, if it is known.
+    next: Option<Stretch>,
+}
+
+/// Returns the stretch to read next. Of several streams it is the one with the most left, so that none waits for another.
+fn longest(next: Vec<Stretch>) -> Option<Stretch> {
+    next.into_iter()
+        .max_by_key(|stretch| stretch.upto.0.saturating_sub(stretch.after.commit.0))
+}
+
+impl SharedFeed {
+    pub(crate) fn new(epochs: Arc<Epochs>) -> Self {
+        let kinds: Arc<[&'static str]> = epochs.context.registry.kinds().iter().map(|kind| kind.name).collect();
+        let state = State {
+            window: None,
+            windows: 0,
+            live: false,
+            watchers: Watchers::new(kinds.len()),
         };
-        let streams = epoch::streams(&self.context, epoch.as_deref(), from).await;
-        streams.map_err(|error| FeedError::Engine(unreadable("the streams of the log are not known".into(), &error)))
+        Self {
+            epochs,
+            kinds,
+            bounds: BOUNDS,
+            state: Mutex::new(state),
+            reads: Arc::new(Semaphore::new(READS_MAX)),
+            wake: Signal::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The durable events of a kind from a cursor on, as many as one page holds: from the window, else from the journal, whose streams from
+    /// the cursor's first on these are.
+    ///
+    /// # Errors
+    /// There is no such place in this history, or the journal cannot be read.
+    pub(crate) async fn page(
+        &self,
+        kind: usize,
+        mut from: Cursor,
+        limit: PageLimit,
+        streams: &[Stream],
+    ) -> Result<Feed, FeedError> {
+        from.check(streams)?;
+        from.told.drop_ended(streams);
+        let interest = Interest { kind, entity: None };
+        let mut feed = match self.decoded(&interest, &from, limit) {
+            Some(feed) => feed,
+            None => self.read(&interest, from, limit, streams).await?,
+        };
+        feed.more |= !feed.next.told.next(streams).is_empty();
+        Ok(feed)
+    }
+
+    /// Returns a page from the window; `None` if the window does not reach there.
+    fn decoded(&self, interest: &Interest, from: &Cursor, limit: PageLimit) -> Option<Feed> {
+        let state = self.state();
+        let window = state.window.as_ref()?;
+        (window.covers(from, None) && !window.is_before(from, None)).then(|| window.page(interest, from, None, limit).0)
+    }
+
+    /// Reads a page from the journal, and keeps what was read if it reaches the window.
+    async fn read(
+        &self,
+        interest: &Interest,
+        from: Cursor,
+        limit: PageLimit,
+        streams: &[Stream],
+    ) -> Result<Feed, FeedError> {
+        let Some(stretch) = longest(from.told.next(streams)) else {
+            let (events, more) = (Vec::new(), false);
+            return Ok(Feed {
+                events,
+                next: from,
+                more,
+            });
+        };
+        // Never closed.
+        let permit = self.reads.clone().acquire_owned().await;
+        // Another follower may have read it meanwhile.
+        if let Some(feed) = self.decoded(interest, &from, limit) {
+            return Ok(feed);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let (journal, kinds) = (self.epochs.context.journal.clone(), self.kinds.clone());
+        // A journal may read at once, on whatever thread it is asked: not on a gateway's loop.
+        self.epochs.context.host.spawn(Box::pin(async move {
+            let commits = stretch.read(&*journal, READ_BYTES).await;
+            let decoded = commits.map(|commits| commits.iter().map(|commit| Decoded::new(commit, &kinds)).collect());
+            // Whoever asked may have gone; the next may read only now.
+            let _ = sender.send(decoded);
+            drop(permit);
+        }));
+        let decoded: Vec<Decoded> = match receiver.await {
+            Ok(Ok(decoded)) => decoded,
+            Ok(Err(error)) => return Err(FeedError::Engine(unreadable(UNREADABLE.into(), &error))),
+            Err(_) => return Err(unavailable("the engine has stopped".into())),
+        };
+        let (feed, _) = window::page(decoded.iter(), interest, &from, limit, streams);
+        if let Some(window) = &mut self.state().window {
+            window.extend_back(&from.told, decoded, streams);
+        }
+        Ok(feed)
+    }
+
+    /// Reads on from the window's end, if somebody waits there: a node of a cluster what it knows of, then it looks for more.
+    async fn advance(&self, epoch: Option<&Epoch>) -> Advance {
+        match self.read_on(epoch).await {
+            Ok(advance) => advance,
+            Err(error) => {
+                tracing::error!("{UNREADABLE}: {error}");
+                Advance::Failed
+            }
+        }
+    }
+
+    fn read_on<'a>(&'a self, epoch: Option<&'a Epoch>) -> Later<'a, Result<Advance, throng_journal::Error>> {
+        Box::pin(async move {
+            let context = &self.epochs.context;
+            let Some(waited) = self.waited_for() else {
+                return Ok(Advance::Live);
+            };
+            let Waited {
+                window,
+                first,
+                end,
+                mut next,
+            } = waited;
+            if next.is_none() || context.peers.is_none() {
+                let streams = epoch::streams(context, epoch, first).await?;
+                if !Cursor::from(end.clone()).is_in(&streams) {
+                    return Ok(Advance::Lost);
+                }
+                next = longest(end.next(&streams));
+                let state = &mut *self.state();
+                // Unless it was moved meanwhile.
+                let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
+                    return Ok(Advance::More);
+                };
+                window.streams = streams;
+                state.live = next.is_none();
+            }
+            let Some(stretch) = next else {
+                return Ok(Advance::Live);
+            };
+            let commits = stretch.read(&*context.journal, READ_BYTES).await?;
+            let decoded: Vec<Decoded> = commits.iter().map(|commit| Decoded::new(commit, &self.kinds)).collect();
+            let mut woken = Vec::new();
+            let advance = {
+                let state = &mut *self.state();
+                let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
+                    return Ok(Advance::More);
+                };
+                for commit in decoded {
+                    state.watchers.found(&commit, window, &mut woken);
+                    window.push(commit);
+                }
+                state.live = window.end().next(&window.streams).is_empty();
+                if state.live { Advance::Live } else { Advance::More }
+            };
+            woken.into_iter().for_each(Waker::wake);
+            Ok(advance)
+        })
+    }
+
+    /// Returns what is to be read next; `None` while nobody waits at the window's end.
+    fn waited_for(&self) -> Option<Waited> {
+        let state = self.state();
+        let window = state.window.as_ref()?;
+        state.watchers.are_waiting().then(|| Waited {
+            window: window.id(),
+            first: window.begin().first(),
+            end: window.end().clone(),
+            next: longest(window.end().next(&window.streams)),
+        })
+    }
+
+    /// Tells whether a follower waits at the window's end.
+    fn are_waiting(&self) -> bool {
+        self.state().watchers.are_waiting()
+    }
+
+    /// Tells whether the window has come to this commit, the last durable one of an engine that is alone.
+    fn is_at(&self, durable: Position) -> bool {
+        let state = self.state();
+        state
+            .window
+            .as_ref()
+            .is_some_and(|window| *window.end() == Positions::from(durable))
+    }
+
+    /// Tells all who wait that there is nothing to wait for.
+    fn fail(&self, why: &str) {
+        let mut woken = Vec::new();
+        {
+            let state = &mut *self.state();
+            state.window = None;
+            state.watchers.release(Some(&why.into()), &mut woken);
+        }
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 
-impl Engine {
-    /// The place after all that is durable now, or before all that has ever happened; in a cluster, on all nodes.
-    ///
-    /// # Errors
-    /// The engine is not ready, or the journal cannot be read.
-    pub async fn place(&self, at_start: bool) -> Result<Cursor, FeedError> {
-        let streams = self.core.streams(WriterId(0)).await?;
-        let (first, last) = (streams.first(), streams.last().map(|stream| stream.writer));
-        let told: Positions = match at_start {
-            true => {
-                Positions::from(first.map_or_else(Position::default, |first| Position::new(first.writer, CommitNo(0))))
-            }
-            false => {
-                let named = streams
-                    .iter()
-                    .filter(|stream| !stream.is_sealed || Some(stream.writer) == last);
-                named.map(|stream| Position::new(stream.writer, stream.last)).collect()
-            }
-        };
-        Ok(told.into())
-    }
+/// Told to followers when the journal cannot be read.
+const UNREADABLE: &str = "the log cannot be read";
+/// Told when the last commit read is lost: each follower then looks whether its own place is.
+pub(crate) const LOST: &str = "the end of the history is lost";
 
-    /// Returns the events of a kind from a place on. It returns at most `limit` events and a megabyte of payloads,
-    /// out of about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
-    ///
-    /// # Errors
-    /// The log has no such place, or the engine's.
-    pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
-        self.feed_within(kind, from, PageLimit::of(limit)).await
-    }
-
-    pub(crate) async fn feed_within(&self, kind: usize, from: Cursor, limit: PageLimit) -> Result<Feed, FeedError> {
-        let streams = self.core.streams(from.told.first()).await?;
-        let mut feed = self.core.tail.page(kind, from, limit, &streams).await?;
-        // Drops streams that have ended and were told to their end. A place that names one is neither before nor behind a place that does not.
-        feed.next.told.drop_ended(&streams);
-        Ok(feed)
-    }
+pub(crate) fn unavailable(reason: String) -> FeedError {
+    FeedError::Engine(Error::Unavailable { reason })
 }

@@ -1,7 +1,7 @@
-//! A follower's hold on the tail: it looks into the window, and waits at its end.
+//! A follower's hold on the feed: it looks into the window, and waits at its end.
 
 use super::{
-    State, Tail,
+    SharedFeed, State,
     cursor::Cursor,
     watchers::{Outcome, Reached},
     window::{Bounds, Feed, Interest, PageLimit, Spot, Window},
@@ -16,12 +16,12 @@ use std::{
 /// the other, while commits go on, do not move it away from each other.
 const NEAR: u64 = 1_024;
 
-impl Tail {
+impl SharedFeed {
     /// Follows a kind, or one entity of it.
     pub(crate) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
         let number = self.state().watchers.add(&interest);
         Watch {
-            tail: self.clone(),
+            feed: self.clone(),
             interest,
             number,
         }
@@ -30,7 +30,7 @@ impl Tail {
 
 /// A follower's place among those who follow, until it is dropped.
 pub(crate) struct Watch {
-    tail: Arc<Tail>,
+    feed: Arc<SharedFeed>,
     interest: Interest,
     number: u64,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Next {
 impl Watch {
     /// Returns the follower's next step, or why it cannot read on.
     pub(crate) fn next(&self) -> Result<Next, Arc<str>> {
-        let mut state = self.tail.state();
+        let mut state = self.feed.state();
         match state.watchers.outcome(&self.interest, self.number) {
             Outcome::None => Ok(Next::Read(None)),
             Outcome::Found(reached) => Ok(Next::Read(reached)),
@@ -57,7 +57,7 @@ impl Watch {
 
     /// Returns what is decoded from a cursor on, and the spot behind it; `None` if the window begins after the cursor.
     pub(crate) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
-        match &self.tail.state().window {
+        match &self.feed.state().window {
             Some(window) if !window.covers(from, spot) => None,
             Some(window) => {
                 let (feed, spot) = window.page(&self.interest, from, spot, limit);
@@ -79,13 +79,13 @@ impl Watch {
         poll_fn(|context| {
             let mut woken = Vec::new();
             let is_first = {
-                let state = &mut *self.tail.state();
+                let state = &mut *self.feed.state();
                 match state.watchers.outcome(&self.interest, self.number) {
                     Outcome::Found(reached) => return Poll::Ready(Ok(reached)),
                     Outcome::Failed(why) => return Poll::Ready(Err(why)),
                     Outcome::Waits => {}
                     Outcome::None if state.is_beyond(from, spot) => return Poll::Ready(Ok(None)),
-                    Outcome::None => state.reach(from, self.tail.bounds, &mut woken),
+                    Outcome::None => state.reach(from, self.feed.bounds, &mut woken),
                 }
                 let is_first = !state.watchers.are_waiting();
                 // Nobody knows how far it has fallen behind while nobody waited.
@@ -94,7 +94,7 @@ impl Watch {
                 is_first
             };
             if is_first {
-                self.tail.wake.wake();
+                self.feed.wake.wake();
             }
             woken.into_iter().for_each(Waker::wake);
             Poll::Pending
@@ -125,7 +125,7 @@ impl State {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut state = self.tail.state();
+        let mut state = self.feed.state();
         state.watchers.remove(&self.interest, self.number);
         let window = if state.watchers.is_empty() {
             state.window.take()
@@ -141,7 +141,7 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tail::{decode::Decoded, watchers::Watchers};
+    use crate::feed::{decode::Decoded, watchers::Watchers};
     use throng_journal::{Address, CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, Stream, WriterId};
 
     const BOUNDS: Bounds = Bounds {

@@ -1,11 +1,11 @@
-//! Following: first what has happened, then what happens, from the one tail all share.
+//! Following: first what has happened, then what happens, from the one feed all share.
 
 use crate::{
     commit::unreadable,
     engine::Engine,
     epoch::removals,
+    feed::{Cursor, EntityEvent, FeedError, Interest, LOST, Next, PageLimit, Reached, Spot, Watch, unavailable},
     history::History,
-    tail::{Cursor, EntityEvent, FeedError, Interest, LOST, Next, PageLimit, Reached, Spot, Watch, unavailable},
 };
 use std::{fmt, sync::Arc, time::Duration};
 use throng_journal::{Position, StoredEvent};
@@ -71,9 +71,9 @@ pub struct Follower {
 #[derive(Clone, Debug)]
 struct FollowerPosition {
     follow: Follow,
-    /// An entity's follower that has seen its history goes on from here in the tail.
-    tail: Option<Cursor>,
-    /// In the tail's window, where that is known.
+    /// An entity's follower that has seen its history goes on from here in the feed.
+    feed: Option<Cursor>,
+    /// In the feed's window, where that is known.
     spot: Option<Spot>,
 }
 
@@ -119,10 +119,10 @@ impl Engine {
             engine: self.clone(),
             place: FollowerPosition {
                 follow,
-                tail: None,
+                feed: None,
                 spot: None,
             },
-            watch: self.core.tail.watch(interest),
+            watch: self.core.feed.watch(interest),
             removed_upto,
             nothing: None,
             looks: 0,
@@ -219,7 +219,7 @@ impl Follower {
     pub fn go_back(&mut self, to: Follow) {
         self.place = FollowerPosition {
             follow: to,
-            tail: None,
+            feed: None,
             spot: None,
         };
         self.nothing = None;
@@ -251,7 +251,7 @@ impl Follower {
 
     /// Looks once. What was looked through in vain is behind it.
     async fn look(&mut self, limit: PageLimit) -> Result<Found, FeedError> {
-        let found = match (&self.place.follow, &self.place.tail) {
+        let found = match (&self.place.follow, &self.place.feed) {
             (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
             (Follow::Kind { .. }, _) | (Follow::Entity { .. }, Some(_)) => {
                 let reached = match self.watch.next() {
@@ -288,7 +288,7 @@ impl Follower {
             Ok(reached) => self.place.reach(reached),
             Err(why) if *why == *LOST => {
                 self.engine.check_place(&self.place.follow).await?;
-                (self.place.spot, self.place.tail) = (None, None);
+                (self.place.spot, self.place.feed) = (None, None);
             }
             Err(why) => return Err(unavailable(why.to_string())),
         }
@@ -306,7 +306,7 @@ impl Follower {
             (Some(found), _) => found,
             (None, Follow::Kind { kind, .. }) => (self.engine.feed_within(*kind, from.clone(), limit).await?, None),
             (None, Follow::Entity { .. }) => {
-                place.tail = None;
+                place.feed = None;
                 return Ok(Found::nothing(place));
             }
         };
@@ -319,7 +319,7 @@ impl Follower {
             if events.first().is_some_and(|event| event.event.seq != after + 1) {
                 // Its numbers have no gaps: the history knows what is between.
                 events.clear();
-                place.tail = None;
+                place.feed = None;
             }
         }
         place.seen(events.last().map(|event| &event.event));
@@ -330,19 +330,19 @@ impl Follower {
     /// An entity's events from its history, to its end.
     async fn in_history(&self, kind: usize, id: &str, after: u64, limit: PageLimit) -> Result<Found, FeedError> {
         // Before the history is read: what happens meanwhile is seen twice, never missed.
-        let tail = match self.is_of_cluster() {
+        let feed = match self.is_of_cluster() {
             true => None,
             false => Some(self.engine.place(false).await?),
         };
         let history = self.engine.history_after(kind, id, after, limit).await;
         let history = history.map_err(FeedError::Engine)?;
         let mut place = self.place.clone();
-        place.tail = tail.filter(|_| !history.more);
+        place.feed = feed.filter(|_| !history.more);
         place.seen(history.events.last());
         let event = |event: StoredEvent| Arc::new(EntityEvent::new(id.into(), event));
         Ok(Found {
             events: history.events.into_iter().map(event).collect(),
-            is_end: place.tail.is_some(),
+            is_end: place.feed.is_some(),
             place,
         })
     }
@@ -360,7 +360,7 @@ impl FollowerPosition {
     fn cursor(&self) -> Option<&Cursor> {
         match &self.follow {
             Follow::Kind { from, .. } => Some(from),
-            Follow::Entity { .. } => self.tail.as_ref(),
+            Follow::Entity { .. } => self.feed.as_ref(),
         }
     }
 
@@ -368,7 +368,7 @@ impl FollowerPosition {
     fn reach(&mut self, reached: Option<Reached>) {
         let Some(Reached { spot, told }) = reached else { return };
         self.spot = Some(spot);
-        match (&mut self.follow, &mut self.tail) {
+        match (&mut self.follow, &mut self.feed) {
             (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => from.join(&told),
             (Follow::Entity { .. }, None) => {}
         }
@@ -377,7 +377,7 @@ impl FollowerPosition {
     fn set_cursor(&mut self, cursor: Cursor) {
         match &mut self.follow {
             Follow::Kind { from, .. } => *from = cursor,
-            Follow::Entity { .. } => self.tail = Some(cursor),
+            Follow::Entity { .. } => self.feed = Some(cursor),
         }
     }
 

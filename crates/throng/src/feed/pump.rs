@@ -1,6 +1,6 @@
 //! The task that reads on while somebody waits.
 
-use super::{Advance, LOST, Tail, UNREADABLE};
+use super::{Advance, LOST, SharedFeed, UNREADABLE};
 use crate::epoch::{Epoch, Status};
 use std::{
     future::poll_fn,
@@ -30,31 +30,31 @@ enum Due {
 }
 
 /// Reads on while somebody waits.
-pub(crate) async fn task(tail: Weak<Tail>) {
+pub(crate) async fn task(feed: Weak<SharedFeed>) {
     // When it saw first that there is no epoch to read from.
     let mut down_since = None;
     loop {
-        let due = poll_fn(|context| match tail.upgrade() {
-            Some(tail) => due(&tail, context, &mut down_since).map(|due| Some((tail, due))),
+        let due = poll_fn(|context| match feed.upgrade() {
+            Some(feed) => due(&feed, context, &mut down_since).map(|due| Some((feed, due))),
             None => Poll::Ready(None),
         });
-        let Some((tail, due)) = due.await else { return };
-        let is_alone = tail.epochs.context.peers.is_none();
+        let Some((feed, due)) = due.await else { return };
+        let is_alone = feed.epochs.context.peers.is_none();
         let advance = match due {
-            Due::Advance(epoch) => Ok(tail.advance(epoch.as_deref()).await),
+            Due::Advance(epoch) => Ok(feed.advance(epoch.as_deref()).await),
             Due::Down(reason) => Err(reason),
         };
         let pause = match advance {
             Ok(Advance::Failed) if is_alone => {
-                tail.fail(UNREADABLE);
+                feed.fail(UNREADABLE);
                 ADVANCE_EVERY
             }
             Ok(Advance::Lost) => {
-                tail.fail(LOST);
+                feed.fail(LOST);
                 ADVANCE_EVERY
             }
-            Ok(Advance::Failed) => is_down(&tail, &mut down_since, UNREADABLE),
-            Err(reason) => is_down(&tail, &mut down_since, reason),
+            Ok(Advance::Failed) => is_down(&feed, &mut down_since, UNREADABLE),
+            Err(reason) => is_down(&feed, &mut down_since, reason),
             Ok(advance) => {
                 down_since = None;
                 match advance {
@@ -64,39 +64,39 @@ pub(crate) async fn task(tail: Weak<Tail>) {
                 }
             }
         };
-        let sleep = tail.epochs.context.host.sleep(pause);
-        drop(tail);
+        let sleep = feed.epochs.context.host.sleep(pause);
+        drop(feed);
         sleep.await;
     }
 }
 
 /// Tells all who wait once this takes too long. Returns the time until the next look.
-fn is_down(tail: &Tail, down_since: &mut Option<u64>, reason: &str) -> Duration {
-    let now = tail.epochs.context.host.elapsed_micros();
+fn is_down(feed: &SharedFeed, down_since: &mut Option<u64>, reason: &str) -> Duration {
+    let now = feed.epochs.context.host.elapsed_micros();
     let since = *down_since.get_or_insert(now);
-    if tail.epochs.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
-        tail.fail(reason);
+    if feed.epochs.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
+        feed.fail(reason);
     }
     RECOVERY_LOOK
 }
 
-fn due(tail: &Tail, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
+fn due(feed: &SharedFeed, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
     // Both before it looks, so that what comes afterwards has it look again.
-    tail.wake.watch(context.waker());
-    if !tail.are_waiting() {
+    feed.wake.watch(context.waker());
+    if !feed.are_waiting() {
         // Woken by the first who waits.
         *down_since = None;
         return Poll::Pending;
     }
-    tail.epochs.context.signals.watch(context.waker());
-    if tail.epochs.context.peers.is_some() {
-        return Poll::Ready(match tail.epochs.context.is_stopping() {
+    feed.epochs.context.signals.watch(context.waker());
+    if feed.epochs.context.peers.is_some() {
+        return Poll::Ready(match feed.epochs.context.is_stopping() {
             true => Due::Down(STOPPED),
             false => Due::Advance(None),
         });
     }
-    let is_at_end = tail.epochs.durable().is_some_and(|durable| tail.is_at(durable));
-    match &*tail.epochs.status() {
+    let is_at_end = feed.epochs.durable().is_some_and(|durable| feed.is_at(durable));
+    match &*feed.epochs.status() {
         Status::Running(_) if is_at_end => {
             *down_since = None;
             Poll::Pending
