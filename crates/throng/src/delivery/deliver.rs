@@ -5,7 +5,7 @@ use crate::{
     commit::{Origin, Refusal, unreadable},
     context::{Context, unknown_kind},
     executor::{
-        Answer, Attempt, Carried, Execution, ForwardedReply, Line, Outgoing, Parked, ROOM_RETRY, ShardExecution,
+        Answer, Attempt, Carried, Execution, ForwardedReply, Outgoing, Parked, PeerQueue, ROOM_RETRY, ShardExecution,
         Target, Wait, Waiter, Work, turn,
     },
     host::{Slice, yield_now},
@@ -199,17 +199,17 @@ impl Deliverer {
         }
     }
 
-    /// A message that the program of this node does not understand waits, with those that follow it from the same entity, in a line of
+    /// A message that the program of this node does not understand waits, with those that follow it from the same entity, in a queue of
     /// its own: there it is seen whether a newer release lives, and it is tried again.
     fn keep_for_newer(self: &Arc<Self>, to: ShardId, outgoing: Box<Outgoing>, why: &str) {
         let now = self.context.host.now();
         self.begin(self.outbox.keep_for_newer(to, outgoing, (why, now)));
     }
 
-    /// Somebody sends a line that has begun, until nothing is in it.
-    pub(super) fn begin(self: &Arc<Self>, line: Option<Line>) {
-        if let Some(line) = line {
-            self.context.host.spawn(Box::pin(self.clone().deliver_line(line)));
+    /// Somebody sends a queue that has begun, until nothing is in it.
+    pub(super) fn begin(self: &Arc<Self>, queue: Option<PeerQueue>) {
+        if let Some(queue) = queue {
+            self.context.host.spawn(Box::pin(self.clone().deliver_queue(queue)));
         }
     }
 

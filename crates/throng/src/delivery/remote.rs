@@ -1,15 +1,15 @@
 //! Messages to entities of other nodes, and from them, and those that wait for a newer program.
 //!
-//! A message leaves once it is durable, in the order of its line, and is sent again until it was taken: its receiver's shard knows by
+//! A message leaves once it is durable, in the order of its queue, and is sent again until it was taken: its receiver's shard knows by
 //! its number whether it was, wherever that shard lives by then. One that the program of the node which owns the receiver does not
-//! understand is not taken as long as a newer release lives; it stays with its sender, in a line of its own.
+//! understand is not taken as long as a newer release lives; it stays with its sender, in a queue of its own.
 
 use super::{
     Deliverer,
     deliver::{self, READ_BYTES},
 };
 use crate::{
-    executor::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
+    executor::{Answer, Attempt, Behind, Carried, ForwardedReply, Next, Outgoing, PeerQueue},
     host::Slice,
     remote::{PeerMessage, RemoteError, Reply, Request, TakenAs},
 };
@@ -25,10 +25,10 @@ use throng_core::{
 };
 use throng_journal::{Address, Position, ShardId, features::WAITS};
 
-/// Messages of one line sent at a time.
-const LETTERS_MAX: usize = 256;
-/// Messages of one line read from the log at a time, and those of one commit more.
-const WINDOW_MAX: usize = 4 * LETTERS_MAX;
+/// Messages of one queue sent at a time.
+const MESSAGES_MAX: usize = 256;
+/// Messages of one queue read from the log at a time, and those of one commit more.
+const WINDOW_MAX: usize = 4 * MESSAGES_MAX;
 /// The longest time that an owner may take.
 const WITHIN: Duration = Duration::from_secs(5);
 /// The first and the longest pause before messages that nobody has taken are sent again. Each pause doubles the one before.
@@ -37,17 +37,17 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 const RETRY_NEWER: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 impl Deliverer {
-    /// Sends what waits in a line, until nothing does.
-    pub(super) async fn deliver_line(self: Arc<Self>, line: Line) {
+    /// Sends what waits in a queue, until nothing does.
+    pub(super) async fn deliver_queue(self: Arc<Self>, queue: PeerQueue) {
         let Some(peers) = self.context.peers.clone() else {
             return;
         };
         let group_commit = &self.executor.group_commit;
-        let pauses = if line.pair.is_some() { RETRY_NEWER } else { RETRY };
+        let pauses = if queue.pair.is_some() { RETRY_NEWER } else { RETRY };
         let mut pause = pauses.0;
         while !group_commit.is_over() {
             let mut last = 0;
-            let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
+            let next = self.outbox.next_of(&queue, MESSAGES_MAX, |outgoing| {
                 if outgoing.sent.writer == group_commit.writer {
                     last = outgoing.sent.commit.0.max(last);
                 }
@@ -56,7 +56,7 @@ impl Deliverer {
             match next {
                 Next::Nothing => return,
                 Next::Read(behind) => {
-                    if self.read_line(&line, behind).await {
+                    if self.read_queue(&queue, behind).await {
                         continue;
                     }
                 }
@@ -66,17 +66,17 @@ impl Deliverer {
                         return;
                     }
                     // A pair may be of two shards of this node.
-                    let reply = match group_commit.shards.contains(line.to) {
+                    let reply = match group_commit.shards.contains(queue.to) {
                         true => self.take(letters).await,
-                        false => peers.ask(line.to, Request::Take(letters), WITHIN).await,
+                        false => peers.ask(queue.to, Request::Take(letters), WITHIN).await,
                     };
                     if let Reply::Taken(taken) = reply
-                        && self.have_come(&line, numbers.into_iter().zip(taken))
+                        && self.have_come(&queue, numbers.into_iter().zip(taken))
                     {
                         pause = pauses.0;
                         continue;
                     }
-                    self.not_taken(&line, pause == pauses.1);
+                    self.not_taken(&queue, pause == pauses.1);
                 }
             }
             self.context.host.sleep(pause).await;
@@ -85,7 +85,7 @@ impl Deliverer {
     }
 
     /// Goes on after the outcomes of a queue's first messages. `false`: the queue goes on with none of them now.
-    fn have_come(self: &Arc<Self>, line: &Line, taken: impl Iterator<Item = ((ShardId, u64), Taken)>) -> bool {
+    fn have_come(self: &Arc<Self>, queue: &PeerQueue, taken: impl Iterator<Item = ((ShardId, u64), Taken)>) -> bool {
         let mut has_gone_on = false;
         for (number, (what, answer)) in taken {
             if what == TakenAs::Waits {
@@ -94,12 +94,12 @@ impl Deliverer {
                     _ => String::new(),
                 };
                 let now = self.context.host.now();
-                match self.outbox.first_waits(line, number, (&why, now)) {
+                match self.outbox.first_waits(queue, number, (&why, now)) {
                     Ok(pair) => self.begin(pair),
                     Err(()) => break,
                 }
             } else {
-                self.taken_of(line, number, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
+                self.taken_of(queue, number, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
             }
             has_gone_on = true;
         }
@@ -107,12 +107,12 @@ impl Deliverer {
     }
 
     /// Nobody has taken the next ones. After a while, or when they leave no room for others, those that follow are left to the log.
-    fn not_taken(&self, line: &Line, is_long: bool) {
-        if (is_long || line.pair.is_some() || self.outbox.is_full()) && self.outbox.set_unreachable(line) {
-            match &line.pair {
+    fn not_taken(&self, queue: &PeerQueue, is_long: bool) {
+        if (is_long || queue.pair.is_some() || self.outbox.is_full()) && self.outbox.set_unreachable(queue) {
+            match &queue.pair {
                 None => tracing::warn!(
                     "messages to shard {} wait in the log: the node that owns it takes none",
-                    line.to
+                    queue.to
                 ),
                 Some((sender, receiver)) => {
                     tracing::warn!("messages of {sender} to {receiver} wait: its node does not let it take them now")
@@ -122,7 +122,7 @@ impl Deliverer {
     }
 
     /// Reads what was left to the log; `false`: it could not be read.
-    async fn read_line(&self, line: &Line, behind: Behind) -> bool {
+    async fn read_queue(&self, queue: &PeerQueue, behind: Behind) -> bool {
         let group_commit = &self.executor.group_commit;
         if behind.upto.writer == group_commit.writer && group_commit.wait(behind.upto.commit.0).await.is_err() {
             return false;
@@ -132,35 +132,35 @@ impl Deliverer {
         let (commits, mut reached) = match group_commit.read_after(behind.read, READ_BYTES).await {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!("messages to shard {} wait, it is tried again: {error}", line.to);
+                tracing::error!("messages to shard {} wait, it is tried again: {error}", queue.to);
                 return false;
             }
         };
-        let is_of_line = |message: &Delivery| match &line.pair {
-            None => self.executor.shard_of(limits::hash(&message.to.kind, &message.to.id)) == line.to,
+        let is_of_queue = |message: &Delivery| match &queue.pair {
+            None => self.executor.shard_of(limits::hash(&message.to.kind, &message.to.id)) == queue.to,
             Some((sender, receiver)) => message.to == *receiver && message.taking.sender == *sender,
         };
         let mut found = VecDeque::new();
         for commit in &commits {
-            found.extend(deliver::messages(commit, &group_commit.shards, is_of_line));
+            found.extend(deliver::messages(commit, &group_commit.shards, is_of_queue));
             if found.len() >= WINDOW_MAX {
                 reached = commit.position();
                 break;
             }
         }
         self.outbox
-            .has_read_of(line, behind, found, (reached, commits.is_empty()));
+            .has_read_of(queue, behind, found, (reached, commits.is_empty()));
         true
     }
 
     fn taken_of(
         &self,
-        line: &Line,
+        queue: &PeerQueue,
         number: (ShardId, u64),
         what: TakenAs,
         answer: Option<Result<Vec<u8>, RemoteError>>,
     ) {
-        let Some(outgoing) = self.outbox.taken_of(line, number) else {
+        let Some(outgoing) = self.outbox.taken_of(queue, number) else {
             return;
         };
         self.context.metrics.messages.inc();
@@ -252,11 +252,11 @@ impl Deliverer {
         // Messages that are sent from here on are not meant.
         let upto = group_commit.position(group_commit.last());
         let mut dropped = 0;
-        for line in self.outbox.pairs_to(to) {
+        for queue in self.outbox.pairs_to(to) {
             // A queue to one of this node's own shards is left out: the shard's owner has read the log.
-            while !group_commit.shards.contains(line.to) {
+            while !group_commit.shards.contains(queue.to) {
                 let mut last = 0;
-                let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
+                let next = self.outbox.next_of(&queue, MESSAGES_MAX, |outgoing| {
                     if outgoing.sent.writer == group_commit.writer {
                         last = outgoing.sent.commit.0.max(last);
                     }
@@ -264,7 +264,7 @@ impl Deliverer {
                 });
                 let letters: Vec<PeerMessage> = match next {
                     Next::Nothing => break,
-                    Next::Read(behind) => match self.read_line(&line, behind).await {
+                    Next::Read(behind) => match self.read_queue(&queue, behind).await {
                         true => continue,
                         false => return None,
                     },
@@ -280,11 +280,11 @@ impl Deliverer {
                     by: by.by.clone().into_owned(),
                     reason: by.reason.clone().into_owned(),
                 };
-                let Reply::Taken(taken) = peers.ask(line.to, request, WITHIN).await else {
+                let Reply::Taken(taken) = peers.ask(queue.to, request, WITHIN).await else {
                     return None;
                 };
                 for (number, (what, _)) in numbers.into_iter().zip(taken) {
-                    self.taken_of(&line, number, what, None);
+                    self.taken_of(&queue, number, what, None);
                     dropped += 1;
                 }
             }
@@ -315,7 +315,7 @@ impl Deliverer {
         }
     }
 
-    /// A letter as an attempt, the next in its line; `None`: it cannot be read.
+    /// A message as an attempt, the next in its queue; `None`: it cannot be read.
     fn attempt_of(&self, letter: PeerMessage) -> Option<Attempt<'static>> {
         let wants_answer = letter.wants_answer;
         let outgoing = outgoing_of(&letter)?;

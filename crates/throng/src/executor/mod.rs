@@ -30,7 +30,7 @@ pub(crate) use attempt::{
 };
 pub use execution::Execution;
 pub(crate) use loads::now_or_later;
-pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
+pub(crate) use outbox::{Behind, Next, Outbox, Outgoing, Parked, PeerQueue, Waiter};
 pub use outbox::{Pending, StuckEntity};
 pub(crate) use remote::{HOLD, OwnerOf, command_of};
 pub(crate) use request::check_key;

@@ -7,8 +7,8 @@
 
 use super::{
     Outbox, Window,
-    line::Waiting,
     message::{Outgoing, hash_of},
+    peer_queue::Waiting,
 };
 use std::sync::atomic::Ordering;
 
@@ -36,10 +36,10 @@ impl Window {
         self.credit = credit;
     }
 
-    /// Tells whether the lines hold as much of an entity's as its credit is.
+    /// Tells whether the queues hold as much of an entity's as its credit is.
     fn fills_lines(&self, entity: u64) -> bool {
         let mut bytes = 0;
-        self.lines.values().flat_map(Waiting::waiting).any(|outgoing| {
+        self.queues.values().flat_map(Waiting::waiting).any(|outgoing| {
             if hash_of(&outgoing.delivery.taking.sender) == entity {
                 bytes += outgoing.bytes() as u64;
             }
@@ -90,7 +90,7 @@ impl Outbox {
         self.has_spenders.load(Ordering::Relaxed) && self.with(|window| window.credit.is_spent(entity))
     }
 
-    /// Tells whether an entity has spent its credit on messages that come back to it: they are slow themselves, or fill the lines to other nodes.
+    /// Tells whether an entity has spent its credit on messages that come back to it: they are slow themselves, or fill the queues to other nodes.
     pub(crate) fn comes_back(&self, entity: u64) -> bool {
         self.has_spenders.load(Ordering::Relaxed)
             && self.with(|window| {

@@ -3,22 +3,22 @@
 mod credit;
 mod inbox;
 mod inboxes;
-mod line;
-mod lines;
 mod message;
+mod peer_queue;
+mod peer_queues;
 mod receiver;
 mod slow;
 mod stuck;
 
-pub(crate) use line::{Line, Next};
 pub use message::Pending;
 pub(crate) use message::{Behind, Outgoing, Waiter};
+pub(crate) use peer_queue::{Next, PeerQueue};
 pub use receiver::StuckEntity;
 
 use crate::host::Signal;
 use inbox::Inboxes;
-use line::Waiting;
 use message::before;
+use peer_queue::Waiting;
 use receiver::Stuck;
 use slow::Slow;
 use std::{
@@ -58,7 +58,7 @@ struct Window {
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
     /// The messages that wait in peer queues. For each queue that is here, somebody sends its first messages.
-    lines: BTreeMap<Line, Waiting>,
+    queues: BTreeMap<PeerQueue, Waiting>,
     /// The number of queues that are pairs'.
     pairs: usize,
     lined_len: usize,
@@ -138,14 +138,14 @@ impl Outbox {
     /// Nothing is on its way but to receivers that are stuck, and what waits for a newer program.
     pub(crate) fn is_empty(&self) -> bool {
         self.with(|window| {
-            let is_on_its_way = |(line, of): (&Line, &Waiting)| {
-                line.pair.is_none() && (of.behind().is_some() || !of.waiting().is_empty())
+            let is_on_its_way = |(queue, of): (&PeerQueue, &Waiting)| {
+                queue.pair.is_none() && (of.behind().is_some() || !of.waiting().is_empty())
             };
             let is_idle = window.has_none_next() && window.parked_len == 0 && window.in_hand.is_empty();
             is_idle
                 && window.inboxes.held_len() == 0
                 && window.behind.is_none()
-                && !window.lines.iter().any(is_on_its_way)
+                && !window.queues.iter().any(is_on_its_way)
         })
     }
 
@@ -172,8 +172,8 @@ impl Outbox {
                 .map(|outgoing| outgoing.sent)
                 .chain(window.in_hand.iter().map(|(sent, _)| *sent));
             let stuck = window.stuck.values().filter_map(|stuck| stuck.behind);
-            let lines = window.lines.values().filter_map(Waiting::behind);
-            let behind = window.behind.into_iter().chain(stuck).chain(lines);
+            let queues = window.queues.values().filter_map(Waiting::behind);
+            let behind = window.behind.into_iter().chain(stuck).chain(queues);
             held.map(before).chain(behind.map(|behind| behind.read)).min()
         })
     }
@@ -245,8 +245,8 @@ impl Outbox {
         self.with(|window| {
             if window.goes_into_line(shard, &outgoing) {
                 window.let_go(&mut outgoing);
-                let line = window.line_of(shard, &outgoing);
-                window.join(&line, outgoing);
+                let queue = window.queue_of(shard, &outgoing);
+                window.join(&queue, outgoing);
                 return Parked::Behind;
             }
             if window.drop_if_stuck(&mut outgoing) {
@@ -339,7 +339,7 @@ impl Window {
     }
 
     fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
-        let waiting = self.parked.values().chain(self.lines.values().map(Waiting::waiting));
+        let waiting = self.parked.values().chain(self.queues.values().map(Waiting::waiting));
         let next = self.queue.iter().chain(self.slow.messages());
         next.chain(self.inboxes.held()).chain(waiting.flatten())
     }
@@ -457,14 +457,14 @@ mod tests {
         let outbox = outbox(1);
         outbox.push([message(1, 1)]);
         let first = outbox.take(&mut 1).unwrap();
-        let line = outbox.send_remote(ShardId(1), first).unwrap();
+        let queue = outbox.send_remote(ShardId(1), first).unwrap();
         outbox.push([message(2, 2)]);
         assert!(
             !outbox.has_more() && !was_woken(&outbox),
             "the first takes all the room"
         );
         // Nobody takes it: it gives its room to others.
-        outbox.set_unreachable(&line);
+        outbox.set_unreachable(&queue);
         assert!(outbox.has_more() && was_woken(&outbox));
         assert_eq!(outbox.to_read(), Some(Behind::of(at(2))));
         assert!(!was_woken(&outbox), "once");
@@ -486,46 +486,46 @@ mod tests {
         );
     }
 
-    /// A line that nobody takes, whose only message is left to the log.
-    fn unreachable_line(outbox: &Outbox, first: Box<Outgoing>) -> Line {
-        let line = outbox.send_remote(ShardId(1), first).unwrap();
-        outbox.set_unreachable(&line);
-        line
+    /// A queue that nobody takes, whose only message is left to the log.
+    fn unreachable_line(outbox: &Outbox, first: Box<Outgoing>) -> PeerQueue {
+        let queue = outbox.send_remote(ShardId(1), first).unwrap();
+        outbox.set_unreachable(&queue);
+        queue
     }
 
-    fn next(outbox: &Outbox, line: &Line) -> Next<u64> {
-        outbox.next_of(line, usize::MAX, |outgoing| outgoing.number().1)
+    fn next(outbox: &Outbox, queue: &PeerQueue) -> Next<u64> {
+        outbox.next_of(queue, usize::MAX, |outgoing| outgoing.number().1)
     }
 
     #[test]
     fn messages_left_to_the_log_again_are_read_again() {
         let outbox = outbox(10);
-        let line = unreachable_line(&outbox, message(1, 1));
+        let queue = unreachable_line(&outbox, message(1, 1));
         let seen = Behind::of(at(1));
-        assert_eq!(next(&outbox, &line), Next::Read(seen));
-        outbox.has_read_of(&line, seen, [message(1, 1)].into(), (at(1), false));
-        assert_eq!(next(&outbox, &line), Next::Send(vec![1]));
+        assert_eq!(next(&outbox, &queue), Next::Read(seen));
+        outbox.has_read_of(&queue, seen, [message(1, 1)].into(), (at(1), false));
+        assert_eq!(next(&outbox, &queue), Next::Send(vec![1]));
         // The next one comes, and nobody has taken the first.
         assert_eq!(outbox.send_remote(ShardId(1), message(2, 2)), None);
         let both = Behind {
             read: at(0),
             upto: at(2),
         };
-        assert_eq!(next(&outbox, &line), Next::Read(both));
+        assert_eq!(next(&outbox, &queue), Next::Read(both));
     }
 
     #[test]
     fn read_messages_wait_for_an_earlier_one_left_to_the_log() {
         let outbox = outbox(10);
-        let line = unreachable_line(&outbox, message(2, 1));
+        let queue = unreachable_line(&outbox, message(2, 1));
         let seen = Behind::of(at(2));
-        assert_eq!(next(&outbox, &line), Next::Read(seen));
+        assert_eq!(next(&outbox, &queue), Next::Read(seen));
         assert_eq!(outbox.send_remote(ShardId(1), message(1, 1)), None);
-        outbox.has_read_of(&line, seen, [message(2, 1)].into(), (at(2), false));
+        outbox.has_read_of(&queue, seen, [message(2, 1)].into(), (at(2), false));
         let both = Behind {
             read: at(0),
             upto: at(2),
         };
-        assert_eq!(next(&outbox, &line), Next::Read(both));
+        assert_eq!(next(&outbox, &queue), Next::Read(both));
     }
 }

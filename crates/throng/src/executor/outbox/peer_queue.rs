@@ -7,14 +7,14 @@ use throng_journal::{Address, ShardId};
 
 /// Messages that have to be sent in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Line {
+pub(crate) struct PeerQueue {
     /// The receivers' shard.
     pub(crate) to: ShardId,
     /// Only those of this sender to this receiver, which wait for a newer program.
     pub(crate) pair: Option<(Address, Address)>,
 }
 
-/// The messages of one line; somebody sends them for as long as this is here.
+/// The messages of one queue; somebody sends them for as long as this is here.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// The next ones, in order.
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     /// The later messages, which are only in the log.
     pub(super) behind: Option<Behind>,
     pub(super) is_unreachable: bool,
-    /// Why the first one is not taken, and since when: of a pair's line.
+    /// Why the first one is not taken, and since when: of a pair's queue.
     pub(super) reason: Option<(String, Timestamp)>,
     /// The number of messages that have come.
     pub(super) messages: u64,
@@ -39,7 +39,7 @@ pub(crate) enum Next<R> {
     Nothing,
 }
 
-impl Line {
+impl PeerQueue {
     /// Returns the peer queue of all messages to a shard.
     pub(crate) fn to_shard(to: ShardId) -> Self {
         Self { to, pair: None }
