@@ -5,7 +5,7 @@ use crate::{App, history::on_engine};
 use clap::Args;
 use serde::Serialize;
 use std::fmt;
-use throng::{ByHand, Engine, Options};
+use throng::{Engine, OperatorDecision, Options};
 
 /// An entity, and why something is done with it.
 #[derive(Debug, Args)]
@@ -52,8 +52,8 @@ impl fmt::Display for Decided {
 }
 
 impl DecidedArguments {
-    fn by(&self) -> ByHand<'_> {
-        ByHand::new(self.by.as_str(), self.reason.as_str())
+    fn by(&self) -> OperatorDecision<'_> {
+        OperatorDecision::new(self.by.as_str(), self.reason.as_str())
     }
 
     fn on_engine(&self, app: App, work: impl AsyncFn(&Engine) -> anyhow::Result<Decided>) -> anyhow::Result<Decided> {

@@ -231,7 +231,7 @@ pub trait Store: Send + Sync {
         rows_max: usize,
     ) -> Later<'a, Result<Option<Vec<u8>>, Error>>;
 
-    /// Gives room back that no row needs any more, while everything else goes on. `None`: there is nothing to do by hand, which is the
+    /// Gives room back that no row needs any more, while everything else goes on. `None`: there is nothing for an operator to do, which is the
     /// default.
     ///
     /// # Errors

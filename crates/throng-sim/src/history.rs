@@ -136,7 +136,7 @@ impl History {
                     message.reason = taken_reason(record.body);
                     match message.outcome.replace(record.name.to_owned()).as_deref() {
                         None => {}
-                        // By hand, and in no order.
+                        // By an operator, and in no order.
                         Some("dead") => {
                             message.retries += 1;
                             continue;

@@ -11,7 +11,7 @@ use crate::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_by_hand, is_refused_key};
+use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_operator_action, is_refused_key};
 use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
 
 /// The limits of the search for a message's sending, back from the commit that took it: commits, and bytes.
@@ -174,7 +174,7 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
 /// The outcome that is sent just before such a record belongs to no such command either.
 fn is_of_no_command(record: &Record<'_>) -> bool {
     let was_refused = record.record == RecordKind::Taken && ["refused", "dead"].contains(&record.name);
-    was_refused || is_by_hand(record) || is_refused_key(record)
+    was_refused || is_operator_action(record) || is_refused_key(record)
 }
 
 /// Returns the provenance that an event's own commit tells, and the message that its command took, if any.

@@ -1,10 +1,5 @@
 //! The engine, as its users hold it.
 
-#[cfg(feature = "projections")]
-use crate::{
-    ByHand,
-    projection::{EventOffset, Progress, Projection, Projections, ReadModel, SkipError},
-};
 use crate::{
     Erased, Metrics, Options, PruneReport, Unresolved,
     context::{Context, QUIET},
@@ -12,6 +7,11 @@ use crate::{
     feed::SharedFeed,
     host::OpenHost,
     retention::Retention,
+};
+#[cfg(feature = "projections")]
+use crate::{
+    OperatorDecision,
+    projection::{EventOffset, Progress, Projection, Projections, ReadModel, SkipError},
 };
 #[cfg(feature = "services")]
 use crate::{actors::Services, outside::Pools};
@@ -311,7 +311,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is none of this name, it has not stopped at that event, or the decision could not be made durable in time.
-    pub async fn skip_event(&self, name: &str, event: EventOffset, by: ByHand<'_>) -> Result<(), SkipError> {
+    pub async fn skip_event(&self, name: &str, event: EventOffset, by: OperatorDecision<'_>) -> Result<(), SkipError> {
         self.core.projections.skip(name, event, by).await
     }
 }

@@ -119,8 +119,8 @@ pub use feed::{Cursor, EntityEvent, Feed, FeedError};
 pub use throng_core::{
     layout, limits, model,
     shard::{
-        ByHand, CommandObserver, DeadMessage, DecidedCommand, Decision, Due, Effect, JsonRejection, Kind, Quarantined,
-        QueryKind, Registry, Supposed,
+        CommandObserver, DeadMessage, DecidedCommand, Decision, Due, Effect, JsonRejection, Kind, OperatorDecision,
+        Quarantined, QueryKind, Registry, Supposed,
     },
     subject::{Done, Subject},
 };

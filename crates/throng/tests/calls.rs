@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, ByHand, Engine, Options,
+    Builder, Engine, OperatorDecision, Options,
     journal::{Commit, CommitNo, Journal, MemoryJournal, MemoryStore, Position, RecordKind, WriterId},
     model::*,
 };
@@ -350,7 +350,7 @@ fn quarantined_calls_take_no_place_from_others() {
         let called = pay(&engine, "a", 7, 2).await;
         world.attempted(Payments::CONCURRENCY).await;
         for called in &called {
-            let by = ByHand::new("ann", "looks wrong");
+            let by = OperatorDecision::new("ann", "looks wrong");
             let call = call_of(called).to_string();
             engine.quarantine(Call::<Payments>::KIND, &call, by).await.unwrap();
         }
@@ -509,7 +509,7 @@ fn operator_gives_a_call_up_or_has_it_made_at_once() {
     block_on(async {
         let world = World::new(0);
         let engine = world.engine().await;
-        let ann = || ByHand::new("ann", "they are gone");
+        let ann = || OperatorDecision::new("ann", "they are gone");
         let kind = Call::<Payments>::KIND;
         let called = pay(&engine, "a", 7, 3).await;
         world.attempted(Payments::CONCURRENCY).await;

@@ -37,7 +37,7 @@ pub use self::{
     messages::{
         Delivery, Died, Envelope, MessageContent, MessageCounts, OUTCOME_NAME, RequestOutcome, Taking,
         dead::{KnownDead, dead_command, dead_row, dead_rows, taken_reason},
-        decision::is_by_hand,
+        decision::is_operator_action,
     },
     resident::{
         slot::{TailEvent, decode_event, ended_by_state, state_json},
@@ -61,7 +61,7 @@ pub use self::{
         kind_check::Supposed,
         views::{ChildrenPage, Glance, Inspect, Inspected, Quarantined, Whereabouts},
     },
-    messages::{dead::DeadMessage, decision::ByHand},
+    messages::{dead::DeadMessage, decision::OperatorDecision},
     registry::{Kind, QueryKind, Registry},
     resident::hot::HotEntity,
     timers::{Due, TimerView},

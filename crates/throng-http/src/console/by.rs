@@ -6,9 +6,9 @@ use crate::{
     problem::{Answered, Problem},
 };
 use std::fmt;
-use throng::ByHand;
+use throng::OperatorDecision;
 
-/// The person or program that does something by hand.
+/// The operator, a person or a program, who acts.
 pub(crate) struct By<'a> {
     administrates: Administrates,
     connection: &'a Connection,
@@ -38,18 +38,18 @@ impl fmt::Display for By<'_> {
 }
 
 /// Returns who acts and why. An empty reason is refused, so that every record of an operator action has one.
-pub(crate) fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a>> {
+pub(crate) fn decision<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<OperatorDecision<'a>> {
     if reason.trim().is_empty() {
         return Err(Problem::malformed("reason is empty; say why, in a sentence.")
             .at_field("reason")
             .boxed());
     }
-    Ok(by_hand_if_said(by, reason))
+    Ok(decision_if_said(by, reason))
 }
 
 /// The decision of a person who need not say why.
-pub(crate) fn by_hand_if_said<'a>(by: &'a By<'_>, reason: &'a str) -> ByHand<'a> {
-    ByHand {
+pub(crate) fn decision_if_said<'a>(by: &'a By<'_>, reason: &'a str) -> OperatorDecision<'a> {
+    OperatorDecision {
         by: by.name().into(),
         reason: reason.trim().into(),
     }

@@ -11,7 +11,7 @@ mod overview;
 pub(crate) mod page;
 mod trouble;
 
-pub(crate) use by::{By, by_hand, by_hand_if_said};
+pub(crate) use by::{By, decision, decision_if_said};
 
 use crate::{
     access,

@@ -132,7 +132,7 @@ impl Console {
         last.map_or(Value::Null, summary)
     }
 
-    /// Something was changed by hand: who did it sees that at once.
+    /// An operator changed something: who did it sees that at once.
     pub(crate) fn changed(&self) {
         self.kept.clear();
         self.is_changed.store(true, Ordering::Release);

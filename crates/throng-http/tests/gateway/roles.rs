@@ -3,7 +3,7 @@
 use crate::support::{Client, client::request, engine_of, start, wait};
 use serde_json::{Value, json};
 use std::{fs, net::SocketAddr};
-use throng::ByHand;
+use throng::OperatorDecision;
 use throng_http::{Audit, Gateway, Role, Running, make_token};
 
 const ROLES: [Role; 4] = [Role::Metrics, Role::Viewer, Role::Operator, Role::Owner];
@@ -167,7 +167,7 @@ fn entity_is_erased_while_the_audit_takes_no_entry() {
     let mut admin = admin(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     assert_eq!(admin.post("/admin/compact", "").status, 200, "it has an entry");
-    let by = ByHand::new("ann", "it is out of order");
+    let by = OperatorDecision::new("ann", "it is out of order");
     assert!(wait(engine.quarantine("throng-audit", "all", by)).unwrap());
     let erased = admin.post("/admin/erase?kind=section&id=S1", "");
     assert_eq!(erased.status, 200, "{}", erased.json());

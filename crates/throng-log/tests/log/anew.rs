@@ -218,8 +218,8 @@ async fn index_that_has_lost_its_first_events_is_told_as_damage() {
     running.engine.stop().await;
 }
 
-fn by_test() -> throng::ByHand<'static> {
-    throng::ByHand::new("a test", "it is mended")
+fn by_test() -> throng::OperatorDecision<'static> {
+    throng::OperatorDecision::new("a test", "it is mended")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

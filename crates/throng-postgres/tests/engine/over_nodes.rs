@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    ByHand, Engine, Options,
+    Engine, OperatorDecision, Options,
     driver::peers::{Peers, Reply, Request},
     journal::{Directory, Join, Later, NodeId, NodeState, ShardId, ShardSet, ViewRange},
     model::Keep,
@@ -235,7 +235,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
     let State::Stopped { at: Some(at), .. } = engine.projections()[0].state else {
         panic!("{:?}", engine.projections())
     };
-    let by = ByHand::new("ann", "it is of no use");
+    let by = OperatorDecision::new("ann", "it is of no use");
     engine.skip_event(NoSecond::NAME, at, by).await.unwrap();
     until("it is skipped", || !engine.projections()[0].skipped.is_empty()).await;
     let skipped = engine.projections().remove(0).skipped;

@@ -141,7 +141,7 @@ async fn step(sim: &Sim, models: &mut Models, number: u64) {
             }
         }
         78..88 => {
-            sim.count("pruned by hand");
+            sim.count("pruned by an operator");
             let pass = sim.call(|engine| async move { engine.prune(false).await.is_ok() });
             let _is_done = pass.await;
         }
@@ -307,7 +307,7 @@ fn history_ends_as_it_is_kept_whatever_fails() {
         "erased",
         "begun anew",
         "begun anew beside an erasure",
-        "pruned by hand",
+        "pruned by an operator",
         "record removed",
         "store lost",
     ];

@@ -1,5 +1,5 @@
 //! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with shards
-//! moved by hand and clocks that differ: each answer is as one machine's, and each acknowledged command and each message counts once.
+//! moved by an operator and clocks that differ: each answer is as one machine's, and each acknowledged command and each message counts once.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod counted;

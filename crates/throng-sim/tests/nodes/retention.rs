@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// A pass by hand at any node: all of them make one.
+    /// An operator's pass at any node: all of them make one.
     async fn prune(&self, is_dry: bool) -> Result<PruneReport, String> {
         let node = self.any_node().await;
         let pass = self

@@ -1,7 +1,7 @@
 //! A person who looks at dead messages and has them tried again or drops them, now and then two of them the same one.
 
 use std::time::Duration;
-use throng::{ByHand, DeadMessage, Engine, Retried, model::Error};
+use throng::{DeadMessage, Engine, OperatorDecision, Retried, model::Error};
 use throng_sim::Sim;
 
 /// Looks again and again, for a while.
@@ -57,7 +57,7 @@ async fn retry(sim: &Sim, engine: &Engine, message: &DeadMessage) {
         return;
     }
     if sim.chance(0.1) {
-        let by = ByHand::new("janitor", "it is in the way");
+        let by = OperatorDecision::new("janitor", "it is in the way");
         match engine.drop_dead(&to.kind, &to.id, message.number, by).await {
             Ok(()) => sim.count("dead message dropped"),
             Err(error) => told(sim, &error),

@@ -98,8 +98,8 @@ fn an_operator_releases_an_entity_with_a_readable_row() {
         let refused = ask(&sim, "bad", Command::Hit).await.unwrap_err().to_string();
         assert!(refused.contains("cannot be read"), "{refused}");
         sim.mend_row(KIND, "bad");
-        // By hand: until then it would be read again and again for nothing.
-        let by = throng::ByHand::new("ann", "its row was mended");
+        // By an operator: until then it would be read again and again for nothing.
+        let by = throng::OperatorDecision::new("ann", "its row was mended");
         let released = sim.call(|engine| async move { engine.release(KIND, "bad", by).await });
         assert!(released.await.unwrap().unwrap());
         assert_eq!(ask(&sim, "bad", Command::Hit).await.unwrap(), 2);

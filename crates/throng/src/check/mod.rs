@@ -19,7 +19,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
 };
-use throng_core::shard::{Envelope, KindCheck, Registry, is_by_hand};
+use throng_core::shard::{Envelope, KindCheck, Registry, is_operator_action};
 #[cfg(feature = "projections")]
 use throng_journal::MemoryViews;
 use throng_journal::{Address, Commit, Record, RecordKind};
@@ -357,7 +357,7 @@ impl Checker {
                 self.timers.retain(|(of, _), _| *of != own());
             }
             // An operator's decision is no command of the entity.
-            RecordKind::TimerSet if is_by_hand(record) => {}
+            RecordKind::TimerSet if is_operator_action(record) => {}
             RecordKind::TimerSet => {
                 if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {
                     let timer = Waiting {

@@ -4,7 +4,7 @@ use super::compare::{Miss, Was};
 use std::collections::HashMap;
 use throng_core::{
     model::Timestamp,
-    shard::{OUTCOME_NAME, RequestOutcome, is_by_hand, is_refused_key},
+    shard::{OUTCOME_NAME, RequestOutcome, is_operator_action, is_refused_key},
 };
 use throng_journal::{Address, Record, RecordKind};
 
@@ -108,7 +108,7 @@ pub(super) fn segments(
             fit: Fit::None(None),
         };
         match record.record {
-            _ if is_by_hand(record) || is_refused_key(record) => {
+            _ if is_operator_action(record) || is_refused_key(record) => {
                 begin = end + 1;
                 continue;
             }

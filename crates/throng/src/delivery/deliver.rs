@@ -16,7 +16,7 @@ use std::{
 };
 use throng_core::{
     limits,
-    shard::{ByHand, Delivery, Outcome},
+    shard::{Delivery, OperatorDecision, Outcome},
 };
 use throng_journal::{Address, Commit, Error, RecordKind, ShardId, ShardSet};
 use throng_turn::Entered;
@@ -268,7 +268,11 @@ impl Deliverer {
     }
 
     /// Drops the messages that wait now for an entity which an operator has quarantined; how many. `None`: none has.
-    pub(crate) async fn drop_waiting(&self, to: &Address, by: ByHand<'static>) -> Result<Option<u64>, Refusal> {
+    pub(crate) async fn drop_waiting(
+        &self,
+        to: &Address,
+        by: OperatorDecision<'static>,
+    ) -> Result<Option<u64>, Refusal> {
         let group_commit = &self.executor.group_commit;
         let Some(from) = self.outbox.waits_from(to) else {
             return Ok(None);

@@ -21,7 +21,7 @@ use std::{
 };
 use throng_core::{
     limits,
-    shard::{ByHand, Delivery, JsonReply},
+    shard::{Delivery, JsonReply, OperatorDecision},
 };
 use throng_journal::{Address, Position, ShardId, features::WAITS};
 
@@ -247,7 +247,7 @@ impl Deliverer {
 
     /// Drops what shards of this node have sent to an entity which an operator has quarantined at another node, and what waits here for that; how
     /// many messages. `None`: not all of them.
-    pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &ByHand<'_>) -> Option<u64> {
+    pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &OperatorDecision<'_>) -> Option<u64> {
         let (peers, group_commit) = (self.context.peers.clone()?, &self.executor.group_commit);
         // Messages that are sent from here on are not meant.
         let upto = group_commit.position(group_commit.last());
@@ -302,7 +302,7 @@ impl Deliverer {
         let Some(to) = messages.first().map(|outgoing| outgoing.delivery.to.clone()) else {
             return Reply::Taken(Vec::new());
         };
-        let by = ByHand::new(by, reason);
+        let by = OperatorDecision::new(by, reason);
         self.room_to_remove().await;
         let dropped = self.executor.drop_waiting(&to, messages, by).await;
         let group_commit = &self.executor.group_commit;

@@ -92,7 +92,7 @@ impl Epochs {
                 ),
                 context.signals.deliver.clone(),
             );
-            for quarantined in restored.iter().flat_map(Shard::quarantined_by_hand) {
+            for quarantined in restored.iter().flat_map(Shard::quarantined_by_operator) {
                 outbox.quarantine(&quarantined.address, &quarantined.reason, quarantined.since);
             }
             let executor = Arc::new(Executor::new(

@@ -15,8 +15,8 @@ use throng_core::{
     limits,
     model::Timestamp,
     shard::{
-        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, KeyLife, MessageContent, Outcome,
-        Output, QueryCall, Ran, Registry, Shard,
+        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, KeyLife, MessageContent, OperatorDecision,
+        Outcome, Output, QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -77,17 +77,17 @@ pub(crate) enum Work<'a> {
     /// A dead message that is tried again.
     Retry(Box<Retry>),
     /// A dead message that a person drops.
-    Drop(Box<Retry>, ByHand<'static>),
+    Drop(Box<Retry>, OperatorDecision<'static>),
     /// A timer that is due.
     Timer(Box<Due>),
     /// A timer that is due and whose kind the engine was not given.
     ClearTimer(Box<Due>),
     /// A timer that could not be fired, by its name, and that a person cancels.
-    CancelTimer(Box<str>, ByHand<'static>),
+    CancelTimer(Box<str>, OperatorDecision<'static>),
     /// An entity that an operator quarantines.
-    Quarantine(ByHand<'static>),
+    Quarantine(OperatorDecision<'static>),
     /// An entity whose quarantine an operator ends.
-    Release(ByHand<'static>),
+    Release(OperatorDecision<'static>),
 }
 
 /// Looks, and puts what it found into the answer.

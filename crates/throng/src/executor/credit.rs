@@ -4,7 +4,7 @@ use super::{Attempt, Executor, Target};
 use crate::commit::{Origin, Staging};
 use throng_core::{
     limits,
-    shard::{ByHand, Shard, TimersSet},
+    shard::{OperatorDecision, Shard, TimersSet},
 };
 
 /// The engine's name among those of operators.
@@ -40,8 +40,8 @@ impl Executor {
         staging: &mut Staging<'_>,
     ) {
         let (of, now) = (self.address(target), self.context.host.now());
-        let by = ByHand::new(ENGINE, reason);
-        if shard.quarantine_by_hand(&of, now, &by, staging).is_some() {
+        let by = OperatorDecision::new(ENGINE, reason);
+        if shard.quarantine_by_operator(&of, now, &by, staging).is_some() {
             tracing::error!(
                 "{of} is quarantined by {}: {}; an operator may drop its messages and release it",
                 by.by,

@@ -9,12 +9,12 @@ mod at_work;
 mod attempt;
 mod books;
 mod budget;
-mod by_hand;
 mod credit;
 mod execution;
 mod load;
 mod loads;
 mod newer;
+mod operator_action;
 mod outbox;
 mod remote;
 mod request;
@@ -303,7 +303,7 @@ impl Executor {
             }
             Work::Retry(retry) => retry.prepare(shard),
             Work::Drop(..) | Work::CancelTimer(..) | Work::Quarantine(_) | Work::Release(_) => {
-                Some(self.by_hand(shard, attempt, staging))
+                Some(self.operator_action(shard, attempt, staging))
             }
             _ => None,
         }

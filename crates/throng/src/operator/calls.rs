@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use serde::Deserialize;
 use throng_core::{
     model::Error,
-    shard::{ByHand, JsonRejection},
+    shard::{JsonRejection, OperatorDecision},
 };
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ impl Engine {
     /// # Errors
     /// `Rejected` where an attempt is under way, the call waits in a line, or it has its outcome. `Unknown` or `Ended`, if there is no such
     /// call, or the engine's.
-    pub async fn hasten_call(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<()> {
+    pub async fn hasten_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<()> {
         self.command_call((kind, id), "hasten", by).await.map(drop)
     }
 
@@ -30,7 +30,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Rejected` if it has its outcome. `Unknown` or `Ended`, if there is no such call, or the engine's.
-    pub async fn give_up_call(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<bool> {
+    pub async fn give_up_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
         let reply = self.command_call((kind, id), "give_up", by).await?;
         match serde_json::from_slice(&reply) {
             Ok(Reply::GivenUp { is_sent }) => Ok(is_sent),
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    async fn command_call(&self, (kind, id): (&str, &str), name: &str, by: ByHand<'_>) -> Answer<Vec<u8>> {
+    async fn command_call(&self, (kind, id): (&str, &str), name: &str, by: OperatorDecision<'_>) -> Answer<Vec<u8>> {
         let context = &self.core.context;
         context.may_change()?;
         let index = context.kind(kind)?;

@@ -17,7 +17,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{ByHand, DeadMessage, JsonReply, Outcome, dead_command, dead_row, dead_rows},
+    shard::{DeadMessage, JsonReply, OperatorDecision, Outcome, dead_command, dead_row, dead_rows},
 };
 use throng_journal::{Address, ShardId};
 
@@ -178,7 +178,13 @@ impl Engine {
     ///
     /// # Errors
     /// `Unknown` if it is not dead (any more), or the engine's.
-    pub async fn drop_dead(&self, kind: &str, id: &str, number: (ShardId, u64), by: ByHand<'_>) -> Answer<()> {
+    pub async fn drop_dead(
+        &self,
+        kind: &str,
+        id: &str,
+        number: (ShardId, u64),
+        by: OperatorDecision<'_>,
+    ) -> Answer<()> {
         let to = Address::new(kind, id);
         let target = Target {
             kind: self.core.context.registry.find(kind).unwrap_or_default(),
@@ -194,7 +200,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Unknown` if there is none of this name, or it waits for nothing but its time, or the engine's.
-    pub async fn cancel_late_timer(&self, kind: &str, id: &str, name: &str, by: ByHand<'_>) -> Answer<()> {
+    pub async fn cancel_late_timer(&self, kind: &str, id: &str, name: &str, by: OperatorDecision<'_>) -> Answer<()> {
         let core = &self.core;
         let index = core.context.kind(kind)?;
         let target = core.context.target(index, id.to_owned().into())?;

@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
-use throng_core::{model::Error, shard::ByHand};
+use throng_core::{model::Error, shard::OperatorDecision};
 use throng_journal::{Address, ShardId};
 
 /// Messages looked at before others have the store.
@@ -60,12 +60,12 @@ impl Engine {
     ///
     /// # Errors
     /// The engine's, if nothing was done.
-    pub async fn drop_dead_of(&self, of: DeadFilter, by: ByHand<'_>) -> Answer<DeadDone> {
+    pub async fn drop_dead_of(&self, of: DeadFilter, by: OperatorDecision<'_>) -> Answer<DeadDone> {
         self.do_dead(of, Some(owned(by))).await
     }
 
     /// Works on a thread of the engine's own: it may take long, and the caller's may be a loop.
-    async fn do_dead(&self, of: DeadFilter, dropped_by: Option<ByHand<'static>>) -> Answer<DeadDone> {
+    async fn do_dead(&self, of: DeadFilter, dropped_by: Option<OperatorDecision<'static>>) -> Answer<DeadDone> {
         self.core.context.may_change()?;
         let (engine, (tell, told)) = (self.clone(), tokio::sync::oneshot::channel());
         self.core.context.host.spawn(Box::pin(async move {
@@ -74,7 +74,7 @@ impl Engine {
         told.await.unwrap_or_else(|_| Err(recovering()))
     }
 
-    async fn do_all_dead(&self, of: &DeadFilter, dropped_by: Option<&ByHand<'static>>) -> Answer<DeadDone> {
+    async fn do_all_dead(&self, of: &DeadFilter, dropped_by: Option<&OperatorDecision<'static>>) -> Answer<DeadDone> {
         let (done, mut after) = (Mutex::new(DeadDone::default()), None);
         loop {
             let page = match self.dead_messages(of.to(), after.as_deref(), PAGE).await {
@@ -119,7 +119,7 @@ impl Engine {
         &self,
         to: &Address,
         numbers: &[(ShardId, u64)],
-        dropped_by: Option<&ByHand<'static>>,
+        dropped_by: Option<&OperatorDecision<'static>>,
         done: &Mutex<DeadDone>,
     ) -> Answer<()> {
         let is_known = self.core.context.registry.find(&to.kind).is_some();

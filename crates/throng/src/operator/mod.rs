@@ -19,7 +19,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
-    shard::{ByHand, JsonRejection, Outcome},
+    shard::{JsonRejection, OperatorDecision, Outcome},
 };
 use throng_journal::{Address, ShardSet, features::QUARANTINES};
 
@@ -38,7 +38,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Unknown` for an entity to which nothing has ever happened, or the engine's.
-    pub async fn quarantine(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<bool> {
+    pub async fn quarantine(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
         let done = self.operate(OperatorActionKind::Quarantine, (kind, id), by).await?;
         Ok(done > 0)
     }
@@ -49,7 +49,7 @@ impl Engine {
     ///
     /// # Errors
     /// The engine is not ready, or has no such kind.
-    pub async fn release(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<bool> {
+    pub async fn release(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
         let done = self.operate(OperatorActionKind::Release, (kind, id), by).await?;
         Ok(done > 0)
     }
@@ -60,11 +60,16 @@ impl Engine {
     ///
     /// # Errors
     /// `Rejected` if no operator has quarantined the entity, or the engine's; what was dropped by then is gone all the same.
-    pub async fn drop_messages(&self, kind: &str, id: &str, by: ByHand<'_>) -> Answer<u64> {
+    pub async fn drop_messages(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<u64> {
         self.operate(OperatorActionKind::DropMessages, (kind, id), by).await
     }
 
-    async fn operate(&self, what: OperatorActionKind, (kind, id): (&str, &str), by: ByHand<'_>) -> Answer<u64> {
+    async fn operate(
+        &self,
+        what: OperatorActionKind,
+        (kind, id): (&str, &str),
+        by: OperatorDecision<'_>,
+    ) -> Answer<u64> {
         let core = &self.core;
         core.context.may_change()?;
         let index = core.context.kind(kind)?;
@@ -169,8 +174,8 @@ impl OperatorAction {
         Address::new(&*self.kind, &*self.id)
     }
 
-    pub(crate) fn by(&self) -> ByHand<'_> {
-        ByHand::new(self.by.as_str(), self.reason.as_str())
+    pub(crate) fn by(&self) -> OperatorDecision<'_> {
+        OperatorDecision::new(self.by.as_str(), self.reason.as_str())
     }
 }
 
@@ -184,6 +189,6 @@ fn not_quarantined(address: &Address) -> JsonRejection {
     }
 }
 
-fn owned(by: ByHand<'_>) -> ByHand<'static> {
-    ByHand::new(by.by.into_owned(), by.reason.into_owned())
+fn owned(by: OperatorDecision<'_>) -> OperatorDecision<'static> {
+    OperatorDecision::new(by.by.into_owned(), by.reason.into_owned())
 }

@@ -5,7 +5,7 @@ use super::{
     report::Report, skip::Skip,
 };
 use crate::{
-    ByHand,
+    OperatorDecision,
     epoch::{Ends, Epochs, Status},
     host::{OpenHost, Signal},
 };
@@ -112,7 +112,7 @@ impl Projections {
     }
 
     /// Has one go past the event it has stopped at.
-    pub(crate) async fn skip(&self, name: &str, event: EventOffset, by: ByHand<'_>) -> Result<(), SkipError> {
+    pub(crate) async fn skip(&self, name: &str, event: EventOffset, by: OperatorDecision<'_>) -> Result<(), SkipError> {
         let projector = self.find(name).ok_or(SkipError::Unknown)?;
         match &projector.report.borrow().state {
             State::Stopped { at: Some(at), .. } if *at == event => {}

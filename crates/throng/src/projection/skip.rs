@@ -1,7 +1,7 @@
 //! An event that a projection was told to go past, by a person.
 
 use super::EventOffset;
-use crate::{ByHand, model::Timestamp};
+use crate::{OperatorDecision, model::Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
@@ -76,7 +76,10 @@ fn short(text: &str) -> String {
 
 impl Skip {
     /// A request, and what it comes to.
-    pub(super) fn new(event: EventOffset, by: &ByHand<'_>) -> (Self, oneshot::Receiver<Result<(), SkipError>>) {
+    pub(super) fn new(
+        event: EventOffset,
+        by: &OperatorDecision<'_>,
+    ) -> (Self, oneshot::Receiver<Result<(), SkipError>>) {
         let (answer, answered) = oneshot::channel();
         let skip = Self {
             event,
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_newest_are_kept_and_the_last_says_how_many_there_were() {
-        let by = ByHand::new("ann", "x".repeat(TEXT_BYTES_MAX + 1));
+        let by = OperatorDecision::new("ann", "x".repeat(TEXT_BYTES_MAX + 1));
         let mut kept = Vec::new();
         for commit in 1..=20 {
             let event = format!("1.{commit}.0").parse().unwrap();

@@ -23,8 +23,8 @@ use throng_core::{
     limits,
     model::Error,
     shard::{
-        BegunErasure, ByHand, Erasure, ErasureNote, JsonRejection, Shard, base_row, dead_rows, ended_row, family_row,
-        unloadable_row,
+        BegunErasure, Erasure, ErasureNote, JsonRejection, OperatorDecision, Shard, base_row, dead_rows, ended_row,
+        family_row, unloadable_row,
     },
 };
 use throng_journal::{
@@ -122,7 +122,7 @@ impl Retention {
 
 /// Drops the messages that wait for the entity. They would stay in the history: nobody would have taken them.
 async fn drop_waiting(epoch: &Arc<Epoch>, address: &Address) -> Result<(), Refusal> {
-    let by = ByHand::new("erasure", "the entity is erased");
+    let by = OperatorDecision::new("erasure", "the entity is erased");
     epoch.deliverer.drop_waiting(address, by).await.map(drop)
 }
 

@@ -46,7 +46,7 @@ pub(super) enum Pass {
 }
 
 impl Pass {
-    pub(super) fn by_hand(is_dry: bool) -> Self {
+    pub(super) fn by_operator(is_dry: bool) -> Self {
         if is_dry { Self::Dry } else { Self::Whole }
     }
 }

@@ -38,7 +38,7 @@ impl Retention {
         let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {
             return Reply::NotHere;
         };
-        match pass::run(self, &epoch, Pass::by_hand(is_dry)).await {
+        match pass::run(self, &epoch, Pass::by_operator(is_dry)).await {
             Ok(report) => Reply::Pruned {
                 shards: epoch.group_commit.shards.bytes().to_vec(),
                 report,
@@ -115,7 +115,7 @@ async fn prune_with(
     let owner = OwnerOf::new(retention.context(), shard).within(PATIENCE);
     loop {
         if let Some(epoch) = retention.epoch_of(shard) {
-            let report = pass::run(retention, &epoch, Pass::by_hand(is_dry)).await?;
+            let report = pass::run(retention, &epoch, Pass::by_operator(is_dry)).await?;
             return Ok((epoch.group_commit.shards.clone(), report));
         }
         let reply = owner.ask(Request::Prune { is_dry }).await;

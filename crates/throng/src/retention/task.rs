@@ -52,7 +52,7 @@ impl Retention {
             return remote::prune(self, is_dry).await;
         }
         match self.epochs.running() {
-            Some(epoch) => pass::run(self, &epoch, Pass::by_hand(is_dry)).await,
+            Some(epoch) => pass::run(self, &epoch, Pass::by_operator(is_dry)).await,
             None => Ok(PruneReport::default()),
         }
     }

@@ -4,12 +4,12 @@ use crate::{
     kinds::{Account, Command, View, ask, balance, eventually},
     nodes::{Cluster, Node, SHARDS, shards},
 };
-use throng::{ByHand, journal::ShardSet, model::Error};
+use throng::{OperatorDecision, journal::ShardSet, model::Error};
 
 const PAID: i64 = 40;
 
-fn ann() -> ByHand<'static> {
-    ByHand::new("ann", "it is watched")
+fn ann() -> OperatorDecision<'static> {
+    OperatorDecision::new("ann", "it is watched")
 }
 
 /// Two nodes, and on the second one an account that a payer of each of them pays to, and one that they pay to besides.

@@ -2,7 +2,7 @@
 
 use crate::kinds::*;
 use throng::{
-    ByHand, DeadDone, DeadFilter, DeadMessage, Engine, Options, Retried, UnresolvedWork,
+    DeadDone, DeadFilter, DeadMessage, Engine, OperatorDecision, Options, Retried, UnresolvedWork,
     journal::{Commit, CommitNo, Journal, Position, RecordKind, WriterId},
     model::Error,
 };
@@ -142,8 +142,8 @@ async fn commits(world: &World) -> Vec<Commit> {
     world.journal.read(beginning, 1 << 20).await.unwrap()
 }
 
-fn ann() -> ByHand<'static> {
-    ByHand::new("ann", "b will never open")
+fn ann() -> OperatorDecision<'static> {
+    OperatorDecision::new("ann", "b will never open")
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn a_dropped_message_is_never_taken_and_its_drop_is_recorded() {
     for commit in commits(&world).await {
         for record in commit.records().flatten().filter(|record| record.name == "dropped") {
             assert_eq!((record.record, record.id), (RecordKind::Taken, "b"));
-            dropped.push(serde_json::from_slice::<ByHand<'_>>(record.body).unwrap() == ann());
+            dropped.push(serde_json::from_slice::<OperatorDecision<'_>>(record.body).unwrap() == ann());
         }
     }
     assert_eq!(dropped, [true, true]);

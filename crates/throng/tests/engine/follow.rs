@@ -108,7 +108,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A future that is polled by hand, and tells when it was woken.
-struct ByHand<T> {
+struct ManualPoll<T> {
     future: Pin<Box<dyn Future<Output = T>>>,
     woken: Arc<Woken>,
 }
@@ -122,7 +122,7 @@ impl Wake for Woken {
     }
 }
 
-impl<T> ByHand<T> {
+impl<T> ManualPoll<T> {
     fn new(future: impl Future<Output = T> + 'static) -> Self {
         Self {
             future: Box::pin(future),
@@ -238,7 +238,7 @@ async fn nothing_is_read_without_followers_or_news() {
     drop(engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap());
     deposit(&engine, "a").await;
     let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
-    ByHand::new(async move { follower.next(1).await }).waits().await;
+    ManualPoll::new(async move { follower.next(1).await }).waits().await;
     assert_eq!(journal.reads.load(SeqCst), 0);
     engine.stop().await;
 }
@@ -254,8 +254,8 @@ async fn followers_of_other_kinds_or_entities_are_not_woken() {
     let mut lamps = engine.follow(all(LAMP, now(&engine).await)).await.unwrap();
     let mut b = engine.follow(one("b", 1)).await.unwrap();
     let mut accounts = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
-    let mut lamps = ByHand::new(async move { lamps.next(9).await });
-    let mut b = ByHand::new(async move { b.next(9).await });
+    let mut lamps = ManualPoll::new(async move { lamps.next(9).await });
+    let mut b = ManualPoll::new(async move { b.next(9).await });
     lamps.waits().await;
     b.waits().await;
     for seq in 2..=5 {
@@ -324,7 +324,7 @@ async fn durable_events_are_told_after_another_follower_left_at_rest() {
         // The task that reads on has come to the end, and rests for 20 ms.
         deposit(&engine, "a").await;
         let mut goes = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
-        let mut goes = ByHand::new(async move { goes.next(9).await });
+        let mut goes = ManualPoll::new(async move { goes.next(9).await });
         goes.waits().await;
         drop(goes);
         tokio::time::sleep(Duration::from_millis(40)).await;
@@ -346,8 +346,8 @@ async fn a_follower_outlives_a_recovery_into_the_next_writer() {
     for follower in [&mut accounts, &mut a] {
         assert_eq!(take(follower, 1).await, [("a".into(), 1)]);
     }
-    let mut accounts = ByHand::new(async move { (accounts.next(9).await, accounts) });
-    let mut a = ByHand::new(async move { (a.next(9).await, a) });
+    let mut accounts = ManualPoll::new(async move { (accounts.next(9).await, accounts) });
+    let mut a = ManualPoll::new(async move { (a.next(9).await, a) });
     accounts.waits().await;
     a.waits().await;
     journal.fails();
@@ -407,7 +407,7 @@ async fn one_long_recovery_ends_a_wait_but_several_short_do_not() {
         .await;
     open(&engine, "a", 0).await;
     let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
-    let mut next = ByHand::new(async move { (follower.next(9).await, follower) });
+    let mut next = ManualPoll::new(async move { (follower.next(9).await, follower) });
     next.waits().await;
     for _ in 0..2 {
         journal.fails();
@@ -448,7 +448,7 @@ async fn a_waiting_follower_hears_that_the_engine_has_stopped() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
     let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
-    let mut next = ByHand::new(async move { follower.next(1).await });
+    let mut next = ManualPoll::new(async move { follower.next(1).await });
     next.waits().await;
     engine.stop().await;
     assert!(matches!(
@@ -553,11 +553,11 @@ async fn event_on_its_way_is_waited_for_and_not_lost() {
     open(&engine, "a", 0).await;
     hold.send(true).unwrap();
     let by = engine.clone();
-    let mut depositing = ByHand::new(async move { deposit(&by, "a").await });
+    let mut depositing = ManualPoll::new(async move { deposit(&by, "a").await });
     depositing.waits().await;
     let (follower, reader) = (engine.clone(), engine.clone());
-    let mut following = ByHand::new(async move { follower.follow(one("a", 2)).await });
-    let mut reading = ByHand::new(async move { reader.history(ACCOUNT, "a", 2, 9).await });
+    let mut following = ManualPoll::new(async move { follower.follow(one("a", 2)).await });
+    let mut reading = ManualPoll::new(async move { reader.history(ACCOUNT, "a", 2, 9).await });
     following.waits().await;
     reading.waits().await;
     hold.send(false).unwrap();

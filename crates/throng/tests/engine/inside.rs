@@ -100,8 +100,8 @@ async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
     (engine, is_unreadable)
 }
 
-fn by() -> throng::ByHand<'static> {
-    throng::ByHand::new("ann", "it is gone")
+fn by() -> throng::OperatorDecision<'static> {
+    throng::OperatorDecision::new("ann", "it is gone")
 }
 
 /// Pays, again while the engine has no room for the message.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use throng::{
-    ByHand, Engine, Options, Retried,
+    Engine, OperatorDecision, Options, Retried,
     inspect::{Inspect, Whereabouts},
     journal::{CommitNo, Journal, Position, RecordKind, WriterId},
     model::*,
@@ -151,8 +151,8 @@ async fn notes(engine: &Engine, id: &str) -> String {
     engine.entity::<Cell>(id).read(Notes {}).await.unwrap()
 }
 
-fn ann(reason: &str) -> ByHand<'_> {
-    ByHand::new("ann", reason)
+fn ann(reason: &str) -> OperatorDecision<'_> {
+    OperatorDecision::new("ann", reason)
 }
 
 async fn quarantine(engine: &Engine, id: &str) {

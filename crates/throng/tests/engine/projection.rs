@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, ByHand, Engine,
+    Builder, Engine, OperatorDecision,
     journal::{Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
     projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, SkipError, State},
 };
@@ -499,7 +499,7 @@ async fn with_nothing_new_the_journal_is_not_read() {
     engine.stop().await;
 }
 
-const BY_ANN: ByHand<'static> = ByHand {
+const BY_ANN: OperatorDecision<'static> = OperatorDecision {
     by: Cow::Borrowed("ann"),
     reason: Cow::Borrowed("it was entered twice"),
 };

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    ByHand, Engine, FeedError, Follow, Options,
+    Engine, FeedError, Follow, OperatorDecision, Options,
     journal::{
         Address, Checkpoint, CommitNo, Error, Journal, Loaded, Maybe, MemoryStore, Position, RecordKind, ShardSet,
         Store, WriterId,
@@ -610,7 +610,7 @@ async fn one_that_an_earlier_release_quarantined_comes_back() {
             engine = engine_on(&world, &store).await;
         } else {
             store.is_earlier.store(false, SeqCst);
-            let by = ByHand::new("ann", "it is mended");
+            let by = OperatorDecision::new("ann", "it is mended");
             assert!(engine.release("account", "a", by).await.unwrap());
         }
         assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));

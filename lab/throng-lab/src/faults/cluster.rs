@@ -19,7 +19,7 @@ pub(super) const NODES: usize = 3;
 /// Steps of one storm.
 const STEPS: std::ops::Range<usize> = 3..7;
 
-/// Moves by hand of one step.
+/// Moves by an operator in one step.
 const MOVES: std::ops::Range<usize> = 1..4;
 /// Shards of one of them, at most, of all that the service has.
 const MOVED_MAX: usize = 100;

@@ -82,7 +82,7 @@ pub(super) enum Kind {
     ClusterPause,
     /// A node of three gives away its shards, and gets some back.
     ClusterDrain,
-    /// Shards are moved to one of three nodes by hand, and let go.
+    /// Shards are moved to one of three nodes by an operator, and let go.
     ClusterMove,
     /// Three nodes are ended and started, one after the other.
     ClusterRoll,

@@ -6,7 +6,7 @@
 
 use super::{
     Asks, Delivery, Died, MessageContent, Taking,
-    decision::{drops_untaken, is_by_hand},
+    decision::{drops_untaken, is_operator_action},
 };
 use crate::{model::Timestamp, shard::KeyLife};
 use serde::{Deserialize, Serialize};
@@ -239,7 +239,7 @@ impl DeadMessages {
 
 /// Returns true if the record of a taken message says that it was dead before.
 pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
-    if is_by_hand(record) {
+    if is_operator_action(record) {
         return !drops_untaken(record);
     }
     record.name != "dead" && serde_json::from_slice::<Retried<'_>>(record.body).is_ok()

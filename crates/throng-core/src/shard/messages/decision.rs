@@ -10,14 +10,14 @@ pub(crate) const DROPPED: &str = "dropped";
 
 /// An operator's name, and the reason of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ByHand<'a> {
+pub struct OperatorDecision<'a> {
     /// The caller's name, or what stands for it.
     pub by: Cow<'a, str>,
     /// The reason, in the operator's words.
     pub reason: Cow<'a, str>,
 }
 
-impl<'a> ByHand<'a> {
+impl<'a> OperatorDecision<'a> {
     /// A decision of this person, for this reason.
     pub fn new(by: impl Into<Cow<'a, str>>, reason: impl Into<Cow<'a, str>>) -> Self {
         Self {
@@ -31,15 +31,15 @@ impl<'a> ByHand<'a> {
 #[derive(Serialize, Deserialize)]
 struct DroppedUntaken<'a> {
     #[serde(flatten)]
-    by: ByHand<'a>,
+    by: OperatorDecision<'a>,
     untaken: bool,
 }
 
-impl ByHand<'_> {
+impl OperatorDecision<'_> {
     /// Returns the decision with both texts cut to the length that a record's reason may have.
-    pub(crate) fn shortened(&self) -> ByHand<'_> {
+    pub(crate) fn shortened(&self) -> OperatorDecision<'_> {
         let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
-        ByHand {
+        OperatorDecision {
             by: short(&self.by).into(),
             reason: short(&self.reason).into(),
         }
@@ -58,14 +58,14 @@ impl ByHand<'_> {
     }
 }
 
-/// Tells whether a record [by hand](is_by_hand) drops a message that was not dead.
+/// Tells whether a record of an [operator's action](is_operator_action) drops a message that was not dead.
 pub(crate) fn drops_untaken(record: &Record<'_>) -> bool {
     record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }
 
 /// Returns true if a record holds an operator's decision: no command of the entity has led to it.
 #[must_use]
-pub fn is_by_hand(record: &Record<'_>) -> bool {
+pub fn is_operator_action(record: &Record<'_>) -> bool {
     match record.record {
         RecordKind::Taken => record.name == DROPPED,
         RecordKind::TimerSet => record.name == QUARANTINE,

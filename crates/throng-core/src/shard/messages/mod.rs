@@ -1,8 +1,8 @@
 //! Messages between entities: numbered per pair of shards, taken once.
 
-mod by_hand;
 pub(super) mod dead;
 pub(super) mod decision;
+mod operator_action;
 
 use super::KeyLife;
 use crate::{

@@ -7,7 +7,7 @@
 use super::{QUARANTINE, Set, Written};
 use crate::{
     model::{Error, Timestamp},
-    shard::{ByHand, Common, Glance, Inspected, Quarantined, Shard, Stage, Whereabouts},
+    shard::{Common, Glance, Inspected, OperatorDecision, Quarantined, Shard, Stage, Whereabouts},
 };
 use throng_journal::{Address, RecordKind};
 
@@ -31,13 +31,13 @@ impl Common {
 }
 
 impl Shard {
-    /// Quarantines an entity until it is [released](Self::release_by_hand): it has no turn, messages to it wait, and so do its timers.
+    /// Quarantines an entity until it is [released](Self::release_by_operator): it has no turn, messages to it wait, and so do its timers.
     /// `None` if an operator has quarantined it already.
-    pub fn quarantine_by_hand(
+    pub fn quarantine_by_operator(
         &mut self,
         of: &Address,
         mut now: Timestamp,
-        by: &ByHand<'_>,
+        by: &OperatorDecision<'_>,
         stage: &mut dyn Stage,
     ) -> Option<u64> {
         let common = &mut self.common;
@@ -64,9 +64,14 @@ impl Shard {
         Some(common.stage(stage).commit)
     }
 
-    /// Ends what [`quarantine_by_hand`](Self::quarantine_by_hand) began; `None` if no operator has quarantined it. Timers that have waited
+    /// Ends what [`quarantine_by_operator`](Self::quarantine_by_operator) began; `None` if no operator has quarantined it. Timers that have waited
     /// are due at once.
-    pub fn release_by_hand(&mut self, of: &Address, by: &ByHand<'_>, stage: &mut dyn Stage) -> Option<u64> {
+    pub fn release_by_operator(
+        &mut self,
+        of: &Address,
+        by: &OperatorDecision<'_>,
+        stage: &mut dyn Stage,
+    ) -> Option<u64> {
         if !self.common.timers.quarantines.contains(of) {
             return None;
         }
@@ -77,13 +82,13 @@ impl Shard {
 
     /// Tells whether an operator has quarantined an entity.
     #[must_use]
-    pub fn is_quarantined_by_hand(&self, of: &Address) -> bool {
+    pub fn is_quarantined_by_operator(&self, of: &Address) -> bool {
         self.common.timers.quarantines.contains(of)
     }
 
     /// The entities of all kinds that an operator has quarantined.
     #[must_use]
-    pub fn quarantined_by_hand(&self) -> Vec<Quarantined> {
+    pub fn quarantined_by_operator(&self) -> Vec<Quarantined> {
         self.common.timers.quarantines.views().collect()
     }
 

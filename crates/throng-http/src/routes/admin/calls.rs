@@ -1,7 +1,7 @@
 //! Decisions of a person about a call outside.
 
 use crate::{
-    console::{By, by_hand, by_hand_if_said},
+    console::{By, decision, decision_if_said},
     problem::{Answered, engine_problem},
     request::query::{self, QuarantineQuery, ReleaseQuery},
     server::Server,
@@ -19,7 +19,7 @@ pub(super) struct Attempted {
 pub(super) async fn attempt(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Attempted> {
     let ReleaseQuery { kind, id, reason } = query::read(parts.uri.query())?;
     let engine = &server.shared().engine;
-    let offered = engine.hasten_call(&kind, &id, by_hand_if_said(by, &reason)).await;
+    let offered = engine.hasten_call(&kind, &id, decision_if_said(by, &reason)).await;
     offered.map_err(engine_problem)?;
     Ok(Attempted { offered: true })
 }
@@ -34,7 +34,7 @@ pub(super) struct GivenUp {
 pub(super) async fn give_up(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<GivenUp> {
     let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
     let engine = &server.shared().engine;
-    let is_sent = engine.give_up_call(&kind, &id, by_hand(by, &reason)?).await;
+    let is_sent = engine.give_up_call(&kind, &id, decision(by, &reason)?).await;
     Ok(GivenUp {
         outcome: if is_sent.map_err(engine_problem)? {
             "unknown"

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::{self, Answer, Pages},
-    console::{By, by_hand},
+    console::{By, decision},
     follow,
     problem::{Answered, Problem, engine_problem},
     request::query::{self, DeadExportQuery, DeadQuery, DropQuery, RetryQuery},
@@ -315,13 +315,13 @@ pub(super) async fn drop(server: &Server, parts: &Parts, by: &By<'_>) -> Json {
     match (kind, id, cause, number) {
         (Some(kind), Some(id), None, Some(number)) => {
             let message = read_number(&number)?;
-            let dropped = engine.drop_dead(&kind, &id, message, by_hand(by, &reason)?).await;
+            let dropped = engine.drop_dead(&kind, &id, message, decision(by, &reason)?).await;
             dropped.map_err(engine_problem)?;
             Ok(serde_json::to_vec(&Dropped { dropped: number }))
         }
         (kind, id, cause, None) => {
             let of = not_all(filter(kind, id, cause)?)?;
-            let dropped = engine.drop_dead_of(of, by_hand(by, &reason)?).await;
+            let dropped = engine.drop_dead_of(of, decision(by, &reason)?).await;
             let DeadDone { dropped, stopped, .. } = dropped.map_err(engine_problem)?;
             Ok(serde_json::to_vec(&DroppedAll { dropped, stopped }))
         }

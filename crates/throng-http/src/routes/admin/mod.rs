@@ -1,4 +1,4 @@
-//! `/admin/`: what a person does by hand. Only for who may.
+//! `/admin/`: what an operator does. Only for who may.
 
 mod audit;
 mod calls;
@@ -10,7 +10,7 @@ use crate::{
     answer::{self, Answer},
     caller::{Role, Sender},
     connection::Connection,
-    console::{self, By, by_hand, by_hand_if_said},
+    console::{self, By, decision, decision_if_said},
     follow,
     guard::Part,
     limits::PAGE_MAX,
@@ -166,7 +166,7 @@ struct Cancelled {
 /// Cancels a timer that could not be fired.
 async fn cancel(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Cancelled> {
     let CancelQuery { kind, id, name, reason } = query::read(parts.uri.query())?;
-    let (engine, by) = (&server.shared().engine, by_hand(by, &reason)?);
+    let (engine, by) = (&server.shared().engine, decision(by, &reason)?);
     let cancelled = engine.cancel_late_timer(&kind, &id, &name, by).await;
     cancelled.map_err(engine_problem)?;
     Ok(Cancelled { cancelled: name })
@@ -206,7 +206,7 @@ async fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
         Problem::malformed(detail).at_field("event").boxed()
     })?;
     let engine = &server.shared().engine;
-    match engine.skip_event(&name, event, by_hand(by, &reason)?).await {
+    match engine.skip_event(&name, event, decision(by, &reason)?).await {
         Ok(()) => Ok(Asked { asked: name }),
         Err(SkipError::Unknown) => Err(no_projection(engine, &name)),
         Err(SkipError::Unavailable(reason)) => Err(engine_problem(Error::Unavailable { reason })),
@@ -226,7 +226,7 @@ struct StuckPage {
 struct StuckEntity {
     kind: String,
     id: String,
-    /// `retrying`: it cannot be loaded, and is tried again by itself; `quarantined`: by hand.
+    /// `retrying`: it cannot be loaded, and is tried again by itself; `quarantined`: by an operator.
     state: &'static str,
     reason: String,
     since: String,
@@ -295,7 +295,7 @@ struct Quarantined {
 /// Stops an entity, whatever the engine is full of.
 async fn quarantine(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Quarantined> {
     let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
-    let (engine, by) = (&server.shared().engine, by_hand(by, &reason)?);
+    let (engine, by) = (&server.shared().engine, decision(by, &reason)?);
     let quarantined = engine.quarantine(&kind, &id, by).await;
     Ok(Quarantined {
         quarantined: quarantined.map_err(engine_problem)?,
@@ -310,7 +310,7 @@ struct DroppedMessages {
 /// Drops what waits for an entity that an operator has quarantined.
 async fn drop_messages(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<DroppedMessages> {
     let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
-    let (engine, by) = (&server.shared().engine, by_hand(by, &reason)?);
+    let (engine, by) = (&server.shared().engine, decision(by, &reason)?);
     let dropped = engine.drop_messages(&kind, &id, by).await;
     Ok(DroppedMessages {
         dropped: dropped.map_err(engine_problem)?,
@@ -329,7 +329,7 @@ struct Released {
 
 async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Released> {
     let ReleaseQuery { kind, id, reason } = query::read(parts.uri.query())?;
-    let by = by_hand_if_said(by, &reason);
+    let by = decision_if_said(by, &reason);
     let engine = &server.shared().engine;
     let released = engine.release(&kind, &id, by).await.map_err(engine_problem)?;
     let index = engine.kind(&kind).filter(|_| released);

@@ -4,7 +4,7 @@ use super::service::{Account, Balances, Clock, Command, DAY, Former, Never, Shor
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use throng::{
-    ByHand, Engine, Retried,
+    Engine, OperatorDecision, Retried,
     inspect::Inspect,
     journal::{RecordKind, Store, ViewRange},
     model::{Entity, Error},
@@ -50,8 +50,8 @@ fn remind(name: &str, after_days: u32, every_days: Option<u32>) -> Command {
     }
 }
 
-fn by_hand() -> ByHand<'static> {
-    ByHand::new("an operator", "for the fixture")
+fn decision() -> OperatorDecision<'static> {
+    OperatorDecision::new("an operator", "for the fixture")
 }
 
 async fn dead(engine: &Engine) -> usize {
@@ -112,7 +112,7 @@ pub(crate) async fn live(engine: &Engine) {
     })
     .await;
     engine.erase("account", "eve").await.unwrap();
-    engine.quarantine("account", "fred", by_hand()).await.unwrap();
+    engine.quarantine("account", "fred", decision()).await.unwrap();
     done(engine, "ann", pay("fred", 2)).await;
 
     enter::<Former>(engine, "old", "a text".into()).await;
@@ -262,7 +262,7 @@ pub(crate) async fn work_on(engine: &Engine) {
         tried.len() == 2 && tried.iter().all(|(_, came)| *came == Retried::Done),
         "{tried:?}"
     );
-    engine.release("account", "fred", by_hand()).await.unwrap();
+    engine.release("account", "fred", decision()).await.unwrap();
     eventually("the messages that have waited are taken", async || {
         states(engine).await["account/fred"]["balance"] == 6
     })

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use throng_core::{
     limits,
     model::Error,
-    shard::{ByHand, Delivery, KnownDead, Outcome, Shard},
+    shard::{Delivery, KnownDead, OperatorDecision, Outcome, Shard},
 };
 use throng_journal::Address;
 
 impl Executor {
     /// Does what a person has decided. Its answer rests on the record that says so; [`Outcome::Refused`]: it is so already.
-    pub(super) fn by_hand(
+    pub(super) fn operator_action(
         &self,
         shard: &mut Shard,
         attempt: &mut Attempt<'_>,
@@ -50,7 +50,7 @@ impl Executor {
                     return unknown(self.context.registry.kinds()[*kind].name, id);
                 }
                 let (of, now) = (self.address(&attempt.target), self.context.host.now());
-                let Some(commit) = shard.quarantine_by_hand(&of, now, by, staging) else {
+                let Some(commit) = shard.quarantine_by_operator(&of, now, by, staging) else {
                     return Execution::Done(Outcome::Refused);
                 };
                 tracing::warn!("{of} is quarantined by {}: {}", by.by, by.reason);
@@ -59,7 +59,7 @@ impl Executor {
             }
             Work::Release(by) => {
                 let of = self.address(&attempt.target);
-                let released = shard.release_by_hand(&of, by, staging);
+                let released = shard.release_by_operator(&of, by, staging);
                 self.outbox.release(&of);
                 let Target { kind, hash, id } = &attempt.target;
                 // The entity may be one that cannot be brought back, too.
@@ -87,12 +87,12 @@ impl Executor {
         self: &Arc<Self>,
         to: &Address,
         messages: Vec<Box<Outgoing>>,
-        by: ByHand<'static>,
+        by: OperatorDecision<'static>,
     ) -> Result<Option<u64>, Refusal> {
         let (executor, to) = (self.clone(), to.clone());
         let shard = self.shard_of(limits::hash(&to.kind, &to.id));
         let dropped = self.visit(shard, move |shard| {
-            if !shard.is_quarantined_by_hand(&to) {
+            if !shard.is_quarantined_by_operator(&to) {
                 return Ok(None);
             }
             let (now, mut staging) = (executor.context.host.now(), executor.group_commit.staging());

@@ -8,7 +8,7 @@
 use super::{
     Delivery, RecordedOutcome,
     dead::KnownDead,
-    decision::{ByHand, DROPPED},
+    decision::{DROPPED, OperatorDecision},
 };
 use crate::{
     model::Timestamp,
@@ -30,7 +30,7 @@ impl Shard {
         &mut self,
         message: &Delivery,
         mut now: Timestamp,
-        by: &ByHand<'_>,
+        by: &OperatorDecision<'_>,
         stage: &mut dyn Stage,
     ) -> Result<u64, String> {
         let common = &mut self.common;
@@ -64,7 +64,7 @@ impl Shard {
         &mut self,
         of: &Address,
         name: &str,
-        by: &ByHand<'_>,
+        by: &OperatorDecision<'_>,
         stage: &mut dyn Stage,
     ) -> Option<u64> {
         self.common
