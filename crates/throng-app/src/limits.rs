@@ -143,9 +143,9 @@ limits! {
         "The longest deadline a request may name; beyond it 400";
     wait_max: Duration = duration, "wait", "THRONG_WAIT", "TIME", "500ms",
         "How long a request may wait for its turn; who would wait longer is told 503";
-    turn: Duration = duration, "turn", "THRONG_TURN", "TIME", "5ms",
+    batch: Duration = duration, "turn", "THRONG_TURN", "TIME", "5ms",
         "Work of one turn of a thread that serves connections; what is ready beyond it waits for the next";
-    turn_bytes_max: usize = bytes, "turn-bytes", "THRONG_TURN_BYTES", "BYTES", "8M",
+    batch_bytes_max: usize = bytes, "turn-bytes", "THRONG_TURN_BYTES", "BYTES", "8M",
         "Bodies of one turn; what is ready beyond them waits for the next";
     drain: Duration = duration, "drain", "THRONG_DRAIN", "TIME", "10s",
         "How long requests in flight may take when the service is told to stop";

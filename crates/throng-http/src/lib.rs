@@ -94,13 +94,13 @@
 //! An app's own routes answer as the gateway's do: [`extract`] has axum's extractors with refusals that are problem details, and [`Problem`] is
 //! what a handler returns.
 //!
-//! # A turn
+//! # A batch
 //!
 //! A loop is one thread with all of its connections. It reads every socket that is ready, executes the commands in place,
 //! and only then runs the engine's committer: one write and one sync for all of them, after which the answers go out. While
 //! the loop sits in the sync, the kernel collects the next batch; there is no timer and no hand-off to another thread.
 //!
-//! A turn takes at most 5 ms of the loop's own CPU time or 8 MiB of bodies. What is ready beyond that waits for a later turn,
+//! A batch takes at most 5 ms of the loop's own CPU time or 8 MiB of bodies. What is ready beyond that waits for a later batch,
 //! in the order it came: a connection unread, so that its bytes stay in the kernel and waiting costs nothing. How many may wait
 //! follows from how fast the loop works them off: who would wait longer than 500 ms is refused with 503, from the head of the
 //! request alone, in a small part of the loop's time. Health, metrics and administration never wait and are never refused.

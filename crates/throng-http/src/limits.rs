@@ -66,11 +66,11 @@ pub struct Limits {
     pub deadline: Duration,
     /// The longest deadline a request may name.
     pub deadline_max: Duration,
-    /// Work of one turn of a loop, in its own CPU time; what is ready beyond it waits for the next turn.
-    pub turn: Duration,
-    /// Bytes of bodies of one turn.
-    pub turn_bytes_max: usize,
-    /// The longest wait for a turn: of those who are ready, so many may wait as the loop works off in this time. The others are
+    /// Work of one batch of a loop, in its own CPU time; what is ready beyond it waits for the next batch.
+    pub batch: Duration,
+    /// Bytes of bodies of one batch.
+    pub batch_bytes_max: usize,
+    /// The longest wait for a batch: of those who are ready, so many may wait as the loop works off in this time. The others are
     /// refused with 503, before anything is decided.
     pub wait_max: Duration,
 }
@@ -106,8 +106,8 @@ impl Default for Limits {
             drain: Duration::from_secs(10),
             deadline: Duration::from_secs(5),
             deadline_max: Duration::from_secs(3_600),
-            turn: Duration::from_millis(5),
-            turn_bytes_max: 8 << 20,
+            batch: Duration::from_millis(5),
+            batch_bytes_max: 8 << 20,
             wait_max: Duration::from_millis(500),
         }
     }

@@ -1,6 +1,6 @@
 //! Admission: every request passes it before anything is decided.
 //!
-//! A loop works in batches, which the code calls turns. Ready requests go in until the batch is full.
+//! A loop works in batches. Ready requests go in until the batch is full.
 //! Then the engine commits, the answers leave, and the loop looks at its sockets again.
 //! A request that is ready and finds no room waits in one [queue], in the order of arrival.
 //! A connection waits unread, so that waiting costs nothing.
@@ -21,7 +21,7 @@ mod ticket;
 mod wait_times;
 
 pub(crate) use clients::{Client, LOCAL};
-pub(crate) use ticket::{Admitted, Reason, Ticket, TurnSlot};
+pub(crate) use ticket::{Admitted, BatchSlot, Reason, Ticket};
 pub(crate) use wait_times::WaitTimes;
 
 use crate::limits::Limits;
@@ -86,7 +86,7 @@ impl<C: Clock> Admission<C> {
     /// The client is asked for only if the request waits.
     pub(crate) fn enter<'a>(
         &'a self,
-        place: &'a TurnSlot,
+        place: &'a BatchSlot,
         bytes: usize,
         client: impl FnOnce() -> Client,
     ) -> Entering<'a, C> {
@@ -102,13 +102,13 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Lets a request of this many bytes go, if it can go at once.
-    fn go(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
+    fn go(&self, place: &BatchSlot, bytes: usize) -> Option<Admitted> {
         if let Some(admitted) = self.enter_now(place, bytes) {
             self.queue.borrow_mut().goes_along();
             return Some(admitted);
         }
-        let read_before = self.read_in_last_turn(place);
-        self.open_turn();
+        let read_before = self.read_in_last_batch(place);
+        self.open_batch();
         let arrived = read_before.unwrap_or_else(|| self.arrived());
         let mut queue = self.queue.borrow_mut();
         if !queue.goes_at_once(&self.clock) {
@@ -120,7 +120,7 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Lets a request of this many bytes go, if its connection has a place in this batch.
-    pub(crate) fn enter_now(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
+    pub(crate) fn enter_now(&self, place: &BatchSlot, bytes: usize) -> Option<Admitted> {
         let mut queue = self.queue.borrow_mut();
         let admitted = place.go(queue.open(), bytes, &self.clock);
         if admitted.is_some() {
@@ -136,13 +136,13 @@ impl<C: Clock> Admission<C> {
 
     /// Returns the arrival of bytes that a connection has read in the batch that has just ended, and that a task asks for behind it.
     /// `None` if the loop has looked at its sockets since.
-    fn read_in_last_turn(&self, place: &TurnSlot) -> Option<Instant> {
+    fn read_in_last_batch(&self, place: &BatchSlot) -> Option<Instant> {
         let last = self.queue.borrow().closed()?;
         let has_looked = self.wait_times.since() > self.ended.get();
         place.arrived_in(last).filter(|_| !has_looked)
     }
 
-    fn take(&self, place: &TurnSlot, arrived: Instant) {
+    fn take(&self, place: &BatchSlot, arrived: Instant) {
         let queue = self.queue.borrow();
         let now = queue.now();
         place.take(queue.open(), Admitted { arrived, now });
@@ -154,11 +154,11 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Begins a batch for the first task in it, and has the driver end it behind all that was ready.
-    fn open_turn(&self) {
+    fn open_batch(&self) {
         if self.is_open() {
             return;
         }
-        self.begin_turn();
+        self.begin_batch();
         if let Some(driver) = &*self.driver.borrow() {
             driver.wake_by_ref();
         }
@@ -214,7 +214,7 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Begins a batch. The loop has just looked at its sockets.
-    pub(crate) fn begin_turn(&self) {
+    pub(crate) fn begin_batch(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.begin(&self.clock);
         while let Some(ticket) = queue.pop_excess() {
@@ -235,7 +235,7 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Ends a batch: all that was ready has gone or waits. `true`: another batch has to begin after the next look at the sockets.
-    pub(crate) fn end_turn(&self) -> bool {
+    pub(crate) fn end_batch(&self) -> bool {
         self.ended.set(self.clock.now());
         self.queue.borrow_mut().end()
     }
@@ -246,7 +246,7 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Gives a ready connection its place in this batch; `false`: it has to [wait](Self::wait_unread).
-    pub(crate) fn goes_at_once(&self, place: &TurnSlot) -> bool {
+    pub(crate) fn goes_at_once(&self, place: &BatchSlot) -> bool {
         let goes = self.queue.borrow_mut().goes_at_once(&self.clock);
         if goes {
             self.take(place, self.arrived());
@@ -272,7 +272,7 @@ impl<C: Clock> Admission<C> {
     }
 
     /// Gives a connection whose ticket was the next its place in this batch.
-    pub(crate) fn admit(&self, place: &TurnSlot, ticket: &Ticket) {
+    pub(crate) fn admit(&self, place: &BatchSlot, ticket: &Ticket) {
         self.take(place, ticket.arrived);
     }
 
@@ -305,7 +305,7 @@ pub(crate) enum Entering<'a, C: Clock = ThreadClock> {
 /// A task that waits for its batch.
 pub(crate) struct Waits<'a, C: Clock = ThreadClock> {
     admission: &'a Admission<C>,
-    place: &'a TurnSlot,
+    place: &'a BatchSlot,
     bytes: usize,
     ticket: Rc<Ticket>,
 }
@@ -365,7 +365,7 @@ mod tests {
     /// Every batch has room for one request.
     fn admission() -> Rc<Admission> {
         let limits = Limits {
-            turn: Duration::ZERO,
+            batch: Duration::ZERO,
             ..Limits::default()
         };
         Rc::new(Admission::new(&limits, Arc::default(), Gauge::default()))
@@ -382,9 +382,9 @@ mod tests {
         let admission = admission.clone();
         spawn_local(poll_fn(move |context| {
             admission.driven_by(context.waker());
-            admission.begin_turn();
+            admission.begin_batch();
             assert_eq!(admission.next(), None, "there are only tasks");
-            if admission.end_turn() {
+            if admission.end_batch() {
                 context.waker().wake_by_ref();
             }
             Poll::Pending
@@ -395,20 +395,20 @@ mod tests {
     fn a_turn_is_full_with_its_bytes_however_quick_it_was() {
         run(async {
             let limits = Limits {
-                turn: Duration::from_secs(3_600),
-                turn_bytes_max: 10,
+                batch: Duration::from_secs(3_600),
+                batch_bytes_max: 10,
                 ..Limits::default()
             };
             let admission = Admission::new(&limits, Arc::default(), Gauge::default());
-            admission.begin_turn();
-            let place = TurnSlot::default();
+            admission.begin_batch();
+            let place = BatchSlot::default();
             assert!(admission.goes_at_once(&place) && admission.enter_now(&place, 9).is_some());
-            let next = TurnSlot::default();
+            let next = BatchSlot::default();
             assert!(admission.goes_at_once(&next), "a byte is left");
             assert!(admission.enter_now(&next, 1).is_some());
-            assert!(!admission.goes_at_once(&TurnSlot::default()), "none is left");
-            admission.begin_turn();
-            assert!(admission.goes_at_once(&TurnSlot::default()));
+            assert!(!admission.goes_at_once(&BatchSlot::default()), "none is left");
+            admission.begin_batch();
+            assert!(admission.goes_at_once(&BatchSlot::default()));
         });
     }
 
@@ -422,7 +422,7 @@ mod tests {
             for number in 0..10 {
                 let (admission, went) = (admission.clone(), went.clone());
                 tasks.push(spawn_local(async move {
-                    assert!(admission.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok());
+                    assert!(admission.enter(&BatchSlot::default(), 1, || LOCAL).await.is_ok());
                     went.borrow_mut().push(number);
                 }));
             }
@@ -439,30 +439,30 @@ mod tests {
     fn connections_and_tasks_stand_in_one_queue() {
         run(async {
             let admission = admission();
-            admission.begin_turn();
-            let first = TurnSlot::default();
+            admission.begin_batch();
+            let first = BatchSlot::default();
             assert!(admission.goes_at_once(&first) && admission.enter_now(&first, 1).is_some());
-            assert!(!admission.goes_at_once(&TurnSlot::default()), "the turn is full");
+            assert!(!admission.goes_at_once(&BatchSlot::default()), "the batch is full");
             let one = admission.wait_unread(1, LOCAL);
             let task = spawn_local({
                 let admission = admission.clone();
-                async move { admission.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() }
+                async move { admission.enter(&BatchSlot::default(), 1, || LOCAL).await.is_ok() }
             });
             while admission.waiting.get() < 2 {
                 yield_now().await;
             }
             drop(admission.wait_unread(2, LOCAL));
-            admission.begin_turn();
+            admission.begin_batch();
             assert_eq!(admission.next(), Some(1));
             admission.admit(&first, &one);
             assert!(admission.enter_now(&first, 1).is_some());
-            assert_eq!(admission.next(), None, "one a turn");
-            admission.begin_turn();
+            assert_eq!(admission.next(), None, "one a batch");
+            admission.begin_batch();
             assert_eq!(admission.next(), None);
             assert!(task.await.unwrap());
-            admission.begin_turn();
+            admission.begin_batch();
             assert_eq!(admission.next(), Some(2));
-            assert!(!admission.end_turn());
+            assert!(!admission.end_batch());
         });
     }
 
@@ -471,10 +471,10 @@ mod tests {
         run(async {
             let admission = admission();
             let enter = |admission: Rc<Admission>| {
-                spawn_local(async move { admission.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() })
+                spawn_local(async move { admission.enter(&BatchSlot::default(), 1, || LOCAL).await.is_ok() })
             };
-            admission.begin_turn();
-            assert!(admission.goes_at_once(&TurnSlot::default()));
+            admission.begin_batch();
+            assert!(admission.goes_at_once(&BatchSlot::default()));
             let connection = admission.wait_unread(7, LOCAL);
             let (first, second) = (enter(admission.clone()), enter(admission.clone()));
             while admission.waiting.get() < 3 {

@@ -17,15 +17,15 @@ const WINDOW_TURNS: f64 = 32.0;
 /// A long batch counts as at most this many usual ones.
 const LONGER_MAX: f64 = 4.0;
 /// The batches between the estimated end of a wait and the answer: the request's own, and the commit behind it.
-const MARGIN_TURNS: u32 = 2;
+const MARGIN_BATCHES: u32 = 2;
 
 /// Decides how many requests may wait; knows no clock, no socket, no task.
 pub(super) struct Policy {
-    turn_nanos: f64,
+    batch_nanos: f64,
     /// The wait that is aimed at.
     target_nanos: f64,
     /// Sums over the full batches since requests began to wait, with less weight for older ones.
-    turns: f64,
+    batches: f64,
     nanos: f64,
     admitted: f64,
     /// The same without weights: all full batches.
@@ -34,12 +34,12 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn new(wait_max: Duration, turn: Duration) -> Self {
-        let target = wait_max.saturating_sub(turn * MARGIN_TURNS).max(wait_max / 2);
+    pub(super) fn new(wait_max: Duration, batch: Duration) -> Self {
+        let target = wait_max.saturating_sub(batch * MARGIN_BATCHES).max(wait_max / 2);
         Self {
-            turn_nanos: turn.as_nanos() as f64,
+            batch_nanos: batch.as_nanos() as f64,
             target_nanos: target.as_nanos() as f64,
-            turns: 0.0,
+            batches: 0.0,
             nanos: 0.0,
             admitted: 0.0,
             seen: 0,
@@ -49,14 +49,14 @@ impl Policy {
 
     /// Counts a full batch: its time without refusals, and the connections and tasks it admitted.
     pub(super) fn observe(&mut self, took: Duration, admitted: u32) {
-        let usual = if self.turns > 0.0 {
-            self.nanos / self.turns
+        let usual = if self.batches > 0.0 {
+            self.nanos / self.batches
         } else {
-            self.turn_nanos
+            self.batch_nanos
         };
-        let nanos = (took.as_nanos() as f64).min(LONGER_MAX * usual.max(self.turn_nanos));
+        let nanos = (took.as_nanos() as f64).min(LONGER_MAX * usual.max(self.batch_nanos));
         let keep = 1.0 - 1.0 / WINDOW_TURNS;
-        self.turns = self.turns * keep + 1.0;
+        self.batches = self.batches * keep + 1.0;
         self.nanos = self.nanos * keep + nanos;
         self.admitted = self.admitted * keep + f64::from(admitted);
         self.seen = self.seen.saturating_add(1);
@@ -65,16 +65,16 @@ impl Policy {
 
     /// Notes that nothing waits any more: the rate is measured anew when something does. The known rate counts as one batch.
     pub(super) fn forget(&mut self) {
-        if self.turns > 1.0 {
-            (self.nanos, self.admitted) = (self.nanos / self.turns, self.admitted / self.turns);
-            self.turns = 1.0;
+        if self.batches > 1.0 {
+            (self.nanos, self.admitted) = (self.nanos / self.batches, self.admitted / self.batches);
+            self.batches = 1.0;
         }
         (self.seen, self.seen_nanos) = (0, 0.0);
     }
 
     /// Returns how many requests may wait.
     pub(super) fn room(&self) -> usize {
-        let is_known = self.seen >= WARM_UP.0 && self.seen_nanos >= f64::from(WARM_UP.1) * self.turn_nanos;
+        let is_known = self.seen >= WARM_UP.0 && self.seen_nanos >= f64::from(WARM_UP.1) * self.batch_nanos;
         if !is_known || self.nanos <= 0.0 {
             return usize::MAX;
         }
@@ -98,14 +98,14 @@ impl Policy {
 mod tests {
     use super::*;
 
-    const TURN: Duration = Duration::from_millis(5);
+    const BATCH: Duration = Duration::from_millis(5);
     const WAIT_MAX: Duration = Duration::from_millis(500);
     const TARGET_MS: usize = 490;
 
     /// Returns the policy after this many full batches of ten requests, half a millisecond each.
-    fn after(turns: usize) -> Policy {
-        let mut policy = Policy::new(WAIT_MAX, TURN);
-        (0..turns).for_each(|_| policy.observe(TURN, 10));
+    fn after(batches: usize) -> Policy {
+        let mut policy = Policy::new(WAIT_MAX, BATCH);
+        (0..batches).for_each(|_| policy.observe(BATCH, 10));
         policy
     }
 
@@ -113,15 +113,15 @@ mod tests {
     fn as_many_may_wait_as_are_answered_in_time() {
         let mut policy = after(100);
         assert_eq!(policy.room(), TARGET_MS * 2);
-        assert_eq!(policy.wait(20), Some(TURN * 2));
-        (0..1_000).for_each(|_| policy.observe(TURN, 1));
+        assert_eq!(policy.wait(20), Some(BATCH * 2));
+        (0..1_000).for_each(|_| policy.observe(BATCH, 1));
         assert_eq!(policy.room(), TARGET_MS / 5);
     }
 
     #[test]
     fn a_neighbour_that_takes_half_the_cpu_halves_the_room() {
         let mut policy = after(100);
-        (0..1_000).for_each(|_| policy.observe(TURN * 2, 10));
+        (0..1_000).for_each(|_| policy.observe(BATCH * 2, 10));
         assert_eq!(policy.room(), TARGET_MS);
     }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn many_long_requests_are_estimated_as_long() {
-        let mut policy = Policy::new(WAIT_MAX, TURN);
+        let mut policy = Policy::new(WAIT_MAX, BATCH);
         (0..100).for_each(|_| policy.observe(Duration::from_millis(98), 1));
         assert_eq!(policy.room(), 5);
         (0..500).for_each(|_| policy.observe(WAIT_MAX * 3, 1));
@@ -150,8 +150,8 @@ mod tests {
         let mut policy = after(8);
         assert!(policy.room() < usize::MAX);
         policy.forget();
-        assert_eq!((policy.room(), policy.wait(10)), (usize::MAX, Some(TURN)));
+        assert_eq!((policy.room(), policy.wait(10)), (usize::MAX, Some(BATCH)));
         policy.observe(WAIT_MAX, 1);
-        assert_eq!(policy.room(), usize::MAX, "one turn says nothing, however long it was");
+        assert_eq!(policy.room(), usize::MAX, "one batch says nothing, however long it was");
     }
 }

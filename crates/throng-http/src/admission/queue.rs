@@ -1,7 +1,7 @@
 //! The queue of a loop: connections and tasks, in the order in which they became ready.
 //!
-//! Time comes in batches, which the code calls turns. A batch begins when the loop has looked at its sockets, and ends with a commit.
-//! It takes from the head of the queue as much as fits into [`turn`](Queue::turn) of the loop's own CPU time.
+//! Time comes in batches. A batch begins when the loop has looked at its sockets, and ends with a commit.
+//! It takes from the head of the queue as much as fits into [`batch`](Queue::batch) of the loop's own CPU time.
 //! The rest stays in the queue: a batch that ends early costs nothing.
 //!
 //! A newcomer is to be refused while as many wait as [may](Policy::room). Refusals come at the end of a batch, in a small part of it.
@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The most wall time of a batch, in batches: CPU time that others have taken stretches it no further.
-const WALL_TURNS: u32 = 4;
+const WALL_BATCHES: u32 = 4;
 /// The part of the time that refusing may take in a surge. If refusals took more, they would cost more answers than that.
 const REFUSING_SHARE: u32 = 16;
 /// The same while the queue is less than half full: the surge is over, or was none.
@@ -44,7 +44,7 @@ struct Refused<T> {
 
 /// The entries that wait or are to be refused, and the rest of the current batch.
 pub(super) struct Queue<T> {
-    turn: Duration,
+    batch: Duration,
     bytes_max: usize,
     policy: Policy,
     waiting: VecDeque<T>,
@@ -95,9 +95,9 @@ struct Refusing {
 impl<T: Entry> Queue<T> {
     pub(super) fn new(limits: &Limits, now: Instant) -> Self {
         Self {
-            turn: limits.turn,
-            bytes_max: limits.turn_bytes_max,
-            policy: Policy::new(limits.wait_max, limits.turn),
+            batch: limits.batch,
+            bytes_max: limits.batch_bytes_max,
+            policy: Policy::new(limits.wait_max, limits.batch),
             waiting: VecDeque::new(),
             here: 0,
             refused: VecDeque::new(),
@@ -130,7 +130,7 @@ impl<T: Entry> Queue<T> {
         self.began = now;
         self.now = now;
         self.cpu_began = (self.here > 0).then(|| clock.cpu());
-        self.look_at = now + self.turn;
+        self.look_at = now + self.batch;
         self.promised = Duration::ZERO;
         self.admitted = 0;
         self.bytes = 0;
@@ -148,7 +148,7 @@ impl<T: Entry> Queue<T> {
         self.took = took;
         self.span.time += took.saturating_sub(self.refusing.took);
         self.span.admitted += self.admitted;
-        if self.span.time >= self.turn && self.span.admitted > 0 {
+        if self.span.time >= self.batch && self.span.admitted > 0 {
             self.policy.observe(self.span.time, self.span.admitted);
             self.span = Span::default();
         }
@@ -206,14 +206,14 @@ impl<T: Entry> Queue<T> {
             return true;
         }
         self.is_full = true;
-        let end = self.began + self.turn * WALL_TURNS;
+        let end = self.began + self.batch * WALL_BATCHES;
         if let Some(began) = self.cpu_began
             && now < end
         {
             let used = clock.cpu().saturating_sub(began) + self.promised;
-            if used < self.turn {
+            if used < self.batch {
                 // The rest of the time was somebody else's.
-                self.look_at = (now + self.promised + (self.turn - used)).min(end);
+                self.look_at = (now + self.promised + (self.batch - used)).min(end);
                 self.is_full = false;
             }
         }
@@ -308,7 +308,7 @@ impl<T: Entry> Queue<T> {
     /// Returns true if one more task may go. Tasks share the rest of a batch by their expected time, not by the clock:
     /// the requests of all that wait were read before any of them could go. By the clock, a batch spent on reading would let nobody go.
     fn has_room_for_task(&self) -> bool {
-        self.admitted == 0 || (self.promised < self.turn && self.bytes < self.bytes_max)
+        self.admitted == 0 || (self.promised < self.batch && self.bytes < self.bytes_max)
     }
 
     /// Takes out the next entry that is refused in this batch.
@@ -323,11 +323,11 @@ impl<T: Entry> Queue<T> {
         } else {
             REFUSING_SHARE
         };
-        let turn = match self.refused.front() {
-            Some(refused) if refused.entry.is_task() => self.turn.max(self.took),
-            _ => self.turn,
+        let batch = match self.refused.front() {
+            Some(refused) if refused.entry.is_task() => self.batch.max(self.took),
+            _ => self.batch,
         };
-        let most = turn / share;
+        let most = batch / share;
         let took = now.saturating_duration_since(began) + self.refusing.promised;
         // Each batch refuses at least one, so that all are refused in the end.
         if took.is_zero() || took < most {

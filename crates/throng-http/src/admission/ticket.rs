@@ -11,12 +11,12 @@ use std::{
 /// The most requests of one connection that go with its first in a batch, and their bytes.
 const TOGETHER: (usize, usize) = (31, 64 << 10);
 
-/// A connection's place in a batch (`turn` in the code): requests that were sent together go together.
+/// A connection's place in a batch: requests that were sent together go together.
 /// If each had to wait for a batch of its own, a loop that is just saturated would make a batch and a commit of every few.
 #[derive(Default)]
-pub(crate) struct TurnSlot {
+pub(crate) struct BatchSlot {
     /// The batch's number; 0 if the connection has no place.
-    turn: Cell<u64>,
+    batch: Cell<u64>,
     /// Requests and bytes that may still go.
     left: Cell<(usize, usize)>,
     arrived: Cell<Option<Instant>>,
@@ -32,10 +32,10 @@ pub(crate) struct Admitted {
     pub(crate) now: Instant,
 }
 
-impl TurnSlot {
+impl BatchSlot {
     /// Gives the connection its place in the open batch.
     pub(super) fn take(&self, open: Option<u64>, times: Admitted) {
-        self.turn.set(open.unwrap_or(0));
+        self.batch.set(open.unwrap_or(0));
         self.left.set((TOGETHER.0 + 1, usize::MAX));
         self.arrived.set(Some(times.arrived));
         self.now.set(Some(times.now));
@@ -50,7 +50,7 @@ impl TurnSlot {
     /// Lets another request go, if the place is in the open batch and has room for it. The first costs no look at the clock.
     pub(super) fn go(&self, open: Option<u64>, bytes: usize, clock: &impl Clock) -> Option<Admitted> {
         let (requests, room) = self.left.get();
-        if open != Some(self.turn.get()) || requests == 0 || bytes > room {
+        if open != Some(self.batch.get()) || requests == 0 || bytes > room {
             return None;
         }
         // The first may be as large as it is.
@@ -63,8 +63,8 @@ impl TurnSlot {
     }
 
     /// Returns the arrival of the bytes that the connection has read in this batch.
-    pub(super) fn arrived_in(&self, turn: u64) -> Option<Instant> {
-        self.arrived.get().filter(|_| self.turn.get() == turn)
+    pub(super) fn arrived_in(&self, batch: u64) -> Option<Instant> {
+        self.arrived.get().filter(|_| self.batch.get() == batch)
     }
 }
 
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn requests_sent_together_go_in_one_turn() {
-        let place = TurnSlot::default();
-        let go = |turn, bytes| place.go(Some(turn), bytes, &ThreadClock).is_some();
+        let place = BatchSlot::default();
+        let go = |batch, bytes| place.go(Some(batch), bytes, &ThreadClock).is_some();
         assert!(!go(1, 0), "it has none yet");
         place.take(Some(1), times());
         assert!(go(1, 1 << 20), "the first may be as large as it is");
@@ -166,12 +166,12 @@ mod tests {
         assert!(go(2, 1) && go(2, TOGETHER.1));
         assert!(!go(2, 1), "and as many bytes");
         place.take(Some(3), times());
-        assert!(!go(4, 0), "that turn is over");
+        assert!(!go(4, 0), "that batch is over");
     }
 
     #[test]
     fn a_place_counts_only_while_its_turn_is_open() {
-        let place = TurnSlot::default();
+        let place = BatchSlot::default();
         place.take(Some(1), times());
         assert!(place.go(Some(1), 0, &ThreadClock).is_some());
         assert!(place.go(None, 0, &ThreadClock).is_none());

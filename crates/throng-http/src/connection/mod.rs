@@ -18,7 +18,7 @@ pub(crate) use ticks::Bounds;
 pub(crate) use waits::spawn_stream;
 
 use crate::{
-    admission::{self, Client, TurnSlot},
+    admission::{self, BatchSlot, Client},
     caller::{Caller, Held},
     metrics::Limit,
 };
@@ -100,7 +100,7 @@ pub(crate) struct Connection {
     /// The client that its requests count for.
     client: Cell<Client>,
     /// Its place in the loop's current batch.
-    pub(crate) place: TurnSlot,
+    pub(crate) place: BatchSlot,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
     is_console: Cell<bool>,
@@ -179,7 +179,7 @@ impl Connection {
             finishes_since: Cell::default(),
             waker: RefCell::default(),
             client: Cell::new(admission::LOCAL),
-            place: TurnSlot::default(),
+            place: BatchSlot::default(),
             is_socket: Cell::default(),
             is_console: Cell::default(),
             asks_if_silent: Cell::default(),

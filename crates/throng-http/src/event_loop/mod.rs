@@ -1,6 +1,6 @@
 //! A loop: one thread, one single-threaded runtime, all of its connections.
 //!
-//! A batch (the code calls it a turn): the loop reads the ready sockets; [admission](crate::admission) lets requests pass, which execute in place.
+//! A batch: the loop reads the ready sockets; [admission](crate::admission) lets requests pass, which execute in place.
 //! The engine's committer, woken by the first record of the batch, runs behind all of them and commits their records together.
 //! Then the answers go out.
 

@@ -23,7 +23,7 @@ fn a_greedy_client_is_refused_while_a_modest_one_is_served() {
     const GREEDY: usize = 24;
     const ROUNDS: usize = 400;
     let limits = Limits {
-        turn: Duration::from_millis(1),
+        batch: Duration::from_millis(1),
         wait_max: Duration::from_millis(20),
         ..Limits::default()
     };

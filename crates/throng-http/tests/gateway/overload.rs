@@ -76,7 +76,7 @@ fn requests_that_would_wait_too_long_are_refused_undone() {
 #[test]
 fn a_deadline_passed_while_waiting_is_told_and_nothing_done() {
     let limits = Limits {
-        turn: Duration::from_millis(1),
+        batch: Duration::from_millis(1),
         ..Limits::default()
     };
     let gateway = start(|gateway| gateway.limits(limits));
@@ -189,7 +189,7 @@ fn one_long_request_has_nobody_refused() {
     const CLIENTS: usize = 100;
     // Ten times the long request, which the clients' own may take on a busy machine; were each as long, they would take thirty seconds.
     let limits = Limits {
-        turn: Duration::from_millis(1),
+        batch: Duration::from_millis(1),
         wait_max: Duration::from_secs(3),
         deadline: PATIENCE,
         ..Limits::default()

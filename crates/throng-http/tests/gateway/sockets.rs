@@ -105,7 +105,7 @@ impl Talk {
             }
             3 => bytes([Message::text(self.several(true, 40).to_string())]),
             4 => bytes([Message::text(self.several(false, 40).to_string())]),
-            // Too long for the fast path, and more than a turn holds.
+            // Too long for the fast path, and more than a batch holds.
             5 => {
                 let spaces = " ".repeat(70_000);
                 bytes([Message::text(spaces + &self.several(false, 400).to_string())])

@@ -32,7 +32,7 @@ fn the_hello_names_the_limits_of_the_socket() {
 #[test]
 fn commands_of_a_frame_share_full_turns_and_commits() {
     let limits = Limits {
-        turn: Duration::ZERO,
+        batch: Duration::ZERO,
         ..Limits::default()
     };
     let gateway = start(|gateway| gateway.limits(limits));
@@ -154,7 +154,7 @@ fn problems_are_the_same_as_over_http() {
 fn a_key_takes_effect_once_and_a_deadline_is_kept() {
     let gateway = start(|gateway| {
         gateway.limits(Limits {
-            turn: Duration::from_millis(1),
+            batch: Duration::from_millis(1),
             ..Limits::default()
         })
     });

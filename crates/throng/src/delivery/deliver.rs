@@ -6,7 +6,7 @@ use crate::{
     context::{Context, unknown_kind},
     executor::{
         Answer, Attempt, Carried, Execution, ForwardedReply, Outgoing, Parked, PeerQueue, ROOM_RETRY, ShardExecution,
-        Target, Wait, Waiter, Work, turn,
+        Target, Wait, Waiter, Work, batch,
     },
     host::{Slice, yield_now},
 };
@@ -36,7 +36,7 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {
     /// A batch of the loop that sent them: the bound is for all its commands together.
-    Turn,
+    Batch,
     /// A pass of the delivery task.
     Pass,
 }
@@ -93,7 +93,7 @@ impl Deliverer {
             {
                 break;
             }
-            if within == Within::Turn && !turn::may_deliver(&self.context) {
+            if within == Within::Batch && !batch::may_deliver(&self.context) {
                 break;
             }
             let Some(outgoing) = self.outbox.take(&mut slow) else {
@@ -112,7 +112,7 @@ impl Deliverer {
 
     /// The number of slow messages that may be delivered now. Where messages take all their room, others wait for these to be taken.
     fn may_be_slow(&self, within: Within, now: u64) -> usize {
-        if within == Within::Turn {
+        if within == Within::Batch {
             return 0;
         }
         if self.outbox.is_full() || self.context.is_stopping() {
@@ -142,7 +142,7 @@ impl Deliverer {
 
     async fn room_in_commit(&self) {
         if let Some(number) = self.executor.group_commit.full_commit(Origin::Inside) {
-            turn::wake_committer(&self.context);
+            batch::wake_committer(&self.context);
             // Lost with its writer, there is nothing to deliver either.
             let _ = self.executor.group_commit.wait(number).await;
         }
@@ -279,7 +279,7 @@ impl Deliverer {
         };
         // Messages that come from here on are not meant.
         let upto = group_commit.position(group_commit.last());
-        turn::wake_committer(&self.context);
+        batch::wake_committer(&self.context);
         group_commit.wait_until(upto.commit.0, u64::MAX).await?;
         let (mut reached, mut dropped) = (from.unwrap_or(upto), 0);
         'all: while reached < upto {
@@ -304,7 +304,7 @@ impl Deliverer {
             self.outbox.dropped(to, upto);
         }
         let last = group_commit.last();
-        turn::wake_committer(&self.context);
+        batch::wake_committer(&self.context);
         group_commit.wait_until(last, u64::MAX).await?;
         Ok(Some(dropped))
     }

@@ -238,7 +238,7 @@ impl Deliverer {
         // Also what was taken before, by a request whose answer was lost: its record may still be on its way to the disk.
         let group_commit = &self.executor.group_commit;
         let last = group_commit.last();
-        crate::executor::turn::wake_committer(&self.context);
+        crate::executor::batch::wake_committer(&self.context);
         if taken.is_empty() || group_commit.wait(last).await.is_err() {
             return Reply::NotHere;
         }

@@ -31,7 +31,7 @@ use crate::{
     commit::widen,
     engine::{Core, Engine},
     epoch::tasks::Seat,
-    executor::{Answer, ClientCommand, Payload, Work, turn},
+    executor::{Answer, ClientCommand, Payload, Work, batch},
     spans::Tracer,
 };
 use std::{borrow::Cow, future::Future, sync::Arc, task::Context};

@@ -4,7 +4,7 @@ use super::{Due, Epoch, Epochs, LastCheckpoint, REMOVED_ROWS_MAX, signalled::sig
 use crate::{
     commit::GroupCommit,
     delivery::stored_timers,
-    executor::{Executor, Target, turn},
+    executor::{Executor, Target, batch},
     host::yield_now,
 };
 use std::{
@@ -242,7 +242,7 @@ impl Epochs {
         }
         // Nothing in the store may be newer than what is durable.
         let last = group_commit.last();
-        turn::wake_committer(context);
+        batch::wake_committer(context);
         if group_commit.wait(last).await.is_err() {
             return Ok(false);
         }

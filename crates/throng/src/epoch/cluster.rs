@@ -7,7 +7,7 @@ use super::{Down, Epoch, Epochs, Member, Status};
 use crate::{
     commit::Refusal,
     error::StartError,
-    executor::{HOLD, turn},
+    executor::{HOLD, batch},
 };
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -100,7 +100,7 @@ impl Epochs {
             if group_commit.is_over() || !context.journal.holds(group_commit.writer) {
                 return Err(Error::Sealed(group_commit.writer));
             }
-            turn::wake_committer(context);
+            batch::wake_committer(context);
             context.host.sleep(LOOK).await;
         }
         self.end(Down::shortly(CHANGES, context.host.elapsed_micros()));

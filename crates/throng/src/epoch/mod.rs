@@ -71,7 +71,7 @@ impl Epoch {
     pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> ShardExecution {
         let execution = self.executor.try_now(attempt);
         if std::mem::take(&mut attempt.has_sent) {
-            self.deliverer.deliver(Within::Turn);
+            self.deliverer.deliver(Within::Batch);
         }
         execution
     }
@@ -87,7 +87,7 @@ impl Epoch {
     ) -> Result<(Attempt<'static>, Carried), Refusal> {
         let mut carried = self.executor.carry(attempt, execution).await?;
         if std::mem::take(&mut carried.0.has_sent) {
-            self.deliverer.deliver(Within::Turn);
+            self.deliverer.deliver(Within::Batch);
         }
         Ok(carried)
     }

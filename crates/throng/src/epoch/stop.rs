@@ -1,7 +1,7 @@
 //! A graceful end.
 
 use super::{Down, Epoch, Epochs};
-use crate::{executor::turn, host::Task};
+use crate::{executor::batch, host::Task};
 use std::{future::Future, sync::atomic::Ordering, task::Poll, time::Duration};
 use throng_journal::Pace;
 
@@ -47,7 +47,7 @@ impl Epochs {
             drop(within(context.host.sleep(context.options.drain), recovered).await);
         }
         self.end(Down::new("the engine has stopped"));
-        turn::wake_committer(context);
+        batch::wake_committer(context);
         context.signals.wake_watchers();
     }
 
@@ -56,7 +56,7 @@ impl Epochs {
         let (context, group_commit) = (&self.context, &epoch.group_commit);
         let is_done = || group_commit.is_over() || group_commit.is_idle() && epoch.executor.outbox.is_empty();
         while !is_done() && context.host.elapsed_micros() < until {
-            turn::wake_committer(context);
+            batch::wake_committer(context);
             context.signals.deliver.wake();
             context.host.sleep(Duration::from_millis(2)).await;
         }

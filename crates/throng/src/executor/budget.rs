@@ -6,7 +6,7 @@
 use super::{
     Execution, Executor,
     attempt::{Attempt, ShardExecution, Wait},
-    share, turn,
+    batch, share,
 };
 use crate::commit::{Origin, Refusal};
 use std::{
@@ -61,11 +61,11 @@ impl Executor {
             if from_outside && wait > self.context.options.wait_max {
                 return Err(Execution::Refused(self.overloaded(wait)));
             }
-            turn::wake_committer(&self.context);
+            batch::wake_committer(&self.context);
             return Err(Execution::Wait(Wait::Commit(number)));
         }
         if from_outside && !attempt.has_share && share::may_be_hot(attempt.target.hash) {
-            match turn::enter_share(&self.context, attempt.target.hash) {
+            match batch::enter_share(&self.context, attempt.target.hash) {
                 share::Entry::Go => {}
                 share::Entry::Wait(ticket) => return Err(Execution::Wait(Wait::Share(ticket))),
                 share::Entry::Refuse(wait) => return Err(Execution::Refused(self.overloaded(wait))),

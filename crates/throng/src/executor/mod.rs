@@ -7,6 +7,7 @@
 mod answer;
 mod at_work;
 mod attempt;
+pub(crate) mod batch;
 mod books;
 mod budget;
 mod credit;
@@ -20,7 +21,6 @@ mod remote;
 mod request;
 mod share;
 mod traced;
-pub(crate) mod turn;
 pub(crate) mod watchdog;
 
 pub(crate) use answer::{Answer, Answered, ForwardedReply, Typed};
@@ -395,7 +395,7 @@ impl Executor {
             self.context.signals.timers.wake();
         }
         if has_staged {
-            turn::has_staged(&self.context);
+            batch::has_staged(&self.context);
         }
     }
 

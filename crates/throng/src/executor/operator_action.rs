@@ -4,7 +4,7 @@
 use super::{Attempt, Execution, Executor, Outgoing, Retry, ShardExecution, Target, Wait, Work};
 use crate::{
     commit::{Refusal, Staging},
-    executor::turn,
+    executor::batch,
 };
 use std::sync::Arc;
 use throng_core::{
@@ -112,7 +112,7 @@ impl Executor {
             Ok(Some(dropped))
         });
         let dropped = dropped.await?;
-        turn::wake_committer(&self.context);
+        batch::wake_committer(&self.context);
         self.context.signals.deliver.wake();
         dropped
     }

@@ -1,11 +1,11 @@
-//! A hot entity's share of a turn: beyond it, its commands wait behind those of the others, and so a turn is never much longer
+//! A hot entity's share of a batch: beyond it, its commands wait behind those of the others, and so a batch is never much longer
 //! for everybody because one entity is wanted by all.
 //!
-//! A turn is a loop's: from one end of a commit's gathering to the next. Each command is charged to a bucket of its entity's
+//! A batch is a loop's: from one end of a commit's gathering to the next. Each command is charged to a bucket of its entity's
 //! hash, in this thread's memory and nowhere else; that is all it costs while nobody is hot. Once a bucket has half a share,
 //! its entities are told apart and counted one by one for the other half: who shares a bucket with a hot one is not held up.
 //!
-//! At the end of a turn in which others had work too, the commit goes first, then those that waited, as many as their share
+//! At the end of a batch in which others had work too, the commit goes first, then those that waited, as many as their share
 //! allows, in the order they came. If nobody else was there, they go at once, into the same commit.
 
 use std::{
@@ -27,12 +27,12 @@ const BUCKETS: usize = 256;
 /// Commands of one entity that wait for its share. How long they wait is for admission and their deadlines to judge: what a command
 /// takes by the clock says little where others have the processor.
 const WAITING_MAX: usize = 65_536;
-/// Shares a hot entity that is alone gets in one turn: the whole of it.
+/// Shares a hot entity that is alone gets in one batch: the whole of it.
 const SHARES: u32 = 4;
 
 /// The time that this thread's batch was spent on, by bucket of entities.
 struct Spent {
-    /// In the last turn, there was work of more than one bucket.
+    /// In the last batch, there was work of more than one bucket.
     crowd: Cell<bool>,
     /// Half a share; `u32::MAX` on a thread without a loop.
     half: Cell<u32>,
@@ -72,7 +72,7 @@ impl Spent {
     }
 }
 
-/// Has this entity's bucket had half a share of this thread's turn, and did others have work in this one or the last? One that is
+/// Has this entity's bucket had half a share of this thread's batch, and did others have work in this one or the last? One that is
 /// alone holds up nobody.
 pub(super) fn may_be_hot(hash: u64) -> bool {
     SPENT.with(|spent| {
@@ -97,7 +97,7 @@ fn cost(micros: u64) -> u32 {
 /// The shares of one loop.
 pub(super) struct Share {
     half_micros: u32,
-    /// An attempt was deferred in this turn, and is to be woken with the next.
+    /// An attempt was deferred in this batch, and is to be woken with the next.
     waits: AtomicBool,
     state: Mutex<State>,
 }
@@ -106,7 +106,7 @@ pub(super) struct Share {
 struct State {
     /// Entities that are told apart, by their hash.
     hot: BTreeMap<u64, Hot>,
-    /// Shares given in this turn.
+    /// Shares given in this batch.
     given: u32,
     /// The loop is gone: nobody waits any more.
     over: bool,
@@ -159,7 +159,7 @@ impl Share {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This thread's turns are its loop's from now on.
+    /// This thread's batches are its loop's from now on.
     pub(crate) fn begin(&self) {
         SPENT.with(|spent| {
             spent.clear();
@@ -213,12 +213,12 @@ impl Share {
     }
 
     /// All that was ready had its go. Those that wait get their next share; the loop has to be asked again for `more`.
-    pub(crate) fn turn_ends(&self) -> TurnEnd {
+    pub(crate) fn batch_ends(&self) -> BatchEnd {
         SPENT.with(|spent| {
             if spent.total.get() < self.half_micros && !self.waits.load(Ordering::Relaxed) {
                 // Nobody can be hot.
                 spent.clear();
-                return TurnEnd::default();
+                return BatchEnd::default();
             }
             let mut state = self.state();
             state.hot.retain(|_, hot| !hot.waiting.is_empty());
@@ -252,21 +252,21 @@ impl Share {
             self.waits.store(more, Ordering::Relaxed);
             drop(state);
             wakers.into_iter().for_each(Waker::wake);
-            TurnEnd { early, more }
+            BatchEnd { early, more }
         })
     }
 }
 
 /// The result of the end of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TurnEnd {
+pub(crate) struct BatchEnd {
     /// A hot entity is alone: what it does next belongs into this commit.
     pub(crate) early: bool,
-    /// Some wait: this turn, too, has to be ended.
+    /// Some wait: this batch, too, has to be ended.
     pub(crate) more: bool,
 }
 
-/// Takes this thread's turns off its loop.
+/// Takes this thread's batches off its loop.
 pub(super) fn leave() {
     // Also while the thread ends.
     let _ = SPENT.try_with(|spent| {
@@ -324,7 +324,7 @@ impl Hot {
         }
     }
 
-    /// The one in front, if it may go and was asked before its turn had come.
+    /// The one in front, if it may go and was asked before its batch had come.
     fn next_to_go(&mut self) -> Option<Waker> {
         if self.released == 0 {
             return None;

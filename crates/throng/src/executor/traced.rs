@@ -1,6 +1,6 @@
 //! The traces of turns: the span each is a part of, and the spans of those that no gateway tells.
 
-use super::{Attempt, Executor, Work, turn};
+use super::{Attempt, Executor, Work, batch};
 use crate::{
     commit::Staging,
     spans::{Attribute, Span, SpanKind, TraceContext, Tracer},
@@ -53,7 +53,7 @@ impl Executor {
         if let Some(span) = span
             && staging.has_staged
         {
-            let batch = turn::add_traced(&self.context, span.context, begun);
+            let batch = batch::add_traced(&self.context, span.context, begun);
             self.group_commit
                 .add_traced(staging.commit, span.context, batch.unwrap_or(span.context));
         }

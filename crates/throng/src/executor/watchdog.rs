@@ -1,6 +1,6 @@
 //! Names slow commands: one over a millisecond when it is done, one over a second while it runs.
 
-use super::{Executor, turn};
+use super::{Executor, batch};
 use crate::commit::Staging;
 use std::{cell::Cell, sync::atomic::Ordering, time::Duration};
 use throng_core::shard::{Call, Ran, Shard};
@@ -51,7 +51,7 @@ impl Executor {
         let ran = shard.execute(call, staging);
         at_work.end();
         let took = host.elapsed_micros().saturating_sub(begun);
-        turn::charge(&self.context, call.hash, took);
+        batch::charge(&self.context, call.hash, took);
         if took >= SLOW_MICROS {
             self.name_slow(call, Span { begun, took }, sample);
         }

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     engine::Engine,
     epoch::Epoch,
-    executor::{Answer as Reply, Retry, Target, Work, turn},
+    executor::{Answer as Reply, Retry, Target, Work, batch},
     hex::{hex, read_hex},
 };
 use serde_json::value::RawValue;
@@ -142,7 +142,7 @@ impl Engine {
         };
         let (found, next) = rows.read(context, &epoch, read).await?;
         let last = epoch.group_commit.last();
-        turn::wake_committer(context);
+        batch::wake_committer(context);
         epoch.group_commit.wait_until(last, context.until(None)).await?;
         Ok((found, next.map(|row| hex(&row))))
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     commit::{Refusal, unreadable, widen},
     epoch::{self, Epoch},
-    executor::{OwnerOf, Target, now_or_later, turn},
+    executor::{OwnerOf, Target, batch, now_or_later},
     remote::{Reply, Request},
 };
 use std::{
@@ -152,7 +152,7 @@ async fn note(
         shard.note_erasure(&of, note, &mut executor.group_commit.staging())
     });
     let commit = noted.await.map_err(|error| backend(&error))?;
-    turn::wake_committer(retention.context());
+    batch::wake_committer(retention.context());
     let durable = epoch.group_commit.wait_until(commit, u64::MAX).await;
     durable.map_err(|error| backend(&error))
 }
@@ -407,7 +407,7 @@ async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) 
             None => epoch.executor.load(&target).await.map_err(|error| backend(&error))?,
         }
     };
-    turn::wake_committer(retention.context());
+    batch::wake_committer(retention.context());
     if seq == 0 {
         return Ok(None);
     }

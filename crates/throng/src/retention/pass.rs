@@ -11,7 +11,7 @@ use super::{
 use crate::{
     commit::recovering,
     epoch::Epoch,
-    executor::{Target, now_or_later, turn},
+    executor::{Target, batch, now_or_later},
     host::yield_now,
     remote::PruneReport,
 };
@@ -294,7 +294,7 @@ impl Passing<'_> {
             let recorded = epoch.executor.visit(shard, move |shard| {
                 shard.record_state(kind, hash, &id, how, &mut group_commit.staging())
             });
-            turn::wake_committer(retention.context());
+            batch::wake_committer(retention.context());
             match recorded.await.map_err(|error| backend(&error))? {
                 Recorded::Load => {}
                 recorded => return Ok(recorded),
@@ -356,7 +356,7 @@ pub(super) async fn stand_in(
             let (counts, commit) = shard.record_numbers(is_dry, &mut group_commit.staging());
             (counts, commit, timers, is_all)
         });
-        turn::wake_committer(retention.context());
+        batch::wake_committer(retention.context());
         let (counts, commit, timers, is_all) = visited.await.map_err(|error| backend(&error))?;
         let at = Position::new(epoch.group_commit.writer, CommitNo(commit));
         plan.counts.insert(shard, (counts, at));
@@ -368,7 +368,7 @@ pub(super) async fn stand_in(
         stored_timers(retention, epoch, plan).await?;
     }
     let last = epoch.group_commit.last();
-    turn::wake_committer(retention.context());
+    batch::wake_committer(retention.context());
     epoch.group_commit.wait(last).await.map_err(|_| backend(&recovering()))
 }
 

@@ -235,7 +235,7 @@ impl Simulation {
         None
     }
 
-    fn turn(&mut self) {
+    fn batch(&mut self) {
         if !self.has_waiting
             && let Some(Reverse(next)) = self.to_come.peek()
         {
@@ -292,7 +292,7 @@ impl Simulation {
 
     fn run(mut self) -> Outcome {
         while self.machine.now.get() < self.scenario.lasts {
-            self.turn();
+            self.batch();
         }
         self.outcome.lasted = self.machine.now.get();
         self.outcome
@@ -461,18 +461,18 @@ fn a_surge_is_forgotten_when_it_is_over() {
         ..SCENARIO
     });
     while simulation.machine.now.get() < Duration::from_secs(2) {
-        simulation.turn();
+        simulation.batch();
     }
     assert!(simulation.outcome.refused.len() > 1_000);
     // All clients but a few go away once they have their answers.
     simulation.leaves_from = 20;
     let over = simulation.machine.now.get();
     while simulation.machine.now.get() < over + Duration::from_secs(1) {
-        simulation.turn();
+        simulation.batch();
     }
     simulation.outcome = Outcome::default();
     while simulation.machine.now.get() < over + Duration::from_secs(2) {
-        simulation.turn();
+        simulation.batch();
     }
     let outcome = &mut simulation.outcome;
     assert!(outcome.refused.is_empty() && outcome.served.len() > 900);

@@ -1,7 +1,7 @@
 //! A connection alone on its loop, with rests between its requests: a request is as old as itself, whatever the connection did before.
 
 use super::*;
-use crate::admission::{Admission, Admitted, Entering, LOCAL, TurnSlot, WaitTimes};
+use crate::admission::{Admission, Admitted, BatchSlot, Entering, LOCAL, WaitTimes};
 use std::{
     future::Future,
     pin::pin,
@@ -91,7 +91,7 @@ struct Loop {
     admission: Admission<Rc<Machine>>,
     limits: Limits,
     driver: Arc<Woken>,
-    place: TurnSlot,
+    place: BatchSlot,
 }
 
 impl Loop {
@@ -104,21 +104,21 @@ impl Loop {
             wait_times,
             limits,
             driver: Arc::default(),
-            place: TurnSlot::default(),
+            place: BatchSlot::default(),
         };
-        this.turn(|| {});
+        this.batch(|| {});
         this
     }
 
     /// Runs a batch of the fast path with this work in it.
-    fn turn<R>(&self, work: impl FnOnce() -> R) -> R {
+    fn batch<R>(&self, work: impl FnOnce() -> R) -> R {
         self.driver.0.store(false, Ordering::Relaxed);
         self.admission.driven_by(&Waker::from(self.driver.clone()));
-        self.admission.begin_turn();
+        self.admission.begin_batch();
         self.machine.work(MICROSECOND * 5);
         let done = work();
         while self.admission.next().is_some() {}
-        if self.admission.end_turn() {
+        if self.admission.end_batch() {
             self.driver.0.store(true, Ordering::Relaxed);
         }
         done
@@ -128,7 +128,7 @@ impl Loop {
     fn drive(&self) {
         while self.driver.0.load(Ordering::Relaxed) {
             self.machine.work(TURN_COST);
-            self.turn(|| {});
+            self.batch(|| {});
         }
     }
 
@@ -141,9 +141,9 @@ impl Loop {
 
     /// Lets another connection take all the room of the batch.
     fn fill(&self) {
-        let other = TurnSlot::default();
+        let other = BatchSlot::default();
         assert!(self.admission.goes_at_once(&other));
-        self.admission.enter_now(&other, self.limits.turn_bytes_max).unwrap();
+        self.admission.enter_now(&other, self.limits.batch_bytes_max).unwrap();
         assert!(!self.admission.goes_at_once(&self.place));
     }
 
@@ -162,25 +162,25 @@ impl Loop {
     fn asks(&self, way: Way, meanwhile: Meanwhile) -> (Instant, Vec<Admitted>) {
         let mut sent = self.machine.now();
         let went = match way {
-            Way::Lane => vec![self.turn(|| self.reads(true))],
+            Way::Lane => vec![self.batch(|| self.reads(true))],
             Way::Task => vec![self.task()],
             Way::HandedOver => {
-                self.turn(|| self.reads(false));
+                self.batch(|| self.reads(false));
                 vec![self.task()]
             }
             Way::InTwoPackets => {
-                self.turn(|| self.reads(false));
+                self.batch(|| self.reads(false));
                 self.rests(meanwhile, SECOND * 6);
                 sent = self.machine.now();
                 vec![self.task()]
             }
-            Way::Together => vec![self.turn(|| self.reads(true)), self.task()],
+            Way::Together => vec![self.batch(|| self.reads(true)), self.task()],
             Way::WaitsUnread => {
-                let ticket = self.turn(|| {
+                let ticket = self.batch(|| {
                     self.fill();
                     self.admission.wait_unread(1, LOCAL)
                 });
-                let went = self.turn(|| {
+                let went = self.batch(|| {
                     assert_eq!(self.admission.next(), Some(1));
                     self.admission.admit(&self.place, &ticket);
                     self.admission.enter_now(&self.place, BYTES)
@@ -189,7 +189,7 @@ impl Loop {
                 vec![went]
             }
             Way::WaitsAsTask => {
-                let mut entering = pin!(self.turn(|| {
+                let mut entering = pin!(self.batch(|| {
                     self.fill();
                     self.enters()
                 }));
@@ -198,7 +198,7 @@ impl Loop {
                 vec![went(&mut entering)]
             }
             Way::Nothing => {
-                self.turn(|| self.reads(false));
+                self.batch(|| self.reads(false));
                 Vec::new()
             }
         };
@@ -257,7 +257,7 @@ fn judge(ways: [Way; 3], meanwhile: Meanwhile, rests: [Duration; 2]) {
                 "{ways:?}, rests of {rests:?} ({meanwhile:?}): {at} is {age:?} old, not {least:?}"
             );
         }
-        assert!(!alone.admission.is_open(), "{ways:?}: {way:?} leaves its turn open");
+        assert!(!alone.admission.is_open(), "{ways:?}: {way:?} leaves its batch open");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The task of a loop that looks after all plain connections.
 //!
-//! In a batch (the code calls it a turn) the task reads each ready connection and executes its requests in place.
+//! In a batch the task reads each ready connection and executes its requests in place.
 //! Answers that depend on nothing new leave together. The loop's committer runs behind and makes the records durable.
 //! Then the other answers go out, in the order of their requests.
 //! Meanwhile a connection is a place in a table, and its answer is one in a queue: no task is woken or scheduled for a request.
@@ -16,7 +16,7 @@ mod work;
 
 use super::{
     TOGETHER_MAX,
-    calls::{COMMIT, Calls, TURN},
+    calls::{BATCH, COMMIT, Calls},
     refusal::Refusals,
     wire::Wire,
 };
@@ -158,7 +158,7 @@ pub(super) struct Direct {
     commit: Waker,
     /// The wake-up for the next batch is asked for.
     is_next_called: bool,
-    next_turn: Waker,
+    next_batch: Waker,
     pub(super) calls: Arc<Calls>,
     pub(super) refusals: Refusals,
     /// Answers of the connection whose first is the oldest pending.
@@ -190,7 +190,7 @@ pub(crate) async fn run(server: Rc<Server>, intake: Rc<Intake>, leave: impl Fn(D
     let mut keys = Vec::new();
     // Admission bounds a batch, not a count of socket calls.
     tokio::task::coop::unconstrained(poll_fn(move |context| {
-        direct.turn(&mut keys, context);
+        direct.batch(&mut keys, context);
         direct.leaving.drain(..).for_each(&leave);
         Poll::Pending
     }))
@@ -209,7 +209,7 @@ impl Direct {
             is_called: false,
             commit: calls.waker(COMMIT),
             is_next_called: false,
-            next_turn: calls.waker(TURN),
+            next_batch: calls.waker(BATCH),
             calls,
             refusals: Refusals::default(),
             answers: Vec::new(),
@@ -221,7 +221,7 @@ impl Direct {
         }
     }
 
-    fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
+    fn batch(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
         let server = self.server.clone();
         self.calls.take(keys, context.waker());
         server.admission.driven_by(context.waker());
@@ -229,12 +229,12 @@ impl Direct {
             self.is_called = false;
             self.settle();
         }
-        if keys.contains(&TURN) {
+        if keys.contains(&BATCH) {
             self.is_next_called = false;
         }
         // While requests wait, the loop looks at its sockets between two batches.
         if !self.is_next_called || !server.admission.is_open() {
-            server.admission.begin_turn();
+            server.admission.begin_batch();
         }
         let mut going_on = std::mem::take(&mut self.going_on);
         going_on.drain(..).for_each(|key| self.is_ready(key));
@@ -255,10 +255,10 @@ impl Direct {
             self.settle();
             self.send_done();
         }
-        if server.admission.end_turn() && !self.is_next_called {
+        if server.admission.end_batch() && !self.is_next_called {
             self.is_next_called = true;
             // The task runs again once the loop has looked at its sockets.
-            let mut context = Context::from_waker(&self.next_turn);
+            let mut context = Context::from_waker(&self.next_batch);
             let _ = pin!(tokio::task::yield_now()).poll(&mut context);
         }
     }

@@ -54,7 +54,7 @@ pub(crate) fn plain() -> Running {
 /// A gateway of short turns, at which hardly anybody may wait.
 pub(crate) fn impatient() -> Running {
     let limits = Limits {
-        turn: Duration::from_millis(1),
+        batch: Duration::from_millis(1),
         wait_max: Duration::from_millis(2),
         ..Limits::default()
     };

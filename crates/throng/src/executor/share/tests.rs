@@ -55,10 +55,10 @@ fn commit_goes_before_waiting_entities_that_go_in_order() {
     let mut waiting: Vec<Ticket> = (0..14).filter_map(|_| run(&share, HOT)).collect();
     assert!(run(&share, OTHER).is_none());
     assert_eq!(waiting.len(), 10);
-    assert!(!go(&mut waiting[0]), "the turn is not over");
+    assert!(!go(&mut waiting[0]), "the batch is not over");
     assert_eq!(
-        share.turn_ends(),
-        TurnEnd {
+        share.batch_ends(),
+        BatchEnd {
             early: false,
             more: true
         }
@@ -77,7 +77,7 @@ fn alone_it_gets_the_whole_turn() {
     let share = share();
     let mut waiting: VecDeque<Ticket> = (0..30).filter_map(|_| run(&share, HOT)).collect();
     let mut early = 0;
-    while share.turn_ends().early {
+    while share.batch_ends().early {
         early += 1;
         for _ in 0..4 {
             assert!(go(&mut waiting[0]));
@@ -92,7 +92,7 @@ fn alone_it_gets_the_whole_turn() {
 fn one_that_goes_away_and_a_loop_that_ends_hold_up_nobody() {
     let share = share();
     let mut waiting: Vec<Ticket> = (0..8).filter_map(|_| run(&share, HOT)).collect();
-    share.turn_ends();
+    share.batch_ends();
     drop(waiting.remove(0));
     assert!(go(&mut waiting[0]));
     assert!(!go(&mut waiting[2]), "out of order");
@@ -105,10 +105,10 @@ fn one_that_does_not_come_holds_up_nobody() {
     let share = share();
     let mut waiting: Vec<Ticket> = (0..14).filter_map(|_| run(&share, HOT)).collect();
     assert!(waiting.iter_mut().all(|ticket| !go(ticket)));
-    share.turn_ends();
+    share.batch_ends();
     // Four were let go, and nobody polls the first.
     assert!(!go(&mut waiting[1]));
-    share.turn_ends();
+    share.batch_ends();
     assert!(go(&mut waiting[1]));
     assert!(go(&mut waiting[0]), "it goes when it comes");
 }
@@ -120,7 +120,7 @@ fn one_that_is_alone_holds_up_nobody_until_others_come() {
     assert!(run(&share, OTHER).is_none());
     let waiting = run(&share, HOT);
     assert!(waiting.is_some());
-    share.turn_ends();
+    share.batch_ends();
     assert!(
         run(&share, HOT).is_some(),
         "it comes after the one that waits, also while nobody else is there"

@@ -1,6 +1,6 @@
-//! The turns of a gateway's loop: its committer ends them, and within one a hot entity has its share.
+//! The batches of a gateway's loop: its committer ends them, and within one a hot entity has its share.
 
-use super::share::{self, Share, TurnEnd};
+use super::share::{self, BatchEnd, Share};
 use crate::{
     context::Context,
     spans::{Gathered, TraceContext},
@@ -21,11 +21,11 @@ struct Current {
     engine: usize,
     committer: Waker,
     share: Arc<Share>,
-    /// Something was put into the open commit in this turn.
+    /// Something was put into the open commit in this batch.
     has_staged: Cell<bool>,
-    /// Messages delivered in this turn.
+    /// Messages delivered in this batch.
     deliveries: Cell<usize>,
-    /// The span of this turn, once it has executed traced work.
+    /// The span of this batch, once it has executed traced work.
     span: RefCell<Option<Gathered>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn wake_committer(context: &Context) {
     }
 }
 
-/// Something was put into the open commit: the first time in a turn, this loop's committer is woken. Also if others have put
+/// Something was put into the open commit: the first time in a batch, this loop's committer is woken. Also if others have put
 /// something into it before: their loop may be at work for long.
 pub(super) fn has_staged(context: &Context) {
     let woken = with(context, |current| {
@@ -88,7 +88,7 @@ pub(crate) fn may_deliver(context: &Context) -> bool {
     may.unwrap_or(true)
 }
 
-/// Links this turn's span to traced work, which began then; returns the span. `None`: the caller is on no loop.
+/// Links this batch's span to traced work, which began then; returns the span. `None`: the caller is on no loop.
 pub(super) fn add_traced(context: &Context, work: TraceContext, begun: u64) -> Option<TraceContext> {
     with(context, |current| {
         let mut span = current.span.borrow_mut();
@@ -98,7 +98,7 @@ pub(super) fn add_traced(context: &Context, work: TraceContext, begun: u64) -> O
     })
 }
 
-/// Exports the span of a turn that ends now, if it has one.
+/// Exports the span of a batch that ends now, if it has one.
 fn export(context: &Context, span: &RefCell<Option<Gathered>>) {
     let Some(tracer) = &context.tracer else { return };
     if let Some(span) = span.take() {
@@ -106,7 +106,7 @@ fn export(context: &Context, span: &RefCell<Option<Gathered>>) {
     }
 }
 
-/// The turns of one loop, as its committer holds them. Dropped, the thread has no loop any more.
+/// The batches of one loop, as its committer holds them. Dropped, the thread has no loop any more.
 pub(crate) struct Turns {
     context: Arc<Context>,
     share: Arc<Share>,
@@ -122,7 +122,7 @@ impl Turns {
     }
 
     /// The committer's task is polled: all that was ready has had its go.
-    pub(crate) fn end(&self, context: &task::Context<'_>) -> TurnEnd {
+    pub(crate) fn end(&self, context: &task::Context<'_>) -> BatchEnd {
         CURRENT.with_borrow_mut(|current| {
             let engine = Arc::as_ptr(&self.context).addr();
             let is_known = current
@@ -144,7 +144,7 @@ impl Turns {
                 export(&self.context, &current.span);
             }
         });
-        self.share.turn_ends()
+        self.share.batch_ends()
     }
 }
 
