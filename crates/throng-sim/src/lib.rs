@@ -66,7 +66,7 @@
 //!
 //! # What it cannot see
 //!
-//! Races between threads within a poll: those are the model checker's, in `throng-turn`. With
+//! Races between threads within a poll: those are the model checker's, in `throng-commit`. With
 //! [loops](Simulation::loops) threads change places where they wait and while they are at work
 //! ([`busy_for`], [`Faults::sync_micros`]), not between any two instructions. Files and disks: those are the conformance suites' of
 //! `throng-journal` and the fault tests of each backend. A world with a real journal has them, too ([`Simulation::journal`]).

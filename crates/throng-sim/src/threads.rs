@@ -88,7 +88,7 @@ impl Thread {
                 world,
                 line: Some(line.clone()),
             }));
-            throng_turn::instead_of_blocking(Some(|| stop(Stop::Blocked)));
+            throng_commit::instead_of_blocking(Some(|| stop(Stop::Blocked)));
             while let Ok(order) = line.orders.recv() {
                 if line.reports.send(carry_out(order)).is_err() {
                     break;

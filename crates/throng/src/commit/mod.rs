@@ -21,6 +21,7 @@ use std::{
     task::{self, Poll, Waker},
     time::Duration,
 };
+use throng_commit::{Candidate, Durable, Leader, OpenCommit};
 #[cfg(feature = "services")]
 use throng_core::model::Published;
 use throng_core::{
@@ -30,7 +31,6 @@ use throng_core::{
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitBuilder, CommitNo, Later, Position, ShardSet, Stamp, WriterId,
 };
-use throng_turn::{Candidate, Durable, Leader, OpenCommit};
 
 /// The commits of one writer, from the first record to the end of its stream.
 pub(crate) struct GroupCommit {

@@ -28,6 +28,7 @@ use std::{
     task::{Poll, Waker},
     time::Duration,
 };
+use throng_commit::Relay;
 use throng_core::{
     model::{Error, Keep},
     shard::Registry,
@@ -35,7 +36,6 @@ use throng_core::{
 use throng_journal::{Journal, Store};
 #[cfg(feature = "services")]
 use throng_services::stats::Stats;
-use throng_turn::Relay;
 
 /// The reason given by each refusal of a quiet engine, and among its troubles.
 pub(crate) const QUIET: &str = "the service was started quiet: it answers queries and changes nothing";

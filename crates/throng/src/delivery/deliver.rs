@@ -14,12 +14,12 @@ use std::{
     sync::{Arc, TryLockError, atomic::Ordering},
     time::Duration,
 };
+use throng_commit::Entered;
 use throng_core::{
     limits,
     shard::{Delivery, OperatorDecision, Outcome},
 };
 use throng_journal::{Address, Commit, Error, RecordKind, ShardId, ShardSet};
-use throng_turn::Entered;
 
 /// Bytes of commits read at a time.
 pub(super) const READ_BYTES: usize = 8 << 20;

@@ -13,7 +13,7 @@ use std::{
     task::{self, Poll},
     time::Duration,
 };
-use throng_turn::Candidate;
+use throng_commit::Candidate;
 
 /// The interval at which waiters past their deadline are woken.
 const SWEEP: Duration = Duration::from_millis(100);

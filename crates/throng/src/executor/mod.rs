@@ -51,13 +51,13 @@ use std::{
     },
     time::Duration,
 };
+use throng_commit::{Entered, Job, QueuedLock};
 use throng_core::{
     limits,
     model::Error,
     shard::{Call, Delivery, MessageContent, Outcome, Ran, Shard},
 };
 use throng_journal::{Later, ShardId};
-use throng_turn::{Entered, Job, QueuedLock};
 use tokio::sync::oneshot;
 
 /// The sampling of executed commands: one in so many is looked at, to find hot entities.

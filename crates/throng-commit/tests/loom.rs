@@ -13,7 +13,7 @@ use std::{
     future::poll_fn,
     task::{Poll, Waker},
 };
-use throng_turn::{Candidate, Entered, Leader, Lost, OpenCommit, QueuedLock, Relay, Term};
+use throng_commit::{Candidate, Entered, Leader, Lost, OpenCommit, QueuedLock, Relay, Term};
 
 fn model(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -10,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
 };
-use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, QueuedLock, Relay};
+use throng_commit::{Candidate, Entered, Job, Leader, Lost, OpenCommit, QueuedLock, Relay};
 
 //= promise 9: everything is bounded
 #[test]
@@ -166,7 +166,7 @@ impl Loop {
         self.count.0.load(Ordering::SeqCst)
     }
 
-    fn leads<'a>(&self, leader: &'a Leader) -> Option<throng_turn::Term<'a>> {
+    fn leads<'a>(&self, leader: &'a Leader) -> Option<throng_commit::Term<'a>> {
         leader.ask(self.candidate, &self.waker())
     }
 }
