@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 /// Two releases of a service, as the simulated upgrade has them: the next one knows a command, a timer's command and a kind more.
-#[path = "../../throng-sim/tests/nodes/newer/page.rs"]
+#[path = "../../throng-sim/tests/nodes/rolling_upgrade/page.rs"]
 mod page;
 
 use page::{After, Before, FIRST_LEAF, Known, Leaf, Told, ToldAfter, ToldLeaf};
@@ -54,7 +54,7 @@ struct World {
 struct Acknowledged {
     sent: BTreeMap<(u64, u64), u64>,
     set: BTreeMap<u64, u64>,
-    left_to_a_newer: u64,
+    left_to_upgrade: u64,
 }
 
 #[derive(Clone)]
@@ -192,7 +192,7 @@ impl World {
             assert!(self.is_done(asked, true));
             done(asked);
         }
-        acknowledged.left_to_a_newer = left.len() as u64;
+        acknowledged.left_to_upgrade = left.len() as u64;
         acknowledged
     }
 
@@ -299,7 +299,7 @@ fn a_rolling_upgrade_with_one_step_back_delivers_exactly_once() {
                 .map(|(_, count)| count)
                 .sum()
         }),
-        sum(|of| of.left_to_a_newer),
+        sum(|of| of.left_to_upgrade),
     );
     println!("{sent} messages ({to_leaves} to a kind of the next release), {set} timers; {left} left to a newer node");
     assert!(to_leaves > 0 && set > 0 && left > 0);

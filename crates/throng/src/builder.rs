@@ -5,7 +5,7 @@ use crate::projection::{self, Projection, ProjectionConsumer, Projections, Sink,
 use crate::{
     Metrics, Options,
     budget::Budget,
-    context::{Context, LastCount, SeenNewer, Signals},
+    context::{Context, LastCount, NewerReleases, Signals},
     disk::DiskBudget,
     engine::{Core, Engine},
     epoch::{Epochs, disk, tasks},
@@ -342,7 +342,7 @@ impl Builder {
             journal,
             store,
             peers: self.peers,
-            seen_newer: SeenNewer::default(),
+            newer_releases: NewerReleases::default(),
             tracer: self.tracer,
             metrics,
             #[cfg(feature = "services")]

@@ -75,7 +75,7 @@ fn unknown_kind(server: &Server, name: &str) -> Box<Problem> {
 pub(super) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
     let left = problem
         .is_unknown_name()
-        .then(|| server.shared().driver.left_to_a_newer(problem.detail()))
+        .then(|| server.shared().driver.left_to_upgrade(problem.detail()))
         .flatten();
     left.map_or(problem, Problem::of_engine).boxed()
 }

@@ -27,7 +27,6 @@ mod http2;
 mod jwt;
 mod live;
 mod meaning;
-mod newer;
 mod operator_view;
 mod order;
 mod overload;
@@ -37,6 +36,7 @@ mod quarantine;
 mod questions;
 mod rest;
 mod roles;
+mod rolling_upgrade;
 mod routes;
 #[cfg(target_os = "linux")]
 mod signal;

@@ -8,8 +8,8 @@ mod cut;
 #[path = "../diary/mod.rs"]
 mod diary;
 mod follower;
-mod newer;
 mod retention;
+mod rolling_upgrade;
 mod seen;
 mod unknown;
 mod upgrade;

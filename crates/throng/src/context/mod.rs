@@ -1,11 +1,11 @@
 //! The surroundings of every part of an engine: its settings, the world it runs in, and the signals between its tasks.
 
-mod newer;
+mod rolling_upgrade;
 #[cfg(feature = "services")]
 mod topics;
 mod unresolved;
 
-pub(crate) use newer::SeenNewer;
+pub(crate) use rolling_upgrade::NewerReleases;
 #[cfg(feature = "services")]
 pub(crate) use topics::Topics;
 pub(crate) use unresolved::LastCount;
@@ -51,7 +51,7 @@ pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     /// The other nodes, in a cluster.
     pub(crate) peers: Option<Arc<dyn Peers>>,
-    pub(crate) seen_newer: SeenNewer,
+    pub(crate) newer_releases: NewerReleases,
     /// Decides which work is traced, if any may be.
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) disk: DiskBudget,
@@ -141,11 +141,11 @@ impl Context {
     /// gone a short time ago. Asked now and then, so that it is known since when.
     pub(crate) fn newer(&self) -> Option<String> {
         let peers = self.peers.as_ref()?;
-        self.seen_newer.look(&**peers, self.host.elapsed_micros())
+        self.newer_releases.look(&**peers, self.host.elapsed_micros())
     }
 
     /// Returns the error for a request that this program does not understand, but a newer release may. `None` if no such release is known.
-    pub(crate) fn left_to_a_newer<R>(&self, why: &str) -> Option<Error<R>> {
+    pub(crate) fn left_to_upgrade<R>(&self, why: &str) -> Option<Error<R>> {
         let newer = self.newer()?;
         Some(Error::Unavailable {
             reason: format!("{}; {newer}", why.trim_end_matches('.')),
@@ -159,7 +159,7 @@ impl Context {
         if let Some(newer) = self.newer() {
             return Some(newer);
         }
-        let (mut looked, mut over) = (peers.looked(), self.host.sleep(newer::LOOK));
+        let (mut looked, mut over) = (peers.looked(), self.host.sleep(rolling_upgrade::LOOK));
         let is_known = std::future::poll_fn(|context| match looked.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(true),
             Poll::Pending => over.as_mut().poll(context).map(|()| false),

@@ -184,7 +184,7 @@ impl Deliverer {
         let Some(outgoing) = message(attempt) else { return };
         match wait {
             Wait::Remote => self.begin(self.outbox.send_remote(shard, outgoing)),
-            Wait::Newer(why) => self.keep_for_newer(shard, outgoing, &why),
+            Wait::Upgrade(why) => self.keep_for_upgrade(shard, outgoing, &why),
             _ => {
                 let to = outgoing.delivery.to.clone();
                 if self.outbox.park(shard, outgoing) == Parked::Behind {
@@ -201,9 +201,9 @@ impl Deliverer {
 
     /// A message that the program of this node does not understand waits, with those that follow it from the same entity, in a queue of
     /// its own: there it is seen whether a newer release lives, and it is tried again.
-    fn keep_for_newer(self: &Arc<Self>, to: ShardId, outgoing: Box<Outgoing>, why: &str) {
+    fn keep_for_upgrade(self: &Arc<Self>, to: ShardId, outgoing: Box<Outgoing>, why: &str) {
         let now = self.context.host.now();
-        self.begin(self.outbox.keep_for_newer(to, outgoing, (why, now)));
+        self.begin(self.outbox.keep_for_upgrade(to, outgoing, (why, now)));
     }
 
     /// Somebody sends a queue that has begun, until nothing is in it.
@@ -342,7 +342,7 @@ impl Deliverer {
                     Ok((attempt, Carried::NotUnderstood(why))) => {
                         if let Some(mut outgoing) = message(attempt) {
                             outgoing.is_first_in_line = false;
-                            self.keep_for_newer(shard, outgoing, &why);
+                            self.keep_for_upgrade(shard, outgoing, &why);
                         }
                     }
                     // The receiver is quarantined again: its messages wait where they were.

@@ -210,7 +210,7 @@ impl Deliverer {
                     waiting.insert(pair, why.clone());
                     Some(waits(why))
                 }
-                Err((mut attempt, Waiting::ForNewer(why))) => {
+                Err((mut attempt, Waiting::ForUpgrade(why))) => {
                     // A single look is enough, and the senders do not wait for more: all messages had come before it began.
                     if newer.is_none() {
                         newer = self.context.waits_for().await;
@@ -338,7 +338,7 @@ impl Deliverer {
         let progress = self.executor.try_now(&mut attempt);
         let (mut attempt, outcome) = match self.executor.carry(attempt, progress).await {
             Ok((attempt, Carried::Done(outcome))) => (attempt, outcome),
-            Ok((attempt, Carried::NotUnderstood(why))) => return Err((attempt, Waiting::ForNewer(why))),
+            Ok((attempt, Carried::NotUnderstood(why))) => return Err((attempt, Waiting::ForUpgrade(why))),
             Ok((attempt, Carried::Quarantined(why))) => return Err((attempt, Waiting::ForRelease(why))),
             _ => return Ok(None),
         };
@@ -357,7 +357,7 @@ impl Deliverer {
 /// Why a message waits where it comes from.
 enum Waiting {
     /// A newer program may understand it.
-    ForNewer(String),
+    ForUpgrade(String),
     /// An operator has quarantined its receiver.
     ForRelease(String),
 }

@@ -170,8 +170,8 @@ impl Driver {
     /// Returns the error that tells a client to come again. `None` unless a newer release at another node may know the name that this
     /// program does not. `why` is a sentence about the name.
     #[must_use]
-    pub fn left_to_a_newer(&self, why: &str) -> Option<Error<JsonRejection>> {
-        self.core.context.left_to_a_newer(why)
+    pub fn left_to_upgrade(&self, why: &str) -> Option<Error<JsonRejection>> {
+        self.core.context.left_to_upgrade(why)
     }
 
     /// Returns the tracer, which a gateway asks about each request; `None` where nothing is traced.

@@ -165,7 +165,7 @@ pub(crate) enum Wait {
     /// Another node owns its entity's shard.
     Remote,
     /// This program does not understand it, for this reason: until it is known whether a newer release lives.
-    Newer(String),
+    Upgrade(String),
     /// An operator has quarantined its entity, for this reason: until that is released.
     Release(String),
     /// The stream ends in order: the next epoch does it. Of this one nothing is in doubt.

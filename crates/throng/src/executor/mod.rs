@@ -14,11 +14,11 @@ mod credit;
 mod execution;
 mod load;
 mod loads;
-mod newer;
 mod operator_action;
 mod outbox;
 mod remote;
 mod request;
+mod rolling_upgrade;
 mod share;
 mod traced;
 pub(crate) mod watchdog;
@@ -291,8 +291,8 @@ impl Executor {
                 Some(Execution::Wait(Wait::Load))
             }
             Work::Timer(due) | Work::ClearTimer(due) if !shard.is_due(due) => nothing,
-            Work::DeadLetter(_, reason) if may_wait => Some(Execution::Wait(Wait::Newer(reason.clone()))),
-            Work::ClearTimer(due) if may_wait => Some(Execution::Wait(Wait::Newer(unknown_kind(&due.address.kind)))),
+            Work::DeadLetter(_, reason) if may_wait => Some(Execution::Wait(Wait::Upgrade(reason.clone()))),
+            Work::ClearTimer(due) if may_wait => Some(Execution::Wait(Wait::Upgrade(unknown_kind(&due.address.kind)))),
             Work::ClearTimer(due) => {
                 shard.clear_timer(due, staging);
                 nothing
@@ -326,7 +326,7 @@ impl Executor {
         let forwarded = match ran {
             Ran::Done { rests_on, outcome } => {
                 attempt.rests_on(writer, rests_on);
-                self.left_to_a_newer(attempt);
+                self.left_to_upgrade(attempt);
                 return Execution::Done(outcome);
             }
             Ran::NotUnderstood(why) => return self.not_understood(attempt, why),
@@ -364,7 +364,7 @@ impl Executor {
         };
         match forwarded {
             Ok(()) => Execution::Wait(Wait::Next),
-            Err(why) => Execution::Refused(self.context.left_to_a_newer(&why).unwrap_or(Error::Malformed(why))),
+            Err(why) => Execution::Refused(self.context.left_to_upgrade(&why).unwrap_or(Error::Malformed(why))),
         }
     }
 
@@ -418,7 +418,7 @@ impl Executor {
                     return Ok((attempt, Carried::Again));
                 }
                 Execution::Wait(Wait::Remote) => return self.ask_owner(attempt).await,
-                Execution::Wait(Wait::Newer(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
+                Execution::Wait(Wait::Upgrade(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
                 Execution::Wait(Wait::Release(why)) => return Ok((attempt, Carried::Quarantined(why))),
                 Execution::Wait(Wait::Lock | Wait::Next) => {
                     let (tell, told) = oneshot::channel();
@@ -458,7 +458,7 @@ impl Executor {
         Box::pin(async move {
             let until = attempt.until;
             match wait {
-                Wait::Lock | Wait::Next | Wait::Remote | Wait::NextEpoch | Wait::Newer(_) | Wait::Release(_) => {}
+                Wait::Lock | Wait::Next | Wait::Remote | Wait::NextEpoch | Wait::Upgrade(_) | Wait::Release(_) => {}
                 Wait::Commit(number) => {
                     let durable = self.group_commit.wait_until(number, until).await;
                     durable.map_err(|error| match error {

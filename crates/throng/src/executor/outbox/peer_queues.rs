@@ -152,7 +152,7 @@ impl Outbox {
 
     /// Keeps a message that the program of this node does not understand, until a newer one does, and what follows it behind it. Returned
     /// is a queue that begins with it: somebody has to send that.
-    pub(crate) fn keep_for_newer(
+    pub(crate) fn keep_for_upgrade(
         &self,
         to: ShardId,
         mut outgoing: Box<Outgoing>,

@@ -13,9 +13,9 @@ impl Executor {
     /// Work from outside is answered with an error, or tried again as final if no newer release is known.
     pub(super) fn not_understood(&self, attempt: &mut Attempt<'_>, why: String) -> ShardExecution {
         if !attempt.is_from_outside() {
-            return Execution::Wait(Wait::Newer(why));
+            return Execution::Wait(Wait::Upgrade(why));
         }
-        let Some(error) = self.context.left_to_a_newer(&why) else {
+        let Some(error) = self.context.left_to_upgrade(&why) else {
             attempt.is_final = true;
             return Execution::Wait(Wait::Next);
         };
@@ -24,11 +24,11 @@ impl Executor {
     }
 
     /// A query that this program could not answer is left to a newer one, too.
-    pub(super) fn left_to_a_newer(&self, attempt: &mut Attempt<'_>) {
+    pub(super) fn left_to_upgrade(&self, attempt: &mut Attempt<'_>) {
         if let (Work::Query { .. }, Answer::Json(reply)) = (&attempt.work, &mut attempt.answer)
             && let Some(error) = &mut reply.error
             && matches!(**error, Error::Malformed(_) | Error::Quarantined { .. })
-            && let Some(left) = self.context.left_to_a_newer(&error.to_string())
+            && let Some(left) = self.context.left_to_upgrade(&error.to_string())
         {
             **error = left;
         }

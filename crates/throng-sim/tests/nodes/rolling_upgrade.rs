@@ -388,7 +388,7 @@ fn each_seed(test: &str, seeds: u64, upgrade: Upgrade, counted: &[&str]) {
 
 #[test]
 fn newer_messages_are_taken_once_in_order_after_the_upgrade() {
-    let test = "newer::newer_messages_are_taken_once_in_order_after_the_upgrade";
+    let test = "rolling_upgrade::newer_messages_are_taken_once_in_order_after_the_upgrade";
     let upgrade = Upgrade {
         is_taken_back: false,
         lie: None,
@@ -406,7 +406,7 @@ fn newer_messages_are_taken_once_in_order_after_the_upgrade() {
 
 #[test]
 fn newer_messages_are_dead_once_the_release_is_taken_back() {
-    let test = "newer::newer_messages_are_dead_once_the_release_is_taken_back";
+    let test = "rolling_upgrade::newer_messages_are_dead_once_the_release_is_taken_back";
     let upgrade = Upgrade {
         is_taken_back: true,
         lie: None,

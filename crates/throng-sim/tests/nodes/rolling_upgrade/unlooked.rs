@@ -80,7 +80,7 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<Run, Box<Failur
 
 #[test]
 fn message_waits_at_a_node_that_has_not_looked() {
-    let test = "newer::unlooked::message_waits_at_a_node_that_has_not_looked";
+    let test = "rolling_upgrade::unlooked::message_waits_at_a_node_that_has_not_looked";
     for_each_seed("throng-sim --test nodes", test, 3, |number, keep_trace| {
         let run = seed(number, None, keep_trace).map_err(|failure| failure.to_string())?;
         run.trace.iter().for_each(|line| println!("{line}"));

@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(120);
 
 /// The node of a newer release that this process has seen last.
 #[derive(Default)]
-pub(crate) struct SeenNewer(Mutex<Option<Seen>>);
+pub(crate) struct NewerReleases(Mutex<Option<Seen>>);
 
 struct Seen {
     node: String,
@@ -24,7 +24,7 @@ struct Seen {
     gone_micros: Option<u64>,
 }
 
-impl SeenNewer {
+impl NewerReleases {
     /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be gone
     /// less than [`GRACE`] ago. Asked now and then, so that it is known since when.
     pub(super) fn look(&self, peers: &dyn Peers, now: u64) -> Option<String> {
