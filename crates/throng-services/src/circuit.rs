@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn call(circuit: &mut Circuit, now: Duration, outcome: Outcome) {
-        let pass = circuit.ask(now).unwrap();
+        let permit = circuit.ask(now).unwrap();
         circuit.end(now, permit, outcome);
     }
 
@@ -292,9 +292,9 @@ mod tests {
     fn an_abandoned_probe_gives_its_place_to_another() {
         let mut circuit = Circuit::new(SETTINGS);
         (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
-        let passes = [circuit.ask(at(1)).unwrap(), circuit.ask(at(1)).unwrap()];
+        let permits = [circuit.ask(at(1)).unwrap(), circuit.ask(at(1)).unwrap()];
         assert!(circuit.ask(at(1)).is_err(), "no more than the probes");
-        for pass in passes {
+        for permit in permits {
             circuit.end(at(1), permit, Outcome::Abandoned);
         }
         (0..2).for_each(|_| call(&mut circuit, at(1), Outcome::Succeeded));
@@ -366,7 +366,7 @@ mod tests {
                         }
                     }
                     Step::End(which, outcome) if !under_way.is_empty() => {
-                        let pass = under_way.swap_remove(which % under_way.len());
+                        let permit = under_way.swap_remove(which % under_way.len());
                         let (is_probe, before) = (permit.phase == circuit.number, circuit.state());
                         circuit.end(now, permit, outcome);
                         if is_probe && before == State::HalfOpen && outcome == Outcome::Abandoned {
@@ -381,13 +381,13 @@ mod tests {
                 }
             }
             // Once everybody has gone and the other side is well again, it closes.
-            for pass in under_way {
+            for permit in under_way {
                 circuit.end(now, permit, Outcome::Abandoned);
             }
             now += SETTINGS.pause_max;
             for _ in 0..SETTINGS.probes {
                 if circuit.state() != State::Closed {
-                    let pass = circuit.ask(now);
+                    let permit = circuit.ask(now);
                     prop_assert!(permit.is_ok());
                     circuit.end(now, permit.unwrap(), Outcome::Succeeded);
                 }

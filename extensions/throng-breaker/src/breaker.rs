@@ -1,6 +1,6 @@
 //! A breaker that many callers share.
 
-use crate::{Circuit, Outcome, Pass, Settings, State};
+use crate::{Circuit, Outcome, Permit, Settings, State};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
@@ -62,9 +62,9 @@ impl Breaker {
     /// [`Refused`]: the call must not be made.
     pub fn enter(&self) -> Result<Call, Refused> {
         match self.with(Circuit::ask) {
-            Ok(pass) => Ok(Call {
+            Ok(permit) => Ok(Call {
                 breaker: self.clone(),
-                pass: Some(pass),
+                permit: Some(permit),
             }),
             Err(retry_after) => {
                 self.inner.refused.inc();
@@ -166,7 +166,7 @@ impl fmt::Debug for Breaker {
 #[derive(Debug)]
 pub struct Call {
     breaker: Breaker,
-    pass: Option<Pass>,
+    permit: Option<Permit>,
 }
 
 impl Call {
@@ -181,8 +181,8 @@ impl Call {
     }
 
     fn end(&mut self, outcome: Outcome) {
-        if let Some(pass) = self.pass.take() {
-            self.breaker.with(|circuit, now| circuit.end(now, pass, outcome));
+        if let Some(permit) = self.permit.take() {
+            self.breaker.with(|circuit, now| circuit.end(now, permit, outcome));
         }
     }
 }

@@ -105,8 +105,8 @@ impl Receiver {
 
     /// Sets the time for which a webhook is known, four days by default: as long as its sender may repeat it.
     #[must_use]
-    pub fn known_for(mut self, epoch: KeyLife) -> Self {
-        self.known = epoch;
+    pub fn known_for(mut self, life: KeyLife) -> Self {
+        self.known = life;
         self
     }
 

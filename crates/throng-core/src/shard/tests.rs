@@ -192,7 +192,7 @@ impl Stage for Open {
 fn asked(key: Option<&str>) -> Cause<'_> {
     Cause::Asked {
         key,
-        epoch: KeyLife::default(),
+        life: KeyLife::default(),
         caller: None,
         forwarded: None,
     }

@@ -217,8 +217,8 @@ fn slow_http2_stream_is_reset_and_the_others_go_on() {
     let next = Rc::new(Notify::new());
     // Opens a stream that takes this many bytes each tick. It lives as long as the returned value has another owner.
     let open = |bytes: usize| {
-        let epochs = Rc::new(());
-        let (connection, next, held) = (connection.clone(), next.clone(), epochs.clone());
+        let lives = Rc::new(());
+        let (connection, next, held) = (connection.clone(), next.clone(), lives.clone());
         spawn_stream(async move {
             let (going, _held) = (Going::new(connection), held);
             loop {

@@ -8,7 +8,7 @@ use std::{
 /// Stands for the commit among the keys of connections.
 pub(super) const COMMIT: usize = usize::MAX;
 /// The key of the next batch: the loop has looked at its sockets.
-pub(super) const TURN: usize = usize::MAX - 1;
+pub(super) const BATCH: usize = usize::MAX - 1;
 
 /// The keys that were woken, and the waker of the task.
 #[derive(Default)]

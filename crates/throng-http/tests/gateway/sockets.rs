@@ -188,9 +188,9 @@ fn talks(gateway: &Running, seed: u64) {
 #[test]
 fn commands_run_in_order_and_are_answered_once_amid_others() {
     for seed in 0..12 {
-        let turn = Duration::from_micros(if seed % 2 == 0 { 100 } else { 5_000 });
+        let batch = Duration::from_micros(if seed % 2 == 0 { 100 } else { 5_000 });
         let limits = Limits {
-            turn,
+            batch,
             // However long a busy machine takes for the frames of many.
             deadline: PATIENCE,
             ..Limits::default()

@@ -31,7 +31,7 @@ use store::FarStore;
 use throng::{Engine, host::Host as _};
 use throng_cluster::{
     Host, Status, Timing,
-    node_loop::{Epoch, Parts},
+    node_loop::{NodeLoop, Parts},
 };
 use throng_journal::{
     CommitNo, FEATURES, Join, Journal as _, MemoryJournal, MemoryStore, NodeState, Position, ShardId, ShardSet,
@@ -157,7 +157,7 @@ impl Nodes {
             let engine = started.map_err(|why| why.to_string())?;
             let driver: Arc<dyn Host> = Arc::new(engine.driver());
             net.listen(group, driver.clone());
-            let epoch = Arc::new(Epoch::new(Parts {
+            let node_loop = Arc::new(NodeLoop::new(Parts {
                 directory: FarDirectory(line).into(),
                 host: driver,
                 connections: peering,
@@ -174,10 +174,10 @@ impl Nodes {
             }));
             if let Some(running) = nodes.running().get_mut(&node) {
                 running.engine = Some(engine);
-                running.status = Some(epoch.statuses());
+                running.status = Some(node_loop.statuses());
             }
-            let number = epoch.join().await.map_err(|why| why.to_string())?;
-            host.spawn(Box::pin(epoch.run(number)));
+            let number = node_loop.join().await.map_err(|why| why.to_string())?;
+            host.spawn(Box::pin(node_loop.run(number)));
             Ok::<_, String>(())
         };
         world.spawn(

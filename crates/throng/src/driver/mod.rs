@@ -146,14 +146,14 @@ impl Driver {
         executed.answer().await
     }
 
-    /// The committer of one loop: run it as a task of that loop. The first record of a turn wakes it, and so it runs behind all
-    /// that is ready: the turn's records become one commit. Ends when the engine stops.
+    /// The committer of one loop: run it as a task of that loop. The first record of a batch wakes it, and so it runs behind all
+    /// that is ready: the batch's records become one commit. Ends when the engine stops.
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
-        let turns = turn::Turns::new(self.core.context.clone());
+        let batches = batch::Batches::new(self.core.context.clone());
         let seat = Seat::new(self.core.epochs.clone());
         let woken = self.core.context.signals.relay.end();
         std::future::poll_fn(move |context: &mut Context<'_>| {
-            let end = turns.end(context);
+            let end = batches.end(context);
             // Tasks of this loop that other loops' commits have woken run before this loop commits.
             let has_woken = woken.deliver(context.waker());
             if end.more || has_woken {

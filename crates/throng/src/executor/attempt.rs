@@ -360,7 +360,7 @@ impl<'a> Attempt<'a> {
                 };
                 let cause = Cause::Asked {
                     key: command.key.as_deref(),
-                    epoch: self.key_life,
+                    life: self.key_life,
                     caller: command.caller.as_deref(),
                     forwarded: command.forwarded.as_deref(),
                 };
@@ -456,14 +456,14 @@ impl<'a> Attempt<'a> {
         let caller = match &mut self.work {
             Work::Command(command) => command.caller.take(),
             Work::Message(message) => {
-                self.key_life = message.delivery.taking.epoch;
+                self.key_life = message.delivery.taking.life;
                 None
             }
             Work::Retry(retry) => {
                 self.key_life = retry
                     .delivery
                     .as_ref()
-                    .map_or(self.key_life, |delivery| delivery.taking.epoch);
+                    .map_or(self.key_life, |delivery| delivery.taking.life);
                 None
             }
             _ => None,

@@ -107,12 +107,12 @@ fn export(context: &Context, span: &RefCell<Option<Gathered>>) {
 }
 
 /// The batches of one loop, as its committer holds them. Dropped, the thread has no loop any more.
-pub(crate) struct Turns {
+pub(crate) struct Batches {
     context: Arc<Context>,
     share: Arc<Share>,
 }
 
-impl Turns {
+impl Batches {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         let share = Share::new(context.options.entity_turn);
         Self {
@@ -148,7 +148,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turns {
+impl Drop for Batches {
     fn drop(&mut self) {
         self.share.close();
         share::leave();

@@ -1,4 +1,4 @@
-//! The one executor into the shards: an [`Attempt`] is tried, and is done, or waits for something named, or is refused.
+//! Runs work under a shard: an [`Attempt`] is tried, and is done, or waits for something named, or is refused.
 //!
 //! [`Executor::try_now`] takes a shard's lock without waiting for it, has the attempt done under it, stages what it records, sends
 //! on what it sent, and publishes what it published. Nothing else does any of that, whatever brought the work: a client, another

@@ -161,7 +161,7 @@ impl Executor {
                     name,
                     body,
                     key: command.key.as_deref().map(str::to_owned),
-                    epoch: attempt.key_life,
+                    life: attempt.key_life,
                     forwarded: command.forwarded.as_ref().map(|by| {
                         let (kind, id) = (by.address.kind.to_string(), by.address.id.to_string());
                         (kind, id, by.is_parent)
@@ -209,7 +209,7 @@ pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, 
             name,
             body,
             key,
-            epoch,
+            life,
             forwarded,
         } => {
             let forwarded = forwarded.map(|(kind, id, is_parent)| {
@@ -228,7 +228,7 @@ pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, 
                 caller: caller.map(Into::into),
                 forwarded,
             };
-            (Work::Command(command), epoch)
+            (Work::Command(command), life)
         }
         Asked::Query { name, arguments } => {
             let work = Work::Query {

@@ -30,8 +30,8 @@ impl<'a> Attempt<'a> {
     /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour.
     /// It should be as long as the same command may come again.
     #[must_use]
-    pub fn key_life(mut self, epoch: KeyLife) -> Self {
-        self.key_life = epoch;
+    pub fn key_life(mut self, life: KeyLife) -> Self {
+        self.key_life = life;
         self
     }
 

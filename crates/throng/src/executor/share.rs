@@ -324,7 +324,7 @@ impl Hot {
         }
     }
 
-    /// The one in front, if it may go and was asked before its batch had come.
+    /// The one in front, if it may go and was asked before its turn had come.
     fn next_to_go(&mut self) -> Option<Waker> {
         if self.released == 0 {
             return None;

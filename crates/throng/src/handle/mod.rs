@@ -58,8 +58,8 @@ impl<E: Entity> Handle<E> {
 
     /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour: as long as the command may come again.
     #[must_use]
-    pub fn key_life(mut self, epoch: KeyLife) -> Self {
-        self.key_life = epoch;
+    pub fn key_life(mut self, life: KeyLife) -> Self {
+        self.key_life = life;
         self
     }
 

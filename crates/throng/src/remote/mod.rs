@@ -128,7 +128,7 @@ pub enum Asked {
         /// The idempotency key: the command takes effect once under it.
         key: Option<String>,
         /// The time for which that key is kept.
-        epoch: KeyLife,
+        life: KeyLife,
         /// The entity that has forwarded it, kind and id, and whether that one is to be its parent.
         forwarded: Option<(String, String, bool)>,
     },

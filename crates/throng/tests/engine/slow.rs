@@ -35,7 +35,7 @@ impl Host for Stopwatch {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Executor {
+struct Door {
     opened: u32,
 }
 
@@ -54,8 +54,8 @@ impl Event for Happened {}
 
 static HELD: OnceLock<(Sender<()>, Mutex<Receiver<()>>)> = OnceLock::new();
 
-impl Entity for Executor {
-    const KIND: &'static str = "executor";
+impl Entity for Door {
+    const KIND: &'static str = "door";
     type Id = String;
     type Command = Command;
     type Event = Happened;
@@ -69,7 +69,7 @@ impl Entity for Executor {
             may_go.lock().unwrap().recv().unwrap();
         }
         turn.emit(Happened::Opened);
-        Ok(Answer::after(|executor: &Self| executor.opened))
+        Ok(Answer::after(|door: &Self| door.opened))
     }
 
     fn evolve(&mut self, _: &Happened) {
@@ -95,7 +95,7 @@ async fn a_command_that_waited_for_its_shard_was_not_slow() {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let engine = Engine::builder()
-        .with::<Executor>()
+        .with::<Door>()
         .host(Arc::new(Stopwatch {
             host: TokioHost::new().unwrap(),
             micros: micros.clone(),
@@ -103,14 +103,14 @@ async fn a_command_that_waited_for_its_shard_was_not_slow() {
         .start(journal, store)
         .await
         .unwrap();
-    engine.entity::<Executor>("front").ask(Command::Open).await.unwrap();
+    engine.entity::<Door>("front").ask(Command::Open).await.unwrap();
 
     let slow = tokio::spawn({
-        let executor = engine.entity::<Executor>("front");
-        async move { executor.ask(Command::Hold).await }
+        let door = engine.entity::<Door>("front");
+        async move { door.ask(Command::Hold).await }
     });
     tokio::task::block_in_place(|| is_held.recv().unwrap());
-    let mut waits = pin!(engine.entity::<Executor>("front").ask(Command::Open));
+    let mut waits = pin!(engine.entity::<Door>("front").ask(Command::Open));
     // The command stands in the shard's inbox now.
     let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());

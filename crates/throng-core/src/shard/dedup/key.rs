@@ -16,7 +16,7 @@ pub(crate) struct CommandKey {
     /// A hash of the command, so that another one under the same key is noticed; 0 before the command was read.
     pub(crate) fingerprint: u64,
     /// The time it is kept.
-    pub(crate) epoch: KeyLife,
+    pub(crate) life: KeyLife,
 }
 
 impl CommandKey {
@@ -119,7 +119,7 @@ impl Kept {
     }
 
     pub(crate) fn accepted(key: &CommandKey, answer: KeptAnswer, now: Timestamp) -> Self {
-        Self::new(key.fingerprint, until(now, key.epoch), answer)
+        Self::new(key.fingerprint, until(now, key.life), answer)
     }
 
     /// Returns the entry for a refused command, which includes the commands refused under its key before.
@@ -150,10 +150,10 @@ impl Kept {
 /// Kind, id, the command's name, its content.
 pub(crate) type Forwarded = (String, String, String, String);
 
-pub(crate) fn until(now: Timestamp, epoch: KeyLife) -> i64 {
-    let hours = i64::from(epoch.hours.get());
+pub(crate) fn until(now: Timestamp, life: KeyLife) -> i64 {
+    let hours = i64::from(life.hours.get());
     let until = now.micros.saturating_add(hours * KEY_MICROS);
-    if epoch == KeyLife::default() {
+    if life == KeyLife::default() {
         return until;
     }
     // Those that live longer expire in as few steps as those of an hour do: looking for a fresh key looks at each of them.

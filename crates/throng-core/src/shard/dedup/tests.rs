@@ -200,7 +200,7 @@ fn last_refusals_under_a_key_are_kept_for_minutes_also_as_rows() {
         number: 1,
         name: "k".into(),
         fingerprint,
-        epoch: KeyLife::default(),
+        life: KeyLife::default(),
     };
     let (mut keys, now) = (Keys::default(), at(5));
     let found = |keys: &mut Keys, now| match keys.find(1, now) {

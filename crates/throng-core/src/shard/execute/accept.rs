@@ -206,7 +206,7 @@ impl<E: Entity> Entities<E> {
                 }
                 let mut taking = None;
                 if durable {
-                    let derived = key.map(|key| (key.derived(E::KIND, call.id), key.epoch));
+                    let derived = key.map(|key| (key.derived(E::KIND, call.id), key.life));
                     taking = Some(write_message(common, &own(), &to, asked.cloned(), derived)?);
                 }
                 // Also of one that records nothing else: asked again, it may decide otherwise.

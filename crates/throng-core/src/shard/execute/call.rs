@@ -62,7 +62,7 @@ pub enum Cause<'a> {
         /// Takes effect once under this key.
         key: Option<&'a str>,
         /// The time the key is kept.
-        epoch: KeyLife,
+        life: KeyLife,
         /// The name of the caller, if somebody has made sure of it.
         caller: Option<&'a str>,
         /// The entity that has forwarded it.

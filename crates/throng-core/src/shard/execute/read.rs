@@ -40,16 +40,16 @@ pub(crate) fn body_length<R>(bytes: usize, body: usize) -> Result<u32, Error<R>>
 
 /// The idempotency key of a call.
 pub(crate) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
-    let (key, epoch) = match call.cause {
-        Cause::Asked { key, epoch, .. } => (key?, epoch),
-        Cause::Message(taking) => (taking.key.as_deref()?, taking.epoch),
+    let (key, life) = match call.cause {
+        Cause::Asked { key, life, .. } => (key?, life),
+        Cause::Message(taking) => (taking.key.as_deref()?, taking.life),
         Cause::Timer(_) => return None,
     };
     Some(CommandKey {
         number: dedup::id_of(call.hash, call.id, key),
         name: key.to_owned(),
         fingerprint: 0,
-        epoch,
+        life,
     })
 }
 

@@ -51,11 +51,11 @@ pub(crate) fn write_message<R: Rejection>(
     let name = sent.encoded(&mut command).map_err(|why| unwritable("command", why))?;
     let command = String::from_utf8(command).map_err(|why| unwritable("command", why))?;
     let command = RawValue::from_string(command).map_err(|why| unwritable("command", why))?;
-    let (key, epoch) = key.map_or_else(Default::default, |(key, epoch)| (Some(key), epoch));
+    let (key, life) = key.map_or_else(Default::default, |(key, life)| (Some(key), life));
     let taking = Taking {
         asks,
         key,
-        epoch,
+        life,
         child: sent.child,
         ..common.message((&sent.kind, &sent.id), own, name, command)
     };
@@ -78,7 +78,7 @@ impl Common {
             sender: own.clone(),
             asks: None,
             key: None,
-            epoch: KeyLife::default(),
+            life: KeyLife::default(),
             child: false,
             name: name.into(),
             command,

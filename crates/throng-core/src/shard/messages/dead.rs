@@ -34,7 +34,7 @@ struct Dead<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(default, skip_serializing_if = "KeyLife::is_default")]
-    epoch: KeyLife,
+    life: KeyLife,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     child: bool,
     #[serde(borrow)]
@@ -173,7 +173,7 @@ impl DeadMessages {
             name: taking.name.as_ref().into(),
             asks: taking.asks.clone(),
             key: taking.key.clone(),
-            epoch: taking.epoch,
+            life: taking.life,
             child: taking.child,
             command: &taking.command,
         };
@@ -385,7 +385,7 @@ impl Delivery {
                 sender: Address::new(&*dead.sender.0, &*dead.sender.1),
                 asks: dead.asks,
                 key: dead.key,
-                epoch: dead.epoch,
+                life: dead.life,
                 child: dead.child,
                 name: dead.name.into_owned().into(),
                 command: dead.command.to_owned(),

@@ -50,7 +50,7 @@ pub struct Taking {
     /// The idempotency key under which it takes effect.
     pub key: Option<String>,
     /// The time the key is kept.
-    pub epoch: KeyLife,
+    pub life: KeyLife,
     /// The receiver becomes the sender's child, if it is new.
     pub child: bool,
     /// The command's name, as it was recorded.
@@ -133,7 +133,7 @@ pub struct Envelope<'a> {
     pub key: Option<String>,
     /// The time the key is kept.
     #[serde(default, skip_serializing_if = "KeyLife::is_default")]
-    pub epoch: KeyLife,
+    pub life: KeyLife,
     /// The receiver becomes the sender's child.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub child: bool,
@@ -367,7 +367,7 @@ impl Delivery {
                 sender,
                 asks: envelope.asks,
                 key: envelope.key,
-                epoch: envelope.epoch,
+                life: envelope.life,
                 child: envelope.child,
                 name: name.to_owned().into(),
                 command: envelope.command.to_owned(),
@@ -392,7 +392,7 @@ impl Taking {
             to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
             asks: self.asks.clone(),
             key: self.key.clone(),
-            epoch: self.epoch,
+            life: self.life,
             child: self.child,
             trace: self.trace.clone(),
             command: &self.command,

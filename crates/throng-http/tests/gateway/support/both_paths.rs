@@ -36,8 +36,8 @@ pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&st
         .any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let lengths = [("content-length", &*length)];
     let more = if has_length { &[][..] } else { &lengths };
-    let [direct, full] = [&[][..], &[FULL]].map(|path| {
-        let fields: String = [fields, more, path]
+    let [direct, full] = [&[][..], &[FULL]].map(|way| {
+        let fields: String = [fields, more, way]
             .concat()
             .iter()
             .map(|(name, value)| format!("{name}: {value}\r\n"))
