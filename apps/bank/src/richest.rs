@@ -10,7 +10,7 @@ use throng_app::{
         Described, Problem, Route,
         extract::{Json, Query},
     },
-    projections::{Interrupt, Projection, Rows, Seen, Table, row_key},
+    projections::{DurableEvent, Interrupt, Projection, Rows, Table, row_key},
 };
 
 use crate::account::{Account, AccountEvent};
@@ -26,7 +26,7 @@ pub struct Richest;
 
 /// The row of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct AccountRow {
     /// Can be spent.
     pub cents: u64,
 }
@@ -37,10 +37,10 @@ struct Accounts;
 impl Table for Accounts {
     const NAME: &'static str = "accounts";
     type Key = String;
-    type Row = Held;
+    type Row = AccountRow;
     type Order = Reverse<u64>;
 
-    fn order(_: &String, row: &Held) -> Option<Reverse<u64>> {
+    fn order(_: &String, row: &AccountRow) -> Option<Reverse<u64>> {
         Some(Reverse(row.cents))
     }
 }
@@ -59,9 +59,9 @@ impl Projection for Richest {
     const NAME: &'static str = "richest";
     type Of = Account;
 
-    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let id = &seen.id;
-        let Held { cents } = rows.row::<Accounts>(id)?.unwrap_or_default();
+        let AccountRow { cents } = rows.row::<Accounts>(id)?.unwrap_or_default();
         let cents = match &seen.event {
             AccountEvent::Opened {} => cents,
             AccountEvent::Deposited { cents: more }
@@ -85,10 +85,10 @@ impl Projection for Richest {
             }
             AccountEvent::Closed {} => return rows.remove_row::<Accounts>(id),
         };
-        rows.set_row::<Accounts>(id, &Held { cents })
+        rows.set_row::<Accounts>(id, &AccountRow { cents })
     }
 
-    fn reads(&self, seen: &Seen<Account>) -> Vec<Vec<u8>> {
+    fn reads(&self, seen: &DurableEvent<Account>) -> Vec<Vec<u8>> {
         let transfer = match seen.event {
             AccountEvent::TransferStarted { number, .. }
             | AccountEvent::TransferFinished { number }
@@ -139,7 +139,7 @@ pub async fn page(engine: &Engine, page: Page) -> Result<RichestPage, Problem> {
     let accounts = found
         .rows
         .into_iter()
-        .map(|(account, Held { cents })| RichAccount { account, cents });
+        .map(|(account, AccountRow { cents })| RichAccount { account, cents });
     Ok(RichestPage {
         accounts: accounts.collect(),
         next: found.next,

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use throng::{
     Engine,
     journal::{Error, ViewRange},
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 
 use crate::show::{Show, ShowEvent, ShowId};
@@ -24,7 +24,7 @@ impl Projection for AvailableShows {
     const NAME: &'static str = "available-shows";
     type Of = Show;
 
-    fn apply(&self, seen: &Seen<Show>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Show>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let key = seen.id.to_string();
         let change = match seen.event {
             ShowEvent::ShowCreated { seats, .. } => i32::from(seats),

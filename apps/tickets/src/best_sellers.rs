@@ -8,7 +8,7 @@ use throng_app::{
     Engine,
     http::Problem,
     model::Timestamp,
-    projections::{Interrupt, Projection, Rows, Seen, Table, row_key},
+    projections::{DurableEvent, Interrupt, Projection, Rows, Table, row_key},
 };
 
 const HOUR_MICROS: i64 = 3_600_000_000;
@@ -40,7 +40,7 @@ impl Table for Sales {
     }
 }
 
-fn key(seen: &Seen<Order>) -> Option<(<Sales as Table>::Key, Sold)> {
+fn key(seen: &DurableEvent<Order>) -> Option<(<Sales as Table>::Key, Sold)> {
     let OrderEvent::Confirmed {
         concert,
         tickets,
@@ -62,7 +62,7 @@ impl Projection for BestSellers {
     const NAME: &'static str = "best-sellers";
     type Of = Order;
 
-    fn apply(&self, seen: &Seen<Order>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Order>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let Some((key, sold)) = key(seen) else { return Ok(()) };
         let before = rows.row::<Sales>(&key)?.unwrap_or_default();
         let sum = Sold {
@@ -72,7 +72,7 @@ impl Projection for BestSellers {
         rows.set_row::<Sales>(&key, &sum)
     }
 
-    fn reads(&self, seen: &Seen<Order>) -> Vec<Vec<u8>> {
+    fn reads(&self, seen: &DurableEvent<Order>) -> Vec<Vec<u8>> {
         key(seen).iter().map(|(key, _)| row_key::<Sales>(key)).collect()
     }
 }

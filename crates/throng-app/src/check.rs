@@ -5,7 +5,7 @@ use clap::Args;
 use std::process::ExitCode;
 use throng::journal::{Commit, Error};
 #[cfg(feature = "postgres")]
-use throng_postgres::tools::Seen;
+use throng_postgres::tools::HistoryPart;
 
 use crate::{
     App,
@@ -53,9 +53,9 @@ impl CheckArguments {
             }
             #[cfg(feature = "postgres")]
             JournalLocation::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
-                Seen::Commit(found) => commit(found),
-                Seen::Damage(damage) => Err(damage),
-                Seen::Writer { .. } => Ok(()),
+                HistoryPart::Commit(found) => commit(found),
+                HistoryPart::Damage(damage) => Err(damage),
+                HistoryPart::Writer { .. } => Ok(()),
             })?,
         }
         let report = checker.finish();

@@ -15,7 +15,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng::{Engine, Erased, Options, PruneReport, model::Keep, projection::State};
+use throng::{Engine, Erased, Options, PruneReport, model::Keep, projection::ProjectionState};
 
 /// The longest wait for projections to catch up. A projection that is behind holds the events it has not read.
 const CATCH_UP: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ fn catch_up(engine: &Engine) {
         let projections = engine.projections();
         projections
             .iter()
-            .any(|one| one.state == State::Running && (one.reached.is_none() || one.lag_commits > 0))
+            .any(|one| one.state == ProjectionState::Running && (one.reached.is_none() || one.lag_commits > 0))
     };
     while reads(engine) && begun.elapsed() < CATCH_UP {
         thread::sleep(LOOK_EVERY);

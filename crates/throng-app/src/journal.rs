@@ -31,7 +31,7 @@ use throng_log::{
 #[cfg(feature = "postgres")]
 use throng_postgres::{
     PostgresOptions,
-    tools::{self as postgres, Import, Seen},
+    tools::{self as postgres, HistoryPart, Import},
 };
 
 /// The time between two looks of a backup that follows.
@@ -332,9 +332,9 @@ fn write_lines(from: &Source, out: &mut dyn Write, how: ExportOptions) -> Result
         Source::Postgres(options) => {
             let mut lines = ExportLines::begin(out, how)?;
             postgres::walk(options, &mut |seen| match seen {
-                Seen::Writer { writer, node, .. } => lines.writer(writer, node),
-                Seen::Commit(commit) => lines.commit(commit),
-                Seen::Damage(damage) => lines.damage(damage),
+                HistoryPart::Writer { writer, node, .. } => lines.writer(writer, node),
+                HistoryPart::Commit(commit) => lines.commit(commit),
+                HistoryPart::Damage(damage) => lines.damage(damage),
             })?;
             lines.finish()
         }

@@ -75,7 +75,7 @@ pub enum Action {
 
 /// The facts that a node knows beside the view.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct NodeFacts {
     /// Nodes whose ports refuse connections.
     pub refusing: BTreeSet<NodeId>,
     /// The shards that the engine serves; `None`: none, and it has to be told.
@@ -150,7 +150,7 @@ impl Membership {
     }
 
     /// Returns the actions to take now, in this order. `now` is in microseconds of any clock that never goes back.
-    pub fn actions(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
+    pub fn actions(&mut self, view: &View, now: u64, seen: &NodeFacts) -> Vec<Action> {
         let mut actions = self.dead(view, now, seen);
         if !actions.is_empty() {
             // What follows from that is seen by the next look.
@@ -201,7 +201,7 @@ impl Membership {
             .map(|(node, _)| node)
     }
 
-    fn dead(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
+    fn dead(&mut self, view: &View, now: u64, seen: &NodeFacts) -> Vec<Action> {
         let others = view.nodes.iter().filter(|node| node.id != self.me && node.lives());
         let mut dead = Vec::new();
         let mut beats = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! A node's loop: it says that it lives, takes and gives shards, and joins again when it was declared dead. It knows no socket, no clock
 //! and no thread but those it is handed, so that a simulator can run it.
 
-use crate::membership::{Action, Membership, Seen, Standby, Timing};
+use crate::membership::{Action, Membership, NodeFacts, Standby, Timing};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -188,7 +188,7 @@ struct Change {
     /// The node it is now: what was begun for the one before is not what this one serves.
     node: NodeId,
     serves: Option<ShardSet>,
-    /// See [`Seen::has_given`].
+    /// See [`NodeFacts::has_given`].
     has_given: bool,
     is_changing: bool,
     last: Duration,
@@ -515,9 +515,9 @@ impl NodeLoop {
         found.as_ref().map(|(_, told)| told.clone())
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> NodeFacts {
         let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-        Seen {
+        NodeFacts {
             refusing: self.parts.connections.refusing(),
             serves: change.serves.clone(),
             has_given: change.has_given,

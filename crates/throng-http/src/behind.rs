@@ -51,9 +51,9 @@ impl IntoResponseParts for Behind {
 mod tests {
     use super::*;
     use axum::response::IntoResponse as _;
-    use throng::projection::State;
+    use throng::projection::ProjectionState;
 
-    fn shown(behind_seconds: f64, state: State, is_rebuilding: bool) -> Option<String> {
+    fn shown(behind_seconds: f64, state: ProjectionState, is_rebuilding: bool) -> Option<String> {
         let progress = Progress {
             name: "rows",
             kind: "show",
@@ -75,12 +75,16 @@ mod tests {
 
     #[test]
     fn rows_that_are_behind_say_for_how_long_and_others_say_nothing() {
-        assert_eq!(shown(0.3, State::Running, false), None);
-        assert_eq!(shown(71.2, State::Running, false).as_deref(), Some("72"));
-        assert_eq!(shown(0.3, State::Running, true).as_deref(), Some("1"), "not complete");
+        assert_eq!(shown(0.3, ProjectionState::Running, false), None);
+        assert_eq!(shown(71.2, ProjectionState::Running, false).as_deref(), Some("72"));
+        assert_eq!(
+            shown(0.3, ProjectionState::Running, true).as_deref(),
+            Some("1"),
+            "not complete"
+        );
         let reason = String::new();
         assert_eq!(
-            shown(2.0, State::Stopped { reason, at: None }, false).as_deref(),
+            shown(2.0, ProjectionState::Stopped { reason, at: None }, false).as_deref(),
             Some("2")
         );
     }

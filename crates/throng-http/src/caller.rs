@@ -245,12 +245,12 @@ impl<'a> Sender<'a> {
 }
 
 /// Credentials that a client has shown, and the caller they belong to.
-pub(crate) struct Held {
+pub(crate) struct ShownCredentials {
     pub(crate) shown: HeaderValue,
     pub(crate) caller: Caller,
 }
 
-impl Held {
+impl ShownCredentials {
     /// Takes them from a request that was let in as this caller. `None`: it has shown no token, so that none can expire.
     pub(crate) fn of(headers: &HeaderMap, caller: Option<&Caller>) -> Option<Self> {
         Some(Self {

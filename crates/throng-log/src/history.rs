@@ -40,7 +40,7 @@ pub(crate) struct Segment {
 
 /// The place of a commit.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct CommitPlace {
     pub segment: Segment,
     /// The last commit this segment holds, as far as is known.
     pub segment_last: CommitNo,
@@ -160,7 +160,7 @@ impl History {
     }
 
     /// Returns the place of a commit; `None` if there is no such commit.
-    pub(crate) fn locate(&self, position: Position) -> Option<Found> {
+    pub(crate) fn locate(&self, position: Position) -> Option<CommitPlace> {
         let stream = self.streams.get(&position.writer)?;
         if position.commit.0 == 0 || position.commit > stream.last {
             return None;
@@ -181,7 +181,7 @@ impl History {
                 .rfind(|(number, _)| *number == segment.number)
                 .and_then(|(_, directory)| directory.get(index))
         };
-        Some(Found {
+        Some(CommitPlace {
             segment: segment.clone(),
             segment_last,
             offset: sectors.map(|sectors| scan::bytes_of(*sectors)),

@@ -37,7 +37,7 @@ impl Worker {
     }
 
     /// Runs a job on the thread; `Err` if it cannot take any, or ended without an answer.
-    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> JobAnswer<T> {
         let slot = Arc::new(Mutex::new(Slot {
             state: State::Waiting,
             waker: None,
@@ -48,7 +48,7 @@ impl Worker {
             // A job that is not taken is dropped, and its reply says so.
             let _ = jobs.try_send(job);
         }
-        Answer(slot)
+        JobAnswer(slot)
     }
 }
 
@@ -102,9 +102,9 @@ impl<T> Drop for Reply<T> {
 }
 
 /// A job's answer.
-pub(crate) struct Answer<T>(Arc<Mutex<Slot<T>>>);
+pub(crate) struct JobAnswer<T>(Arc<Mutex<Slot<T>>>);
 
-impl<T> Future for Answer<T> {
+impl<T> Future for JobAnswer<T> {
     type Output = Result<T, &'static str>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -37,7 +37,7 @@ impl Default for Settings {
 
 /// The treatment of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum CircuitState {
     /// Every call passes; failures are counted.
     Closed,
     /// A few pass as probes.
@@ -114,11 +114,11 @@ impl Circuit {
 
     /// Returns the treatment of calls.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> CircuitState {
         match self.phase {
-            Phase::Closed { .. } => State::Closed,
-            Phase::HalfOpen { .. } => State::HalfOpen,
-            Phase::Open { .. } => State::Open,
+            Phase::Closed { .. } => CircuitState::Closed,
+            Phase::HalfOpen { .. } => CircuitState::HalfOpen,
+            Phase::Open { .. } => CircuitState::Open,
         }
     }
 
@@ -249,10 +249,10 @@ mod tests {
         let mut circuit = Circuit::new(SETTINGS);
         for outcome in [Outcome::Failed, Outcome::Failed, Outcome::Succeeded] {
             call(&mut circuit, at(1), outcome);
-            assert_eq!(circuit.state(), State::Closed);
+            assert_eq!(circuit.state(), CircuitState::Closed);
         }
         call(&mut circuit, at(1), Outcome::Succeeded);
-        assert_eq!(circuit.state(), State::Open, "two of four");
+        assert_eq!(circuit.state(), CircuitState::Open, "two of four");
     }
 
     #[test]
@@ -265,10 +265,10 @@ mod tests {
         let ends = [Outcome::Failed, Outcome::Failed, Outcome::Succeeded];
         for (number, outcome) in (0..).zip(ends.into_iter().chain([Outcome::Failed; 2])) {
             call(&mut circuit, at(number * 60), outcome);
-            assert_eq!(circuit.state(), State::Closed);
+            assert_eq!(circuit.state(), CircuitState::Closed);
         }
         call(&mut circuit, at(600), Outcome::Failed);
-        assert_eq!(circuit.state(), State::Open);
+        assert_eq!(circuit.state(), CircuitState::Open);
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         }
         now += at(4);
         (0..2).for_each(|_| call(&mut circuit, now, Outcome::Succeeded));
-        assert_eq!(circuit.state(), State::Closed);
+        assert_eq!(circuit.state(), CircuitState::Closed);
         (0..4).for_each(|_| call(&mut circuit, now, Outcome::Failed));
         assert_eq!(circuit.ask(now).unwrap_err(), at(1));
     }
@@ -298,7 +298,7 @@ mod tests {
             circuit.end(at(1), permit, Outcome::Abandoned);
         }
         (0..2).for_each(|_| call(&mut circuit, at(1), Outcome::Succeeded));
-        assert_eq!(circuit.state(), State::Closed);
+        assert_eq!(circuit.state(), CircuitState::Closed);
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         circuit.end(at(1), probe, Outcome::Failed);
         assert_eq!(
             circuit.state(),
-            State::Closed,
+            CircuitState::Closed,
             "how a call ended that began before says nothing"
         );
         (0..4).for_each(|_| call(&mut circuit, at(1), Outcome::Failed));
@@ -350,17 +350,17 @@ mod tests {
                         let before = circuit.state();
                         match circuit.ask(now) {
                             Ok(permit) => {
-                                if before == State::Open {
+                                if before == CircuitState::Open {
                                     probes = 0;
                                 }
-                                if circuit.state() == State::HalfOpen {
+                                if circuit.state() == CircuitState::HalfOpen {
                                     probes += 1;
                                 }
-                                prop_assert!(circuit.state() != State::Open);
+                                prop_assert!(circuit.state() != CircuitState::Open);
                                 under_way.push(permit);
                             }
                             Err(retry_after) => {
-                                prop_assert!(before != State::Closed, "a closed one lets all through");
+                                prop_assert!(before != CircuitState::Closed, "a closed one lets all through");
                                 prop_assert!(retry_after <= SETTINGS.pause_max && !retry_after.is_zero());
                             }
                         }
@@ -369,14 +369,14 @@ mod tests {
                         let permit = under_way.swap_remove(which % under_way.len());
                         let (is_probe, before) = (permit.phase == circuit.number, circuit.state());
                         circuit.end(now, permit, outcome);
-                        if is_probe && before == State::HalfOpen && outcome == Outcome::Abandoned {
+                        if is_probe && before == CircuitState::HalfOpen && outcome == Outcome::Abandoned {
                             probes -= 1;
                         }
                         prop_assert!(is_probe || before == circuit.state(), "what ended late changes nothing");
                     }
                     Step::End(..) => {}
                 }
-                if circuit.state() == State::HalfOpen {
+                if circuit.state() == CircuitState::HalfOpen {
                     prop_assert!(probes <= SETTINGS.probes);
                 }
             }
@@ -386,13 +386,13 @@ mod tests {
             }
             now += SETTINGS.pause_max;
             for _ in 0..SETTINGS.probes {
-                if circuit.state() != State::Closed {
+                if circuit.state() != CircuitState::Closed {
                     let permit = circuit.ask(now);
                     prop_assert!(permit.is_ok());
                     circuit.end(now, permit.unwrap(), Outcome::Succeeded);
                 }
             }
-            prop_assert_eq!(circuit.state(), State::Closed);
+            prop_assert_eq!(circuit.state(), CircuitState::Closed);
         }
     }
 }

@@ -24,14 +24,14 @@ pub(crate) struct SimJournal {
     pub(crate) world: Arc<World>,
     pub(crate) medium: Medium,
     pub(crate) faults: Arc<Mutex<Faults>>,
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<JournalKnowledge>,
     /// The number of the process.
     pub(crate) process: u32,
 }
 
 /// The process's knowledge of its journal.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct JournalKnowledge {
     /// The process is dead: what still runs of it reaches nothing. Set once, by the kill or the power loss.
     pub(crate) dead: AtomicBool,
     /// The most appends in flight. An append changes it by chance; 0 counts as 1.

@@ -100,7 +100,7 @@ impl Starting {
     }
 }
 
-type Answer<A> = Result<<A as Actor>::Reply, Error<<A as Actor>::Rejection>>;
+type AnswerSlot<A> = Result<<A as Actor>::Reply, Error<<A as Actor>::Rejection>>;
 
 /// A command on its way.
 struct Asked<A: Actor> {
@@ -108,7 +108,7 @@ struct Asked<A: Actor> {
     command: A::Command,
     /// The deadline, by the host's clock.
     until: u64,
-    reply: Reply<Answer<A>>,
+    reply: Reply<AnswerSlot<A>>,
 }
 
 /// Some of a kind's actors.
@@ -200,7 +200,7 @@ impl<A: Actor> Typed<A> {
     }
 
     /// Sends a command; one that is at work in place is done when this returns.
-    fn send(&self, id: String, command: A::Command, until: u64) -> Result<Pending<Answer<A>>, Error<A::Rejection>> {
+    fn send(&self, id: String, command: A::Command, until: u64) -> Result<Pending<AnswerSlot<A>>, Error<A::Rejection>> {
         if !limits::is_id(&id) {
             let most = throng_journal::Address::ID_BYTES_MAX;
             let found = id.len();
@@ -230,7 +230,7 @@ impl<A: Actor> Typed<A> {
     }
 }
 
-async fn answered<A: Actor>(pending: Pending<Answer<A>>, left: Duration) -> Answer<A> {
+async fn answered<A: Actor>(pending: Pending<AnswerSlot<A>>, left: Duration) -> AnswerSlot<A> {
     let answered = match A::PLACEMENT {
         // The answer is there, or another thread is executing the command just now.
         Placement::InTurn => pending.await,
@@ -305,7 +305,7 @@ impl Services {
         id: String,
         command: A::Command,
         deadline: Option<Duration>,
-    ) -> Answer<A> {
+    ) -> AnswerSlot<A> {
         let left = deadline.unwrap_or(context.options.deadline);
         let pending = self.tell::<A>(context, id, command, Some(left))?;
         answered::<A>(pending, left).await
@@ -318,7 +318,7 @@ impl Services {
         id: String,
         command: A::Command,
         deadline: Option<Duration>,
-    ) -> Result<Pending<Answer<A>>, Error<A::Rejection>> {
+    ) -> Result<Pending<AnswerSlot<A>>, Error<A::Rejection>> {
         self.actors::<A>(context)?.send(id, command, context.until(deadline))
     }
 

@@ -5,7 +5,7 @@
 //! neither was written down, the events of two commands may stand side by side: then only of the last one it is certain what caused it.
 
 use crate::{
-    check::{Kept, TimerSet},
+    check::{KeptCommand, TimerSet},
     engine::Engine,
 };
 use serde::Serialize;
@@ -218,7 +218,7 @@ fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<T
             RecordKind::Command => {
                 let cause = &mut provenance.cause;
                 cause.name = Some(record.name.to_owned());
-                if let Ok(kept) = serde_json::from_slice::<Kept>(record.body) {
+                if let Ok(kept) = serde_json::from_slice::<KeptCommand>(record.body) {
                     cause.caller = kept.caller;
                     cause.body = Some(kept.command);
                     cause.from = kept.forwarded.map(|(kind, id)| Named { kind, id });

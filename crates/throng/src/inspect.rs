@@ -6,7 +6,7 @@ pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected
 use crate::{
     commit::{unreadable, widen},
     engine::Engine,
-    executor::{Answer, Look, NOTHING, Target, Typed, Work},
+    executor::{AnswerSlot, Look, NOTHING, Target, Typed, Work},
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_core::{
@@ -131,20 +131,24 @@ impl Engine {
     /// It cannot be brought back, or the engine's.
     pub async fn inspect(&self, kind: usize, id: &str, wanted: Inspect) -> Answered<Inspected> {
         let core = &self.core;
-        let look = Box::new(move |shard: &mut Shard, _, target: &Target<'_>, answer: &mut Answer| {
-            let Some(found) = shard.inspect(target.kind, (target.hash, &target.id), &wanted) else {
-                return Ran::Load;
-            };
-            let Answer::Typed(answer) = answer else { return NOTHING };
-            let rests_on = found.as_ref().map_or(0, |found| found.rests_on);
-            if let Some(answer) = answer.slot.downcast_mut::<Option<Result<Inspected, String>>>() {
-                *answer = Some(found);
-            }
-            Ran::Done {
-                rests_on,
-                outcome: Outcome::Done,
-            }
-        });
+        let look = Box::new(
+            move |shard: &mut Shard, _, target: &Target<'_>, answer: &mut AnswerSlot| {
+                let Some(found) = shard.inspect(target.kind, (target.hash, &target.id), &wanted) else {
+                    return Ran::Load;
+                };
+                let AnswerSlot::Typed(answer) = answer else {
+                    return NOTHING;
+                };
+                let rests_on = found.as_ref().map_or(0, |found| found.rests_on);
+                if let Some(answer) = answer.slot.downcast_mut::<Option<Result<Inspected, String>>>() {
+                    *answer = Some(found);
+                }
+                Ran::Done {
+                    rests_on,
+                    outcome: Outcome::Done,
+                }
+            },
+        );
         let found: Option<Result<Inspected, String>> = None;
         let answer = Typed {
             slot: Box::new(found),
@@ -157,9 +161,11 @@ impl Engine {
             remote: None,
             is_inspection: true,
         };
-        let attempt = core.context.attempt(target, Work::Look(look), Answer::Typed(answer));
+        let attempt = core
+            .context
+            .attempt(target, Work::Look(look), AnswerSlot::Typed(answer));
         let executed = core.epochs.run(attempt).await.map_err(widen)?;
-        let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
+        let AnswerSlot::Typed(answer) = executed.settled().await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
         let answer: Box<dyn Any> = answer.slot;

@@ -65,7 +65,7 @@ mod stock {
 use serde_json::json;
 use std::{error::Error, path::Path};
 use stock::{Stock, StockEvent};
-use throng::{Engine, model::Entity as _, projection::Seen};
+use throng::{Engine, model::Entity as _, projection::DurableEvent};
 use throng_amqp::*;
 
 /// The command that a message is: its type names the command, its header the article.
@@ -84,7 +84,7 @@ impl Outbound for Shipments {
     type Of = Stock;
     type Item = Message;
 
-    fn map(&self, seen: &Seen<Stock>) -> Option<Message> {
+    fn map(&self, seen: &DurableEvent<Stock>) -> Option<Message> {
         let StockEvent::Taken { pieces } = seen.event else {
             return None;
         };

@@ -1,6 +1,6 @@
 //! A breaker that many callers share.
 
-use crate::{Circuit, Outcome, Permit, Settings, State};
+use crate::{Circuit, CircuitState, Outcome, Permit, Settings};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
@@ -52,7 +52,7 @@ impl Breaker {
 
     /// Returns the present treatment of calls.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> CircuitState {
         self.with(|circuit, _| circuit.state())
     }
 
@@ -87,19 +87,19 @@ impl Breaker {
         drop(circuit);
         if before != after {
             self.inner.state.set(match after {
-                State::Closed => 0,
-                State::HalfOpen => 1,
-                State::Open => 2,
+                CircuitState::Closed => 0,
+                CircuitState::HalfOpen => 1,
+                CircuitState::Open => 2,
             });
-            if after == State::Open {
+            if after == CircuitState::Open {
                 self.inner.openings.inc();
             }
             tracing::info!(
                 "calls to {name}: {}",
                 match after {
-                    State::Closed => "well again, all pass",
-                    State::HalfOpen => "probing",
-                    State::Open => "too many have failed, refused for now",
+                    CircuitState::Closed => "well again, all pass",
+                    CircuitState::HalfOpen => "probing",
+                    CircuitState::Open => "too many have failed, refused for now",
                 }
             );
         }

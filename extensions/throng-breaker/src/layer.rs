@@ -99,7 +99,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Settings, State};
+    use crate::{CircuitState, Settings};
     use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 
     #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ mod tests {
         for status in [404, 503, 503] {
             assert_eq!(service.ready().await.unwrap().call(status).await, Ok(status));
         }
-        assert_eq!(breaker.state(), State::Open);
+        assert_eq!(breaker.state(), CircuitState::Open);
         let refused = service.ready().await.unwrap().call(200).await;
         assert!(matches!(refused, Err(Error::Refused(Refused { retry_after })) if !retry_after.is_zero()));
     }

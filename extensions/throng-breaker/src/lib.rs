@@ -27,4 +27,4 @@ mod retry;
 pub use breaker::{Breaker, Breakers, Call, Refused};
 pub use layer::{BreakerLayer, BreakerService, Error};
 pub use retry::{Pauses, Retry, RetryBudget};
-pub use throng_services::circuit::{Circuit, Outcome, Permit, Settings, State};
+pub use throng_services::circuit::{Circuit, CircuitState, Outcome, Permit, Settings};

@@ -9,7 +9,7 @@ use std::{
 use throng::{
     journal::Later,
     model::Entity,
-    projection::{EventOffset, Seen, Sink},
+    projection::{DurableEvent, EventOffset, Sink},
 };
 use tokio::{
     runtime::{Handle, Runtime},
@@ -28,7 +28,7 @@ pub trait Outbound: Send + Sync + 'static {
     type Item: Send + 'static;
 
     /// The form of an event; `None`: the event is left out.
-    fn map(&self, seen: &Seen<Self::Of>) -> Option<Self::Item>;
+    fn map(&self, seen: &DurableEvent<Self::Of>) -> Option<Self::Item>;
 }
 
 /// Takes a kind's events to a target: a [`Sink`], to be given to an engine.
@@ -118,7 +118,7 @@ impl<O: Outbound, T: Target<Item = O::Item>> Sink for Egress<O, T> {
     const IS_IDEMPOTENT: bool = T::STORES_POSITION;
     type Of = O::Of;
 
-    fn deliver(&self, batch: Vec<Seen<O::Of>>) -> Later<'_, Result<(), SinkError>> {
+    fn deliver(&self, batch: Vec<DurableEvent<O::Of>>) -> Later<'_, Result<(), SinkError>> {
         self.run(|inner| async move { inner.state.lock().await.deliver(&inner.outbound, batch).await })
     }
 
@@ -142,7 +142,7 @@ impl<T: Target> State<T> {
     async fn deliver<O: Outbound<Item = T::Item>>(
         &mut self,
         outbound: &O,
-        events: Vec<Seen<O::Of>>,
+        events: Vec<DurableEvent<O::Of>>,
     ) -> Result<(), SinkError> {
         let mut position = match T::STORES_POSITION {
             true => self.found().await?,

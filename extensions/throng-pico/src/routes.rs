@@ -50,7 +50,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, any, get, post},
 };
-use given::Given;
+use given::RequestArguments;
 use serde_json::json;
 use std::sync::Arc;
 use throng_http::{Administrator, Described, KnowsCallers, LiveEvents, Once, Problem, Route};
@@ -248,7 +248,7 @@ async fn event(
     State(picos): State<Picos>,
     Path((eci, domain, name)): Path<(String, String, String)>,
     once: Once,
-    given: Given,
+    given: RequestArguments,
 ) -> Result<Response, Response> {
     let ran = send(&picos, &eci, &once, (&domain, &name), given.value, None).await?;
     Ok(Answer(Value::from(ran.eid)).into_response())
@@ -267,7 +267,7 @@ async fn event_wait(
     State(picos): State<Picos>,
     Path((eci, domain, name)): Path<(String, String, String)>,
     once: Once,
-    given: Given,
+    given: RequestArguments,
 ) -> Result<Response, Response> {
     send(&picos, &eci, &once, (&domain, &name), given.value, None)
         .await
@@ -278,7 +278,7 @@ async fn sky_event(
     State(picos): State<Picos>,
     Path((eci, eid, domain, name)): Path<(String, String, String, String)>,
     once: Once,
-    given: Given,
+    given: RequestArguments,
 ) -> Result<Response, Response> {
     let mut attributes = given.value;
     if eid != "none" && attributes.child("__eid").is_none() {
@@ -298,7 +298,7 @@ async fn event_query(
     State(picos): State<Picos>,
     Path((eci, domain, name, rid, query)): Path<(String, String, String, String, String)>,
     once: Once,
-    given: Given,
+    given: RequestArguments,
 ) -> Result<Response, Response> {
     let asked = Asked {
         rid: rid.into(),
@@ -321,7 +321,7 @@ async fn query(
     Path((eci, rid, name)): Path<(String, String, String)>,
     method: Method,
     headers: HeaderMap,
-    given: Given,
+    given: RequestArguments,
 ) -> Result<Response, Response> {
     let eci = channel(&eci)?;
     if method == Method::GET && LiveEvents::are_accepted(&headers) {
@@ -370,7 +370,7 @@ async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
     }
 }
 
-async fn flush(State(picos): State<Picos>, given: Given) -> Result<Response, Response> {
+async fn flush(State(picos): State<Picos>, given: RequestArguments) -> Result<Response, Response> {
     let Some(url) = given.value.child("url").and_then(Value::as_str).map(str::to_owned) else {
         let problem = Problem::malformed("Expected `url`.").at_field("url");
         return Err(answer::problem("TypeError: Expected `url`", &problem));

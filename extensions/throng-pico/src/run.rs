@@ -2,7 +2,7 @@
 
 use crate::{
     draft::{Draft, Stop, Taker},
-    native::{self, Given},
+    native::{self, NativeArguments},
     pico::{Answers, Asked, Change, Pico, PicoRejection},
 };
 use std::{cell::RefCell, sync::Arc};
@@ -129,7 +129,9 @@ fn answer(draft: &mut Draft<'_>, asked: &Asked) -> Result<Option<Value>, Option<
             return Ok(Some(native.testing()));
         }
         let get = |_: usize, name: &str| arguments.child(name).cloned().unwrap_or_default();
-        return (native.answer)(draft, name, &Given(&get)).transpose().map_err(Some);
+        return (native.answer)(draft, name, &NativeArguments(&get))
+            .transpose()
+            .map_err(Some);
     }
     let url = draft.installed(rid).map(|ruleset| ruleset.url.clone()).ok_or(None)?;
     let loaded = draft.program(&url).map_err(Some)?;

@@ -8,7 +8,7 @@ use throng::services::health::{Health, Status};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore, MemoryViews},
-    projection::{Seen, State},
+    projection::{DurableEvent, ProjectionState},
 };
 use throng_breaker::{Breaker, Settings};
 use throng_redis::{Egress, Outbound, ReadError, ReadModel, Reader, RedisTarget};
@@ -25,7 +25,7 @@ impl Outbound for Hits {
     type Of = Counter;
     type Item = Vec<Cmd>;
 
-    fn map(&self, seen: &Seen<Counter>) -> Option<Vec<Cmd>> {
+    fn map(&self, seen: &DurableEvent<Counter>) -> Option<Vec<Cmd>> {
         Some(vec![Cmd::hincr("hits", &seen.id, 1)])
     }
 }
@@ -77,7 +77,7 @@ async fn filled(redis: &Redis, hits: u64) {
 /// Why the sink has stopped, once it has.
 async fn stopped(engine: &Engine) -> String {
     let reason = || match &engine.projections()[0].state {
-        State::Stopped { reason, .. } => Some(reason.clone()),
+        ProjectionState::Stopped { reason, .. } => Some(reason.clone()),
         _ => None,
     };
     eventually("it stops", async || reason().is_some()).await;
@@ -311,10 +311,10 @@ async fn full_redis_answers_and_opens_no_breaker() {
     set_memory_max(&redis, "1").await;
     hit(&engine, 1).await;
     eventually("the sink tries again", async || {
-        matches!(engine.projections()[0].state, State::Retrying { .. })
+        matches!(engine.projections()[0].state, ProjectionState::Retrying { .. })
     })
     .await;
-    assert_eq!(breaker.state(), throng_breaker::State::Closed, "of the sink");
+    assert_eq!(breaker.state(), throng_breaker::CircuitState::Closed, "of the sink");
     let breaker = wary();
     let reader = Reader::new(&redis.url(), breaker.clone()).unwrap();
     let mut commands = redis::pipe();
@@ -324,7 +324,7 @@ async fn full_redis_answers_and_opens_no_breaker() {
     let mut transaction = commands.clone();
     let refused = ask(transaction.atomic()).await;
     assert!(matches!(refused, Err(ReadError::Unavailable { .. })), "{refused:?}");
-    assert_eq!(breaker.state(), throng_breaker::State::Closed, "of the reader");
+    assert_eq!(breaker.state(), throng_breaker::CircuitState::Closed, "of the reader");
     assert_eq!(ask(&commands).await.unwrap(), (1,));
     set_memory_max(&redis, "0").await;
     filled(&redis, 2).await;

@@ -9,17 +9,17 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The answer of an engine.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum EngineAnswer {
     Value(Value),
     /// An error, in the original's words.
     Error(String),
 }
 
-impl std::fmt::Display for Answer {
+impl std::fmt::Display for EngineAnswer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Answer::Value(value) => value.fmt(formatter),
-            Answer::Error(error) => write!(formatter, "error {error:?}"),
+            EngineAnswer::Value(value) => value.fmt(formatter),
+            EngineAnswer::Error(error) => write!(formatter, "error {error:?}"),
         }
     }
 }
@@ -75,8 +75,8 @@ impl Engine {
     pub(crate) fn install(&self, url: &str) -> anyhow::Result<Option<String>> {
         Ok(
             match self.event("wrangler", "install_ruleset_request", &json!({ "url": url }))? {
-                Answer::Value(_) => None,
-                Answer::Error(error) => Some(error),
+                EngineAnswer::Value(_) => None,
+                EngineAnswer::Error(error) => Some(error),
             },
         )
     }
@@ -87,19 +87,19 @@ impl Engine {
     }
 
     /// Sends an event and returns its directives, without what is another one's in each engine.
-    pub(crate) fn event(&self, domain: &str, name: &str, attributes: &Value) -> anyhow::Result<Answer> {
+    pub(crate) fn event(&self, domain: &str, name: &str, attributes: &Value) -> anyhow::Result<EngineAnswer> {
         let answer = answer(self.post(&format!("/c/{}/event-wait/{domain}/{name}", self.eci), attributes)?);
         Ok(match answer {
-            Answer::Value(value) => {
+            EngineAnswer::Value(value) => {
                 let directives = value["directives"].as_array().cloned().unwrap_or_default();
                 let shown = directives.iter().map(|one| json!([one["name"], one["options"]]));
-                Answer::Value(shown.collect())
+                EngineAnswer::Value(shown.collect())
             }
             error => error,
         })
     }
 
-    pub(crate) fn query(&self, rid: &str, name: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn query(&self, rid: &str, name: &str) -> anyhow::Result<EngineAnswer> {
         Ok(answer(self.get(&format!("/c/{}/query/{rid}/{name}", self.eci))?))
     }
 
@@ -125,10 +125,10 @@ fn read(url: &str, response: Result<ureq::http::Response<ureq::Body>, ureq::Erro
     }
 }
 
-fn answer(value: Value) -> Answer {
+fn answer(value: Value) -> EngineAnswer {
     match value.get("error").and_then(Value::as_str) {
-        Some(error) => Answer::Error(error.to_owned()),
-        None => Answer::Value(without_headers(value)),
+        Some(error) => EngineAnswer::Error(error.to_owned()),
+        None => EngineAnswer::Value(without_headers(value)),
     }
 }
 

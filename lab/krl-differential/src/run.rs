@@ -2,7 +2,7 @@
 
 use crate::{
     Arguments,
-    engine::{Answer, Engine},
+    engine::{Engine, EngineAnswer},
     generate::Generator,
 };
 use anyhow::Context as _;
@@ -126,13 +126,13 @@ impl Run {
         Ok((original.is_none() && engine.is_none()).then_some((rid, domain)))
     }
 
-    fn compare(&mut self, about: &str, ask: impl Fn(&Engine) -> anyhow::Result<Answer>) -> anyhow::Result<()> {
+    fn compare(&mut self, about: &str, ask: impl Fn(&Engine) -> anyhow::Result<EngineAnswer>) -> anyhow::Result<()> {
         let [original, engine] = [ask(&self.original)?, ask(&self.engine)?];
         self.counted.asked += 1;
         if original == engine {
             return Ok(());
         }
-        let in_words = matches!((&original, &engine), (Answer::Error(_), Answer::Error(_)));
+        let in_words = matches!((&original, &engine), (EngineAnswer::Error(_), EngineAnswer::Error(_)));
         self.counted.in_words += usize::from(in_words);
         self.counted.differing += usize::from(!in_words);
         if !in_words || self.words {

@@ -8,7 +8,7 @@ pub(super) const NAME: &str = "a name of 1 to 256 bytes without comma or control
 const QUOTED_CHARACTERS_MAX: usize = 80;
 
 /// A line with something in it, and where it stands.
-pub(super) struct Line<'text> {
+pub(super) struct TraceLine<'text> {
     file: &'text str,
     /// Counted from 1.
     pub(super) number: usize,
@@ -16,15 +16,15 @@ pub(super) struct Line<'text> {
 }
 
 /// The lines of a file that hold something, without line ends and byte order mark.
-pub(super) fn lines<'text>(file: &'text str, text: &'text str) -> impl Iterator<Item = Line<'text>> {
+pub(super) fn lines<'text>(file: &'text str, text: &'text str) -> impl Iterator<Item = TraceLine<'text>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     (1..)
         .zip(text.lines())
-        .map(move |(number, text)| Line { file, number, text })
+        .map(move |(number, text)| TraceLine { file, number, text })
         .filter(|line| !line.text.is_empty())
 }
 
-impl<'text> Line<'text> {
+impl<'text> TraceLine<'text> {
     /// The fields between the separators, which must be exactly `COUNT`.
     pub(super) fn fields<const COUNT: usize>(
         &self,

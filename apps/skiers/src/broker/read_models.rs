@@ -12,7 +12,7 @@
 //! while it is not complete.
 
 use std::collections::HashMap;
-use throng::{model::Error, projection::Seen, services::health::Health};
+use throng::{model::Error, projection::DurableEvent, services::health::Health};
 use throng_breaker::Breaker;
 use throng_http::Problem;
 use throng_redis::{
@@ -60,7 +60,7 @@ impl Outbound for RideCounts {
     type Of = Skier;
     type Item = Vec<Cmd>;
 
-    fn map(&self, seen: &Seen<Skier>) -> Option<Vec<Cmd>> {
+    fn map(&self, seen: &DurableEvent<Skier>) -> Option<Vec<Cmd>> {
         let SkierEvent::Rode(ride) = seen.event;
         let (skier, day) = (seen.id.0, ride.resort_day());
         Some(vec![
@@ -86,7 +86,7 @@ impl Outbound for ResortSeasons {
     type Of = Resort;
     type Item = Vec<Cmd>;
 
-    fn map(&self, seen: &Seen<Resort>) -> Option<Vec<Cmd>> {
+    fn map(&self, seen: &DurableEvent<Resort>) -> Option<Vec<Cmd>> {
         let (resort, ResortEvent::SeasonAdded { season }) = (seen.id.0, seen.event);
         Some(vec![
             Cmd::zadd(resort_key(resort), season, season),

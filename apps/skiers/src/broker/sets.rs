@@ -1,7 +1,7 @@
 //! The original's sets in Redis.
 
 use serde::Serialize;
-use throng::projection::Seen;
+use throng::projection::DurableEvent;
 use throng_redis::{Outbound, redis::Cmd};
 
 use crate::skier::{Skier, SkierEvent};
@@ -55,7 +55,7 @@ impl Outbound for OriginalSets {
     type Of = Skier;
     type Item = Vec<Cmd>;
 
-    fn map(&self, seen: &Seen<Skier>) -> Option<Vec<Cmd>> {
+    fn map(&self, seen: &DurableEvent<Skier>) -> Option<Vec<Cmd>> {
         let SkierEvent::Rode(ride) = seen.event;
         let wait_time = ride.wait.unwrap_or_default();
         let of_skier = OfSkier {

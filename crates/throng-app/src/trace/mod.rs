@@ -18,7 +18,7 @@ use std::{
 };
 use throng::journal::{Address, Commit, Error};
 #[cfg(feature = "postgres")]
-use throng_postgres::tools::Seen;
+use throng_postgres::tools::HistoryPart;
 
 /// The arguments of `trace`.
 #[derive(Clone, Debug, Args)]
@@ -71,12 +71,12 @@ fn walk(place: &JournalLocation, each: &mut dyn FnMut(&Commit)) -> anyhow::Resul
         }
         #[cfg(feature = "postgres")]
         JournalLocation::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
-            Seen::Commit(found) => {
+            HistoryPart::Commit(found) => {
                 each(found);
                 Ok(())
             }
-            Seen::Damage(damage) => Err(damage),
-            Seen::Writer { .. } => Ok(()),
+            HistoryPart::Damage(damage) => Err(damage),
+            HistoryPart::Writer { .. } => Ok(()),
         })?,
     }
     Ok(())

@@ -17,7 +17,7 @@ struct World {
 
 struct One {
     membership: Membership,
-    seen: Seen,
+    seen: NodeFacts,
     /// Paused: it does nothing, and does not know.
     is_paused: bool,
     wants_to_leave: bool,
@@ -52,7 +52,7 @@ impl World {
         self.view.nodes.push(Node::new(id, said, NodeState::Serving));
         let one = One {
             membership: Membership::new(id, Timing::default()),
-            seen: Seen::default(),
+            seen: NodeFacts::default(),
             is_paused: false,
             wants_to_leave: false,
         };
@@ -445,13 +445,13 @@ fn a_node_gives_to_all_receivers_before_it_serves_the_rest() {
     let id = NodeId(3);
     world.node(id).state = NodeState::Draining;
     let (view, own) = (world.view.clone(), world.view.shards_of(Some(id)));
-    let acts = |view: &View, seen: &Seen| {
+    let acts = |view: &View, seen: &NodeFacts| {
         let mut membership = Membership::new(id, Timing::default());
         membership.actions(view, 0, seen)
     };
-    let serves = Seen {
+    let serves = NodeFacts {
         serves: Some(own),
-        ..Seen::default()
+        ..NodeFacts::default()
     };
     let [Action::Give { to, shards }] = &acts(&view, &serves)[..] else {
         panic!("it gives");
@@ -462,9 +462,9 @@ fn a_node_gives_to_all_receivers_before_it_serves_the_rest() {
     }
     let rest = given.shards_of(Some(id));
     assert!(!rest.is_empty());
-    let has_given = Seen {
+    let has_given = NodeFacts {
         has_given: true,
-        ..Seen::default()
+        ..NodeFacts::default()
     };
     let [Action::Give { to: next, shards }] = &acts(&given, &has_given)[..] else {
         panic!("it gives the rest");
@@ -472,7 +472,7 @@ fn a_node_gives_to_all_receivers_before_it_serves_the_rest() {
     assert_ne!(next, to);
     assert_eq!(*shards, rest);
     // Not when nothing says that its stream has ended.
-    assert_eq!(acts(&given, &Seen::default()), [Action::Serve(rest)]);
+    assert_eq!(acts(&given, &NodeFacts::default()), [Action::Serve(rest)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::Answer,
-    caller::{Caller, Held},
+    caller::{Caller, ShownCredentials},
     connection::Connection,
     guard::BEARER,
     problem::Problem,
@@ -17,7 +17,7 @@ pub(crate) const PROTOCOL: &str = "throng.v1";
 pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
     let response = accept_as(PROTOCOL, parts)?;
     let caller: Option<&Caller> = parts.extensions.get();
-    connection.becomes_socket(caller.cloned(), Held::of(&parts.headers, caller));
+    connection.becomes_socket(caller.cloned(), ShownCredentials::of(&parts.headers, caller));
     Ok(response)
 }
 

@@ -1,7 +1,7 @@
 //! Credentials of what stays open: a WebSocket, a live stream.
 
 use super::{bearer, now};
-use crate::{caller::Held, server::Server};
+use crate::{caller::ShownCredentials, server::Server};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -9,8 +9,8 @@ use tokio::time::timeout;
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Resolves once the token is taken no more, or is another caller's; never, where none was shown.
-pub(crate) async fn ends(held: Option<&Held>, server: &Server) {
-    let Some(Held { shown, caller }) = held else {
+pub(crate) async fn ends(held: Option<&ShownCredentials>, server: &Server) {
+    let Some(ShownCredentials { shown, caller }) = held else {
         return std::future::pending().await;
     };
     let mut changes = server.shared().guard.version.changes();

@@ -102,7 +102,7 @@ impl Entry {
     }
 }
 
-pub(super) enum Given {
+pub(super) enum LoggedFields {
     Entry(Box<Entry>),
     /// All that was given before is to be written; then this is told.
     Flush(SyncSender<()>),

@@ -10,7 +10,7 @@ mod writer;
 
 pub(crate) use entry::Entry;
 
-use entry::Given;
+use entry::LoggedFields;
 use prometheus_client::metrics::counter::Counter;
 use std::{
     cell::Cell,
@@ -40,7 +40,7 @@ pub struct AccessLog {
 /// The way to the thread that writes.
 pub(crate) struct Log {
     one_in: NonZeroU32,
-    given: SyncSender<Given>,
+    given: SyncSender<LoggedFields>,
     dropped: Counter,
 }
 
@@ -59,7 +59,7 @@ impl Log {
     }
 
     pub(crate) fn write(&self, entry: Box<Entry>) {
-        if self.given.try_send(Given::Entry(entry)).is_err() {
+        if self.given.try_send(LoggedFields::Entry(entry)).is_err() {
             self.dropped.inc();
         }
     }
@@ -68,7 +68,7 @@ impl Log {
     pub(crate) fn flush(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let (done, is_done) = sync_channel(1);
-        let mut flush = Given::Flush(done);
+        let mut flush = LoggedFields::Flush(done);
         while let Err(TrySendError::Full(back)) = self.given.try_send(flush) {
             if Instant::now() >= until {
                 return;

@@ -1,6 +1,6 @@
 //! Writes the lines of the access log.
 
-use super::entry::Given;
+use super::entry::LoggedFields;
 use prometheus_client::metrics::counter::Counter;
 use std::{
     fs::{File, OpenOptions},
@@ -84,18 +84,18 @@ impl Writer {
     }
 
     /// Until nobody gives anything any more.
-    pub(super) fn run(&mut self, given: &Receiver<Given>) {
+    pub(super) fn run(&mut self, given: &Receiver<LoggedFields>) {
         while let Ok(first) = given.recv() {
             let mut next = Some(first);
             while let Some(one) = next {
                 match one {
-                    Given::Entry(entry) => {
+                    LoggedFields::Entry(entry) => {
                         if serde_json::to_writer(&mut self.lines, &entry).is_ok() {
                             self.lines.push(b'\n');
                             self.count += 1;
                         }
                     }
-                    Given::Flush(done) => {
+                    LoggedFields::Flush(done) => {
                         self.write();
                         // Nobody may wait any more.
                         let _ = done.try_send(());

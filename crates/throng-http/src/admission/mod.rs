@@ -38,7 +38,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
-use ticket::{State, Waiter};
+use ticket::{TicketState, Waiter};
 
 /// The admission of one loop.
 pub(crate) struct Admission<C = ThreadClock> {
@@ -178,7 +178,7 @@ impl<C: Clock> Admission<C> {
             queue.push(ticket.clone());
             return ticket;
         };
-        ticket.state.set(State::Excess(reason));
+        ticket.state.set(TicketState::Excess(reason));
         queue.refuse(ticket.clone());
         ticket
     }
@@ -192,14 +192,14 @@ impl<C: Clock> Admission<C> {
     /// Takes a request out of the queue, because its client is gone or the connection leaves.
     pub(crate) fn leave(&self, ticket: &Ticket) {
         match ticket.state.get() {
-            State::Waits => {
+            TicketState::Waits => {
                 self.queue.borrow_mut().left();
                 self.waited(ticket);
             }
-            State::Excess(_) => {}
-            State::Goes | State::Refused(_) | State::Gone => return,
+            TicketState::Excess(_) => {}
+            TicketState::Goes | TicketState::Refused(_) | TicketState::Gone => return,
         }
-        ticket.state.set(State::Gone);
+        ticket.state.set(TicketState::Gone);
     }
 }
 
@@ -219,16 +219,16 @@ impl<C: Clock> Admission<C> {
         queue.begin(&self.clock);
         while let Some(ticket) = queue.pop_excess() {
             self.waited(&ticket);
-            ticket.state.set(State::Excess(Reason::Overload));
+            ticket.state.set(TicketState::Excess(Reason::Overload));
             queue.refuse(ticket);
         }
         while let Some(ticket) = queue.pop_recalled() {
             if self.clients.borrow_mut().enter(ticket.client, queue.room()) {
                 self.waiting.inc();
-                ticket.state.set(State::Waits);
+                ticket.state.set(TicketState::Waits);
                 queue.push(ticket);
             } else {
-                ticket.state.set(State::Excess(Reason::Share));
+                ticket.state.set(TicketState::Excess(Reason::Share));
                 queue.refuse(ticket);
             }
         }
@@ -264,7 +264,7 @@ impl<C: Clock> Admission<C> {
         loop {
             let ticket = self.queue.borrow_mut().pop(&self.clock)?;
             self.waited(&ticket);
-            ticket.state.set(State::Goes);
+            ticket.state.set(TicketState::Goes);
             if let Some(key) = ticket.call() {
                 return Some(key);
             }
@@ -280,10 +280,10 @@ impl<C: Clock> Admission<C> {
     pub(crate) fn next_refused(&self) -> Option<(usize, Reason)> {
         loop {
             let ticket = self.queue.borrow_mut().pop_refused(&self.clock)?;
-            let State::Excess(reason) = ticket.state.get() else {
+            let TicketState::Excess(reason) = ticket.state.get() else {
                 continue;
             };
-            ticket.state.set(State::Refused(reason));
+            ticket.state.set(TicketState::Refused(reason));
             if let Some(key) = ticket.call() {
                 return Some((key, reason));
             }
@@ -324,9 +324,9 @@ impl<C: Clock> Future for Entering<'_, C> {
 impl<C: Clock> Waits<'_, C> {
     fn poll(&self, context: &Context<'_>) -> Poll<Result<Admitted, Refused>> {
         let is_over = match self.ticket.state.get() {
-            State::Waits | State::Excess(_) => None,
-            State::Goes | State::Gone => Some(Ok(())),
-            State::Refused(reason) => Some(Err(Refused {
+            TicketState::Waits | TicketState::Excess(_) => None,
+            TicketState::Goes | TicketState::Gone => Some(Ok(())),
+            TicketState::Refused(reason) => Some(Err(Refused {
                 reason,
                 wait: self.admission.drain(),
             })),

@@ -85,7 +85,7 @@ pub(super) enum Waiter {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum TicketState {
     Waits,
     /// To be refused, soon.
     Excess(Reason),
@@ -101,7 +101,7 @@ pub(crate) struct Ticket {
     pub(super) client: Client,
     /// The earliest time when its request can have arrived.
     pub(super) arrived: Instant,
-    pub(super) state: Cell<State>,
+    pub(super) state: Cell<TicketState>,
 }
 
 impl Ticket {
@@ -110,7 +110,7 @@ impl Ticket {
             waiter,
             client,
             arrived,
-            state: Cell::new(State::Waits),
+            state: Cell::new(TicketState::Waits),
         })
     }
 
@@ -130,7 +130,7 @@ impl Ticket {
 
 impl Entry for Rc<Ticket> {
     fn is_gone(&self) -> bool {
-        self.state.get() == State::Gone
+        self.state.get() == TicketState::Gone
     }
 
     fn is_task(&self) -> bool {
@@ -138,7 +138,7 @@ impl Entry for Rc<Ticket> {
     }
 
     fn may_wait(&self) -> bool {
-        self.state.get() == State::Excess(Reason::Overload)
+        self.state.get() == TicketState::Excess(Reason::Overload)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Connection,
-    waits::{Answer, Body, Taken, own_stream},
+    waits::{Body, Taken, TakenAnswer, own_stream},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -68,12 +68,12 @@ impl<C: Deref<Target = Connection>> Drop for Coming<C> {
 /// An answer that goes, known to its connection until this is dropped.
 pub(crate) struct Going {
     connection: Rc<Connection>,
-    answer: Rc<Answer>,
+    answer: Rc<TakenAnswer>,
 }
 
 impl Going {
     pub(crate) fn new(connection: Rc<Connection>) -> Self {
-        let answer = Rc::new(Answer {
+        let answer = Rc::new(TakenAnswer {
             given: Cell::default(),
             taken: Taken::default(),
             stream: own_stream(),

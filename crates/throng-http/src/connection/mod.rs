@@ -19,7 +19,7 @@ pub(crate) use waits::spawn_stream;
 
 use crate::{
     admission::{self, BatchSlot, Client},
-    caller::{Caller, Held},
+    caller::{Caller, ShownCredentials},
     metrics::Limit,
 };
 use looks::Looks;
@@ -116,7 +116,7 @@ pub(crate) struct Connection {
     /// The caller that opened its WebSocket.
     caller: RefCell<Option<Caller>>,
     /// The token that its WebSocket rests on, if it was opened with one.
-    held: RefCell<Option<Held>>,
+    held: RefCell<Option<ShownCredentials>>,
     /// The caller that its client's TLS certificate names.
     certified: RefCell<Option<Caller>>,
     accepted_by: Cell<AcceptedBy>,
@@ -261,14 +261,14 @@ impl Connection {
     }
 
     /// The response that is made now makes a WebSocket of it.
-    pub(crate) fn becomes_socket(&self, caller: Option<Caller>, held: Option<Held>) {
+    pub(crate) fn becomes_socket(&self, caller: Option<Caller>, held: Option<ShownCredentials>) {
         self.is_socket.set(true);
         *self.caller.borrow_mut() = caller;
         *self.held.borrow_mut() = held;
     }
 
     /// The response that is made now makes a console's socket of it.
-    pub(crate) fn becomes_console(&self, held: Option<Held>) {
+    pub(crate) fn becomes_console(&self, held: Option<ShownCredentials>) {
         self.becomes_socket(None, held);
         self.is_console.set(true);
     }
@@ -278,7 +278,7 @@ impl Connection {
     }
 
     /// Returns the token that opened the WebSocket, at the first call only.
-    pub(crate) fn take_held(&self) -> Option<Held> {
+    pub(crate) fn take_held(&self) -> Option<ShownCredentials> {
         self.held.borrow_mut().take()
     }
 

@@ -29,7 +29,7 @@ pub(super) fn own_stream() -> Option<AbortHandle> {
 /// The waits of a connection.
 pub(crate) struct Waits {
     pub(super) bodies: RefCell<Vec<Rc<Body>>>,
-    pub(super) answers: RefCell<Vec<Rc<Answer>>>,
+    pub(super) answers: RefCell<Vec<Rc<TakenAnswer>>>,
     /// The last time when a piece of an answer was taken.
     pub(super) taken: Cell<u32>,
 }
@@ -86,7 +86,7 @@ pub(super) struct Body {
 }
 
 /// An answer whose client takes it in its own time.
-pub(super) struct Answer {
+pub(super) struct TakenAnswer {
     /// The time when the last piece was given, until the next one is asked for.
     pub(super) given: Cell<Option<u32>>,
     pub(super) taken: Taken,
@@ -94,7 +94,7 @@ pub(super) struct Answer {
     pub(super) stream: Option<AbortHandle>,
 }
 
-impl Answer {
+impl TakenAnswer {
     /// Counts a sweep; `true`: the client takes too little of the answer.
     fn is_untaken(&self, now: u32, bounds: &Bounds, waiting: usize) -> bool {
         let given = self.given.get();

@@ -3,7 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use throng::projection::{EventOffset, Progress, State};
+use throng::projection::{EventOffset, Progress, ProjectionState};
 
 /// Something a person can do.
 pub(super) struct Action {
@@ -103,10 +103,10 @@ impl Action {
             let path = format!("/admin/projection/{name}?name={}", encoded(progress.name));
             Self::new(name, label, path)
         };
-        let is_stopped = matches!(progress.state, State::Stopped { .. });
+        let is_stopped = matches!(progress.state, ProjectionState::Stopped { .. });
         let resume = is_stopped.then(|| action("resume", "Try again"));
         let skip = match &progress.state {
-            State::Stopped { at: Some(event), .. } => Some(Self::skip(progress, *event)),
+            ProjectionState::Stopped { at: Some(event), .. } => Some(Self::skip(progress, *event)),
             _ => None,
         };
         let rebuild = match progress.is_sink {

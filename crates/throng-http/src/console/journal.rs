@@ -13,7 +13,7 @@ use std::{
     sync::PoisonError,
     time::{Duration, SystemTime},
 };
-use throng::projection::{Skipped, State};
+use throng::projection::{ProjectionState, Skipped};
 
 const DAY_SECONDS: f64 = 86_400.0;
 /// Later than this the disk is not said to be full.
@@ -83,10 +83,10 @@ pub(super) fn journal(shared: &Shared) -> Answered<Value> {
 
 fn projection(progress: &throng::projection::Progress) -> Value {
     let (state, reason) = match &progress.state {
-        State::Running => ("running", None),
-        State::Remote => ("elsewhere", None),
-        State::Retrying { reason } => ("retrying", Some(reason)),
-        State::Stopped { reason, .. } => ("stopped", Some(reason)),
+        ProjectionState::Running => ("running", None),
+        ProjectionState::Remote => ("elsewhere", None),
+        ProjectionState::Retrying { reason } => ("retrying", Some(reason)),
+        ProjectionState::Stopped { reason, .. } => ("stopped", Some(reason)),
     };
     let actions: Vec<Value> = Action::of_projection(progress).iter().map(Action::shown).collect();
     json!({

@@ -17,7 +17,7 @@ use crate::{
     access,
     answer::{self, Answer},
     audit,
-    caller::Held,
+    caller::ShownCredentials,
     connection::Connection,
     console_state::{Reading, Recorder, point},
     limits::CONNECTION_BYTES,
@@ -390,7 +390,7 @@ fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Res
     }
     let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let caller = access::who(server, connection, shown).ok().flatten();
-    let held = Held::of(&parts.headers, caller.as_ref());
+    let held = ShownCredentials::of(&parts.headers, caller.as_ref());
     let response = access::accept_as(PROTOCOL, parts)?;
     connection.becomes_console(held);
     Ok(response)

@@ -11,7 +11,8 @@ use crate::{
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 use throng::{
-    DeadContent, DeadContents, DeadFilter, OTHER_CAUSES, UnresolvedWork, projection::State, services::health::Status,
+    DeadContent, DeadContents, DeadFilter, OTHER_CAUSES, UnresolvedWork, projection::ProjectionState,
+    services::health::Status,
 };
 
 /// Troubles of each type that are listed at most.
@@ -220,9 +221,9 @@ impl Troubles {
     fn parts(&mut self, shared: &Shared) {
         for progress in shared.engine.projections() {
             let reason = match &progress.state {
-                State::Stopped { reason, .. } => Some(format!("It has stopped: {reason}")),
-                State::Retrying { reason } => Some(format!("It tries again: {reason}")),
-                State::Running | State::Remote => progress.trouble().or_else(|| progress.missed()),
+                ProjectionState::Stopped { reason, .. } => Some(format!("It has stopped: {reason}")),
+                ProjectionState::Retrying { reason } => Some(format!("It tries again: {reason}")),
+                ProjectionState::Running | ProjectionState::Remote => progress.trouble().or_else(|| progress.missed()),
             };
             if let Some(reason) = reason {
                 let behind_micros = (progress.behind_seconds * 1e6) as i64;

@@ -20,9 +20,9 @@ type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
 /// Answers by the question.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<HashMap<String, Slot>>);
+pub(crate) struct SharedAnswers(Mutex<HashMap<String, Slot>>);
 
-impl Kept {
+impl SharedAnswers {
     /// The answer that is kept, or a new one.
     pub(crate) async fn get(&self, asked: &str, answer: impl Future<Output = Answered<Bytes>>) -> Answered<Bytes> {
         let place = self.place(asked);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_made_once_for_concurrent_requests() {
-        let (kept, made) = (Kept::default(), Cell::new(0));
+        let (kept, made) = (SharedAnswers::default(), Cell::new(0));
         let made_anew = async || {
             made.set(made.get() + 1);
             tokio::task::yield_now().await;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn no_problem_is_kept_nor_anything_large_and_only_so_many() {
-        let kept = Kept::default();
+        let kept = SharedAnswers::default();
         block_on(async {
             let problem = async { Err(Problem::malformed("no").boxed()) };
             assert!(kept.get("a", problem).await.is_err());

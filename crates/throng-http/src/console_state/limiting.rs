@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Measurements of the last seconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RecentLoad {
     pub(crate) is_ready: bool,
     /// The journal has room for more.
     pub(crate) has_room: bool,
@@ -48,7 +48,7 @@ const BATCH_WAITING: f64 = 2.0;
 /// The share of commands and queries that a cause must affect to be noticed.
 const NOTICED: f64 = 0.05;
 
-impl Seen {
+impl RecentLoad {
     pub(crate) fn limiting(&self) -> Limiting {
         let (busiest, busy) = self.busiest;
         let percent = |share: f64| (share.clamp(0.0, 1.0) * 100.0).round();
@@ -134,8 +134,8 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn seen() -> Seen {
-        Seen {
+    fn seen() -> RecentLoad {
+        RecentLoad {
             is_ready: true,
             has_room: true,
             asked: 1_000.0,
@@ -143,11 +143,11 @@ mod tests {
             commit_share: 0.1,
             batch: 20.0,
             hottest: Some(("section/a".into(), 0.7)),
-            ..Seen::default()
+            ..RecentLoad::default()
         }
     }
 
-    fn code(change: impl FnOnce(&mut Seen)) -> &'static str {
+    fn code(change: impl FnOnce(&mut RecentLoad)) -> &'static str {
         let mut seen = seen();
         change(&mut seen);
         let limiting = seen.limiting();
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(code(|seen| seen.pending_share = 0.46), "store");
         assert_eq!(code(|seen| seen.busiest.1 = 0.95), "loop");
         assert_eq!(code(|seen| seen.commit_share = 0.9), "sync");
-        let full = |seen: &mut Seen| (seen.entity_share, seen.loads) = (0.97, 200.0);
+        let full = |seen: &mut RecentLoad| (seen.entity_share, seen.loads) = (0.97, 200.0);
         assert_eq!(code(full), "memory");
         assert_eq!(
             code(|seen| (seen.commit_share, seen.is_database) = (4.0, true)),
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn disk_that_keeps_up_limits_nothing() {
-        let served = |share, batch| move |seen: &mut Seen| (seen.commit_share, seen.batch) = (share, batch);
+        let served = |share, batch| move |seen: &mut RecentLoad| (seen.commit_share, seen.batch) = (share, batch);
         // An open load that is served whole: a commit is on its way most of the time, and few commands wait for it.
         assert_eq!(code(served(0.62, 1.2)), "client");
         assert_eq!(code(served(0.81, 1.6)), "client");

@@ -12,7 +12,7 @@ pub(crate) use recorded::Recorder;
 pub(crate) use series::Reading;
 
 use crate::{admission::WaitTimes, places::Places};
-use kept::Kept;
+use kept::SharedAnswers;
 use questions::Questions;
 use serde_json::{Map, Value, json};
 use series::Series;
@@ -73,7 +73,7 @@ pub(crate) struct Console {
     /// Places for open sockets.
     pub(crate) sockets: Places,
     /// Answers that several consoles share.
-    pub(crate) kept: Kept,
+    pub(crate) kept: SharedAnswers,
     pub(crate) questions: Questions,
     pub(crate) started: SystemTime,
     /// Set by an operator's action, until the series has looked at what is not as it should be.
@@ -113,7 +113,7 @@ impl Console {
             passes: Mutex::default(),
             points: broadcast::Sender::new(POINTS_MAX),
             sockets: Places::new(SOCKETS_MAX),
-            kept: Kept::default(),
+            kept: SharedAnswers::default(),
             questions: Questions::default(),
             started: SystemTime::now(),
             is_changed: AtomicBool::new(false),

@@ -1,6 +1,6 @@
 //! The numbers of the engine and the gateway, one point a second for the last quarter of an hour.
 
-use super::limiting::{Limiting, Seen};
+use super::limiting::{Limiting, RecentLoad};
 use crate::{admission::WaitTimes, metrics::Metrics, scale};
 use serde_json::{Map, Value, json};
 use std::{
@@ -186,7 +186,7 @@ impl<'a> Second<'a> {
     }
 
     /// The numbers of this second from which [`Limiting`] tells what limits the engine.
-    fn seen(&self, engine: &Engine, hot: &[HotEntity], is_database: bool) -> Seen {
+    fn seen(&self, engine: &Engine, hot: &[HotEntity], is_database: bool) -> RecentLoad {
         let (before, now) = (&self.before.engine, &self.now.engine);
         let memory = engine.options().memory_bytes_max.max(1) as f64;
         let busy = self.busy().into_iter().enumerate();
@@ -199,7 +199,7 @@ impl<'a> Second<'a> {
         let name = |hot: &HotEntity| kinds.get(hot.kind).map(|kind| format!("{}/{}", kind.name, hot.id));
         let per_second = |hot: &HotEntity| hot.seen_per_second * throng::SAMPLED_ONE_IN as f64;
         let hottest = hot.first().and_then(|hot| Some((name(hot)?, per_second(hot))));
-        Seen {
+        RecentLoad {
             is_ready: now.is_ready,
             has_room: now.has_room,
             is_database,

@@ -22,7 +22,7 @@ const LOOKS_MAX: usize = 16;
 
 /// A request as its handler sees it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct HandledRequest {
     pub(crate) method: String,
     pub(crate) target: String,
     /// In the order of their names.
@@ -71,7 +71,7 @@ async fn all(mut body: Incoming) -> Option<Vec<u8>> {
 }
 
 /// The first request of these bytes.
-pub(crate) fn request(bytes: &[u8], limits: &Limits) -> Option<Seen> {
+pub(crate) fn request(bytes: &[u8], limits: &Limits) -> Option<HandledRequest> {
     let seen = RefCell::new(None);
     let service = service_fn(|request: Request<Incoming>| {
         let seen = &seen;
@@ -84,7 +84,7 @@ pub(crate) fn request(bytes: &[u8], limits: &Limits) -> Option<Seen> {
                 .collect();
             fields.sort();
             let body = all(body).await;
-            seen.borrow_mut().get_or_insert(Seen {
+            seen.borrow_mut().get_or_insert(HandledRequest {
                 method: parts.method.to_string(),
                 target: parts.uri.to_string(),
                 fields,

@@ -61,14 +61,14 @@ pub fn exchange(bytes: &[u8]) {
     assert_eq!(seen, of(&head, &bytes[head.body.clone()]));
 }
 
-fn of(head: &Head<'_, '_>, body: &[u8]) -> event_loop::fuzzing::Seen {
+fn of(head: &Head<'_, '_>, body: &[u8]) -> event_loop::fuzzing::HandledRequest {
     let target = Uri::try_from(head.target).map(|target| target.to_string());
     let mut fields: Vec<_> = head
         .fields()
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec()))
         .collect();
     fields.sort();
-    event_loop::fuzzing::Seen {
+    event_loop::fuzzing::HandledRequest {
         method: head.method.to_owned(),
         target: target.unwrap_or_default(),
         fields,

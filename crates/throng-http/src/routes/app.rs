@@ -9,7 +9,7 @@ use crate::{
     access,
     access_log::Entry,
     answer::{self, Answer},
-    caller::{Held, Sender},
+    caller::{Sender, ShownCredentials},
     connection::{AcceptedBy, Connection},
     metrics::Route,
     problem::{Answered, Problem},
@@ -46,7 +46,7 @@ pub(crate) struct Handling {
     arrived: Instant,
     log: Option<Box<Entry>>,
     /// The credentials under which the client follows a stream, if it accepts one.
-    held: Option<Held>,
+    held: Option<ShownCredentials>,
 }
 
 /// Gives a request to its handler at once; the request back if it has to wait for its turn, or is not an app's.
@@ -164,7 +164,7 @@ impl Handling {
         let is_page = &*path == "/" && headers::wants_page(&parts.headers);
         let method = parts.method.clone();
         let held = headers::wants_stream(&parts.headers)
-            .then(|| Held::of(&parts.headers, caller(&parts)))
+            .then(|| ShownCredentials::of(&parts.headers, caller(&parts)))
             .flatten();
         let body = if body.is_empty() {
             axum::body::Body::empty()

@@ -4,7 +4,7 @@ use super::resolve::{caller, kind, may_follow};
 use crate::{
     access,
     answer::{Answer, Page, Pages},
-    caller::Held,
+    caller::ShownCredentials,
     follow,
     problem::{Answered, Problem},
     request::{
@@ -64,7 +64,7 @@ pub(super) async fn open(
         follower,
         write: Box::new(write),
     };
-    stream(server, live, Held::of(&parts.headers, caller(parts)))
+    stream(server, live, ShownCredentials::of(&parts.headers, caller(parts)))
 }
 
 /// Live events as an app shows them: what a handler answers a request with that accepts `text/event-stream`.
@@ -139,7 +139,7 @@ impl IntoResponse for LiveEvents {
 pub(super) fn of_app(
     server: &Rc<Server>,
     mut response: axum::response::Response,
-    held: Option<Held>,
+    held: Option<ShownCredentials>,
 ) -> Answered<Response<Answer>> {
     let handed = response.extensions_mut().remove::<Handed>();
     let live = handed.and_then(|handed| handed.0.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -149,7 +149,7 @@ pub(super) fn of_app(
     }
 }
 
-fn stream(server: &Rc<Server>, live: Live, held: Option<Held>) -> Answered<Response<Answer>> {
+fn stream(server: &Rc<Server>, live: Live, held: Option<ShownCredentials>) -> Answered<Response<Answer>> {
     let place = server.live_place()?;
     let (sender, made) = mpsc::channel(1);
     let asked = Arc::new(Notify::new());
@@ -190,7 +190,7 @@ struct Client {
 }
 
 /// Until the client goes, its token is taken no more, or the gateway drains.
-async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<Held>, _place: LivePlace) {
+async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<ShownCredentials>, _place: LivePlace) {
     let share = &server.shared().held.pages;
     tokio::select! {
         () = server.drains() => {}

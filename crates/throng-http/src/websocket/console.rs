@@ -4,7 +4,7 @@
 use super::wire::Wire;
 use crate::{
     access,
-    caller::Held,
+    caller::ShownCredentials,
     connection::{Connection, Stream},
     console::{PROTOCOL, map},
     follow,
@@ -105,14 +105,14 @@ async fn send(socket: &mut Socket, text: String) -> Result<(), End> {
         .map_err(|_| End::Gone)
 }
 
-async fn converse(server: &Rc<Server>, socket: &mut Socket, held: Option<&Held>, _place: Taken) -> End {
+async fn converse(server: &Rc<Server>, socket: &mut Socket, held: Option<&ShownCredentials>, _place: Taken) -> End {
     match talk(server, socket, held).await {
         Ok(()) => End::Gone,
         Err(end) => end,
     }
 }
 
-async fn talk(server: &Rc<Server>, socket: &mut Socket, held: Option<&Held>) -> Result<(), End> {
+async fn talk(server: &Rc<Server>, socket: &mut Socket, held: Option<&ShownCredentials>) -> Result<(), End> {
     let ping_every = server.limits().socket_ping;
     let mut points = server.shared().console.points.subscribe();
     let (frames, mut told) = mpsc::channel(FRAMES_MAX);

@@ -9,7 +9,7 @@ use std::{
     },
     thread,
 };
-use throng::projection::{Interrupt, Projection, Rows, Seen};
+use throng::projection::{DurableEvent, Interrupt, Projection, Rows};
 use throng_http::Gateway;
 
 /// Asks until the answer is as wanted.
@@ -530,7 +530,7 @@ impl Projection for Students {
     const NAME: &'static str = "students";
     type Of = Section;
 
-    fn apply(&self, seen: &Seen<Section>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Section>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let text = serde_json::to_string(&seen.event).unwrap();
         if self.0.load(Ordering::SeqCst) && text.contains("\"13\"") {
             return Err(Interrupt::poison("13 is no student"));

@@ -3,7 +3,7 @@
 use super::Log;
 use crate::{
     files::read_exact_at,
-    history::Found,
+    history::CommitPlace,
     recovery::segment_path,
     scan::{self, Window},
 };
@@ -135,7 +135,7 @@ impl Log {
     }
 
     /// Returns the place of a commit. Reads the segment's directory first if it is not in memory.
-    fn locate(&self, position: Position) -> Result<Option<(Found, u64)>, Error> {
+    fn locate(&self, position: Position) -> Result<Option<(CommitPlace, u64)>, Error> {
         let Some(found) = self.shared.state().history.locate(position) else {
             return Ok(None);
         };

@@ -43,7 +43,7 @@ impl Live {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct LogState {
     pub history: History,
     pub live: Option<Live>,
     pub pace: Pace,
@@ -59,7 +59,7 @@ pub(super) struct State {
 /// The state, its lock, and the depth the engine reads without it.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     /// A sync is wanted, or everything stops: one thread that syncs wakes for each.
     pub wanted: Condvar,
     /// A sync has ended.
@@ -81,15 +81,15 @@ impl Answers {
 }
 
 impl Shared {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, LogState>) -> MutexGuard<'a, LogState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wait_for_work<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn wait_for_work<'a>(&self, state: MutexGuard<'a, LogState>) -> MutexGuard<'a, LogState> {
         self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// A sync has returned: everything written before it began is durable.
-    pub(super) fn synced(&self, state: &mut State, upto: CommitNo, took: Duration) -> Answers {
+    pub(super) fn synced(&self, state: &mut LogState, upto: CommitNo, took: Duration) -> Answers {
         state.pace.observe(took);
         if self.depth.swap(state.pace.depth(), Ordering::Relaxed) != state.pace.depth() {
             let average_micros = state.pace.average().as_micros();
@@ -108,7 +108,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl LogState {
     pub(super) fn synced(&mut self, upto: CommitNo) -> Answers {
         if let Some(live) = &mut self.live {
             live.synced = live.synced.max(upto);
@@ -243,8 +243,8 @@ mod tests {
     use std::pin::pin;
 
     /// Two commits are written; nothing is synced.
-    fn written() -> State {
-        State {
+    fn written() -> LogState {
+        LogState {
             live: Some(Live {
                 writer: WriterId(1),
                 node: String::new(),
@@ -256,7 +256,7 @@ mod tests {
                 ended: false,
                 reserved: false,
             }),
-            ..State::default()
+            ..LogState::default()
         }
     }
 

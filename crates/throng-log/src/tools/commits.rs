@@ -1,6 +1,6 @@
 //! Reading all commits of a directory, also beside a service that writes to it.
 
-use super::walk::{Seen, walk};
+use super::walk::{HistoryPart, walk};
 use crate::Options;
 use std::path::Path;
 use throng_journal::{Commit, Error};
@@ -15,8 +15,8 @@ pub fn for_each_commit(
     visit: &mut dyn FnMut(&Commit) -> Result<(), Error>,
 ) -> Result<(), Error> {
     walk(options, dir, &mut |seen| match seen {
-        Seen::Commit { commit } => visit(commit),
-        Seen::Damage { position, place, why } => Err(Error::Damaged { position, place, why }),
-        Seen::Segment { .. } | Seen::Note { .. } => Ok(()),
+        HistoryPart::Commit { commit } => visit(commit),
+        HistoryPart::Damage { position, place, why } => Err(Error::Damaged { position, place, why }),
+        HistoryPart::Segment { .. } | HistoryPart::Note { .. } => Ok(()),
     })
 }

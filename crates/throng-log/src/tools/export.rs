@@ -1,8 +1,8 @@
 //! Writing a directory's history as JSON lines.
 
 use super::{
-    line::{EXPORT_VERSION, End, Line, Sum},
-    walk::{Seen, walk},
+    line::{EXPORT_VERSION, End, ExportLine, Sum},
+    walk::{HistoryPart, walk},
 };
 use crate::Options;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -58,13 +58,13 @@ pub fn export(options: &Options, dir: &Path, out: &mut dyn Write, how: ExportOpt
     let mut lines = ExportLines::begin(out, how)?;
     let mut last_writer = WriterId(0);
     walk(options, dir, &mut |seen| match seen {
-        Seen::Segment { header, .. } if header.writer != last_writer => {
+        HistoryPart::Segment { header, .. } if header.writer != last_writer => {
             last_writer = header.writer;
             lines.writer(header.writer, &header.node)
         }
-        Seen::Segment { .. } | Seen::Note { .. } => Ok(()),
-        Seen::Commit { commit } => lines.commit(commit),
-        Seen::Damage { position, place, why } => lines.damage(Error::Damaged { position, place, why }),
+        HistoryPart::Segment { .. } | HistoryPart::Note { .. } => Ok(()),
+        HistoryPart::Commit { commit } => lines.commit(commit),
+        HistoryPart::Damage { position, place, why } => lines.damage(Error::Damaged { position, place, why }),
     })?;
     lines.finish()
 }
@@ -92,9 +92,9 @@ impl<'a> ExportLines<'a> {
             sum: Sum::default(),
             line: Vec::new(),
         };
-        lines.write(&Line {
+        lines.write(&ExportLine {
             throng_export: Some(EXPORT_VERSION),
-            ..Line::default()
+            ..ExportLine::default()
         })?;
         Ok(lines)
     }
@@ -105,10 +105,10 @@ impl<'a> ExportLines<'a> {
     /// [`Error::Io`] of the output.
     pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
         self.exported.writers += 1;
-        self.write(&Line {
+        self.write(&ExportLine {
             writer: Some(writer.0),
             node: Some(node.into()),
-            ..Line::default()
+            ..ExportLine::default()
         })
     }
 
@@ -144,13 +144,13 @@ impl<'a> ExportLines<'a> {
             records,
             ..
         } = self.exported;
-        self.write(&Line {
+        self.write(&ExportLine {
             end: Some(End {
                 writers,
                 commits,
                 records,
             }),
-            ..Line::default()
+            ..ExportLine::default()
         })?;
         self.out.flush().map_err(Error::io("writing the export"))?;
         Ok(self.exported)
@@ -161,13 +161,13 @@ impl<'a> ExportLines<'a> {
         let removal = commit.removal();
         let filler = Record::filler(removal.and_then(|removal| removal.replaced_by));
         if commit.record_count() == 0 {
-            return self.write(&Line {
+            return self.write(&ExportLine {
                 commit: Some(stamp.number.0),
                 at_micros: Some(stamp.at_micros),
                 removed: Some(commit.stands_for()).filter(|before| *before > 0),
                 seq: filler.replaced_by().map(|_| filler.seq),
                 version: filler.replaced_by().map(|_| filler.version),
-                ..Line::default()
+                ..ExportLine::default()
             });
         }
         let left = commit.records().flatten();
@@ -182,7 +182,7 @@ impl<'a> ExportLines<'a> {
     fn write_record(&mut self, commit: &Commit, record: &Record<'_>) -> Result<(), Error> {
         let stamp = commit.stamp();
         let body = json_of(record.body);
-        self.write(&Line {
+        self.write(&ExportLine {
             commit: Some(stamp.number.0),
             at_micros: Some(stamp.at_micros),
             record: Some(record.record.word().into()),
@@ -197,11 +197,11 @@ impl<'a> ExportLines<'a> {
                 None => Some(BASE64_STANDARD.encode(record.body).into()),
             },
             body,
-            ..Line::default()
+            ..ExportLine::default()
         })
     }
 
-    fn write(&mut self, line: &Line<'_>) -> Result<(), Error> {
+    fn write(&mut self, line: &ExportLine<'_>) -> Result<(), Error> {
         let writing = || Error::io("writing the export");
         self.line.clear();
         serde_json::to_writer(&mut self.line, line).map_err(|error| writing()(error.into()))?;

@@ -1,6 +1,6 @@
 //! Reading an export into an empty directory.
 
-use super::line::{EXPORT_VERSION, EXPORT_VERSION_UNCHECKED, End, Line, Sum, kind_of};
+use super::line::{EXPORT_VERSION, EXPORT_VERSION_UNCHECKED, End, ExportLine, Sum, kind_of};
 use crate::{Log, Options, unfinished::Unfinished};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
@@ -137,7 +137,7 @@ pub fn import_into(
         if !how.unchecked {
             sum.check(&text).map_err(|why| refused(why.into()))?;
         }
-        let line: Line<'_> = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        let line: ExportLine<'_> = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
         importer.line(&line).map_err(|refusal| match refusal {
             Refusal::Line(why) => refused(why),
             Refusal::Log(error) => error,
@@ -173,7 +173,7 @@ struct Importer<'a> {
 }
 
 impl Importer<'_> {
-    fn line(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+    fn line(&mut self, line: &ExportLine<'_>) -> Result<(), Refusal> {
         if !self.begun {
             self.begun = true;
             return match line.throng_export {
@@ -203,7 +203,7 @@ impl Importer<'_> {
         self.commit_line(line)
     }
 
-    fn commit_line(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+    fn commit_line(&mut self, line: &ExportLine<'_>) -> Result<(), Refusal> {
         let missing = |field: &str| Refusal::Line(format!("the field {field} is missing"));
         let number = CommitNo(line.commit.ok_or_else(|| missing("commit"))?);
         let at_micros = line.at_micros.ok_or_else(|| missing("at_micros"))?;

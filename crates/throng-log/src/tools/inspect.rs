@@ -1,6 +1,6 @@
 //! Looking at what a directory holds.
 
-use super::walk::{Seen, walk};
+use super::walk::{HistoryPart, walk};
 use crate::{Options, header};
 use std::{fmt, path::Path};
 use throng_journal::{
@@ -41,18 +41,18 @@ pub fn inspect(options: &Options, dir: &Path, what: &InspectOptions) -> Result<I
     let mut found = Inspection::default();
     walk(options, dir, &mut |seen| {
         match seen {
-            Seen::Segment { header, bytes } => found.segment(header, bytes),
-            Seen::Commit { commit } => {
+            HistoryPart::Segment { header, bytes } => found.segment(header, bytes),
+            HistoryPart::Commit { commit } => {
                 if let Some(segment) = found.segments.last_mut() {
                     segment.commits += 1;
                 }
                 found.contents.commit(commit, what);
             }
-            Seen::Damage { position, place, why } => found
+            HistoryPart::Damage { position, place, why } => found
                 .contents
                 .findings
                 .push(format!("damage at {position} ({place}): {why}")),
-            Seen::Note { place, why } => found.contents.findings.push(format!("{place}: {why}")),
+            HistoryPart::Note { place, why } => found.contents.findings.push(format!("{place}: {why}")),
         }
         Ok(())
     })?;

@@ -59,7 +59,7 @@ impl Sum {
 /// Any line: what it is shows in the fields it has.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Line<'a> {
+pub(super) struct ExportLine<'a> {
     /// The first line: the version of the export's form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throng_export: Option<u32>,

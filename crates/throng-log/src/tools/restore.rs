@@ -2,7 +2,7 @@
 
 use super::{
     import::{ImportTarget as _, Imported},
-    walk::{Seen, walk_archived},
+    walk::{HistoryPart, walk_archived},
 };
 use crate::{Log, Options, place, unfinished::Unfinished};
 use std::path::Path;
@@ -56,10 +56,12 @@ pub fn restore(
         restored: Imported::default(),
     };
     walk_archived(options, from, archive, &mut |seen| match seen {
-        Seen::Segment { header, .. } if !restoring.is_done => restoring.writer(header.writer, &header.node),
-        Seen::Commit { commit } => restoring.commit(commit),
-        Seen::Damage { position, place, why } if !restoring.is_done => Err(Error::Damaged { position, place, why }),
-        Seen::Segment { .. } | Seen::Damage { .. } | Seen::Note { .. } => Ok(()),
+        HistoryPart::Segment { header, .. } if !restoring.is_done => restoring.writer(header.writer, &header.node),
+        HistoryPart::Commit { commit } => restoring.commit(commit),
+        HistoryPart::Damage { position, place, why } if !restoring.is_done => {
+            Err(Error::Damaged { position, place, why })
+        }
+        HistoryPart::Segment { .. } | HistoryPart::Damage { .. } | HistoryPart::Note { .. } => Ok(()),
     })?;
     if let Until::Commit(position) = until
         && !restoring.is_done

@@ -1,6 +1,6 @@
 //! Checking everything a directory holds.
 
-use super::walk::{Seen, walk};
+use super::walk::{HistoryPart, walk};
 use crate::{
     Log, Options,
     directory::{self, STORE_NAME},
@@ -26,12 +26,12 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
     let (mut end, mut replaced_by) = (Position::default(), None);
     walk(options, dir, &mut |seen| {
         match seen {
-            Seen::Segment { header, .. } => {
+            HistoryPart::Segment { header, .. } => {
                 segments += 1;
                 found.writers += u64::from(header.writer != last_writer);
                 last_writer = header.writer;
             }
-            Seen::Commit { commit } => {
+            HistoryPart::Commit { commit } => {
                 end = commit.position();
                 replaced_by = commit
                     .removal()
@@ -39,12 +39,12 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
                     .max(replaced_by);
                 found.commit(commit);
             }
-            Seen::Damage { position, place, why } => found.damages.push(Finding {
+            HistoryPart::Damage { position, place, why } => found.damages.push(Finding {
                 position: position.to_string(),
                 place,
                 why,
             }),
-            Seen::Note { place, why } => found.notes.push(Finding {
+            HistoryPart::Note { place, why } => found.notes.push(Finding {
                 position: "0.0".into(),
                 place,
                 why,

@@ -15,7 +15,7 @@ use std::{
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId, tools::Finding};
 
 /// A part of the history, in its order.
-pub(super) enum Seen<'a> {
+pub(super) enum HistoryPart<'a> {
     /// A segment begins.
     Segment {
         header: &'a Header,
@@ -49,7 +49,7 @@ struct Piece {
 pub(super) fn walk(
     options: &Options,
     dir: &Path,
-    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+    visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     walk_archived(options, dir, None, visit)
 }
@@ -59,7 +59,7 @@ pub(super) fn walk_archived(
     options: &Options,
     dir: &Path,
     archive: Option<&Path>,
-    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+    visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let options = options.to_read(dir);
     let options = archive.map_or_else(|| options.clone(), |archive| options.to_read(archive));
@@ -71,12 +71,12 @@ pub(super) fn walk_archived(
             .file
             .length()
             .map_err(Error::io(format!("reading {}", path.display())))?;
-        visit(Seen::Segment { header, bytes })?;
+        visit(HistoryPart::Segment { header, bytes })?;
         if header.writer != due.0 {
             due = (header.writer, CommitNo(1));
         }
         if header.first != due.1 {
-            visit(Seen::Damage {
+            visit(HistoryPart::Damage {
                 position: Position::new(due.0, due.1),
                 place: path.display().to_string(),
                 why: format!(
@@ -115,7 +115,7 @@ fn pieces(
     options: &Options,
     dir: &Path,
     archive: Option<&Path>,
-    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+    visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
 ) -> Result<Vec<Piece>, Error> {
     let archived = match archive {
         Some(archive) => recovery::list(&*options.files, archive)?,
@@ -146,12 +146,12 @@ fn pieces(
         };
         match begun.copies {
             Copies::Both => {}
-            Copies::Torn => visit(Seen::Note {
+            Copies::Torn => visit(HistoryPart::Note {
                 place: place.clone(),
                 why: "one of the segment's two headers was not written when the power went; the other one is whole"
                     .into(),
             })?,
-            Copies::Damaged => visit(Seen::Damage {
+            Copies::Damaged => visit(HistoryPart::Damage {
                 position: Position::new(begun.header.writer, begun.header.first),
                 place: place.clone(),
                 why: "one of the segment's two headers is damaged; the other one is whole".into(),
@@ -181,12 +181,12 @@ fn pieces(
     for Finding { place, why, .. } in strange {
         visit(match pieces.is_empty() {
             // Nothing else is there: it is no end that was cut off.
-            true => Seen::Damage {
+            true => HistoryPart::Damage {
                 position: Position::default(),
                 place,
                 why: format!("it is no segment of a log: {why}"),
             },
-            false => Seen::Note {
+            false => HistoryPart::Note {
                 place,
                 why: format!("it holds nothing of the history: {why}"),
             },
@@ -216,7 +216,7 @@ fn lost_header(
     dir: &Path,
     number: u64,
     fault: &Fault,
-    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+    visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
 ) -> Result<Option<Finding>, Error> {
     let path = segment_path(dir, number);
     let reading = || format!("reading {}", path.display());
@@ -234,16 +234,16 @@ fn lost_header(
         return Ok(Some(Finding { position, place, why }));
     }
     match stray {
-        scan::Stray::Synced => visit(Seen::Damage {
+        scan::Stray::Synced => visit(HistoryPart::Damage {
             position: Position::default(),
             place,
             why: format!("{what}, but synced commits stand behind it"),
         }),
-        scan::Stray::Unsynced => visit(Seen::Note {
+        scan::Stray::Unsynced => visit(HistoryPart::Note {
             place,
             why: format!("{what}; the commits behind it were never acknowledged"),
         }),
-        scan::Stray::Nothing => visit(Seen::Note {
+        scan::Stray::Nothing => visit(HistoryPart::Note {
             place,
             why: "a segment made ready, or left, that holds nothing of the history".into(),
         }),
@@ -252,7 +252,7 @@ fn lost_header(
 }
 
 /// Shows the commits of one segment; returns the number that is due after it.
-fn walk_piece(piece: &Piece, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>) -> Result<CommitNo, Error> {
+fn walk_piece(piece: &Piece, visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>) -> Result<CommitNo, Error> {
     let path = &piece.path;
     let reading = || format!("reading {}", path.display());
     let (segment, writer) = (piece.header.segment, piece.header.writer);
@@ -262,7 +262,7 @@ fn walk_piece(piece: &Piece, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error
         let found = scan::commit_at(&mut window, segment, at).map_err(Error::io(reading()))?;
         let why = match found {
             Ok(commit) if commit.stamp().writer == writer && commit.first() == due => {
-                visit(Seen::Commit { commit: &commit })?;
+                visit(HistoryPart::Commit { commit: &commit })?;
                 let last = commit.stamp().number;
                 let end = at + commit.bytes().len() as u64;
                 at = align(end);
@@ -283,11 +283,11 @@ fn walk_piece(piece: &Piece, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error
             let head = window.get(at, SECTOR_BYTES as usize).map_err(Error::io(reading()))?;
             if head.iter().any(|byte| *byte != 0) {
                 let why = format!("an unfinished end after commit {}: {why}", due.0 - 1);
-                visit(Seen::Note { place, why })?;
+                visit(HistoryPart::Note { place, why })?;
             }
             return Ok(due);
         }
-        visit(Seen::Damage { position, place, why })?;
+        visit(HistoryPart::Damage { position, place, why })?;
         match next_whole(&mut window, segment, writer, due, at + SECTOR_BYTES).map_err(Error::io(reading()))? {
             Some((number, offset)) => (due, at) = (number, offset),
             None => return Ok(piece.last.map_or(due, CommitNo::next)),
@@ -303,14 +303,14 @@ fn check_padding(
     writer: WriterId,
     path: &Path,
     (from, to): (u64, u64),
-    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+    visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let padding = window
         .get(from, usize::try_from(to - from).unwrap_or(0))
         .map_err(Error::io(format!("reading {}", path.display())))?;
     match padding.iter().position(|byte| *byte != 0) {
         None => Ok(()),
-        Some(at) => visit(Seen::Damage {
+        Some(at) => visit(HistoryPart::Damage {
             position: Position { writer, commit },
             place: format!("{} at offset {}", path.display(), from + at as u64),
             why: "the padding behind the commit is not zero; the commit itself is whole".into(),

@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use throng::{
     Follow,
     model::Keep,
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 use throng_journal::{
     CommitBuilder, CommitNo, Durability, Error, Journal as _, Position, Prune, PruneHow, RecordKind, ShardId,
@@ -215,7 +215,7 @@ impl Projection for Reader {
     const NAME: &'static str = "reader";
     type Of = Note;
 
-    fn apply(&self, _: &Seen<Note>, _: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, _: &DurableEvent<Note>, _: &mut Rows<'_>) -> Result<(), Interrupt> {
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     directory::{self, Change, close},
     locks::{LOCK_CLUSTER, PATIENCE, TRIES, end_sessions, has_met_another},
     losses::next_writer,
-    rollback::{Found, Known, find},
+    rollback::{Known, ServerAnswer, find},
     typed,
 };
 use futures_util::future::{try_join, try_join3, try_join4, try_join5};
@@ -443,7 +443,7 @@ impl Shared {
         &self,
         client: &mut Client,
         (writer, sent): (WriterId, &Known),
-    ) -> Result<(Option<CommitNo>, Found), tokio_postgres::Error> {
+    ) -> Result<(Option<CommitNo>, ServerAnswer), tokio_postgres::Error> {
         // What another engine has opened under an own number is not sealed.
         let session = (sent.own.writer == writer).then_some(&*self.database.session);
         let writer = writer.0.cast_signed();

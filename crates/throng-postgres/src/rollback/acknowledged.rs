@@ -29,7 +29,7 @@ pub(crate) struct Known {
 
 /// The answer of the server.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct ServerAnswer {
     session: Option<String>,
     last: u64,
     header: Option<Vec<u8>>,
@@ -47,12 +47,12 @@ pub(crate) struct Contradiction {
 
 /// The commits this engine knows to be durable. Written by each task that hears so from the server.
 pub(crate) struct Acknowledged {
-    state: Mutex<State>,
+    state: Mutex<AcknowledgedState>,
     /// The newest own writer, once something has ended it that no append says.
     pub(super) over: AtomicU64,
 }
 
-pub(super) struct State {
+pub(super) struct AcknowledgedState {
     pub(super) known: Known,
     /// Ends of other streams that this engine has read.
     pub(super) ended: Vec<Position>,
@@ -85,7 +85,7 @@ impl Default for Acknowledged {
             loss: 0,
         };
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(AcknowledgedState {
                 known,
                 ended: Vec::new(),
                 timeline: None,
@@ -101,7 +101,7 @@ impl Default for Acknowledged {
 }
 
 impl Acknowledged {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, AcknowledgedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,7 +226,7 @@ impl Acknowledged {
     }
 
     /// Another engine has found a loss since the writer was opened.
-    pub(crate) fn compare_losses(&self, sent: &Known, found: &Found) {
+    pub(crate) fn compare_losses(&self, sent: &Known, found: &ServerAnswer) {
         let state = &mut *self.state();
         if sent.own.writer.0 != 0 && state.known.own.writer == sent.own.writer && found.loss != sent.loss {
             state.changed = Some("another engine has found that commits are lost".into());
@@ -236,12 +236,12 @@ impl Acknowledged {
 }
 
 /// The answer of the server about a stream.
-pub(crate) async fn find(client: &impl GenericClient, sent: &Known) -> Result<Found, tokio_postgres::Error> {
+pub(crate) async fn find(client: &impl GenericClient, sent: &Known) -> Result<ServerAnswer, tokio_postgres::Error> {
     let (writer, number) = (sent.own.writer.0.cast_signed(), sent.own.commit.0.cast_signed());
     let rows = client
         .query_typed(FOUND, &[typed::number(&writer), typed::number(&number)])
         .await?;
-    let found = rows.first().map(|row| Found {
+    let found = rows.first().map(|row| ServerAnswer {
         session: row.get(0),
         last: row.get::<_, i64>(1).cast_unsigned(),
         header: row.get(2),
@@ -253,7 +253,7 @@ pub(crate) async fn find(client: &impl GenericClient, sent: &Known) -> Result<Fo
 
 impl Known {
     /// Says what the server lacks.
-    pub(crate) fn refuse(&self, found: &Found, session: &str) -> Result<(), Contradiction> {
+    pub(crate) fn refuse(&self, found: &ServerAnswer, session: &str) -> Result<(), Contradiction> {
         let Position { writer, commit } = self.own;
         let refuse = |why: String, held: Option<u64>| Err(Contradiction { why, held });
         if writer.0 != 0 && found.session.as_deref() != Some(session) {

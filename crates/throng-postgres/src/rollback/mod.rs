@@ -6,7 +6,7 @@
 
 mod acknowledged;
 
-pub(crate) use acknowledged::{Acknowledged, Contradiction, Found, Known, find};
+pub(crate) use acknowledged::{Acknowledged, Contradiction, Known, ServerAnswer, find};
 
 use crate::{
     database::Database,

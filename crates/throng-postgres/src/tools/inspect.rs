@@ -2,7 +2,7 @@
 
 use super::{
     covers::Covers,
-    walk::{PATIENCE, Seen, walk},
+    walk::{HistoryPart, PATIENCE, walk},
 };
 use crate::{PostgresOptions, database::Database, journal::TABLES};
 use std::{fmt, sync::Arc};
@@ -48,9 +48,9 @@ pub fn inspect(options: &PostgresOptions, what: &InspectOptions) -> Result<Inspe
     found.covers = covers.newest().map(|_| covers.to_string());
     walk(options, &mut |seen| {
         match seen {
-            Seen::Writer { writer, node, last } => found.contents.writer(writer, node, Some(last.is_some())),
-            Seen::Commit(commit) => found.contents.commit(commit, what),
-            Seen::Damage(damage) => found.contents.findings.push(damage.to_string()),
+            HistoryPart::Writer { writer, node, last } => found.contents.writer(writer, node, Some(last.is_some())),
+            HistoryPart::Commit(commit) => found.contents.commit(commit, what),
+            HistoryPart::Damage(damage) => found.contents.findings.push(damage.to_string()),
         }
         Ok(())
     })?;

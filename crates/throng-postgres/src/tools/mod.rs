@@ -12,4 +12,4 @@ pub use inspect::{Inspection, TableLine, inspect};
 pub use losses::{LossLine, Losses, LostCommitLine, losses};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;
-pub use walk::{Seen, walk};
+pub use walk::{HistoryPart, walk};

@@ -3,7 +3,7 @@
 use super::{
     covers::Covers,
     losses,
-    walk::{Seen, walk},
+    walk::{HistoryPart, walk},
 };
 use crate::PostgresOptions;
 use throng_journal::{
@@ -23,15 +23,15 @@ pub fn verify(options: &PostgresOptions) -> Result<Verification, Error> {
     let mut indexed = 0u64;
     walk(options, &mut |seen| {
         match seen {
-            Seen::Writer { .. } => found.writers += 1,
-            Seen::Commit(commit) => {
+            HistoryPart::Writer { .. } => found.writers += 1,
+            HistoryPart::Commit(commit) => {
                 found.commit(commit);
                 let events = commit.records().flatten().filter(|record| {
                     record.record == RecordKind::Event && store.covers(record.shard, commit.position())
                 });
                 indexed += events.count() as u64;
             }
-            Seen::Damage(damage) => found.damages.push(damage.into()),
+            HistoryPart::Damage(damage) => found.damages.push(damage.into()),
         }
         Ok(())
     })?;

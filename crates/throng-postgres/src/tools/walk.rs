@@ -16,7 +16,7 @@ const PAGES_WAITING: usize = 2;
 
 /// A part of the history, in its order.
 #[derive(Debug)]
-pub enum Seen<'a> {
+pub enum HistoryPart<'a> {
     /// A writer's stream begins.
     Writer {
         /// The writer whose stream begins.
@@ -42,7 +42,10 @@ enum Found {
 ///
 /// # Errors
 /// [`Error::Backend`]: there is no journal, or the server cannot be reached. Otherwise the visitor's errors. Damage is shown, not an error.
-pub fn walk(options: &PostgresOptions, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>) -> Result<(), Error> {
+pub fn walk(
+    options: &PostgresOptions,
+    visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let database = Database::look(options.clone())?;
     let (give, mut take) = mpsc::channel(PAGES_WAITING);
     let task = Arc::clone(&database);
@@ -55,13 +58,13 @@ pub fn walk(options: &PostgresOptions, visit: &mut dyn FnMut(Seen<'_>) -> Result
     while let Some(found) = take.blocking_recv() {
         for found in found? {
             match found {
-                Found::Writer(writer, node, last) => visit(Seen::Writer {
+                Found::Writer(writer, node, last) => visit(HistoryPart::Writer {
                     writer,
                     node: &node,
                     last,
                 })?,
-                Found::Commit(commit) => visit(Seen::Commit(&commit))?,
-                Found::Damage(damage) => visit(Seen::Damage(damage))?,
+                Found::Commit(commit) => visit(HistoryPart::Commit(&commit))?,
+                Found::Damage(damage) => visit(HistoryPart::Damage(damage))?,
             }
         }
     }

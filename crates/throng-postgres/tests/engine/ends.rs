@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use throng::{Engine, Options, journal::RecordKind, model::*};
 use throng_postgres::{
     PostgresOptions,
-    tools::{Seen, verify, walk},
+    tools::{HistoryPart, verify, walk},
 };
 use throng_testing::eventually_ok;
 use tokio_postgres::Client;
@@ -181,7 +181,7 @@ async fn an_erasure_cut_off_at_any_statement_is_done_all_the_same() {
     let left = tokio::task::spawn_blocking(move || {
         let mut left = Vec::new();
         walk(&options, &mut |seen| {
-            if let Seen::Commit(commit) = seen {
+            if let HistoryPart::Commit(commit) = seen {
                 let records = commit.records().flatten();
                 let events = records.filter(|record| record.record == RecordKind::Event);
                 left.extend(events.map(|record| record.id.to_owned()));

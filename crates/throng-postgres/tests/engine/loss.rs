@@ -5,7 +5,7 @@ use crate::{
     kit,
     over_nodes::Counted,
 };
-use throng::{Engine, StartError, projection::State};
+use throng::{Engine, StartError, projection::ProjectionState};
 use throng_journal::{Error, Loss, Position};
 use throng_postgres::{PostgresOptions, open_postgres, tools};
 
@@ -164,7 +164,7 @@ async fn read_model_of_lost_commits_stops_until_it_is_rebuilt() {
         let rows = engine.read_model::<Counted>();
         assert_eq!(rows.caught_up().await, !has_taken_them, "{:?}", engine.projections());
         if has_taken_them {
-            let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
+            let ProjectionState::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
                 panic!("{:?}", engine.projections())
             };
             assert!(reason.contains("has lost its end; rebuild"), "{reason}");

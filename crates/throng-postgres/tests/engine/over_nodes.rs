@@ -14,7 +14,7 @@ use throng::{
     driver::peers::{Peers, Reply, Request},
     journal::{Directory, Join, Later, NodeId, NodeState, ShardId, ShardSet, ViewRange},
     model::Keep,
-    projection::{Interrupt, Projection, Rows, Seen, State},
+    projection::{DurableEvent, Interrupt, Projection, ProjectionState, Rows},
 };
 use throng_postgres::{Opened, PostgresDirectory, open_postgres};
 use throng_testing::eventually_ok;
@@ -29,7 +29,7 @@ impl Projection for Counted {
     const NAME: &'static str = "counted";
     type Of = Counter;
 
-    fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let hits: u64 = rows.json(&seen.id)?.unwrap_or(0);
         let Happened::Hit { by } = &seen.event else {
             return Ok(());
@@ -146,7 +146,7 @@ async fn check(engines: &[&Engine], hits: u64) {
     }
     let running = engines
         .iter()
-        .filter(|engine| engine.projections()[0].state == State::Running);
+        .filter(|engine| engine.projections()[0].state == ProjectionState::Running);
     assert_eq!(running.count(), 1);
 }
 
@@ -210,7 +210,7 @@ impl Projection for NoSecond {
     const NAME: &'static str = "no-second";
     type Of = Counter;
 
-    fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         match seen.seq {
             2 => Err(Interrupt::poison("it is the second")),
             seq => rows.put_json(&seen.id, &seq),
@@ -232,7 +232,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
         engine.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap();
     }
     assert!(!engine.read_model::<NoSecond>().caught_up().await);
-    let State::Stopped { at: Some(at), .. } = engine.projections()[0].state else {
+    let ProjectionState::Stopped { at: Some(at), .. } = engine.projections()[0].state else {
         panic!("{:?}", engine.projections())
     };
     let by = OperatorDecision::new("ann", "it is of no use");

@@ -36,7 +36,7 @@ pub(super) struct Rows {
     /// The writer whose engine may answer reads from memory, and the end of that lease.
     pub(super) leases: BTreeMap<WriterId, LeaseRow>,
     /// The line of each node that ever joined.
-    pub(super) lines: BTreeMap<NodeId, Line>,
+    pub(super) lines: BTreeMap<NodeId, DatabaseLink>,
     /// The last answer to each node's sign of life.
     pub(super) seen: BTreeMap<NodeId, View>,
     /// Shards that went where they must not.
@@ -46,7 +46,7 @@ pub(super) struct Rows {
 }
 
 pub(super) struct LeaseRow {
-    pub(super) line: Line,
+    pub(super) line: DatabaseLink,
     pub(super) until_micros: u64,
     /// Its engine has said that it answers nothing more.
     pub(super) is_over: bool,
@@ -54,7 +54,7 @@ pub(super) struct LeaseRow {
 
 /// A process's connections to the database, and what it knows of itself. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct DatabaseLink {
     pub(super) database: Database,
     pub(super) process: Arc<Process>,
 }
@@ -130,7 +130,7 @@ struct Way {
     fails: Option<bool>,
 }
 
-impl Line {
+impl DatabaseLink {
     pub(super) fn lease(&self) -> MutexGuard<'_, Lease> {
         self.process.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }

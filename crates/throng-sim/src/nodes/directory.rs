@@ -1,6 +1,6 @@
 //! A node's directory: the database's, over its line.
 
-use super::database::{Line, unreachable};
+use super::database::{DatabaseLink, unreachable};
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
@@ -13,7 +13,7 @@ const UNTOLD: f64 = 0.3;
 /// Looks for a change in the time it is waited for.
 const LOOKS: u32 = 10;
 
-pub(super) struct FarDirectory(pub(super) Line);
+pub(super) struct FarDirectory(pub(super) DatabaseLink);
 
 impl FarDirectory {
     fn call<T: Send + 'static>(
@@ -27,7 +27,7 @@ impl FarDirectory {
         self.0.call(doing, self.0.database.faults().journal_error, work)
     }
 
-    fn is_disconnected(line: &Line) -> bool {
+    fn is_disconnected(line: &DatabaseLink) -> bool {
         let process = &line.process;
         process.is_dead.load(Ordering::Relaxed) || process.is_disconnected.load(Ordering::Relaxed)
     }
@@ -41,7 +41,7 @@ impl Directory for FarDirectory {
             // One whose sessions are gone is no obstacle, nor is one that this process has become without hearing of it.
             for before in database.directory.view().await?.nodes {
                 let of = database.rows().lines.get(&before.id).cloned();
-                let is_over = |of: &Line| of.process.group == line.process.group || Self::is_disconnected(of);
+                let is_over = |of: &DatabaseLink| of.process.group == line.process.group || Self::is_disconnected(of);
                 if before.said.name == join.name && of.as_ref().is_some_and(is_over) {
                     database.directory.leave(before.id).await?;
                 }

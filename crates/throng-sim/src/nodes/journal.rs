@@ -1,6 +1,6 @@
 //! A node's journal: the database's, over its line.
 
-use super::database::{Database, Lease, LeaseRow, Line};
+use super::database::{Database, DatabaseLink, Lease, LeaseRow};
 use crate::{
     faults::Lie,
     world::{OUTSIDE, RunsOn},
@@ -23,7 +23,7 @@ const LATE_MICROS: u64 = 4_000_000;
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
-pub(super) struct FarJournal(pub(super) Line);
+pub(super) struct FarJournal(pub(super) DatabaseLink);
 
 impl FarJournal {
     fn share(&self) -> f64 {

@@ -17,7 +17,7 @@ use crate::{
     simulation::Gone,
     world::{Group, RunsOn},
 };
-use database::{Database, Line, Process};
+use database::{Database, DatabaseLink, Process};
 use directory::FarDirectory;
 use journal::FarJournal;
 use net::{Net, Peering};
@@ -52,7 +52,7 @@ pub struct Nodes {
 }
 
 struct Running {
-    line: Line,
+    line: DatabaseLink,
     /// `None` while it starts.
     engine: Option<Engine>,
     status: Option<watch::Receiver<Status>>,
@@ -128,7 +128,7 @@ impl Nodes {
             lease: Mutex::default(),
             node: 0.into(),
         };
-        let line = Line {
+        let line = DatabaseLink {
             database: self.database.clone(),
             process: Arc::new(process),
         };

@@ -1,6 +1,6 @@
 //! The requests between nodes, over connections that are slow, break, and are cut.
 
-use super::database::{Database, Line};
+use super::database::{Database, DatabaseLink};
 use crate::{
     faults::Lie,
     world::{Group, OUTSIDE, RunsOn},
@@ -139,7 +139,7 @@ async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked:
 /// The network as one process sees it.
 pub(super) struct Peering {
     net: Net,
-    line: Line,
+    line: DatabaseLink,
     view: Mutex<View>,
     /// The number of this node. Stored when it joins.
     me: AtomicU64,
@@ -150,7 +150,7 @@ pub(super) struct Peering {
 }
 
 impl Peering {
-    pub(super) fn new(net: Net, line: Line) -> Self {
+    pub(super) fn new(net: Net, line: DatabaseLink) -> Self {
         Self {
             net,
             line,
@@ -165,7 +165,7 @@ impl Peering {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line_of(&self, node: NodeId) -> Option<Line> {
+    fn line_of(&self, node: NodeId) -> Option<DatabaseLink> {
         self.line.database.rows().lines.get(&node).cloned()
     }
 }

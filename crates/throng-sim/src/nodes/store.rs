@@ -1,12 +1,12 @@
 //! A node's store: the database's, over its line.
 
-use super::database::Line;
+use super::database::DatabaseLink;
 use crate::faults::Lie;
 use throng_journal::{
     Address, Checkpoint, Covered, EntityHead, Error, Later, Loaded, Maybe, ShardSet, Store, StoredEvent,
 };
 
-pub(super) struct FarStore(pub(super) Line);
+pub(super) struct FarStore(pub(super) DatabaseLink);
 
 impl FarStore {
     fn share(&self) -> f64 {

@@ -18,7 +18,7 @@ use throng::{
     Engine, FeedError, History,
     journal::{MemoryViews, ViewRange, Views as _},
     model::{Error, Timestamp},
-    projection::{Interrupt, Projection, Rows as ViewRows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows as ViewRows},
 };
 use throng_log::tools;
 use throng_sim::Sim;
@@ -29,7 +29,7 @@ pub(crate) struct Numbers;
 impl Projection for Numbers {
     const NAME: &'static str = "numbers";
     type Of = Diary<COUNTED>;
-    fn apply(&self, seen: &Seen<Diary<COUNTED>>, rows: &mut ViewRows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Diary<COUNTED>>, rows: &mut ViewRows<'_>) -> Result<(), Interrupt> {
         let key = seen.id.to_string();
         let mut row = rows.json::<Vec<(u64, u64)>>(&key)?.unwrap_or_default();
         if row.last().is_some_and(|(last, _)| *last >= seen.seq) {

@@ -14,7 +14,7 @@ use std::{
 use throng::{
     journal::{Address, Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
     model::*,
-    projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError},
+    projection::{DurableEvent, EventOffset, Interrupt, Projection, Rows, Sink, SinkError},
 };
 use throng_sim::{Faults, Sim, Simulation, for_each_seed};
 use throng_testing::fixtures::Never;
@@ -54,7 +54,7 @@ struct Takings;
 impl Projection for Takings {
     const NAME: &'static str = "takings";
     type Of = Till;
-    fn apply(&self, seen: &Seen<Till>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Till>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let (events, sum) = rows.json::<(u64, u64)>(&seen.id)?.unwrap_or_default();
         if seen.seq != events + 1 {
             return Err(Interrupt::poison(format!("event {} follows {events}", seen.seq)));
@@ -75,7 +75,7 @@ struct Courier {
 impl Sink for Courier {
     const NAME: &'static str = "courier";
     type Of = Till;
-    fn deliver(&self, batch: Vec<Seen<Till>>) -> Later<'_, Result<(), SinkError>> {
+    fn deliver(&self, batch: Vec<DurableEvent<Till>>) -> Later<'_, Result<(), SinkError>> {
         Box::pin(async move {
             self.dice.wait().await;
             let some = if self.dice.fails() {

@@ -12,7 +12,7 @@ use throng::{
     Builder, Options,
     journal::Later,
     model::Error,
-    projection::{Seen, Sink, SinkError},
+    projection::{DurableEvent, Sink, SinkError},
 };
 use throng_sim::{Faults, Sim, Simulation, for_each_seed};
 
@@ -24,7 +24,7 @@ impl Sink for Pokes {
     const NAME: &'static str = "pokes";
     type Of = Clock;
 
-    fn deliver(&self, batch: Vec<Seen<Clock>>) -> Later<'_, Result<(), SinkError>> {
+    fn deliver(&self, batch: Vec<DurableEvent<Clock>>) -> Later<'_, Result<(), SinkError>> {
         let pokes = batch.iter().filter(|seen| matches!(seen.event, Happened::Poked));
         self.0.fetch_add(pokes.count() as u64, SeqCst);
         Box::pin(async { Ok(()) })

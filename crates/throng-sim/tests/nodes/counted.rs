@@ -4,7 +4,7 @@ use crate::{ERASED, counter::Counter};
 use std::{future::Future, task::Poll};
 use throng::{
     journal::{Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 
 /// The number of each counter's events. An event that is missing, comes twice or too early is refused.
@@ -13,7 +13,7 @@ pub(crate) struct Counted;
 impl Projection for Counted {
     const NAME: &'static str = "counted";
     type Of = Counter;
-    fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         // What is erased may be gone before it is read.
         if seen.id >= ERASED {
             return Ok(());

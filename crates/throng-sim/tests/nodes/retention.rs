@@ -18,7 +18,7 @@ use throng::{
     Cursor, Engine, Follow, Options, PruneReport,
     journal::{RecordKind, ViewRange, Views as _},
     model::*,
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed_with};
 
@@ -38,7 +38,7 @@ struct Sums;
 impl Projection for Sums {
     const NAME: &'static str = "sums";
     type Of = Diary<COUNTED>;
-    fn apply(&self, seen: &Seen<Diary<COUNTED>>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Diary<COUNTED>>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let key = seen.id.to_string();
         let (events, sum) = rows.json::<(u64, u64)>(&key)?.unwrap_or_default();
         if seen.seq != events + 1 {

@@ -7,7 +7,7 @@ mod segments;
 mod what_if;
 mod words;
 
-pub(crate) use segments::{Kept, TimerSet};
+pub(crate) use segments::{KeptCommand, TimerSet};
 pub use what_if::{Changed, WhatIf};
 
 use crate::builder::Builder;

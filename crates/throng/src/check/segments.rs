@@ -66,7 +66,7 @@ fn asked(body: &[u8]) -> Option<Address> {
 
 /// A kept command's record.
 #[derive(serde::Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct KeptCommand {
     now: i64,
     #[serde(default)]
     pub(crate) caller: Option<String>,
@@ -131,7 +131,7 @@ pub(super) fn segments(
             }
             RecordKind::Command => {
                 begin = end + 1;
-                let Ok(kept) = serde_json::from_slice::<Kept>(record.body) else {
+                let Ok(kept) = serde_json::from_slice::<KeptCommand>(record.body) else {
                     continue;
                 };
                 segment.what = format!("command of {}: {}", own.kind, record.name);

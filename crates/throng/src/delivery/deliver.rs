@@ -5,8 +5,8 @@ use crate::{
     commit::{Origin, Refusal, unreadable},
     context::{Context, unknown_kind},
     executor::{
-        Answer, Attempt, Carried, Execution, ForwardedReply, Outgoing, Parked, PeerQueue, ROOM_RETRY, ShardExecution,
-        Target, Wait, Waiter, Work, batch,
+        AnswerSlot, Attempt, Carried, Execution, ForwardedReply, Outgoing, Parked, PeerQueue, ROOM_RETRY,
+        ShardExecution, Target, Wait, Waiter, Work, batch,
     },
     host::{Slice, yield_now},
 };
@@ -442,9 +442,9 @@ pub(super) fn attempt(context: &Context, mut outgoing: Box<Outgoing>) -> Attempt
         hash,
         id,
     };
-    let mut answer = Answer::Nobody;
+    let mut answer = AnswerSlot::Nobody;
     if let Some(Waiter { answer: wanted, .. }) = &mut outgoing.waiter {
-        answer = std::mem::replace(wanted, Answer::Nobody);
+        answer = std::mem::replace(wanted, AnswerSlot::Nobody);
     }
     let work = match unknown {
         None => Work::Message(outgoing),

@@ -9,7 +9,7 @@ use super::{
     deliver::{self, READ_BYTES},
 };
 use crate::{
-    executor::{Answer, Attempt, Behind, Carried, ForwardedReply, Next, Outgoing, PeerQueue},
+    executor::{AnswerSlot, Attempt, Behind, Carried, ForwardedReply, Next, Outgoing, PeerQueue},
     host::Slice,
     remote::{PeerMessage, RemoteError, Reply, Request, TakenAs},
 };
@@ -321,7 +321,7 @@ impl Deliverer {
         let outgoing = outgoing_of(&letter)?;
         let mut attempt = deliver::attempt(&self.context, outgoing);
         if wants_answer {
-            attempt.answer = Answer::Json(JsonReply::default());
+            attempt.answer = AnswerSlot::Json(JsonReply::default());
         }
         Some(attempt)
     }
@@ -346,8 +346,8 @@ impl Deliverer {
             self.context.signals.deliver.wake();
         }
         let answer = match attempt.answer {
-            Answer::Json(JsonReply { error: Some(error), .. }) => Some(Err((*error).into())),
-            Answer::Json(reply) if wants_answer => Some(Ok(ByteBuf::from(reply.body))),
+            AnswerSlot::Json(JsonReply { error: Some(error), .. }) => Some(Err((*error).into())),
+            AnswerSlot::Json(reply) if wants_answer => Some(Ok(ByteBuf::from(reply.body))),
             _ => None,
         };
         Ok(Some((outcome.into(), answer)))

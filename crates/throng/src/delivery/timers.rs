@@ -2,7 +2,7 @@
 
 use super::{Deliverer, Within, stored_timers};
 use crate::{
-    executor::{Answer, Attempt, Carried, Target, Work},
+    executor::{AnswerSlot, Attempt, Carried, Target, Work},
     host::Slice,
 };
 use std::{
@@ -154,7 +154,7 @@ impl Deliverer {
             Some(_) => Work::Timer(Box::new(due.clone())),
             None => Work::ClearTimer(Box::new(due.clone())),
         };
-        let mut attempt = Attempt::new(target, work, Answer::Nobody, (host.elapsed_micros(), u64::MAX));
+        let mut attempt = Attempt::new(target, work, AnswerSlot::Nobody, (host.elapsed_micros(), u64::MAX));
         let progress = self.executor.try_now(&mut attempt);
         let mut carried = self.executor.carry(attempt, progress).await;
         if let Ok((mut attempt, Carried::NotUnderstood(why))) = carried {

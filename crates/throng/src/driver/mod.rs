@@ -31,7 +31,7 @@ use crate::{
     commit::widen,
     engine::{Core, Engine},
     epoch::tasks::Seat,
-    executor::{Answer, ClientCommand, Payload, Work, batch},
+    executor::{AnswerSlot, ClientCommand, Payload, Work, batch},
     spans::Tracer,
 };
 use std::{borrow::Cow, future::Future, sync::Arc, task::Context};
@@ -83,7 +83,7 @@ impl Driver {
         Ok(self
             .core
             .context
-            .attempt(target, work, Answer::Json(JsonReply::default())))
+            .attempt(target, work, AnswerSlot::Json(JsonReply::default())))
     }
 
     /// A query, to be [tried](Self::try_now): its fields as a query string, `a=1&b=x`.
@@ -106,7 +106,7 @@ impl Driver {
         Ok(self
             .core
             .context
-            .attempt(target, work, Answer::Json(JsonReply::default())))
+            .attempt(target, work, AnswerSlot::Json(JsonReply::default())))
     }
 
     /// Tries an attempt here and now, without waiting for anything.

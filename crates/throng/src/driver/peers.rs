@@ -12,7 +12,7 @@ use crate::{
     Engine,
     commit::widen,
     epoch::{Epoch, Member},
-    executor::{Answer, command_of},
+    executor::{AnswerSlot, command_of},
     feed::PageLimit,
     history, listing,
     remote::unknown_kind,
@@ -132,7 +132,7 @@ impl Driver {
             Ok(target) => target,
             Err(error) => return Reply::Refused(error.into()),
         };
-        let answer = Answer::Json(JsonReply::default());
+        let answer = AnswerSlot::Json(JsonReply::default());
         let attempt = self
             .core
             .context

@@ -3,7 +3,7 @@
 use super::Epoch;
 use crate::{
     commit::{Refusal, widen},
-    executor::{Answer, Answered, Attempt, ForwardedReply},
+    executor::{AnswerSlot, Answered, Attempt, ForwardedReply},
 };
 use std::{
     sync::Arc,
@@ -21,7 +21,7 @@ pub struct Executed(Answering);
 enum Answering {
     Entity(Entity),
     /// Another node has answered; it rests on nothing here.
-    Peer(Answer, Outcome),
+    Peer(AnswerSlot, Outcome),
     /// An actor answers, or an entity that was asked by another one.
     Later(Later<'static, Answered>),
 }
@@ -29,7 +29,7 @@ enum Answering {
 /// An entity answers, or another one it was forwarded to.
 struct Entity {
     epoch: Arc<Epoch>,
-    answer: Answer,
+    answer: AnswerSlot,
     rests_on: u64,
     until: u64,
     outcome: Outcome,
@@ -72,10 +72,10 @@ impl Executed {
     pub fn answer_now(&mut self) -> Option<Result<Vec<u8>, Error<JsonRejection>>> {
         let entity = match &mut self.0 {
             Answering::Entity(entity) => entity,
-            Answering::Peer(answer, _) => return Some(json(std::mem::replace(answer, Answer::Nobody))),
+            Answering::Peer(answer, _) => return Some(json(std::mem::replace(answer, AnswerSlot::Nobody))),
             Answering::Later(_) => return None,
         };
-        if matches!(entity.answer, Answer::Remote(_)) {
+        if matches!(entity.answer, AnswerSlot::Remote(_)) {
             return None;
         }
         let durable = entity.epoch.group_commit.durable_now(entity.rests_on, entity.until)?;
@@ -101,7 +101,7 @@ impl Executed {
                 return Poll::Ready(answer);
             }
             if let Answering::Entity(entity) = &mut self.0
-                && matches!(entity.answer, Answer::Remote(_))
+                && matches!(entity.answer, AnswerSlot::Remote(_))
             {
                 let mut entity = entity.take_all();
                 self.0 = Answering::Later(Box::pin(async move { json(entity.settled().await.map_err(widen)?) }));
@@ -126,7 +126,7 @@ impl Executed {
     #[must_use]
     pub fn is_remote(&self) -> bool {
         match &self.0 {
-            Answering::Entity(entity) => matches!(entity.answer, Answer::Remote(_)),
+            Answering::Entity(entity) => matches!(entity.answer, AnswerSlot::Remote(_)),
             Answering::Peer(..) => false,
             Answering::Later(_) => true,
         }
@@ -139,7 +139,7 @@ impl Executed {
             Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _) => answer,
             Answering::Later(_) => return false,
         };
-        matches!(answer, Answer::Json(reply) if reply.error.is_some())
+        matches!(answer, AnswerSlot::Json(reply) if reply.error.is_some())
     }
 
     /// Bytes of the answer, as far as they are known already.
@@ -147,7 +147,7 @@ impl Executed {
     pub fn answer_bytes(&self) -> usize {
         match &self.0 {
             Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _) => match answer {
-                Answer::Json(reply) => reply.body.len(),
+                AnswerSlot::Json(reply) => reply.body.len(),
                 _ => 0,
             },
             Answering::Later(_) => 0,
@@ -161,7 +161,7 @@ impl Executed {
     pub async fn answer(&mut self) -> Result<Vec<u8>, Error<JsonRejection>> {
         match &mut self.0 {
             Answering::Entity(entity) => json(entity.settled().await.map_err(widen)?),
-            Answering::Peer(answer, _) => json(std::mem::replace(answer, Answer::Nobody)),
+            Answering::Peer(answer, _) => json(std::mem::replace(answer, AnswerSlot::Nobody)),
             Answering::Later(answer) => answer.await,
         }
     }
@@ -176,7 +176,7 @@ impl Executed {
     }
 
     /// The answer as it was asked for, once it may leave.
-    pub(crate) async fn settled(self) -> Result<Answer, Refusal> {
+    pub(crate) async fn settled(self) -> Result<AnswerSlot, Refusal> {
         match self.0 {
             Answering::Entity(mut entity) => entity.settled().await,
             Answering::Peer(answer, _) => Ok(answer),
@@ -196,13 +196,13 @@ impl Entity {
         }
     }
 
-    fn take(&mut self) -> Answer {
-        std::mem::replace(&mut self.answer, Answer::Nobody)
+    fn take(&mut self) -> AnswerSlot {
+        std::mem::replace(&mut self.answer, AnswerSlot::Nobody)
     }
 
-    async fn settled(&mut self) -> Result<Answer, Refusal> {
+    async fn settled(&mut self) -> Result<AnswerSlot, Refusal> {
         let group_commit = &self.epoch.group_commit;
-        let Answer::Remote(told) = &mut self.answer else {
+        let AnswerSlot::Remote(told) = &mut self.answer else {
             group_commit.wait_until(self.rests_on, self.until).await?;
             return Ok(self.take());
         };
@@ -218,10 +218,10 @@ impl Entity {
     }
 }
 
-fn json(answer: Answer) -> Answered {
+fn json(answer: AnswerSlot) -> Answered {
     match answer {
-        Answer::Json(JsonReply { error: Some(error), .. }) => Err(*error),
-        Answer::Json(reply) => Ok(reply.body),
+        AnswerSlot::Json(JsonReply { error: Some(error), .. }) => Err(*error),
+        AnswerSlot::Json(reply) => Ok(reply.body),
         _ => Err(Error::OutcomeUnknown),
     }
 }

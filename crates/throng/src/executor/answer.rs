@@ -11,7 +11,7 @@ use throng_journal::Position;
 pub(crate) type Answered = Result<Vec<u8>, Error<JsonRejection>>;
 
 /// The place that an answer goes to, and the answer once it is there.
-pub(crate) enum Answer {
+pub(crate) enum AnswerSlot {
     /// An `Answered<E>`, or what a [`Look`](super::Look) knows.
     Typed(Typed),
     Json(JsonReply),
@@ -29,11 +29,11 @@ pub(crate) struct Typed {
 
 /// The answer to a command that was forwarded as a message, and what it rests on.
 pub(crate) struct ForwardedReply {
-    pub(crate) answer: Answer,
+    pub(crate) answer: AnswerSlot,
     pub(crate) rests_on: Position,
 }
 
-impl Answer {
+impl AnswerSlot {
     /// Puts another node's answer into its place. Without effect if nobody waits here for one.
     pub(crate) fn put(&mut self, answer: Answered) {
         match self {

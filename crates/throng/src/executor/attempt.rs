@@ -2,7 +2,7 @@
 
 use super::{
     Execution,
-    answer::Answer,
+    answer::AnswerSlot,
     outbox::{Outgoing, Waiter},
     share,
 };
@@ -26,7 +26,7 @@ use throng_journal::{Address, CommitNo, Position, WriterId};
 pub struct Attempt<'a> {
     pub(crate) target: Target<'a>,
     pub(crate) work: Work<'a>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: AnswerSlot,
     /// When its answer is waited for no longer, by the host's clock.
     pub(crate) until: u64,
     /// The host's clock at the last look.
@@ -91,7 +91,7 @@ pub(crate) enum Work<'a> {
 }
 
 /// Looks, and puts what it found into the answer.
-type LookFn = dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send;
+type LookFn = dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut AnswerSlot) -> Ran + Send;
 
 /// A look at an entity's typed state.
 pub(crate) struct Look {
@@ -188,7 +188,7 @@ pub(crate) enum Carried {
 }
 
 impl<'a> Attempt<'a> {
-    pub(crate) fn new(target: Target<'a>, work: Work<'a>, answer: Answer, (now, until): (u64, u64)) -> Self {
+    pub(crate) fn new(target: Target<'a>, work: Work<'a>, answer: AnswerSlot, (now, until): (u64, u64)) -> Self {
         // Work that only looks takes no room in a commit, and is answered while the journal stalls.
         let is_admitted = matches!(work, Work::Query { .. } | Work::Look(_));
         Self {
@@ -338,7 +338,7 @@ impl<'a> Attempt<'a> {
                 arguments,
                 caller,
             } => {
-                let Answer::Json(output) = &mut self.answer else {
+                let AnswerSlot::Json(output) = &mut self.answer else {
                     return NOTHING;
                 };
                 return shard.query(&mut QueryCall {
@@ -405,9 +405,9 @@ impl<'a> Attempt<'a> {
             entropy: moment.entropy,
             input,
             output: match &mut self.answer {
-                Answer::Typed(answer) => Output::Typed(answer.slot.as_mut()),
-                Answer::Json(reply) => Output::Json(reply),
-                Answer::Nobody | Answer::Remote(_) => Output::Nobody,
+                AnswerSlot::Typed(answer) => Output::Typed(answer.slot.as_mut()),
+                AnswerSlot::Json(reply) => Output::Json(reply),
+                AnswerSlot::Nobody | AnswerSlot::Remote(_) => Output::Nobody,
             },
             cause,
             may_wait: moment.may_wait,
@@ -488,7 +488,7 @@ impl<'a> Attempt<'a> {
 
     /// Another entity answers: whoever waits for the answer hears it from there.
     pub(super) fn hand_over_waiter(&mut self) -> Option<Waiter> {
-        let answer = std::mem::replace(&mut self.answer, Answer::Nobody);
+        let answer = std::mem::replace(&mut self.answer, AnswerSlot::Nobody);
         match &mut self.work {
             Work::Message(message) => {
                 let tell = message.waiter.take()?.tell;
@@ -496,7 +496,7 @@ impl<'a> Attempt<'a> {
             }
             Work::Command(_) => {
                 let (tell, told) = tokio::sync::oneshot::channel();
-                self.answer = Answer::Remote(told);
+                self.answer = AnswerSlot::Remote(told);
                 Some(Waiter { answer, tell })
             }
             _ => None,

@@ -23,7 +23,7 @@ mod share;
 mod traced;
 pub(crate) mod watchdog;
 
-pub(crate) use answer::{Answer, Answered, ForwardedReply, Typed};
+pub(crate) use answer::{AnswerSlot, Answered, ForwardedReply, Typed};
 pub use attempt::Attempt;
 pub(crate) use attempt::{
     Asking, Carried, ClientCommand, Look, NOTHING, Payload, Retry, ShardExecution, Target, Wait, Work,

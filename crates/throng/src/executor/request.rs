@@ -1,6 +1,6 @@
 //! Attempts as they are made: for whom, under which key, for how long.
 
-use super::{Answer, Attempt, ClientCommand, Target, Work};
+use super::{AnswerSlot, Attempt, ClientCommand, Target, Work};
 use crate::{
     context::{Context, micros},
     spans::TraceContext,
@@ -91,7 +91,7 @@ impl Context {
     }
 
     /// Work on an entity, to be tried.
-    pub(crate) fn attempt<'a>(&self, target: Target<'a>, work: Work<'a>, answer: Answer) -> Attempt<'a> {
+    pub(crate) fn attempt<'a>(&self, target: Target<'a>, work: Work<'a>, answer: AnswerSlot) -> Attempt<'a> {
         let now = self.host.elapsed_micros();
         let until = now.saturating_add(micros(self.options.deadline));
         Attempt::new(target, work, answer, (now, until))

@@ -1,6 +1,6 @@
 //! Work that this program does not understand, and a newer release of the service may: it is refused, or waits.
 
-use super::{Answer, Attempt, Execution, Executor, ShardExecution, Wait, Work};
+use super::{AnswerSlot, Attempt, Execution, Executor, ShardExecution, Wait, Work};
 use throng_core::{model::Error, shard::Outcome};
 
 impl Executor {
@@ -25,7 +25,7 @@ impl Executor {
 
     /// A query that this program could not answer is left to a newer one, too.
     pub(super) fn left_to_upgrade(&self, attempt: &mut Attempt<'_>) {
-        if let (Work::Query { .. }, Answer::Json(reply)) = (&attempt.work, &mut attempt.answer)
+        if let (Work::Query { .. }, AnswerSlot::Json(reply)) = (&attempt.work, &mut attempt.answer)
             && let Some(error) = &mut reply.error
             && matches!(**error, Error::Malformed(_) | Error::Quarantined { .. })
             && let Some(left) = self.context.left_to_upgrade(&error.to_string())

@@ -9,7 +9,7 @@ pub use actor::ActorHandle;
 use crate::{
     commit::{Refusal, widen},
     engine::{Core, Engine},
-    executor::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
+    executor::{AnswerSlot, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
 };
 use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
@@ -110,7 +110,7 @@ impl<E: Entity> Handle<E> {
         };
         let (mut query, caller) = (Some(query), self.caller.clone());
         let look = Box::new(
-            move |shard: &mut Shard, now: Timestamp, target: &Target<'_>, answer: &mut Answer| {
+            move |shard: &mut Shard, now: Timestamp, target: &Target<'_>, answer: &mut AnswerSlot| {
                 let Some((entities, common)) = shard.entities::<E>(target.kind) else {
                     return NOTHING;
                 };
@@ -123,7 +123,7 @@ impl<E: Entity> Handle<E> {
                     return Ran::Load;
                 };
                 let outcome = if found.is_ok() { Outcome::Done } else { Outcome::Failed };
-                if let Answer::Typed(answer) = answer
+                if let AnswerSlot::Typed(answer) = answer
                     && let Some(answer) = answer.slot.downcast_mut::<Found<E, Q::Answer>>()
                 {
                     *answer = Some(found);
@@ -178,13 +178,13 @@ impl Core {
         let target = self.context.target(self.context.kind(kind)?, id.into())?;
         let mut attempt = self
             .context
-            .attempt(target, work, Answer::Typed(answer))
+            .attempt(target, work, AnswerSlot::Typed(answer))
             .key_life(key_life);
         if let Some(deadline) = deadline {
             attempt = attempt.within(deadline);
         }
         match self.epochs.run(attempt).await?.settled().await? {
-            Answer::Typed(answer) => Ok(answer.slot),
+            AnswerSlot::Typed(answer) => Ok(answer.slot),
             _ => Err(Error::OutcomeUnknown),
         }
     }

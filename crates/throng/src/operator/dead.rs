@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     engine::Engine,
     epoch::Epoch,
-    executor::{Answer as Reply, Retry, Target, Work, batch},
+    executor::{AnswerSlot, Retry, Target, Work, batch},
     hex::{hex, read_hex},
 };
 use serde_json::value::RawValue;
@@ -156,13 +156,13 @@ impl Engine {
         let (core, to) = (&self.core, Address::new(kind, id));
         let index = core.context.kind(kind)?;
         let target = core.context.target(index, id.to_owned().into())?;
-        let reply = Reply::Json(JsonReply::default());
+        let reply = AnswerSlot::Json(JsonReply::default());
         let attempt = core
             .context
             .attempt(target, Work::Retry(Box::new(Retry::of(&to, number))), reply);
         let executed = core.epochs.run(attempt).await.map_err(widen)?;
         let (outcome, answer) = (executed.outcome(), executed.settled().await.map_err(widen)?);
-        let Reply::Json(JsonReply { error, .. }) = answer else {
+        let AnswerSlot::Json(JsonReply { error, .. }) = answer else {
             return Err(Error::OutcomeUnknown);
         };
         let reason = error.map(|error| error.to_string()).unwrap_or_default();
@@ -210,7 +210,7 @@ impl Engine {
 
     /// Has done what a person decided, durably.
     pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<Outcome> {
-        let attempt = self.core.context.attempt(target, work, Reply::Nobody);
+        let attempt = self.core.context.attempt(target, work, AnswerSlot::Nobody);
         let executed = self.core.epochs.run(attempt).await.map_err(widen)?;
         let outcome = executed.outcome();
         executed.settled().await.map_err(widen)?;

@@ -6,7 +6,7 @@ use std::{
 };
 use throng_core::model::{CallId, CallOffer, Outside};
 use throng_services::{
-    circuit::{Circuit, Outcome, Permit, Settings, State},
+    circuit::{Circuit, CircuitState, Outcome, Permit, Settings},
     retry::RetryTokens,
 };
 
@@ -134,7 +134,7 @@ impl Admission {
         self.waiting.len()
     }
 
-    pub(super) fn breaker(&self) -> State {
+    pub(super) fn breaker(&self) -> CircuitState {
         self.circuit.state()
     }
 

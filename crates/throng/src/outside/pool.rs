@@ -24,7 +24,7 @@ use throng_core::model::{
 };
 use throng_journal::{ShardId, ShardSet};
 use throng_services::{
-    circuit::State,
+    circuit::CircuitState,
     stats::{Counter, Level},
 };
 
@@ -217,7 +217,7 @@ impl<W: Outside> Pool<W> {
                 }
             }
             if permits > 0 {
-                if admission.breaker() == State::Open {
+                if admission.breaker() == CircuitState::Open {
                     self.stats.refused.add(1);
                 }
                 admission.add(&offer);
@@ -241,9 +241,9 @@ impl<W: Outside> Pool<W> {
         self.stats.under_way.set(queue.admission.under_way() as f64);
         self.stats.waiting.set(queue.admission.waiting() as f64);
         self.stats.breaker.set(match queue.admission.breaker() {
-            State::Closed => 0.0,
-            State::HalfOpen => 1.0,
-            State::Open => 2.0,
+            CircuitState::Closed => 0.0,
+            CircuitState::HalfOpen => 1.0,
+            CircuitState::Open => 2.0,
         });
     }
 

@@ -1,8 +1,8 @@
 //! The consumers of a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
 
 use super::{
-    EventOffset, Projection, Seen, Sink, SinkError,
-    fold::{Decoded, Poison, Step, decode, fold},
+    DurableEvent, EventOffset, Projection, Sink, SinkError,
+    fold::{Decoded, FoldResult, Poison, decode, fold},
     rows::RowCache,
 };
 use crate::{model::Entity as _, spans::TraceContext};
@@ -117,9 +117,9 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
             let (mut next, mut fetches) = (0, 0);
             loop {
                 let missing = match fold(&self.0, &events, &mut next, cache) {
-                    Step::Done => break,
-                    Step::Missing(missing) => missing,
-                    Step::Poison(found) => {
+                    FoldResult::Done => break,
+                    FoldResult::Missing(missing) => missing,
+                    FoldResult::Poison(found) => {
                         // The commits before it count: once more without it, on the rows as they are stored.
                         events.retain(|(commit, _)| *commit < found.commit);
                         poison = Some(found);
@@ -194,7 +194,7 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
                 }
                 let delivered = events.last().map(|(_, seen)| seen.offset);
                 let trace_of = |at| traced.iter().find(|(commit, _)| *commit == at).map(|(_, span)| *span);
-                let seen = events.into_iter().map(|(_, seen)| Seen {
+                let seen = events.into_iter().map(|(_, seen)| DurableEvent {
                     trace: trace_of(seen.offset.position),
                     ..seen
                 });

@@ -2,7 +2,7 @@
 //! to be fetched.
 
 use super::{
-    EventOffset, Projection, Seen,
+    DurableEvent, EventOffset, Projection,
     rows::{Outcome, RowCache, Rows},
 };
 use crate::model::{Entity, Timestamp};
@@ -23,7 +23,7 @@ pub(super) struct Poison {
 
 /// The events of a kind in a batch of commits but those to be skipped, each with its commit's index, up to the first that cannot be read.
 pub(super) struct Decoded<E: Entity> {
-    pub(super) events: Vec<(usize, Seen<E>)>,
+    pub(super) events: Vec<(usize, DurableEvent<E>)>,
     pub(super) poison: Option<Poison>,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn decode<E: Entity>(commits: &[Commit], skipped: &[EventOffset]) -> 
                 Ok(record) => guarded(|| {
                     let id = record.id.parse::<E::Id>().map_err(|why| format!("its id: {why}"))?;
                     let event = decode_event::<E>(record.name, record.version, record.body)?;
-                    Ok(Seen {
+                    Ok(DurableEvent {
                         id,
                         seq: record.seq,
                         offset,
@@ -90,7 +90,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 }
 
 /// The result of a fold.
-pub(super) enum Step {
+pub(super) enum FoldResult {
     /// All events are applied.
     Done,
     /// These rows have to be fetched first, then it goes on.
@@ -102,10 +102,10 @@ pub(super) enum Step {
 /// Applies the events from index `next` on, and leaves in it where to go on.
 pub(super) fn fold<P: Projection>(
     projection: &P,
-    events: &[(usize, Seen<P::Of>)],
+    events: &[(usize, DurableEvent<P::Of>)],
     next: &mut usize,
     cache: &mut RowCache,
-) -> Step {
+) -> FoldResult {
     while let Some((commit, seen)) = events.get(*next) {
         match apply(projection, seen, cache) {
             Outcome::Changes(changes) => cache.apply(changes),
@@ -124,13 +124,13 @@ pub(super) fn fold<P: Projection>(
                 missing.retain(|key| !cache.has(key));
                 missing.sort_unstable();
                 missing.dedup();
-                return Step::Missing(missing);
+                return FoldResult::Missing(missing);
             }
             Outcome::Poison(why) => {
-                let Seen { id, seq, offset, .. } = seen;
+                let DurableEvent { id, seq, offset, .. } = seen;
                 let kind = P::Of::KIND;
                 let reason = format!("event {seq} of {kind}/{id} (at {offset}) cannot be applied: {why}");
-                return Step::Poison(Poison {
+                return FoldResult::Poison(Poison {
                     commit: *commit,
                     reason,
                     event: Some(*offset),
@@ -139,10 +139,10 @@ pub(super) fn fold<P: Projection>(
         }
         *next += 1;
     }
-    Step::Done
+    FoldResult::Done
 }
 
-fn apply<P: Projection>(projection: &P, seen: &Seen<P::Of>, cache: &RowCache) -> Outcome {
+fn apply<P: Projection>(projection: &P, seen: &DurableEvent<P::Of>, cache: &RowCache) -> Outcome {
     let mut rows = Rows::new(cache);
     match guarded(|| Ok(projection.apply(seen, &mut rows))) {
         Ok(applied) => rows.finish(applied),
@@ -196,7 +196,7 @@ mod tests {
     impl Projection for Balances {
         const NAME: &'static str = "balances";
         type Of = Purse;
-        fn apply(&self, seen: &Seen<Purse>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        fn apply(&self, seen: &DurableEvent<Purse>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
             for key in [seen.id.as_str(), "~all"] {
                 let before: u32 = rows.json(key)?.unwrap_or(0);
                 let after = match seen.event {
@@ -207,14 +207,14 @@ mod tests {
             }
             Ok(())
         }
-        fn reads(&self, seen: &Seen<Purse>) -> Vec<Vec<u8>> {
+        fn reads(&self, seen: &DurableEvent<Purse>) -> Vec<Vec<u8>> {
             vec![seen.id.clone().into_bytes(), b"~all".to_vec()]
         }
     }
 
-    fn seen(id: &str, seq: u64, event: Coins) -> (usize, Seen<Purse>) {
+    fn seen(id: &str, seq: u64, event: Coins) -> (usize, DurableEvent<Purse>) {
         let position = Position::new(WriterId(1), CommitNo(1));
-        let seen = Seen {
+        let seen = DurableEvent {
             id: id.into(),
             seq,
             offset: EventOffset { position, record: 0 },
@@ -246,12 +246,15 @@ mod tests {
             }
         }));
         let mut next = 0;
-        let Step::Missing(missing) = fold(&Balances, &events, &mut next, &mut cache) else {
+        let FoldResult::Missing(missing) = fold(&Balances, &events, &mut next, &mut cache) else {
             panic!("the row of b is not there")
         };
         assert_eq!(missing, [b"b".to_vec(), b"~all".to_vec()], "all at once");
         missing.into_iter().for_each(|key| cache.fetched(key, None));
-        assert!(matches!(fold(&Balances, &events, &mut next, &mut cache), Step::Done));
+        assert!(matches!(
+            fold(&Balances, &events, &mut next, &mut cache),
+            FoldResult::Done
+        ));
         assert_eq!(panics.load(std::sync::atomic::Ordering::SeqCst), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! The metrics of projections and sinks, by their names.
 
-use super::{Progress, State, report::Report};
+use super::{Progress, ProjectionState, report::Report};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
@@ -55,7 +55,7 @@ impl Gauges {
             .set(i64::try_from(progress.lag_commits).unwrap_or(i64::MAX));
         self.lag_seconds.set(progress.lag_seconds);
         self.stopped
-            .set(i64::from(matches!(progress.state, State::Stopped { .. })));
+            .set(i64::from(matches!(progress.state, ProjectionState::Stopped { .. })));
         for (counter, now) in [
             (&self.events, report.events),
             (&self.batches, report.batches),

@@ -69,7 +69,7 @@
 //!
 //! - A read model that cannot be written, or a sink that fails, is tried again with a pause that doubles from 100 ms to 30 s.
 //! - An event that cannot be read or applied (also a panic) stops this projection before its commit, never the engine: its
-//!   [`State`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild,
+//!   [`ProjectionState`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild,
 //!   where what was wrong is mended; else [`Engine::skip_event`](crate::Engine::skip_event) has it go past exactly that event. What was
 //!   skipped is kept with the rows ([`Skipped`]) until they are rebuilt.
 //! - An offset the journal does not hold (it was restored from an older copy, or lost its end at a weaker durability) stops it,
@@ -96,7 +96,7 @@ mod traced;
 
 pub use key::OrderedKey;
 pub use place::begin_anew;
-pub use progress::{Progress, State};
+pub use progress::{Progress, ProjectionState};
 pub use read_model::ReadModel;
 pub use rows::{Interrupt, Rows};
 pub use sink::{Sink, SinkError};
@@ -130,18 +130,18 @@ pub trait Projection: Send + Sync + 'static {
     ///
     /// # Errors
     /// The [`Interrupt`] of a row, passed on with `?`; or that of an event that cannot be applied.
-    fn apply(&self, seen: &Seen<Self::Of>, rows: &mut Rows<'_>) -> Result<(), Interrupt>;
+    fn apply(&self, seen: &DurableEvent<Self::Of>, rows: &mut Rows<'_>) -> Result<(), Interrupt>;
 
     /// The keys of rows that applying this event will read, where they are known beforehand: those of many events are then fetched at
     /// once. The first row that [`apply`](Self::apply) asks for need not be named.
-    fn reads(&self, _seen: &Seen<Self::Of>) -> Vec<Vec<u8>> {
+    fn reads(&self, _seen: &DurableEvent<Self::Of>) -> Vec<Vec<u8>> {
         Vec::new()
     }
 }
 
 /// An event that is durable.
 #[derive(Clone, Debug)]
-pub struct Seen<E: Entity> {
+pub struct DurableEvent<E: Entity> {
     /// The entity it happened to.
     pub id: E::Id,
     /// Its number among that entity's events: 1, 2, 3, …

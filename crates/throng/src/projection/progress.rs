@@ -5,7 +5,7 @@ use throng_journal::Position;
 
 /// The state of a projection or sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ProjectionState {
     /// Takes events as they become durable.
     Running,
     /// Another node of the cluster runs it: that one knows how it is.
@@ -38,7 +38,7 @@ pub struct Progress {
     /// This is a sink: it carries events elsewhere, and has no rows.
     pub is_sink: bool,
     /// The present state: running, retrying, stopped, or run by another node.
-    pub state: State,
+    pub state: ProjectionState,
     /// The rows are not complete: the projection began with the first event, and has not come to what is durable since. This is kept with
     /// the rows, so that a start in between knows it.
     pub is_rebuilding: bool,
@@ -66,7 +66,7 @@ impl Progress {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let Self { name, lag_commits, .. } = self;
-        if matches!(self.state, State::Stopped { .. }) {
+        if matches!(self.state, ProjectionState::Stopped { .. }) {
             return Some(format!("the projection {name} has stopped"));
         }
         if self.is_rebuilding && *lag_commits > 0 {

@@ -1,7 +1,7 @@
 //! An engine's projections and sinks: what others ask them and have them do.
 
 use super::{
-    EventOffset, Progress, SkipError, State, consumer::Consumer, metrics::Gauges, place::ProjectionPosition,
+    EventOffset, Progress, ProjectionState, SkipError, consumer::Consumer, metrics::Gauges, place::ProjectionPosition,
     report::Report, skip::Skip,
 };
 use crate::{
@@ -115,11 +115,11 @@ impl Projections {
     pub(crate) async fn skip(&self, name: &str, event: EventOffset, by: OperatorDecision<'_>) -> Result<(), SkipError> {
         let projector = self.find(name).ok_or(SkipError::Unknown)?;
         match &projector.report.borrow().state {
-            State::Stopped { at: Some(at), .. } if *at == event => {}
-            State::Stopped { at: Some(at), .. } => return Err(SkipError::Other(*at)),
-            State::Stopped { at: None, reason } => return Err(SkipError::NoEvent(reason.clone())),
-            State::Remote => return Err(SkipError::Remote),
-            State::Running | State::Retrying { .. } => return Err(SkipError::Running),
+            ProjectionState::Stopped { at: Some(at), .. } if *at == event => {}
+            ProjectionState::Stopped { at: Some(at), .. } => return Err(SkipError::Other(*at)),
+            ProjectionState::Stopped { at: None, reason } => return Err(SkipError::NoEvent(reason.clone())),
+            ProjectionState::Remote => return Err(SkipError::Remote),
+            ProjectionState::Running | ProjectionState::Retrying { .. } => return Err(SkipError::Running),
         }
         let (skip, mut answered) = Skip::new(event, &by);
         projector.request(|requests| requests.skip = Some(skip));

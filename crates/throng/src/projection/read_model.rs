@@ -1,7 +1,7 @@
 //! A projection's rows, as they are read.
 
 use super::{
-    Progress, Projection, State,
+    Progress, Projection, ProjectionState,
     place::{PLACE_KEY, visible},
     projector::{Projections, Projector},
     report::Report,
@@ -111,7 +111,7 @@ impl<P: Projection> ReadModel<P> {
         projector.wake.wake();
         let mut patience = epochs.context.host.sleep(PATIENCE);
         let over = report.wait_for(|report| {
-            let has_stopped = report.followed >= asked && matches!(report.state, State::Stopped { .. });
+            let has_stopped = report.followed >= asked && matches!(report.state, ProjectionState::Stopped { .. });
             is_there(report) || has_stopped || report.ended
         });
         let mut over = std::pin::pin!(over);
@@ -120,7 +120,7 @@ impl<P: Projection> ReadModel<P> {
                 return Poll::Ready(over.is_ok_and(|report| is_there(&report)));
             }
             let is_over = patience.as_mut().poll(context).is_ready();
-            match is_over && projector.report.borrow().state == State::Remote {
+            match is_over && projector.report.borrow().state == ProjectionState::Remote {
                 true => Poll::Ready(false),
                 false => Poll::Pending,
             }

@@ -1,12 +1,12 @@
 //! The state of a projection or sink, as its runner tells it.
 
-use super::{Skipped, State};
+use super::{ProjectionState, Skipped};
 use throng_journal::{Position, Positions};
 
 /// The state of a projection or sink.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
-    pub(super) state: State,
+    pub(super) state: ProjectionState,
     /// The number of requests it has followed, of all sorts, and of those to begin anew.
     pub(super) followed: u64,
     pub(super) rebuilds: u64,
@@ -37,7 +37,7 @@ impl Report {
     /// Says that a projection or sink has not run yet.
     pub(super) fn new() -> Self {
         Self {
-            state: State::Running,
+            state: ProjectionState::Running,
             followed: 0,
             rebuilds: 0,
             reached: None,

@@ -2,7 +2,7 @@
 //! has come.
 
 use super::{
-    EventOffset, SkipError, Skipped, State,
+    EventOffset, ProjectionState, SkipError, Skipped,
     consumer::{Handled, Obstacle},
     metrics::Families,
     place::{PLACE_KEY, ProjectionPosition},
@@ -226,7 +226,7 @@ impl Runner {
         tracing::warn!("projection {name} tries again in {pause:?}: {reason}");
         self.projector.report.send_modify(|report| {
             report.retries += 1;
-            report.state = State::Retrying { reason };
+            report.state = ProjectionState::Retrying { reason };
         });
         Next::Pause(pause)
     }
@@ -400,14 +400,14 @@ impl Runner {
             limits::hash("projection", name),
             projections.epochs.context.registry.shards(),
         );
-        let was_remote = self.projector.report.borrow().state == State::Remote;
+        let was_remote = self.projector.report.borrow().state == ProjectionState::Remote;
         if epoch.group_commit.shards.contains(shard) {
             if was_remote {
                 tracing::info!("projection {name} runs on this node from now on");
                 self.stored = None;
                 self.projector
                     .report
-                    .send_modify(|report| report.state = State::Running);
+                    .send_modify(|report| report.state = ProjectionState::Running);
             }
             return Ok(false);
         }
@@ -426,7 +426,7 @@ impl Runner {
             let is_rebuilding = own.is_none_or(|place| place.is_rebuilding);
             let skipped = own.map_or_else(Vec::new, |place| place.skipped.clone());
             self.projector.report.send_modify(|report| {
-                report.state = State::Remote;
+                report.state = ProjectionState::Remote;
                 report.reached = told.as_ref().and_then(|told| told.positions().next());
                 report.told = told;
                 report.is_rebuilding = is_rebuilding;
@@ -569,13 +569,13 @@ impl Runner {
                 report.told = None;
                 report.is_rebuilding = true;
                 report.skipped = Vec::new();
-                report.state = State::Running;
+                report.state = ProjectionState::Running;
                 report.followed = requests.asked;
             });
         } else {
             self.projector.report.send_if_modified(|report| {
                 if resume || skip {
-                    report.state = State::Running;
+                    report.state = ProjectionState::Running;
                 }
                 std::mem::replace(&mut report.followed, requests.asked) != requests.asked
             });
@@ -595,7 +595,7 @@ impl Runner {
         let name = self.projector.consumer.name();
         let state = self.projector.report.borrow().state.clone();
         let why = match state {
-            State::Stopped { reason, at } if self.has_stopped && at == Some(skip.event) => reason,
+            ProjectionState::Stopped { reason, at } if self.has_stopped && at == Some(skip.event) => reason,
             _ => {
                 let event = skip.event;
                 tracing::warn!("projection {name} has not stopped at {event} any more: it is not skipped");
@@ -771,11 +771,12 @@ impl Runner {
         let told = Some(&self.read.told);
         let untold = self.read.told.untold(&self.streams);
         self.projector.report.send_if_modified(|report| {
-            let is_new = report.reached != reached || report.told.as_ref() != told || report.state != State::Running;
+            let is_new =
+                report.reached != reached || report.told.as_ref() != told || report.state != ProjectionState::Running;
             report.reached = reached;
             report.told = told.cloned();
             report.untold = untold;
-            report.state = State::Running;
+            report.state = ProjectionState::Running;
             is_new
         });
     }
@@ -815,7 +816,7 @@ impl Runner {
         self.has_stopped = true;
         self.cache.clear();
         let report = &self.projector.report;
-        report.send_modify(|report| report.state = State::Stopped { reason, at });
+        report.send_modify(|report| report.state = ProjectionState::Stopped { reason, at });
         Next::WaitForRequest
     }
 }

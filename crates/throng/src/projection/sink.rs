@@ -1,6 +1,6 @@
 //! Events on their way elsewhere, at least once.
 
-use super::{EventOffset, Seen};
+use super::{DurableEvent, EventOffset};
 use crate::model::Entity;
 use throng_journal::Later;
 
@@ -22,7 +22,7 @@ pub trait Sink: Send + Sync + 'static {
     ///
     /// # Errors
     /// What is to be done about it; nothing of the batch counts as delivered then.
-    fn deliver(&self, batch: Vec<Seen<Self::Of>>) -> Later<'_, Result<(), SinkError>>;
+    fn deliver(&self, batch: Vec<DurableEvent<Self::Of>>) -> Later<'_, Result<(), SinkError>>;
 
     /// Compares what the receiver has taken with the last event it was delivered; `None`: none is known. For a receiver that remembers an
     /// [`EventOffset`] and may lose its data. Asked before the first delivery, and every ten seconds.

@@ -8,7 +8,7 @@ use throng::{
     check::CheckReport,
     journal::{CommitNo, Journal as _, MemoryJournal, MemoryStore, Position, WriterId},
     model::*,
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 use throng_testing::fixtures::Never;
 
@@ -68,7 +68,7 @@ struct Picky;
 impl Projection for Picky {
     const NAME: &'static str = "picky";
     type Of = Jar;
-    fn apply(&self, seen: &Seen<Jar>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Jar>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let before: u64 = rows.json(&seen.id)?.unwrap_or(0);
         if before > 0 {
             return Err(Interrupt::poison("a second one"));

@@ -14,7 +14,7 @@ use throng::{
     Builder, Cursor, Engine, EntityEvent, FeedError, Follow,
     journal::{Directory, MemoryViews, NodeState, ShardSet, ViewRange, Views},
     model::Error,
-    projection::{Interrupt, Projection, Rows, Seen, State},
+    projection::{DurableEvent, Interrupt, Projection, ProjectionState, Rows},
 };
 
 /// The balance of each account, and the number of its events. Each event has to follow the one before.
@@ -24,7 +24,7 @@ impl Projection for Balances {
     const NAME: &'static str = "balances";
     type Of = Account;
 
-    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let (events, balance): (u64, i64) = rows.json(&seen.id)?.unwrap_or_default();
         if seen.seq != events + 1 {
             return Err(Interrupt::poison(format!("{}: {} after {events}", seen.id, seen.seq)));
@@ -87,7 +87,7 @@ async fn agree(engines: &[&Engine]) {
         assert_eq!(rows.scan(ViewRange::default()).await.unwrap().len(), ids().count());
         assert_eq!(rows.get("").await.unwrap(), None);
     }
-    let runs = |engine: &&&Engine| engine.projections()[0].state == State::Running;
+    let runs = |engine: &&&Engine| engine.projections()[0].state == ProjectionState::Running;
     assert_eq!(engines.iter().filter(runs).count(), 1);
     for engine in engines {
         assert_eq!(engine.projections()[0].trouble(), None);
@@ -154,7 +154,7 @@ async fn a_projection_goes_on_where_a_dead_node_has_run_it() {
         ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();
     }
     agree(&[&one.engine, &other.engine]).await;
-    let runs = one.engine.projections()[0].state == State::Running;
+    let runs = one.engine.projections()[0].state == ProjectionState::Running;
     let (dead, left) = if runs { (one, other) } else { (other, one) };
     for id in ids() {
         ask(&left.engine, &id, Command::Deposit { amount: 2 }).await.unwrap();

@@ -14,7 +14,7 @@ use throng::{
     Cursor, Engine, Follow, Options,
     journal::{CommitNo, Directory, Journal, MemoryViews, Position, Record, RecordKind, WriterId},
     model::Keep,
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 
 /// Everything that is durable is over.
@@ -223,7 +223,7 @@ impl Projection for Deposits {
     const NAME: &'static str = "deposits";
     type Of = Account;
 
-    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         match &seen.event {
             Happened::Deposited { amount: 666 } if !self.0.load(SeqCst) => Err(Interrupt::poison("it is not wanted")),
             _ => rows.put_json(&seen.id, &seen.seq),
@@ -253,7 +253,7 @@ async fn stopped(left_behind_after: Option<Duration>) -> (Cluster, [Node; 2], Ar
     eventually(async || {
         let all = nodes.iter().flat_map(|node| node.engine.projections());
         all.into_iter()
-            .any(|one| matches!(one.state, throng::projection::State::Stopped { .. }))
+            .any(|one| matches!(one.state, throng::projection::ProjectionState::Stopped { .. }))
     })
     .await;
     after(&nodes).await;

@@ -13,7 +13,7 @@ use std::{
 use throng::{
     Builder, Engine, OperatorDecision,
     journal::{Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
-    projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, SkipError, State},
+    projection::{DurableEvent, EventOffset, Interrupt, Projection, ProjectionState, Rows, Sink, SinkError, SkipError},
 };
 
 /// The balance of each account, and under `#` the number of events.
@@ -28,7 +28,7 @@ impl Projection for Balances {
     const NAME: &'static str = "balances";
     type Of = Account;
 
-    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let events: u64 = rows.json("#")?.unwrap_or(0);
         rows.put_json("#", &(events + 1))?;
         let change = match &seen.event {
@@ -108,7 +108,7 @@ async fn a_read_model_follows_and_goes_on_after_a_restart() {
     let progress = &engine.projections()[0];
     assert_eq!(
         (progress.name, progress.kind, &progress.state),
-        ("balances", "account", &State::Running)
+        ("balances", "account", &ProjectionState::Running)
     );
     assert_eq!((progress.lag_commits, progress.events), (0, 1));
     engine.stop().await;
@@ -204,7 +204,7 @@ async fn rebuilt_rows_are_incomplete_until_done_also_over_a_restart() {
         };
         start(&world, Arc::new(views.clone()), |builder| builder.projection(balances)).await
     };
-    let is_stopped = |engine: &Engine| matches!(engine.projections()[0].state, State::Stopped { .. });
+    let is_stopped = |engine: &Engine| matches!(engine.projections()[0].state, ProjectionState::Stopped { .. });
     let engine = half_way().await;
     assert!(engine.rebuild_projection("balances"));
     assert!(!engine.read_model::<Balances>().caught_up().await);
@@ -216,7 +216,7 @@ async fn rebuilt_rows_are_incomplete_until_done_also_over_a_restart() {
     let progress = engine.projections().remove(0);
     assert!(progress.is_rebuilding && progress.events == 0, "{progress:?}");
     let told = throng::projection::Progress {
-        state: State::Running,
+        state: ProjectionState::Running,
         ..progress
     };
     assert_eq!(
@@ -264,7 +264,7 @@ async fn another_version_rebuilds_from_the_first_event() {
         const NAME: &'static str = "balances";
         const VERSION: u32 = 2;
         type Of = Account;
-        fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
             rows.put_json("last", &seen.seq)
         }
     }
@@ -316,7 +316,7 @@ async fn poisoned(panics: bool) {
     deposit(&engine, "ann", 13).await;
     deposit(&engine, "ann", 4).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
+    let ProjectionState::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         panic!("{:?}", engine.projections())
     };
     for part in ["event 3 of account/ann", "13 is too much"] {
@@ -456,7 +456,7 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     engine.stop().await;
     let engine = start_balances(&other, &views).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
+    let ProjectionState::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         panic!("{:?}", engine.projections())
     };
     assert!(reason.contains("commit 1.2") && reason.contains("rebuild"), "{reason}");
@@ -468,7 +468,9 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     let empty = World::new();
     let engine = start_balances(&empty, &views).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    assert!(matches!(&engine.projections()[0].state, State::Stopped { reason, .. } if reason.contains("lost its end")));
+    assert!(
+        matches!(&engine.projections()[0].state, ProjectionState::Stopped { reason, .. } if reason.contains("lost its end"))
+    );
     engine.stop().await;
 }
 
@@ -507,7 +509,7 @@ const BY_ANN: OperatorDecision<'static> = OperatorDecision {
 /// Waits until it has stopped, and says at which event.
 async fn stopped_at(engine: &Engine) -> EventOffset {
     let at = || match engine.projections()[0].state {
-        State::Stopped { at, .. } => at,
+        ProjectionState::Stopped { at, .. } => at,
         _ => None,
     };
     eventually(async || at().is_some()).await;
@@ -547,8 +549,10 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
     );
     assert!(engine.projections()[0].skipped.is_empty());
     engine.skip_event("balances", first, BY_ANN).await.unwrap();
-    eventually(async || matches!(engine.projections()[0].state, State::Stopped { at: Some(at), .. } if at > first))
-        .await;
+    eventually(
+        async || matches!(engine.projections()[0].state, ProjectionState::Stopped { at: Some(at), .. } if at > first),
+    )
+    .await;
     let second = stopped_at(&engine).await;
     assert_eq!(
         engine.skip_event("balances", first, BY_ANN).await,
@@ -717,7 +721,7 @@ impl Sink for Courier {
     const NAME: &'static str = "courier";
     type Of = Account;
 
-    fn deliver(&self, batch: Vec<Seen<Account>>) -> Later<'_, Result<(), SinkError>> {
+    fn deliver(&self, batch: Vec<DurableEvent<Account>>) -> Later<'_, Result<(), SinkError>> {
         self.attempts.fetch_add(1, SeqCst);
         for seen in batch {
             if seen.seq == self.poison.load(SeqCst) {
@@ -765,7 +769,7 @@ async fn a_sink_gets_events_at_least_once_with_offsets() {
     courier.fails.store(true, SeqCst);
     deposit(&engine, "ann", 2).await;
     eventually(
-        async || matches!(&engine.projections()[0].state, State::Retrying { reason } if reason == "nobody is at home"),
+        async || matches!(&engine.projections()[0].state, ProjectionState::Retrying { reason } if reason == "nobody is at home"),
     )
     .await;
     let attempts = courier.attempts.load(SeqCst);
@@ -784,8 +788,8 @@ async fn a_sink_gets_events_at_least_once_with_offsets() {
 #[tokio::test]
 async fn an_event_a_sink_refuses_for_good_stops_it_after_those_before() {
     let (engine, courier) = with_a_refused_event().await;
-    eventually(async || matches!(engine.projections()[0].state, State::Stopped { .. })).await;
-    let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
+    eventually(async || matches!(engine.projections()[0].state, ProjectionState::Stopped { .. })).await;
+    let ProjectionState::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         unreachable!()
     };
     assert!(reason.contains("it is not for me"), "{reason}");

@@ -11,7 +11,7 @@ use std::sync::{
 use throng::{
     Builder, Engine,
     journal::{Directory, Later, MemoryViews},
-    projection::{EventOffset, Seen, Sink, SinkError, State, begin_anew},
+    projection::{DurableEvent, EventOffset, ProjectionState, Sink, SinkError, begin_anew},
 };
 
 /// Keeps what it is delivered, and lets itself be robbed.
@@ -40,7 +40,7 @@ impl Sink for Shelf {
     const NAME: &'static str = "shelf";
     type Of = Account;
 
-    fn deliver(&self, batch: Vec<Seen<Account>>) -> Later<'_, Result<(), SinkError>> {
+    fn deliver(&self, batch: Vec<DurableEvent<Account>>) -> Later<'_, Result<(), SinkError>> {
         let mut kept = self.kept.lock().unwrap();
         kept.extend(batch.into_iter().map(|seen| (seen.offset, seen.seq)));
         Box::pin(std::future::ready(Ok(())))
@@ -173,7 +173,7 @@ async fn cluster_clears_a_receiver_that_lost_events_and_fills_it() {
     has_all().await;
     shelf.lose_all_but(accounts / 2);
     // Whoever runs the sink next compares at once.
-    let runs = |node: &crate::nodes::Node| node.engine.projections()[0].state == State::Running;
+    let runs = |node: &crate::nodes::Node| node.engine.projections()[0].state == ProjectionState::Running;
     let (from, to) = match runs(&nodes[0]) {
         true => (&nodes[0], &nodes[1]),
         false => (&nodes[1], &nodes[0]),

@@ -313,7 +313,7 @@ impl throng::projection::Projection for Reader {
     type Of = Account;
     fn apply(
         &self,
-        _: &throng::projection::Seen<Account>,
+        _: &throng::projection::DurableEvent<Account>,
         _: &mut throng::projection::Rows<'_>,
     ) -> Result<(), throng::projection::Interrupt> {
         Ok(())
@@ -352,7 +352,7 @@ impl throng::projection::Projection for Refuses {
     type Of = Account;
     fn apply(
         &self,
-        _: &throng::projection::Seen<Account>,
+        _: &throng::projection::DurableEvent<Account>,
         _: &mut throng::projection::Rows<'_>,
     ) -> Result<(), throng::projection::Interrupt> {
         Err(throng::projection::Interrupt::poison("no"))

@@ -6,7 +6,7 @@ use std::{cmp::Reverse, sync::Arc};
 use throng::{
     Engine,
     journal::MemoryViews,
-    projection::{Interrupt, Projection, Rows, Seen, Table, row_key},
+    projection::{DurableEvent, Interrupt, Projection, Rows, Table, row_key},
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Projection for Accounts {
     const NAME: &'static str = "accounts";
     type Of = Account;
 
-    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let before = rows.row::<Rich>(&seen.id)?;
         let coins = before.as_ref().map_or(0, |row| row.coins);
         let coins = match seen.event {
@@ -61,7 +61,7 @@ impl Projection for Accounts {
         rows.set_row::<Rich>(&seen.id, &Held { coins })
     }
 
-    fn reads(&self, seen: &Seen<Account>) -> Vec<Vec<u8>> {
+    fn reads(&self, seen: &DurableEvent<Account>) -> Vec<Vec<u8>> {
         vec![row_key::<Rich>(&seen.id), row_key::<Count>(&())]
     }
 }

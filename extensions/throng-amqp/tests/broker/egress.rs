@@ -8,7 +8,7 @@ use servers::{RabbitMq, RabbitMqOptions, Stop};
 use std::collections::BTreeMap;
 use throng::{
     journal::{MemoryJournal, MemoryStore},
-    projection::{Seen, State},
+    projection::{DurableEvent, ProjectionState},
 };
 use throng_amqp::{Egress, ExchangeTarget, Message, Outbound, Publisher, PublisherOptions, Topology};
 
@@ -21,7 +21,7 @@ impl Outbound for HitsOut {
     type Of = Counter;
     type Item = Message;
 
-    fn map(&self, seen: &Seen<Counter>) -> Option<Message> {
+    fn map(&self, seen: &DurableEvent<Counter>) -> Option<Message> {
         let Happened::Hit { by } = seen.event else {
             return None;
         };
@@ -124,7 +124,10 @@ async fn event_refused_for_good_stops_a_sink_without_dead_letters() {
     let engine = kit::builder().sink(egress).start(journal, store).await.unwrap();
     engine.entity::<Counter>("a").ask(Command::Grant {}).await.unwrap();
     until("it stops at the event", async || {
-        matches!(&engine.projections()[0].state, State::Stopped { at: Some(_), .. })
+        matches!(
+            &engine.projections()[0].state,
+            ProjectionState::Stopped { at: Some(_), .. }
+        )
     })
     .await;
     engine.stop().await;

@@ -7,7 +7,7 @@ use crate::{
 use servers::{RabbitMq, RabbitMqOptions, Stop};
 use std::time::Duration;
 use throng_amqp::{Message, Overflow, PublishError, Publisher, PublisherOptions};
-use throng_breaker::{Breaker, Settings, State};
+use throng_breaker::{Breaker, CircuitState, Settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_no_queue_takes_is_refused_where_that_matters() {
@@ -61,10 +61,10 @@ async fn publisher_takes_messages_as_soon_as_the_broker_is_back() {
     .await;
     // As if confirms had failed before the connection did.
     breaker.enter().into_iter().for_each(throng_breaker::Call::failed);
-    assert_eq!(breaker.state(), State::Open);
+    assert_eq!(breaker.state(), CircuitState::Open);
     server.resume().unwrap();
     until("messages are taken again", async || publish("last").await.is_ok()).await;
-    assert_eq!(breaker.state(), State::Closed);
+    assert_eq!(breaker.state(), CircuitState::Closed);
     let confirmed = depth(&look(&server).await, &queue).await;
     assert_eq!(confirmed, 2, "the first and the last");
 }
@@ -111,7 +111,7 @@ async fn full_queue_refuses_messages_and_opens_no_breaker() {
     let publish = async |id: &str| publisher.publish(message(&queue, id, ask("a", "Hit"))).await;
     publish("first").await.unwrap();
     assert_eq!(publish("second").await, Err(PublishError::NotTaken));
-    assert_eq!(breaker.state(), State::Closed);
+    assert_eq!(breaker.state(), CircuitState::Closed);
     let connection = look(&SERVER).await;
     assert!(kit::get(&connection, &queue).await.is_some());
     publish("third").await.unwrap();
@@ -135,7 +135,7 @@ async fn blocked_publisher_refuses_at_once_and_goes_on_after() {
     let under_way = publish("under way").await;
     assert!(matches!(under_way, Err(PublishError::Unknown(_))), "{under_way:?}");
     until("it is told", async || !publisher.is_connected()).await;
-    assert_eq!(breaker.state(), State::Open);
+    assert_eq!(breaker.state(), CircuitState::Open);
     match publish("refused").await {
         Err(PublishError::Unavailable { retry_after }) => assert!(retry_after < Duration::from_secs(10)),
         other => panic!("{other:?}"),

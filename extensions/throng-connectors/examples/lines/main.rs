@@ -7,7 +7,7 @@ mod files;
 
 use files::{LineFile, Lines};
 use std::path::{Path, PathBuf};
-use throng::{Engine, model::Entity as _, projection::Seen};
+use throng::{Engine, model::Entity as _, projection::DurableEvent};
 use throng_connectors::{Egress, EntityCommand, Ingress, IngressOptions, Message, Outbound};
 use throng_testing::fixtures::{Counter, Hits};
 
@@ -19,7 +19,7 @@ impl Outbound for HitLines {
     type Of = Counter;
     type Item = String;
 
-    fn map(&self, seen: &Seen<Counter>) -> Option<String> {
+    fn map(&self, seen: &DurableEvent<Counter>) -> Option<String> {
         Some(format!("{} {}", seen.id, seen.seq))
     }
 }

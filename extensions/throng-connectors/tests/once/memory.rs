@@ -9,7 +9,7 @@ use throng::{
     Builder, Engine,
     journal::{Journal, MemoryJournal, MemoryStore},
     model::Entity as _,
-    projection::Seen,
+    projection::DurableEvent,
 };
 use throng_connectors::{
     Batch, Egress, EntityCommand, Ingress, IngressOptions, Message, Outbound, Outcome, Received, Settled, SinkError,
@@ -231,7 +231,7 @@ impl Outbound for Numbered {
     type Of = Counter;
     type Item = u64;
 
-    fn map(&self, seen: &Seen<Counter>) -> Option<u64> {
+    fn map(&self, seen: &DurableEvent<Counter>) -> Option<u64> {
         // Every third is nobody's business.
         (!seen.seq.is_multiple_of(3)).then_some(seen.seq)
     }

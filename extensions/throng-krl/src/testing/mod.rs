@@ -4,7 +4,7 @@ mod pico;
 mod script;
 
 pub use pico::Pico;
-pub use script::{Mismatch, Script, ScriptError, Step};
+pub use script::{Mismatch, Script, ScriptError, ScriptStep};
 
 use crate::{Program, Value};
 

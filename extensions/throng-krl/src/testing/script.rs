@@ -25,12 +25,12 @@ use std::fmt;
 /// only lets rulesets use it. `log` expects that an entry's message contains a text.
 #[derive(Debug)]
 pub struct Script {
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
 }
 
 /// A line of a script, and what is expected of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ScriptStep {
     /// The line's number, from 1.
     pub line: usize,
     /// The event, query or change of the clock.
@@ -120,7 +120,7 @@ impl Script {
     ///
     /// At the first line that is none.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<ScriptStep> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let fail = |message: String| ScriptError {
                 line: number + 1,
@@ -130,7 +130,7 @@ impl Script {
                 continue;
             }
             if !line.starts_with([' ', '\t']) {
-                steps.push(Step {
+                steps.push(ScriptStep {
                     line: number + 1,
                     command: command(line.trim()).map_err(fail)?,
                     expected: Vec::new(),
@@ -172,7 +172,7 @@ impl Script {
     }
 }
 
-impl Step {
+impl ScriptStep {
     fn run(&self, pico: &mut Pico) -> Option<Mismatch> {
         pico.take_log();
         let found = match &self.command {

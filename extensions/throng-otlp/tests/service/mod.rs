@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use throng::{
     Engine,
     model::*,
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
     spans::{TraceOptions, Tracer},
 };
 use throng_http::{Gateway, Running};
@@ -56,7 +56,7 @@ impl Projection for Hits {
     const NAME: &'static str = "hits";
     type Of = Counter;
 
-    fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         rows.put_json(&seen.id, &seen.seq)
     }
 }

@@ -4,7 +4,7 @@ use super::{Draft, Stop, attributes_of};
 use crate::{
     ask::Ask,
     id::Eci,
-    native::{self, Given, shown, text, value},
+    native::{self, NativeArguments, shown, text, value},
     pico::{Change, Logged, ScheduleId, Scheduled, SelectedRule, When},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -160,7 +160,7 @@ impl Draft<'_> {
             rid => match native::find(rid) {
                 Some(native) => {
                     let get = given(call.arguments);
-                    let answered = (native.answer)(self, call.name, &Given(&get));
+                    let answered = (native.answer)(self, call.name, &NativeArguments(&get));
                     answered.unwrap_or_else(|| Err(unknown(call)))
                 }
                 None => Err(unknown(call)),

@@ -30,13 +30,13 @@ pub(crate) struct Native {
     /// Called with each event of its domains.
     pub(crate) handle: fn(&mut Draft<'_>, &Event) -> Result<(), Stop>,
     /// Answers a query, or a call of a ruleset that uses it as a module; `None`: it has nothing of this name.
-    pub(crate) answer: fn(&mut Draft<'_>, &str, &Given<'_>) -> Option<Result<Value, Stop>>,
+    pub(crate) answer: fn(&mut Draft<'_>, &str, &NativeArguments<'_>) -> Option<Result<Value, Stop>>,
 }
 
 /// The arguments of a query or call.
-pub(crate) struct Given<'a>(pub(crate) &'a dyn Fn(usize, &str) -> Value);
+pub(crate) struct NativeArguments<'a>(pub(crate) &'a dyn Fn(usize, &str) -> Value);
 
-impl Given<'_> {
+impl NativeArguments<'_> {
     /// An argument by its place or name; null if there is none.
     pub(crate) fn get(&self, place: usize, name: &str) -> Value {
         (self.0)(place, name)

@@ -1,6 +1,6 @@
 //! Relations between two picos: each has a channel for the other. Asked for with `wrangler:subscription`, approved, rejected, cancelled.
 
-use super::{Given, Native, SUBSCRIPTION, attribute, required, text, with, without};
+use super::{Native, NativeArguments, SUBSCRIPTION, attribute, required, text, with, without};
 use crate::{
     channel::{EventRule, Policy, QueryRule, Shape},
     draft::{Draft, Stop},
@@ -37,7 +37,7 @@ pub(crate) fn well_known() -> Shape {
     }
 }
 
-fn answer(draft: &mut Draft<'_>, name: &str, given: &Given<'_>) -> Option<Result<Value, Stop>> {
+fn answer(draft: &mut Draft<'_>, name: &str, given: &NativeArguments<'_>) -> Option<Result<Value, Stop>> {
     Some(match name {
         ESTABLISHED | OUTBOUND | INBOUND => {
             let (key, value) = (given.text(0, "key"), given.get(1, "value"));

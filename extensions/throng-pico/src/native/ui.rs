@@ -1,6 +1,6 @@
 //! The requests and events of the original's console.
 
-use super::{Given, Native, UI, attribute, channels, text, with};
+use super::{Native, NativeArguments, UI, attribute, channels, text, with};
 use crate::{
     ask::Ask,
     channel::{Channel, Policy, Shape},
@@ -149,7 +149,7 @@ fn child_of(draft: &mut Draft<'_>, ui: &str) -> Result<Option<String>, Stop> {
     Ok(found.map(|(_, eci)| eci.to_string()))
 }
 
-fn answer(draft: &mut Draft<'_>, name: &str, _: &Given<'_>) -> Option<Result<Value, Stop>> {
+fn answer(draft: &mut Draft<'_>, name: &str, _: &NativeArguments<'_>) -> Option<Result<Value, Stop>> {
     Some(match name {
         "uiECI" => Ok(ui_eci(draft)),
         "name" => Ok(name_of(draft)),

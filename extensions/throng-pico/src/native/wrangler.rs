@@ -1,6 +1,6 @@
 //! Children, channels and rulesets by events: `wrangler:new_child_request` and its like.
 
-use super::{Given, Native, UI, WRANGLER, attribute, channels, required, text, with};
+use super::{Native, NativeArguments, UI, WRANGLER, attribute, channels, required, text, with};
 use crate::{
     ask::{Answered, Ask},
     draft::{Draft, Stop},
@@ -163,7 +163,7 @@ fn flush_all(draft: &mut Draft<'_>) -> Result<(), Stop> {
     draft.raise_as("wrangler", "rulesets_flushed", Value::map::<&str>([]))
 }
 
-fn answer(draft: &mut Draft<'_>, name: &str, given: &Given<'_>) -> Option<Result<Value, Stop>> {
+fn answer(draft: &mut Draft<'_>, name: &str, given: &NativeArguments<'_>) -> Option<Result<Value, Stop>> {
     Some(match name {
         "name" => Ok(own_name(draft)),
         "id" => Ok(own(draft)),
@@ -302,7 +302,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(draft: &Draft<'_>, given: &Given<'_>) -> Result<Self, Stop> {
+    fn read(draft: &Draft<'_>, given: &NativeArguments<'_>) -> Result<Self, Stop> {
         let (eci, rid, name) = (given.text(0, "eci"), given.text(1, "mod"), given.text(2, "func"));
         let [host, path, root] = [(4, "_host"), (5, "_path"), (6, "_root_url")].map(|(at, name)| given.text(at, name));
         let own = crate::rulesets::host(draft.body().realm);
@@ -357,7 +357,7 @@ fn asked_abroad(draft: &mut Draft<'_>, url: String, arguments: Value) -> Result<
         .map_err(|why| Error::told(&why))?)
 }
 
-fn pico_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
+fn pico_query(draft: &mut Draft<'_>, given: &NativeArguments<'_>) -> Result<Value, Stop> {
     let asked = Asked::read(draft, given)?;
     match asked.abroad {
         _ if asked.is_own => Ok(own_response()),
@@ -370,7 +370,7 @@ fn pico_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
 }
 
 /// Asks over HTTP, as a client does: a failure is a map, never an error.
-fn sky_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
+fn sky_query(draft: &mut Draft<'_>, given: &NativeArguments<'_>) -> Result<Value, Stop> {
     let asked = Asked::read(draft, given)?;
     let response = match asked.abroad {
         _ if asked.is_own => own_response(),

@@ -17,7 +17,7 @@ pub use messages::{
     PicoRejection, Portion, Ran, SelectedRule, Waiting,
 };
 pub use moving::Moving;
-pub use query::{Everything, Look, May, PicoQuery, PicoView, Seen, Use};
+pub use query::{Everything, Look, May, PicoQuery, PicoView, QueryResult, Use};
 pub use schedule::{ScheduleId, Scheduled, Schedules, When};
 pub use try_out::{Tried, TryOut};
 pub use variables::{Variable, Variables};

@@ -28,13 +28,13 @@ pub struct PicoQuery {
 /// The result of a shared function or value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Seen(#[schemars(with = "serde_json::Value")] pub Value);
+pub struct QueryResult(#[schemars(with = "serde_json::Value")] pub Value);
 
 impl Query<Pico> for PicoQuery {
     const NAME: &'static str = "ask";
-    type Answer = Seen;
+    type Answer = QueryResult;
 
-    fn answer(self, pico: &Pico, _: &Moment<'_, Pico>) -> Result<Seen, PicoRejection> {
+    fn answer(self, pico: &Pico, _: &Moment<'_, Pico>) -> Result<QueryResult, PicoRejection> {
         let Self {
             via,
             from,
@@ -44,7 +44,7 @@ impl Query<Pico> for PicoQuery {
         pico.body.admit(via, from, |channel| {
             channel.shape.query_policy.check(&asked.rid, &asked.name)
         })?;
-        run::query(pico, via, &asked, &answers).map(Seen)
+        run::query(pico, via, &asked, &answers).map(QueryResult)
     }
 }
 

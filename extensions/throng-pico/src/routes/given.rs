@@ -13,11 +13,11 @@ use throng_http::{Problem, extract::check_encoding};
 use throng_krl::Value;
 
 /// The arguments that a request gives an event or a query: a map.
-pub(super) struct Given {
+pub(super) struct RequestArguments {
     pub(super) value: Value,
 }
 
-impl FromRequest<Picos> for Given {
+impl FromRequest<Picos> for RequestArguments {
     type Rejection = Response;
 
     async fn from_request(request: Request, picos: &Picos) -> Result<Self, Response> {

@@ -1,7 +1,7 @@
 //! Brings picos into being as they were elsewhere.
 
 use super::{
-    read::{self, Plan, Seen, Source, Step},
+    read::{self, ExportContents, ImportStep, Plan, Source},
     rename::Names,
 };
 use crate::{
@@ -62,7 +62,7 @@ impl Picos {
         };
         let reading = source.clone();
         let seen = tokio::task::spawn_blocking(move || read::check(&reading)).await;
-        let Seen {
+        let ExportContents {
             picos,
             top,
             realm: old_realm,
@@ -145,7 +145,7 @@ impl Picos {
         let mut made = Ok(());
         while let Some(step) = steps.recv().await {
             made = match step {
-                Step::Pico(imported) => {
+                ImportStep::Pico(imported) => {
                     let engine = self.engine().clone();
                     making.spawn(async move {
                         let pico = engine.entity::<Pico>(imported.body.id);
@@ -157,14 +157,14 @@ impl Picos {
                         _ => finish(&mut making, AT_ONCE / 2).await,
                     }
                 }
-                Step::More(pico, portion) => match finish(&mut making, 0).await {
+                ImportStep::More(pico, portion) => match finish(&mut making, 0).await {
                     Ok(()) => {
                         let more = self.engine().entity::<Pico>(pico).ask(PicoCommand::ImportMore(portion));
                         more.await.map(drop).map_err(|error| error.to_string())
                     }
                     failed => failed,
                 },
-                Step::Page(page, children) => {
+                ImportStep::Page(page, children) => {
                     let seal = self.engine().entity::<Page>(page).ask(PageCommand::Seal { children });
                     seal.await.map(drop).map_err(|error| error.to_string())
                 }

@@ -13,7 +13,7 @@ pub(super) const FORM: u32 = 1;
 /// A line, without its sum.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Line {
+pub(super) enum TransferLine {
     /// Says which form the file has, and what is exported.
     Begin {
         /// The number of the file's form; another is refused.

@@ -2,7 +2,7 @@
 
 use super::{
     LINE_BYTES_MAX,
-    line::{End, FORM, Line, Sum},
+    line::{End, FORM, Sum, TransferLine},
     rename::{Kin, Names},
 };
 use crate::{
@@ -92,12 +92,12 @@ impl Lines {
         serde_json::from_str(&line).map_err(|error| self.refused(error))
     }
 
-    fn next_line(&mut self) -> Result<Line, String> {
+    fn next_line(&mut self) -> Result<TransferLine, String> {
         let json = self.next()?;
         self.line(json)
     }
 
-    fn line(&self, json: serde_json::Value) -> Result<Line, String> {
+    fn line(&self, json: serde_json::Value) -> Result<TransferLine, String> {
         serde_json::from_value(json).map_err(|_| self.refused("it is none of the lines that an export has"))
     }
 
@@ -113,7 +113,7 @@ impl Lines {
 
 /// The contents of a whole export.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ExportContents {
     pub(super) picos: HashMap<PicoId, Kin>,
     pub(super) top: PicoId,
     pub(super) realm: Secret,
@@ -121,19 +121,19 @@ pub(super) struct Seen {
 }
 
 /// Reads all of an export, and refuses it where anything is wrong.
-pub(super) fn check(source: &Source) -> Result<Seen, String> {
+pub(super) fn check(source: &Source) -> Result<ExportContents, String> {
     let mut lines = Lines::of(source)?;
     let top = match lines.next_line()? {
-        Line::Begin {
+        TransferLine::Begin {
             throng_picos: FORM,
             top,
         } => top,
-        Line::Begin { throng_picos, .. } => {
+        TransferLine::Begin { throng_picos, .. } => {
             return Err(lines.refused(format!("the form {throng_picos} is not known, expected {FORM}")));
         }
         _ => return Err(lines.refused("the export does not begin here")),
     };
-    let mut seen = Seen {
+    let mut seen = ExportContents {
         picos: HashMap::new(),
         top,
         realm: Secret::default(),
@@ -142,14 +142,14 @@ pub(super) fn check(source: &Source) -> Result<Seen, String> {
     let mut above: Vec<Body> = Vec::new();
     loop {
         match lines.next_line()? {
-            Line::Pico { pico } => {
+            TransferLine::Pico { pico } => {
                 place(&mut above, &mut seen, *pico).map_err(|why| lines.refused(why))?;
             }
             _ if seen.picos.is_empty() => return Err(lines.refused("the top pico is expected here")),
-            Line::Ruleset { ruleset } => seen.rulesets.push(ruleset),
-            Line::Change { change } if is_portable(&change) => {}
-            Line::Waiting { .. } => {}
-            Line::End { end } => {
+            TransferLine::Ruleset { ruleset } => seen.rulesets.push(ruleset),
+            TransferLine::Change { change } if is_portable(&change) => {}
+            TransferLine::Waiting { .. } => {}
+            TransferLine::End { end } => {
                 let found = End {
                     picos: seen.picos.len() as u64,
                     lines: lines.number - 1,
@@ -174,7 +174,7 @@ fn is_portable(change: &Change) -> bool {
 }
 
 /// The next pico stands below one that is open still, behind its elder siblings.
-fn place(above: &mut Vec<Body>, seen: &mut Seen, pico: Body) -> Result<(), String> {
+fn place(above: &mut Vec<Body>, seen: &mut ExportContents, pico: Body) -> Result<(), String> {
     let parent = pico.parent.map(|parent| parent.pico);
     if seen.picos.is_empty() {
         if pico.id != seen.top {
@@ -210,7 +210,7 @@ fn place(above: &mut Vec<Body>, seen: &mut Seen, pico: Body) -> Result<(), Strin
 }
 
 /// A step of the importing engine that a line of the export asks for.
-pub(super) enum Step {
+pub(super) enum ImportStep {
     /// A pico comes into being.
     Pico(Box<Imported>),
     /// A further portion of a pico that was begun.
@@ -259,27 +259,27 @@ impl<'a> Plan<'a> {
     }
 
     /// Reads to the end, and gives each step to `take`, until that wants no more.
-    pub(super) fn run(mut self, mut take: impl FnMut(Step) -> Result<(), String>) -> Result<(), String> {
+    pub(super) fn run(mut self, mut take: impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         loop {
             let mut json = self.lines.next()?;
             for part in ["change", "waiting"] {
                 json.get_mut(part).into_iter().for_each(|part| self.names.texts(part));
             }
             match self.lines.line(json)? {
-                Line::Begin { .. } | Line::Ruleset { .. } => {}
-                Line::Pico { pico } => {
+                TransferLine::Begin { .. } | TransferLine::Ruleset { .. } => {}
+                TransferLine::Pico { pico } => {
                     self.flush(&mut take)?;
                     self.pico(&pico, &mut take)?;
                 }
-                Line::Change { change } => self.change(change),
-                Line::Waiting { mut waiting } => {
+                TransferLine::Change { change } => self.change(change),
+                TransferLine::Waiting { mut waiting } => {
                     let old = self.levels.last().map(|level| level.old).unwrap_or_default();
                     waiting.incoming.via = self.names.via(old, waiting.incoming.via);
                     // What was answered there is asked again here.
                     waiting.incoming.answers = None;
                     self.portion.waiting.push(waiting);
                 }
-                Line::End { .. } => {
+                TransferLine::End { .. } => {
                     self.flush(&mut take)?;
                     while let Some(level) = self.levels.pop() {
                         level.close(&mut take)?;
@@ -309,7 +309,7 @@ impl<'a> Plan<'a> {
         self.portion.changes.push(change);
     }
 
-    fn pico(&mut self, old: &Body, take: &mut impl FnMut(Step) -> Result<(), String>) -> Result<(), String> {
+    fn pico(&mut self, old: &Body, take: &mut impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         let parent = old.parent.map(|parent| parent.pico);
         while let Some(level) = self.levels.pop_if(|level| Some(level.old) != parent) {
             level.close(take)?;
@@ -333,12 +333,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Does what was read of the pico.
-    fn flush(&mut self, take: &mut impl FnMut(Step) -> Result<(), String>) -> Result<(), String> {
+    fn flush(&mut self, take: &mut impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         self.size = (0, 0);
         let portion = std::mem::take(&mut self.portion);
         let replaces = self.replaces;
         match self.body.take() {
-            Some(body) => take(Step::Pico(Box::new(Imported {
+            Some(body) => take(ImportStep::Pico(Box::new(Imported {
                 body,
                 replaces,
                 portion,
@@ -346,7 +346,7 @@ impl<'a> Plan<'a> {
             None if portion.changes.is_empty() && portion.waiting.is_empty() => Ok(()),
             None => {
                 let pico = self.levels.last().map(|level| level.new).unwrap_or_default();
-                take(Step::More(pico, portion))
+                take(ImportStep::More(pico, portion))
             }
         }
     }
@@ -357,7 +357,7 @@ impl Level {
         &mut self,
         number: u32,
         pico: PicoId,
-        take: &mut impl FnMut(Step) -> Result<(), String>,
+        take: &mut impl FnMut(ImportStep) -> Result<(), String>,
     ) -> Result<(), String> {
         self.pages_before((number / PAGE_CHILDREN).min(self.sealed), take)?;
         self.count += 1;
@@ -366,20 +366,24 @@ impl Level {
     }
 
     /// Makes the pages before this one that are not made yet.
-    fn pages_before(&mut self, page: u32, take: &mut impl FnMut(Step) -> Result<(), String>) -> Result<(), String> {
+    fn pages_before(
+        &mut self,
+        page: u32,
+        take: &mut impl FnMut(ImportStep) -> Result<(), String>,
+    ) -> Result<(), String> {
         while self.page < page {
             let id = PageId {
                 parent: self.new,
                 page: self.page,
             };
-            take(Step::Page(id, std::mem::take(&mut self.here)))?;
+            take(ImportStep::Page(id, std::mem::take(&mut self.here)))?;
             self.page += 1;
         }
         Ok(())
     }
 
     /// All children were read.
-    fn close(mut self, take: &mut impl FnMut(Step) -> Result<(), String>) -> Result<(), String> {
+    fn close(mut self, take: &mut impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         if self.made == 0 {
             return Ok(());
         }
@@ -387,6 +391,6 @@ impl Level {
         let children = Children::of(self.made, self.count, self.sealed, self.here);
         let changes = vec![Change::Children(children)];
         let waiting = Vec::new();
-        take(Step::More(self.new, Portion { changes, waiting }))
+        take(ImportStep::More(self.new, Portion { changes, waiting }))
     }
 }

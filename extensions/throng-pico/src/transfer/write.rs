@@ -1,6 +1,6 @@
 //! Writes a pico and all below it.
 
-use super::line::{End, FORM, Line, Sum};
+use super::line::{End, FORM, Sum, TransferLine};
 use crate::{
     id::PicoId,
     outside::{Failure, LEVELS_MAX, Picos},
@@ -66,7 +66,7 @@ impl Export {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         if let Some(top) = self.top.take() {
             let throng_picos = FORM;
-            self.line(&mut piece, &Line::Begin { throng_picos, top })?;
+            self.line(&mut piece, &TransferLine::Begin { throng_picos, top })?;
             self.pico(&mut piece, top).await?;
         }
         while piece.len() < PIECE_BYTES {
@@ -74,7 +74,7 @@ impl Export {
                 Some(child) => self.pico(&mut piece, child.pico).await?,
                 None => {
                     let end = self.written;
-                    self.line(&mut piece, &Line::End { end })?;
+                    self.line(&mut piece, &TransferLine::End { end })?;
                     self.is_over = true;
                     break;
                 }
@@ -118,7 +118,7 @@ impl Export {
         self.written.picos += 1;
         self.line(
             piece,
-            &Line::Pico {
+            &TransferLine::Pico {
                 pico: Box::new(head(&body)),
             },
         )?;
@@ -139,7 +139,7 @@ impl Export {
             self.change(piece, Change::Schedule(scheduled.clone()))?;
         }
         for waiting in body.waiting {
-            self.line(piece, &Line::Waiting { waiting })?;
+            self.line(piece, &TransferLine::Waiting { waiting })?;
         }
         for channel in body.channels {
             self.change(piece, Change::Channel(channel))?;
@@ -153,7 +153,7 @@ impl Export {
             return Ok(());
         }
         let ruleset = self.picos.recorded(url).await.map_err(|why| failed(&why))?;
-        self.line(piece, &Line::Ruleset { ruleset })
+        self.line(piece, &TransferLine::Ruleset { ruleset })
     }
 
     fn variable(&mut self, piece: &mut Vec<u8>, variable: &Variable) -> Result<(), Failure> {
@@ -191,10 +191,10 @@ impl Export {
     }
 
     fn change(&mut self, piece: &mut Vec<u8>, change: Change) -> Result<(), Failure> {
-        self.line(piece, &Line::Change { change })
+        self.line(piece, &TransferLine::Change { change })
     }
 
-    fn line(&mut self, piece: &mut Vec<u8>, line: &Line) -> Result<(), Failure> {
+    fn line(&mut self, piece: &mut Vec<u8>, line: &TransferLine) -> Result<(), Failure> {
         let begin = piece.len();
         serde_json::to_writer(&mut *piece, line).map_err(|error| failed(&error))?;
         self.sum.seal(piece, begin);

@@ -71,7 +71,7 @@ impl Screen {
 
 /// The answers to consoles.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ConsoleAnswers {
     pub(super) answers: u64,
     pub(super) bytes: u64,
 }
@@ -128,8 +128,8 @@ impl Viewers {
         Ok(Self { count, closing, thread })
     }
 
-    pub(super) fn seen(&self) -> Seen {
-        Seen {
+    pub(super) fn seen(&self) -> ConsoleAnswers {
+        ConsoleAnswers {
             answers: self.count.answers.load(Relaxed),
             bytes: self.count.bytes.load(Relaxed),
         }

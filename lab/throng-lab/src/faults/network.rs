@@ -3,7 +3,7 @@
 use super::{
     cluster::NODES,
     namespaces::Namespaces,
-    proxies::{Line, Proxies},
+    proxies::{LinkFate, Proxies},
 };
 use crate::service::Launch;
 use servers::Postgres;
@@ -99,7 +99,7 @@ impl Network {
             Self::Namespaces(own) => own.set(cut.what, is_cut),
             Self::Proxies(own) => {
                 for (one, other) in lines(cut.what) {
-                    let [there, back] = if is_cut { cut.how.lines() } else { [Line::Open; 2] };
+                    let [there, back] = if is_cut { cut.how.lines() } else { [LinkFate::Open; 2] };
                     own.set((one, other), there);
                     own.set((other, one), back);
                 }
@@ -124,12 +124,12 @@ fn lines(what: What) -> Vec<(usize, usize)> {
 
 impl How {
     /// Returns the lines from the end that is cut off, and to it.
-    fn lines(self) -> [Line; 2] {
+    fn lines(self) -> [LinkFate; 2] {
         match self {
-            Self::Silent => [Line::Held, Line::Held],
-            Self::Unheard => [Line::Held, Line::Open],
-            Self::Deaf => [Line::Open, Line::Held],
-            Self::Reset => [Line::Reset, Line::Reset],
+            Self::Silent => [LinkFate::Held, LinkFate::Held],
+            Self::Unheard => [LinkFate::Held, LinkFate::Open],
+            Self::Deaf => [LinkFate::Open, LinkFate::Held],
+            Self::Reset => [LinkFate::Reset, LinkFate::Reset],
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio::{
 
 /// The fate of bytes over a line, one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum LinkFate {
     Open,
     /// Bytes are kept, and go on once the line is open again.
     Held,
@@ -37,11 +37,11 @@ const TRIES: usize = 50;
 
 /// Ways from each end to each other one.
 struct Lines {
-    ways: [[watch::Sender<Line>; ENDS]; ENDS],
+    ways: [[watch::Sender<LinkFate>; ENDS]; ENDS],
 }
 
 impl Lines {
-    fn way(&self, from: usize, to: usize) -> watch::Receiver<Line> {
+    fn way(&self, from: usize, to: usize) -> watch::Receiver<LinkFate> {
         self.ways[from][to].subscribe()
     }
 }
@@ -103,7 +103,7 @@ impl Proxies {
                 end: node,
             });
         }
-        let ways = std::array::from_fn(|_| std::array::from_fn(|_| watch::Sender::new(Line::Open)));
+        let ways = std::array::from_fn(|_| std::array::from_fn(|_| watch::Sender::new(LinkFate::Open)));
         let lines = Arc::new(Lines { ways });
         let (end, ends) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -143,7 +143,7 @@ impl Proxies {
     }
 
     /// Sets the line from one end to another.
-    pub(super) fn set(&self, (from, to): (usize, usize), line: Line) {
+    pub(super) fn set(&self, (from, to): (usize, usize), line: LinkFate) {
         self.lines.ways[from][to].send_replace(line);
     }
 }
@@ -210,7 +210,7 @@ async fn pass_on(stream: TcpStream, port: u16, (from, end, to): (Option<usize>, 
 }
 
 /// Passes on what is said one way, until that ends or fails.
-async fn pump(from: &TcpStream, to: &TcpStream, way: &mut watch::Receiver<Line>) -> io::Result<()> {
+async fn pump(from: &TcpStream, to: &TcpStream, way: &mut watch::Receiver<LinkFate>) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         from.readable().await?;
@@ -237,18 +237,18 @@ async fn pump(from: &TcpStream, to: &TcpStream, way: &mut watch::Receiver<Line>)
 }
 
 /// Waits while it is held.
-async fn open(way: &mut watch::Receiver<Line>) {
-    becomes(way, |line| line != Line::Held).await;
+async fn open(way: &mut watch::Receiver<LinkFate>) {
+    becomes(way, |line| line != LinkFate::Held).await;
 }
 
-async fn reset((mut there, mut back): (watch::Receiver<Line>, watch::Receiver<Line>)) {
+async fn reset((mut there, mut back): (watch::Receiver<LinkFate>, watch::Receiver<LinkFate>)) {
     tokio::select! {
-        () = becomes(&mut there, |line| line == Line::Reset) => {}
-        () = becomes(&mut back, |line| line == Line::Reset) => {}
+        () = becomes(&mut there, |line| line == LinkFate::Reset) => {}
+        () = becomes(&mut back, |line| line == LinkFate::Reset) => {}
     }
 }
 
-async fn becomes(way: &mut watch::Receiver<Line>, is_it: impl Fn(Line) -> bool) {
+async fn becomes(way: &mut watch::Receiver<LinkFate>, is_it: impl Fn(LinkFate) -> bool) {
     // Whoever sets it is there as long as the connection.
     let _ = way.wait_for(|line| is_it(*line)).await;
 }
@@ -329,7 +329,7 @@ mod tests {
         };
         say(&mut client, b"a");
         heard(&mut database, b"a");
-        proxies.set((1, DATABASE), Line::Held);
+        proxies.set((1, DATABASE), LinkFate::Held);
         say(&mut client, b"b");
         say(&mut database, b"c");
         heard(&mut client, b"c");
@@ -337,9 +337,9 @@ mod tests {
         let nothing = database.read(&mut [0; 1]).unwrap_err();
         assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
         database.set_nonblocking(false).unwrap();
-        proxies.set((1, DATABASE), Line::Open);
+        proxies.set((1, DATABASE), LinkFate::Open);
         heard(&mut database, b"b");
-        proxies.set((DATABASE, 1), Line::Reset);
+        proxies.set((DATABASE, 1), LinkFate::Reset);
         let reset = client.read(&mut [0; 1]).unwrap_err();
         assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
         assert_eq!(

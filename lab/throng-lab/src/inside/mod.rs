@@ -36,8 +36,8 @@ pub(super) struct InsideArguments {
 
 #[derive(Debug, Serialize)]
 struct Figures {
-    work: Vec<work::Line>,
-    multiply: Vec<multiply::Line>,
+    work: Vec<work::WorkRow>,
+    multiply: Vec<multiply::MultiplyRow>,
 }
 
 /// Measures and prints.

@@ -70,7 +70,7 @@ impl Sort {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub(super) struct MultiplyRow {
     pub(super) sort: &'static str,
     /// The time from its first command to its quarantine.
     pub(super) stopped_s: Option<f64>,
@@ -83,7 +83,7 @@ pub(super) struct Line {
     pub(super) longest_ms: f64,
 }
 
-pub(super) fn measure(sort: Sort, scratch: &Path) -> anyhow::Result<Line> {
+pub(super) fn measure(sort: Sort, scratch: &Path) -> anyhow::Result<MultiplyRow> {
     let rulesets = scratch.join("rulesets");
     fs::create_dir_all(&rulesets)?;
     fs::write(rulesets.join("bench_multiply.krl"), RULESET)?;
@@ -117,7 +117,7 @@ pub(super) fn measure(sort: Sort, scratch: &Path) -> anyhow::Result<Line> {
     // What was on its way is over, too.
     thread::sleep(Duration::from_secs(1));
     let metrics = service.engine.metrics();
-    let line = Line {
+    let line = MultiplyRow {
         sort: sort.name(),
         stopped_s: stopped.map(|after| after.as_secs_f64()),
         commits: metrics.commits() - commits,

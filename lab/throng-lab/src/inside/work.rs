@@ -43,7 +43,7 @@ pub(super) const SORTS: &[Sort] = &[
 ];
 
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub(super) struct WorkRow {
     pub(super) work: &'static str,
     pub(super) decisions: u64,
     pub(super) seconds: f64,
@@ -55,7 +55,7 @@ pub(super) struct Line {
 }
 
 impl Sort {
-    pub(super) fn measure(&self, scratch: &Path, rounds: usize, accounts: u32) -> anyhow::Result<Line> {
+    pub(super) fn measure(&self, scratch: &Path, rounds: usize, accounts: u32) -> anyhow::Result<WorkRow> {
         let mut took = Vec::new();
         let mut quarantined = 0;
         for round in 0..rounds {
@@ -78,7 +78,7 @@ impl Sort {
                 }
             });
         }
-        Ok(Line {
+        Ok(WorkRow {
             work: self.name,
             decisions: (self.decisions)(accounts),
             seconds: median(took.iter().map(|[with, _]| *with)),

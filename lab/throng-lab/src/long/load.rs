@@ -21,7 +21,7 @@ pub(super) struct Sample {
 
 /// The outcomes of the commands.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct CommandOutcomes {
     pub(super) samples: Vec<Sample>,
     /// When commands were answered otherwise than with 200, or not at all, in milliseconds; sent again.
     pub(super) refused_ms: Vec<u32>,
@@ -44,7 +44,7 @@ struct Commands {
     lanes: Vec<Lane>,
     /// Lanes that wait for no answer.
     free: Vec<usize>,
-    seen: Seen,
+    seen: CommandOutcomes,
 }
 
 impl Commands {
@@ -59,7 +59,7 @@ impl Commands {
             tickets: lanes as u64,
             lanes: (0..lanes as u64).map(first).collect(),
             free: (0..lanes).rev().collect(),
-            seen: Seen::default(),
+            seen: CommandOutcomes::default(),
         }
     }
 
@@ -132,7 +132,12 @@ impl Source for Commands {
 }
 
 /// Sends commands for so long.
-pub(super) fn drive(address: SocketAddr, rate: u64, connections: usize, lasts: Duration) -> anyhow::Result<Seen> {
+pub(super) fn drive(
+    address: SocketAddr,
+    rate: u64,
+    connections: usize,
+    lasts: Duration,
+) -> anyhow::Result<CommandOutcomes> {
     let mut options = Options::new(Target::resolve(&format!("http://{address}"), false)?);
     options.connections = connections;
     options.duration = Some(lasts);
@@ -141,5 +146,5 @@ pub(super) fn drive(address: SocketAddr, rate: u64, connections: usize, lasts: D
         .sources
         .into_iter()
         .next()
-        .map_or_else(Seen::default, |source| source.seen))
+        .map_or_else(CommandOutcomes::default, |source| source.seen))
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use self::{
-    load::{Sample, Seen},
+    load::{CommandOutcomes, Sample},
     watch::{Disk, Look, Watch, Watched},
 };
 use super::{
@@ -173,7 +173,11 @@ fn measure(
     Ok(Figures::new(journal, &seen, &watched, window))
 }
 
-fn load_and_watch(arguments: &LongArguments, service: &Service, watch: &Watch) -> anyhow::Result<(Seen, Watched)> {
+fn load_and_watch(
+    arguments: &LongArguments,
+    service: &Service,
+    watch: &Watch,
+) -> anyhow::Result<(CommandOutcomes, Watched)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watching = scope.spawn(|| watch.run(&is_over));
@@ -201,7 +205,7 @@ fn admin(log: &PathBuf) -> anyhow::Result<std::net::SocketAddr> {
 }
 
 impl Figures {
-    fn new(journal: &str, seen: &Seen, watched: &Watched, window: Duration) -> Self {
+    fn new(journal: &str, seen: &CommandOutcomes, watched: &Watched, window: Duration) -> Self {
         let windows = watched
             .looks
             .iter()
@@ -266,7 +270,7 @@ impl Figures {
 }
 
 impl Window {
-    fn new(look: &Look, seen: &Seen, window: Duration) -> Self {
+    fn new(look: &Look, seen: &CommandOutcomes, window: Duration) -> Self {
         let until = look.at.as_millis() as u32;
         let range = until.saturating_sub(window.as_millis() as u32)..until;
         let samples = seen.samples.iter().filter(|sample| range.contains(&sample.sent_ms));
@@ -295,7 +299,7 @@ fn part_ms(sorted: &[u32], part: f64) -> f64 {
 }
 
 impl Verdicts {
-    fn new(seen: &Seen, watched: &Watched) -> Self {
+    fn new(seen: &CommandOutcomes, watched: &Watched) -> Self {
         let third = watched.looks.len() / 3;
         let (middle, last) = (&watched.looks[third..2 * third], &watched.looks[2 * third..]);
         let most = |looks: &[Look], of: fn(&Look) -> u64| looks.iter().map(of).max().unwrap_or(0);
@@ -338,7 +342,7 @@ mod tests {
         }
     }
 
-    fn seen(beside_us: u32) -> Seen {
+    fn seen(beside_us: u32) -> CommandOutcomes {
         let sample = |sent_ms| Sample {
             sent_ms,
             response_us: if (1_000..2_000).contains(&sent_ms) {
@@ -347,7 +351,7 @@ mod tests {
                 500
             },
         };
-        Seen {
+        CommandOutcomes {
             samples: (0..6_000).map(sample).collect(),
             refused_ms: Vec::new(),
         }

@@ -77,7 +77,7 @@ impl Load {
 }
 
 /// The outcomes of the requests that were sent in the surge.
-pub(super) struct Seen {
+pub(super) struct SurgeOutcomes {
     pub(super) sent: u64,
     pub(super) served: Latencies,
     pub(super) refused: Latencies,
@@ -95,7 +95,7 @@ struct Window {
     slowest_nanos: u64,
 }
 
-impl Seen {
+impl SurgeOutcomes {
     /// Returns the time from the end of the surge to the end of the last window in which anybody was refused or waited long.
     pub(super) fn recovery(&self, load: &Load) -> Duration {
         let over = (load.before + load.lasts).as_nanos() as u64;
@@ -118,7 +118,7 @@ pub(super) struct Students {
     pace: Pace,
     due_nanos: u64,
     surge: (u64, u64),
-    seen: Seen,
+    seen: SurgeOutcomes,
 }
 
 impl Students {
@@ -148,7 +148,7 @@ impl Students {
             pace: load.pace,
             due_nanos: 0,
             surge: (begin, end),
-            seen: Seen {
+            seen: SurgeOutcomes {
                 sent: 0,
                 served: latencies(),
                 refused: latencies(),
@@ -223,7 +223,7 @@ impl Source for Students {
 }
 
 /// Runs it; `students` is the next who was never added.
-pub(super) fn drive(load: &Load, students: &mut u64) -> anyhow::Result<Seen> {
+pub(super) fn drive(load: &Load, students: &mut u64) -> anyhow::Result<SurgeOutcomes> {
     let source = Students::new(load, *students)?;
     let source = match load.transport {
         Transport::Websocket => super::websocket::drive(load, source)?,

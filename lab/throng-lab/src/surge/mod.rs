@@ -24,7 +24,7 @@ use super::{
     yardstick,
 };
 use crate::units;
-use load::{Load, Pace, Seen, Transport};
+use load::{Load, Pace, SurgeOutcomes, Transport};
 
 /// The time before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
@@ -305,7 +305,7 @@ impl Bench<'_> {
         }
     }
 
-    fn note(&mut self, load: &Load, times: Option<f64>, seen: &Seen, capacity: f64) {
+    fn note(&mut self, load: &Load, times: Option<f64>, seen: &SurgeOutcomes, capacity: f64) {
         let seconds = load.lasts.as_secs_f64();
         let at = |latencies: &Latencies, quantile| units::milliseconds(latencies.value_at_quantile(quantile));
         self.lines.push(Line {

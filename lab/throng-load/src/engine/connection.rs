@@ -14,7 +14,7 @@ use crate::ErrorKind;
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     Closed,
     Connecting,
     Open,
@@ -37,7 +37,7 @@ pub(crate) struct InFlight {
 
 /// A slot for a connection; it is made again after a close.
 pub(crate) struct Connection {
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<TlsSession>,
     /// The session that interprets the bytes, where HTTP/2 is spoken. It holds the requests in flight on its streams.
@@ -75,7 +75,7 @@ pub(crate) enum Sent {
 impl Connection {
     pub(crate) fn new() -> Self {
         Connection {
-            state: State::Closed,
+            state: ConnectionState::Closed,
             socket: None,
             tls: None,
             http2: None,
@@ -114,7 +114,7 @@ impl Connection {
             None => None,
         };
         self.socket = Some(socket);
-        self.state = State::Connecting;
+        self.state = ConnectionState::Connecting;
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl Connection {
         }
         self.socket = None;
         self.tls = None;
-        self.state = State::Closed;
+        self.state = ConnectionState::Closed;
         self.parser.reset();
         self.out.clear();
         self.out_at = 0;
@@ -155,7 +155,7 @@ impl Connection {
 
     /// Takes a request: straight to the socket where nothing is before it, else behind the rest.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             self.out.extend_from_slice(bytes);
             return Sent::All; // flushed when the connection is made
         }
@@ -194,7 +194,7 @@ impl Connection {
 
     /// The connection is made: what waited may go.
     pub(crate) fn opened(&mut self) -> Sent {
-        self.state = State::Open;
+        self.state = ConnectionState::Open;
         self.failed_connects = 0;
         if let Some(tls) = &mut self.tls {
             let plain = std::mem::take(&mut self.out);

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::connection::{Connection, InFlight, Sent, State};
+use super::connection::{Connection, ConnectionState, InFlight, Sent};
 use super::http2::Translator;
 use super::options::{Options, Stop};
 use super::poll::Poll;
@@ -203,7 +203,7 @@ impl<S: Source> Worker<S> {
                 give_up_nanos = now.saturating_add(self.orders.connect_timeout_nanos);
             }
             let all_begun = next == self.orders.ahead;
-            let connecting = |connection: &Connection| connection.state == State::Connecting;
+            let connecting = |connection: &Connection| connection.state == ConnectionState::Connecting;
             if all_begun && (now >= give_up_nanos || !self.connections.iter().any(connecting)) {
                 break;
             }
@@ -216,7 +216,7 @@ impl<S: Source> Worker<S> {
             self.poll.events = events;
         }
         for connection in &mut self.connections {
-            if connection.state == State::Connecting {
+            if connection.state == ConnectionState::Connecting {
                 connection.close();
             }
         }
@@ -336,7 +336,7 @@ impl<S: Source> Worker<S> {
     /// are only as many connections as the load needs.
     fn take_free(&mut self) -> Option<usize> {
         while let Some(index) = self.free.pop_front() {
-            if self.connections[index as usize].state != State::Closed {
+            if self.connections[index as usize].state != ConnectionState::Closed {
                 return Some(index as usize);
             }
             self.closed.push_back(index); // closed by its peer while it was idle
@@ -351,10 +351,13 @@ impl<S: Source> Worker<S> {
             self.connections[index].queued = false;
             self.give(index, now);
             let connection = &mut self.connections[index];
-            if !connection.queued && connection.state != State::Resting && connection.room(self.orders.pipeline) > 0 {
+            if !connection.queued
+                && connection.state != ConnectionState::Resting
+                && connection.room(self.orders.pipeline) > 0
+            {
                 connection.queued = true;
                 match connection.state {
-                    State::Closed => self.closed.push_front(index as u32),
+                    ConnectionState::Closed => self.closed.push_front(index as u32),
                     // Streams are spread over the connections, a pipeline is filled.
                     _ if connection.http2.is_some() => self.free.push_back(index as u32),
                     _ => self.free.push_front(index as u32),
@@ -413,7 +416,7 @@ impl<S: Source> Worker<S> {
                     } else {
                         // A pipeline's requests share one system call.
                         match &mut connection.tls {
-                            Some(tls) if connection.state == State::Open => {
+                            Some(tls) if connection.state == ConnectionState::Open => {
                                 if tls.send(shot.bytes).is_err() {
                                     sent = Sent::Failed(ErrorKind::Tls);
                                     break;
@@ -453,12 +456,12 @@ impl<S: Source> Worker<S> {
             return self.work(index);
         }
         match connection.state {
-            State::Closed => {
+            ConnectionState::Closed => {
                 if let Err(kind) = self.connect(index, now) {
                     self.fail(index, kind);
                 }
             }
-            State::Open => {
+            ConnectionState::Open => {
                 if self.orders.pipeline > 1 && sent == Sent::All {
                     if let Some(tls) = &mut connection.tls {
                         tls.outgoing(&mut connection.out);
@@ -467,17 +470,17 @@ impl<S: Source> Worker<S> {
                 }
                 self.after_send(index, sent);
             }
-            State::Connecting | State::Resting => {}
+            ConnectionState::Connecting | ConnectionState::Resting => {}
         }
     }
 
     fn set_free(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
-        if !connection.queued && matches!(connection.state, State::Open | State::Closed) {
+        if !connection.queued && matches!(connection.state, ConnectionState::Open | ConnectionState::Closed) {
             connection.queued = true;
             connection.free_nanos = now;
             match connection.state {
-                State::Closed => self.closed.push_back(index as u32),
+                ConnectionState::Closed => self.closed.push_back(index as u32),
                 _ => self.free.push_back(index as u32),
             }
         }
@@ -490,14 +493,14 @@ impl<S: Source> Worker<S> {
             let connection = &mut self.connections[index];
             if connection.deadline_nanos <= now {
                 match connection.state {
-                    State::Resting => {
-                        connection.state = State::Closed;
+                    ConnectionState::Resting => {
+                        connection.state = ConnectionState::Closed;
                         connection.deadline_nanos = u64::MAX;
                         self.set_free(index, now);
                     }
-                    State::Connecting => self.fail(index, ErrorKind::ConnectTimeout),
-                    State::Open if connection.http2.is_some() => self.expire(index, now),
-                    State::Open | State::Closed => self.fail(index, ErrorKind::Timeout),
+                    ConnectionState::Connecting => self.fail(index, ErrorKind::ConnectTimeout),
+                    ConnectionState::Open if connection.http2.is_some() => self.expire(index, now),
+                    ConnectionState::Open | ConnectionState::Closed => self.fail(index, ErrorKind::Timeout),
                 }
             }
             self.scan_nanos = self.scan_nanos.min(self.connections[index].deadline_nanos);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::data::DataSource;
 use super::model::{
-    Amount, Capture, Data, OnFailure, Per, PhaseModel, PlanFile, RequestModel, SampleModel, StageModel, Step,
+    Amount, Capture, Data, OnFailure, Per, PhaseModel, PlanFile, PlanStep, RequestModel, SampleModel, StageModel,
 };
 use super::template::{Filter, Meaning, Template};
 use crate::cli::values;
@@ -217,12 +217,12 @@ impl<'a> Compiler<'a> {
         let mut steps = Vec::new();
         for step in &model.steps {
             let (name, times) = match step {
-                Step::Pause { pause } => {
+                PlanStep::Pause { pause } => {
                     steps.push(CompiledStep::Pause(nanos("pause", pause)?));
                     continue;
                 }
-                Step::Request(name) => (name, 1),
-                Step::Times { request, times } => (request, times.whole(self.variables)?),
+                PlanStep::Request(name) => (name, 1),
+                PlanStep::Times { request, times } => (request, times.whole(self.variables)?),
             };
             let request = self.file.request.get(name).ok_or_else(|| {
                 let known = values::known(self.file.request.keys().map(String::as_str));

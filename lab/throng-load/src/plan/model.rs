@@ -214,7 +214,7 @@ pub(crate) struct PhaseModel {
     pub(crate) on_failure: OnFailure,
     #[serde(default)]
     pub(crate) data: BTreeMap<String, Data>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<PlanStep>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -253,7 +253,7 @@ pub(crate) enum OnFailure {
     deny_unknown_fields,
     expecting = "expected a step: the name of a request, { request = \"NAME\", times = NUMBER }, or { pause = \"TIME\" }"
 )]
-pub(crate) enum Step {
+pub(crate) enum PlanStep {
     Request(String),
     Times { request: String, times: Amount },
     Pause { pause: String },

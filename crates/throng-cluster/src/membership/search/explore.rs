@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A thing that happens. A step with an answer may do without it: then its process only knows that it failed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum Transition {
     /// A moment goes by.
     Tick,
     /// The same, and the clock of one that is paused stands still.
@@ -84,44 +84,44 @@ const ROUNDS_MAX: usize = 60;
 const STEPS_A_ROUND: usize = 60;
 
 impl World {
-    fn steps(&self) -> Vec<Step> {
-        let mut steps = vec![Step::Tick];
+    fn steps(&self) -> Vec<Transition> {
+        let mut steps = vec![Transition::Tick];
         let up = || (0..self.processes.len()).filter(|place| self.processes[*place].is_up);
         for place in up() {
             if self.lies(Lie::LeasesStandStill) {
-                steps.push(Step::TickWhilePaused { place });
+                steps.push(Transition::TickWhilePaused { place });
             }
             if self.left.kills > 0 {
-                steps.push(Step::Kill { place });
+                steps.push(Transition::Kill { place });
             }
             self.steps_of(place, &mut steps);
         }
         if self.is_away {
-            steps.push(Step::Outage(false));
+            steps.push(Transition::Outage(false));
         } else if self.left.outages > 0 {
-            steps.push(Step::Outage(true));
+            steps.push(Transition::Outage(true));
         }
         if self.holds_anything(DEAD) && !self.is_gone_known {
-            steps.push(Step::SeeKilled);
+            steps.push(Transition::SeeKilled);
         }
         if self.left.restarts > 0 {
             let down = (0..self.processes.len()).filter(|place| !self.processes[*place].is_up);
-            steps.extend(down.map(|place| Step::Restart { place }));
+            steps.extend(down.map(|place| Transition::Restart { place }));
         }
         if self.left.drains > 0 {
             let rows = self.rows.iter().enumerate();
             let living = rows.filter(|(_, row)| row.lives());
-            steps.extend(living.map(|(row, _)| Step::Drain { row }));
+            steps.extend(living.map(|(row, _)| Transition::Drain { row }));
         }
         for (write, of) in self.writes.iter().enumerate() {
             if of.fate == Fate::Sent && !self.is_away {
-                steps.push(Step::Land { write });
+                steps.push(Transition::Land { write });
             }
             if of.is_awaited && of.fate == Fate::Landed {
-                steps.push(Step::Answer { write, is_told: true });
+                steps.push(Transition::Answer { write, is_told: true });
             }
             if of.is_awaited && (self.is_away || self.left.lost_answers > 0) {
-                steps.push(Step::Answer { write, is_told: false });
+                steps.push(Transition::Answer { write, is_told: false });
             }
         }
         steps
@@ -138,15 +138,18 @@ impl World {
     }
 
     /// Says what is wrong, if that shows.
-    fn step(&mut self, step: Step) -> Result<(), String> {
-        if let Step::Beat { place, is_told } | Step::Change { place, is_told } | Step::Again { place, is_told } = step {
+    fn step(&mut self, step: Transition) -> Result<(), String> {
+        if let Transition::Beat { place, is_told }
+        | Transition::Change { place, is_told }
+        | Transition::Again { place, is_told } = step
+        {
             self.left.lost_answers -= u8::from(!is_told);
             self.processes[place].is_disconnected &= self.is_away;
         }
         match step {
-            Step::Tick => self.tick(None),
-            Step::TickWhilePaused { place } => self.tick(Some(place)),
-            Step::Outage(begins) => {
+            Transition::Tick => self.tick(None),
+            Transition::TickWhilePaused { place } => self.tick(Some(place)),
+            Transition::Outage(begins) => {
                 self.is_away = begins;
                 self.left.outages -= u8::from(begins);
                 // Who does not go by it is not told.
@@ -155,28 +158,28 @@ impl World {
                     .iter_mut()
                     .for_each(|process| process.is_disconnected = matters && process.is_up);
             }
-            Step::Kill { place } => {
+            Transition::Kill { place } => {
                 self.left.kills -= 1;
                 self.kill(place);
             }
-            Step::SeeKilled => self.is_gone_known = true,
-            Step::Restart { place } => {
+            Transition::SeeKilled => self.is_gone_known = true,
+            Transition::Restart { place } => {
                 self.left.restarts -= 1;
                 self.processes[place] = Process::new(self.processes[place].tag.0);
             }
-            Step::Drain { row } => {
+            Transition::Drain { row } => {
                 self.left.drains -= 1;
                 self.rows[row].wants_drain = true;
             }
-            Step::Beat { place, is_told } => self.beat_of(place, is_told),
-            Step::Decide { place } => self.decide(place),
-            Step::Act { place } => self.act(place)?,
-            Step::Change { place, is_told } => self.change(place, is_told),
-            Step::Again { place, is_told } => self.again(place, is_told),
-            Step::Renew { place } => self.renew_of(place),
-            Step::Write { place, shard } => self.write(place, shard),
-            Step::Land { write } => self.land(write)?,
-            Step::Answer { write, is_told } => {
+            Transition::Beat { place, is_told } => self.beat_of(place, is_told),
+            Transition::Decide { place } => self.decide(place),
+            Transition::Act { place } => self.act(place)?,
+            Transition::Change { place, is_told } => self.change(place, is_told),
+            Transition::Again { place, is_told } => self.again(place, is_told),
+            Transition::Renew { place } => self.renew_of(place),
+            Transition::Write { place, shard } => self.write(place, shard),
+            Transition::Land { write } => self.land(write)?,
+            Transition::Answer { write, is_told } => {
                 if !is_told && !self.is_away {
                     self.left.lost_answers -= 1;
                 }
@@ -212,7 +215,7 @@ impl World {
         for place in up.iter().copied() {
             let mut steps = Vec::new();
             self.steps_of(place, &mut steps);
-            if let Some(beat) = steps.into_iter().find(|step| matches!(step, Step::Beat { .. })) {
+            if let Some(beat) = steps.into_iter().find(|step| matches!(step, Transition::Beat { .. })) {
                 self.step(beat)?;
             }
         }
@@ -225,10 +228,10 @@ impl World {
                     .writes
                     .iter()
                     .position(|write| write.is_awaited && usize::from(write.by) == place);
-                let is_beat = |step: &Step| matches!(step, Step::Beat { .. });
+                let is_beat = |step: &Transition| matches!(step, Transition::Beat { .. });
                 let next = match awaited {
-                    Some(write) if self.writes[write].fate == Fate::Sent => Some(Step::Land { write }),
-                    Some(write) => Some(Step::Answer { write, is_told: true }),
+                    Some(write) if self.writes[write].fate == Fate::Sent => Some(Transition::Land { write }),
+                    Some(write) => Some(Transition::Answer { write, is_told: true }),
                     None => steps.iter().copied().find(|step| !is_beat(step) || !has_beaten),
                 };
                 let Some(next) = next else { break };
@@ -237,7 +240,7 @@ impl World {
             }
         }
         let is_served = self.is_served();
-        self.step(Step::Tick)?;
+        self.step(Transition::Tick)?;
         Ok(is_served)
     }
 
@@ -288,7 +291,7 @@ impl World {
 pub(super) fn search(mut start: World) -> Searched {
     start.simplify();
     let mut numbers = HashMap::from([(start.fingerprint(), 0_u32)]);
-    let mut parents = vec![(0_u32, Step::Tick)];
+    let mut parents = vec![(0_u32, Transition::Tick)];
     let mut queue = VecDeque::from([(start.clone(), 0_u32)]);
     let mut settled = HashSet::new();
     while let Some((world, number)) = queue.pop_front() {
@@ -328,7 +331,7 @@ pub(super) fn search(mut start: World) -> Searched {
 }
 
 /// The steps from the start to a state, and one more.
-fn told(start: &World, parents: &[(u32, Step)], number: u32, last: Option<Step>) -> Vec<String> {
+fn told(start: &World, parents: &[(u32, Transition)], number: u32, last: Option<Transition>) -> Vec<String> {
     let (mut way, mut at) = (Vec::from_iter(last), number);
     while at != 0 {
         let (before, step) = parents[at as usize];
@@ -339,12 +342,14 @@ fn told(start: &World, parents: &[(u32, Step)], number: u32, last: Option<Step>)
     let mut told = Vec::new();
     for step in way.into_iter().rev() {
         let place = match step {
-            Step::TickWhilePaused { place } | Step::Kill { place } | Step::Restart { place } => Some(place),
-            Step::Beat { place, .. } | Step::Decide { place } | Step::Act { place } => Some(place),
-            Step::Change { place, .. } | Step::Again { place, .. } => Some(place),
-            Step::Renew { place } | Step::Write { place, .. } => Some(place),
-            Step::Tick | Step::Outage(_) | Step::SeeKilled | Step::Drain { .. } => None,
-            Step::Land { .. } | Step::Answer { .. } => None,
+            Transition::TickWhilePaused { place } | Transition::Kill { place } | Transition::Restart { place } => {
+                Some(place)
+            }
+            Transition::Beat { place, .. } | Transition::Decide { place } | Transition::Act { place } => Some(place),
+            Transition::Change { place, .. } | Transition::Again { place, .. } => Some(place),
+            Transition::Renew { place } | Transition::Write { place, .. } => Some(place),
+            Transition::Tick | Transition::Outage(_) | Transition::SeeKilled | Transition::Drain { .. } => None,
+            Transition::Land { .. } | Transition::Answer { .. } => None,
         };
         let what = place.map_or_else(String::new, |place| world.told_of(place, step));
         told.push(format!("{step:?} {what}"));
@@ -356,13 +361,13 @@ fn told(start: &World, parents: &[(u32, Step)], number: u32, last: Option<Step>)
 
 impl World {
     /// Names the process and its purpose.
-    fn told_of(&self, place: usize, step: Step) -> String {
+    fn told_of(&self, place: usize, step: Transition) -> String {
         let process = &self.processes[place];
         let tag = process.tag.0;
         match (step, &process.is_at) {
-            (Step::Act { .. }, Loop::Acting(actions)) => format!("{tag}: {:?}", actions.first()),
-            (Step::Change { .. }, _) => format!("{tag}: {:?}", process.change),
-            (Step::Again { .. }, _) => format!("{tag}: {:?}", process.again),
+            (Transition::Act { .. }, Loop::Acting(actions)) => format!("{tag}: {:?}", actions.first()),
+            (Transition::Change { .. }, _) => format!("{tag}: {:?}", process.change),
+            (Transition::Again { .. }, _) => format!("{tag}: {:?}", process.again),
             _ => tag.to_string(),
         }
     }

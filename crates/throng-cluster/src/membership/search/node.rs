@@ -4,10 +4,10 @@
 use super::{
     Lie,
     database::{Refused, has},
-    explore::Step,
+    explore::Transition,
     state::{Beat, Change, DEAD, Do, Engine, LEASE, Loop, Mask, Process, SILENCE, Stage, World},
 };
-use crate::membership::{Action, Membership, Seen, Timing};
+use crate::membership::{Action, Membership, NodeFacts, Timing};
 use std::{collections::BTreeSet, time::Duration};
 use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
 
@@ -37,10 +37,10 @@ fn mask(set: &ShardSet) -> Mask {
 
 impl World {
     /// Everything a process can do now; `false` for what fails because the database is away, or whose answer is lost.
-    pub(super) fn steps_of(&self, place: usize, steps: &mut Vec<Step>) {
+    pub(super) fn steps_of(&self, place: usize, steps: &mut Vec<Transition>) {
         let process = &self.processes[place];
         let may_lose = self.left.lost_answers > 0 && !self.is_away;
-        let mut add = |step: fn(usize, bool) -> Step, can_lose: bool| {
+        let mut add = |step: fn(usize, bool) -> Transition, can_lose: bool| {
             steps.push(step(place, true));
             if can_lose && may_lose {
                 steps.push(step(place, false));
@@ -48,10 +48,10 @@ impl World {
         };
         match process.is_at {
             Loop::Joining if self.is_away => {}
-            Loop::Joining | Loop::Waiting => add(|place, is_told| Step::Beat { place, is_told }, true),
-            Loop::Looked(..) => add(|place, _| Step::Decide { place }, false),
+            Loop::Joining | Loop::Waiting => add(|place, is_told| Transition::Beat { place, is_told }, true),
+            Loop::Looked(..) => add(|place, _| Transition::Decide { place }, false),
             Loop::Acting(ref actions) if self.is_too_much(actions) => {}
-            Loop::Acting(_) => add(|place, _| Step::Act { place }, false),
+            Loop::Acting(_) => add(|place, _| Transition::Act { place }, false),
         }
         if let Some(change) = process.change
             && self.can_go_on(place, change.is_at)
@@ -60,17 +60,17 @@ impl World {
                 change.is_at,
                 Stage::Seals(_) | Stage::Opens | Stage::Holds(_) | Stage::Gives
             );
-            add(|place, is_told| Step::Change { place, is_told }, can_lose);
+            add(|place, is_told| Transition::Change { place, is_told }, can_lose);
         }
         if let Some(again) = process.again
             && self.can_go_on(place, again.is_at)
             && (!self.is_away || matches!(again.is_at, Stage::Waits | Stage::Begins(..)))
         {
             let can_lose = matches!(again.is_at, Stage::Opens | Stage::Holds(_));
-            add(|place, is_told| Step::Again { place, is_told }, can_lose);
+            add(|place, is_told| Transition::Again { place, is_told }, can_lose);
         }
         if process.lease.0 != 0 && !self.is_away && !self.is_renewed(place) {
-            add(|place, _| Step::Renew { place }, false);
+            add(|place, _| Transition::Renew { place }, false);
         }
         if let Engine::Running {
             writer,
@@ -83,7 +83,7 @@ impl World {
             && self.holds(place, writer)
         {
             let own = (0..self.owners.len()).filter(|shard| has(shards, *shard));
-            steps.extend(own.map(|shard| Step::Write { place, shard }));
+            steps.extend(own.map(|shard| Transition::Write { place, shard }));
         }
     }
 
@@ -166,7 +166,7 @@ impl World {
                 is_gone || self.lies(Lie::DeclaresDeadByFreeLocks) && self.is_disconnected(row.holder)
             })
         };
-        let seen = Seen {
+        let seen = NodeFacts {
             refusing: glances
                 .iter()
                 .map(|glance| glance.id)

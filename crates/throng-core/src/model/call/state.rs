@@ -158,7 +158,7 @@ pub(super) struct CallState {
 
 /// The effects of a command on a call.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct CallEffects {
     pub(super) events: Vec<CallEvent>,
     /// The caller hears of these.
     pub(super) told: Option<CallOutcome<Value, Value>>,
@@ -218,7 +218,7 @@ impl CallState {
         command: CallCommand,
         policy: &Policy,
         (now, entropy): (Timestamp, u128),
-    ) -> Result<Step, CallReject> {
+    ) -> Result<CallEffects, CallReject> {
         let mut step = self.step(command, policy, (now, entropy))?;
         let settles = |event: &CallEvent| matches!(event, CallEvent::Settled { .. });
         step.leaves = self.line.filter(|_| step.events.iter().any(settles));
@@ -230,7 +230,7 @@ impl CallState {
         command: CallCommand,
         policy: &Policy,
         (now, entropy): (Timestamp, u128),
-    ) -> Result<Step, CallReject> {
+    ) -> Result<CallEffects, CallReject> {
         let has_result = matches!(command, CallCommand::Finish { .. });
         if self.is_from_before_a_restore(policy) && !has_result {
             let why = "the journal was restored from a copy, and the provider may know the call".into();
@@ -247,9 +247,9 @@ impl CallState {
             CallCommand::Join { call, until } => Ok(self.join(call, until)),
             CallCommand::Leave { call } => Ok(self.leave(call, now)),
             CallCommand::Admit {} => Ok(self.admit(now)),
-            CallCommand::Offer { calls } => Ok(Step {
+            CallCommand::Offer { calls } => Ok(CallEffects {
                 offers: calls,
-                ..Step::default()
+                ..CallEffects::default()
             }),
             CallCommand::Start {} => self.start(policy, now),
             CallCommand::Finish { attempt, result } => Ok(self.finish(attempt, result, policy, (now, entropy))),
@@ -265,7 +265,7 @@ impl CallState {
         is_open && policy.restored_at.is_some_and(|restored| self.begun < restored)
     }
 
-    fn begin(&self, begin: Begin, now: Timestamp) -> Step {
+    fn begin(&self, begin: Begin, now: Timestamp) -> CallEffects {
         let deadline = begin.deadline();
         let is_ready = begin.line.is_none() || self.is_admitted;
         let look = if is_ready { now.after(OFFER.0) } else { deadline };
@@ -277,31 +277,31 @@ impl CallState {
             once: begin.once,
             line: begin.line,
         };
-        Step {
+        CallEffects {
             events: vec![event],
             look: Some(look.min(deadline)),
             is_ready,
-            ..Step::default()
+            ..CallEffects::default()
         }
     }
 
-    fn join(&self, call: CallId, until: Timestamp) -> Step {
+    fn join(&self, call: CallId, until: Timestamp) -> CallEffects {
         let has_left = self.gone.contains(&call);
         let is_next = self.calls.is_empty() && !has_left;
-        Step {
+        CallEffects {
             events: vec![CallEvent::Joined { call, until }],
             admits: is_next.then_some(call),
             look: is_next.then(|| until.after(PASSED_OVER)),
             ends: self.calls.is_empty() && has_left && self.gone.len() == 1,
-            ..Step::default()
+            ..CallEffects::default()
         }
     }
 
-    fn leave(&self, call: CallId, now: Timestamp) -> Step {
+    fn leave(&self, call: CallId, now: Timestamp) -> CallEffects {
         let is_first = self.calls.front().is_some_and(|(first, _)| *first == call);
-        let step = Step {
+        let step = CallEffects {
             events: vec![CallEvent::Left { call }],
-            ..Step::default()
+            ..CallEffects::default()
         };
         match self.calls.get(usize::from(is_first)) {
             Some(_) if !is_first => step,
@@ -310,8 +310,14 @@ impl CallState {
     }
 
     /// A line whose first call has left.
-    fn goes_on(&self, step: Step, next: Option<&(CallId, Timestamp)>, was_first: bool, now: Timestamp) -> Step {
-        Step {
+    fn goes_on(
+        &self,
+        step: CallEffects,
+        next: Option<&(CallId, Timestamp)>,
+        was_first: bool,
+        now: Timestamp,
+    ) -> CallEffects {
+        CallEffects {
             admits: next.map(|(call, _)| *call),
             look: Some(next.map_or(now.after(LATE_MAX), |(_, until)| until.after(PASSED_OVER))),
             ends: next.is_none() && was_first && self.gone.is_empty(),
@@ -320,24 +326,24 @@ impl CallState {
     }
 
     /// The timer of a line is due.
-    fn look_at_line(&self, now: Timestamp) -> Step {
+    fn look_at_line(&self, now: Timestamp) -> CallEffects {
         let is_over = |(_, until): &&(CallId, Timestamp)| until.after(PASSED_OVER) <= now;
         let over = self.calls.iter().take_while(is_over);
         let events: Vec<_> = over.map(|(call, _)| CallEvent::Left { call: *call }).collect();
         match (self.calls.get(events.len()), events.is_empty()) {
-            (Some((_, until)), true) => Step {
+            (Some((_, until)), true) => CallEffects {
                 look: Some(until.after(PASSED_OVER)),
-                ..Step::default()
+                ..CallEffects::default()
             },
             // Calls that left and never joined are forgotten.
-            (None, true) => Step {
+            (None, true) => CallEffects {
                 ends: true,
-                ..Step::default()
+                ..CallEffects::default()
             },
             (next, false) => self.goes_on(
-                Step {
+                CallEffects {
                     events,
-                    ..Step::default()
+                    ..CallEffects::default()
                 },
                 next,
                 true,
@@ -346,26 +352,26 @@ impl CallState {
         }
     }
 
-    fn admit(&self, now: Timestamp) -> Step {
+    fn admit(&self, now: Timestamp) -> CallEffects {
         if !matches!(self.stage, Stage::None | Stage::InLine) {
-            return Step::default();
+            return CallEffects::default();
         }
         let is_ready = self.stage == Stage::InLine;
-        Step {
+        CallEffects {
             events: vec![CallEvent::Admitted { at: now }],
             look: is_ready.then(|| now.after(OFFER.0).min(self.deadline)),
             is_ready,
-            ..Step::default()
+            ..CallEffects::default()
         }
     }
 
-    fn start(&self, policy: &Policy, now: Timestamp) -> Result<Step, CallReject> {
+    fn start(&self, policy: &Policy, now: Timestamp) -> Result<CallEffects, CallReject> {
         match self.stage {
             Stage::Ready(from) if from <= now && now < self.deadline => {}
             _ => return Err(CallReject::NotReady {}),
         }
         let (attempt, until) = (self.attempts + 1, now.after(policy.timeout + GRACE));
-        Ok(Step {
+        Ok(CallEffects {
             events: vec![CallEvent::AttemptBegun { attempt, until }],
             look: Some(until.min(self.deadline)),
             reply: CallReply::Go {
@@ -373,14 +379,14 @@ impl CallState {
                 request: self.request.clone(),
                 deadline: self.deadline,
             },
-            ..Step::default()
+            ..CallEffects::default()
         })
     }
 
-    fn finish(&self, attempt: u32, result: AttemptResult, policy: &Policy, moment: (Timestamp, u128)) -> Step {
+    fn finish(&self, attempt: u32, result: AttemptResult, policy: &Policy, moment: (Timestamp, u128)) -> CallEffects {
         let is_open = self.stage != Stage::Over && self.open.contains(&attempt);
         let answer = match result {
-            _ if !is_open => return Step::default(),
+            _ if !is_open => return CallEffects::default(),
             AttemptResult::Answered(answer) => CallOutcome::Answered(answer),
             AttemptResult::Failed(failure) => CallOutcome::Failed(failure),
             AttemptResult::NotSent(why) => return self.unanswered(attempt, (false, true), why, policy, moment),
@@ -393,12 +399,12 @@ impl CallState {
                 let why = "the provider refused".to_owned();
                 return self.unanswered(attempt, (true, true), why, policy, moment);
             }
-            return Step {
+            return CallEffects {
                 events: vec![CallEvent::AnsweredLate { answer: answer.clone() }],
                 told: Some(answer),
                 is_late: true,
                 ends: true,
-                ..Step::default()
+                ..CallEffects::default()
             };
         }
         let may_come = matches!(answer, CallOutcome::Failed(_)) && others_may_answer;
@@ -413,7 +419,7 @@ impl CallState {
         why: String,
         policy: &Policy,
         (now, entropy): (Timestamp, u128),
-    ) -> Step {
+    ) -> CallEffects {
         let is_told = matches!(self.stage, Stage::Told(_));
         let again = policy.again(self.attempts, now, entropy);
         let event = CallEvent::AttemptEnded {
@@ -425,16 +431,16 @@ impl CallState {
         };
         let may_come = self.open.len() > usize::from(is_reported);
         if is_told {
-            return Step {
+            return CallEffects {
                 events: vec![event],
                 ends: !may_come,
-                ..Step::default()
+                ..CallEffects::default()
             };
         }
         if !matches!(self.stage, Stage::UnderWay(current, _) if current == attempt) {
-            return Step {
+            return CallEffects {
                 events: vec![event],
-                ..Step::default()
+                ..CallEffects::default()
             };
         }
         let sent = self.sent - u32::from(!is_sent);
@@ -443,10 +449,10 @@ impl CallState {
             let outcome = Self::unknown(sent, why);
             return Self::settle(vec![event], outcome, may_come, now);
         }
-        Step {
+        CallEffects {
             events: vec![event],
             look: Some(again.min(self.deadline)),
-            ..Step::default()
+            ..CallEffects::default()
         }
     }
 
@@ -457,45 +463,50 @@ impl CallState {
         }
     }
 
-    fn settle(mut events: Vec<CallEvent>, outcome: CallOutcome<Value, Value>, may_come: bool, now: Timestamp) -> Step {
+    fn settle(
+        mut events: Vec<CallEvent>,
+        outcome: CallOutcome<Value, Value>,
+        may_come: bool,
+        now: Timestamp,
+    ) -> CallEffects {
         let late_until = may_come.then(|| now.after(LATE_MAX));
         events.push(CallEvent::Settled {
             outcome: outcome.clone(),
             late_until,
         });
-        Step {
+        CallEffects {
             events,
             told: Some(outcome),
             look: late_until,
             ends: !may_come,
-            ..Step::default()
+            ..CallEffects::default()
         }
     }
 
-    fn cancel(&self, now: Timestamp) -> Step {
+    fn cancel(&self, now: Timestamp) -> CallEffects {
         const WHY: &str = "it was cancelled";
         match self.stage {
             Stage::InLine | Stage::Ready(_) => {
                 let outcome = Self::unknown(self.sent, WHY.into());
                 Self::settle(vec![CallEvent::Cancelled {}], outcome, !self.open.is_empty(), now)
             }
-            Stage::UnderWay(_, until) => Step {
+            Stage::UnderWay(_, until) => CallEffects {
                 events: vec![CallEvent::Cancelled {}],
                 look: Some(until.min(self.deadline)),
-                ..Step::default()
+                ..CallEffects::default()
             },
-            Stage::None | Stage::Told(_) | Stage::Over => Step::default(),
+            Stage::None | Stage::Told(_) | Stage::Over => CallEffects::default(),
         }
     }
 
     /// An operator wants the next attempt now.
-    fn hasten(&self, (by, reason): (String, String), now: Timestamp) -> Result<Step, CallReject> {
+    fn hasten(&self, (by, reason): (String, String), now: Timestamp) -> Result<CallEffects, CallReject> {
         match self.stage {
-            Stage::Ready(_) => Ok(Step {
+            Stage::Ready(_) => Ok(CallEffects {
                 events: vec![CallEvent::Hastened { at: now, by, reason }],
                 look: Some(now.after(OFFER.0).min(self.deadline)),
                 is_ready: true,
-                ..Step::default()
+                ..CallEffects::default()
             }),
             Stage::None | Stage::InLine => Err(CallReject::InLine {}),
             Stage::UnderWay(..) => Err(CallReject::UnderWay {}),
@@ -504,20 +515,20 @@ impl CallState {
     }
 
     /// An operator gives it up.
-    fn give_up(&self, (by, reason): (String, String), now: Timestamp) -> Result<Step, CallReject> {
+    fn give_up(&self, (by, reason): (String, String), now: Timestamp) -> Result<CallEffects, CallReject> {
         if !matches!(self.stage, Stage::InLine | Stage::Ready(_) | Stage::UnderWay(..)) {
             return Err(CallReject::Over {});
         }
         let outcome = Self::unknown(self.sent, format!("{by} has given it up: {reason}"));
         let event = CallEvent::GivenUp { by, reason };
-        Ok(Step {
+        Ok(CallEffects {
             reply: CallReply::GivenUp { is_sent: self.sent > 0 },
             ..Self::settle(vec![event], outcome, !self.open.is_empty(), now)
         })
     }
 
     /// A timer is due.
-    fn look(&self, policy: &Policy, (now, entropy): (Timestamp, u128)) -> Step {
+    fn look(&self, policy: &Policy, (now, entropy): (Timestamp, u128)) -> CallEffects {
         match self.stage {
             Stage::UnderWay(attempt, until) if now >= until => {
                 let why = "the process that made the attempt has said nothing".to_owned();
@@ -527,37 +538,37 @@ impl CallState {
                 let outcome = Self::unknown(self.sent, "the deadline is over".into());
                 Self::settle(Vec::new(), outcome, !self.open.is_empty(), now)
             }
-            Stage::InLine => Step {
+            Stage::InLine => CallEffects {
                 look: Some(self.deadline),
-                ..Step::default()
+                ..CallEffects::default()
             },
-            Stage::UnderWay(_, until) => Step {
+            Stage::UnderWay(_, until) => CallEffects {
                 look: Some(until.min(self.deadline)),
-                ..Step::default()
+                ..CallEffects::default()
             },
-            Stage::Ready(from) if now < from => Step {
+            Stage::Ready(from) if now < from => CallEffects {
                 look: Some(from.min(self.deadline)),
-                ..Step::default()
+                ..CallEffects::default()
             },
             Stage::Ready(_) => {
                 let age = now.micros.saturating_sub(self.begun.micros).max(0).cast_unsigned();
                 let pause = Duration::from_micros(age / 16).clamp(OFFER.0, OFFER.1);
-                Step {
+                CallEffects {
                     look: Some(now.after(pause).min(self.deadline)),
                     is_ready: true,
-                    ..Step::default()
+                    ..CallEffects::default()
                 }
             }
-            Stage::Told(until) if now < until => Step {
+            Stage::Told(until) if now < until => CallEffects {
                 look: Some(until),
-                ..Step::default()
+                ..CallEffects::default()
             },
-            Stage::Told(_) => Step {
+            Stage::Told(_) => CallEffects {
                 ends: true,
-                ..Step::default()
+                ..CallEffects::default()
             },
             Stage::None => self.look_at_line(now),
-            Stage::Over => Step::default(),
+            Stage::Over => CallEffects::default(),
         }
     }
 

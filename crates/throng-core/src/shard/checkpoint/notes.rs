@@ -75,7 +75,7 @@ pub(crate) fn read_note(value: &[u8]) -> Option<Noted> {
 
 /// The state of an entity's note in the store, as far as its shard knows.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoredNote {
     /// There is to be one.
     pub(crate) stands: bool,
     /// The store has it otherwise.
@@ -84,7 +84,7 @@ pub(crate) struct Kept {
     given: bool,
 }
 
-impl Kept {
+impl StoredNote {
     /// Marks the note as new or changed: the next checkpoint writes it.
     pub(crate) fn write(&mut self) {
         (self.stands, self.due, self.given) = (true, true, false);

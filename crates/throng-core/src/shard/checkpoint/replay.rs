@@ -6,7 +6,7 @@ use crate::{
     model::{Entity, Family, Timestamp},
     shard::{
         Common, LoadOutcome, Recalled, Shard, TailEvent,
-        dedup::{self, FoundKey, KeyRows, key::Kept},
+        dedup::{self, FoundKey, KeyRows, key::KeptOutcome},
         messages::{MessageCounts, Watermark},
         resident::{Entities, known, slot::Body, table::LoadRequest, unloadable},
         timers::{self, Set},
@@ -72,7 +72,7 @@ impl Shard {
             }
             RecordKind::Key => {
                 let (number, body) = record.body.split_first_chunk::<16>().ok_or_else(no_key)?;
-                let kept: Kept = serde_json::from_slice(body)?;
+                let kept: KeptOutcome = serde_json::from_slice(body)?;
                 if kept.until > common.now.micros {
                     common.keys.insert(u128::from_le_bytes(*number), kept);
                 }

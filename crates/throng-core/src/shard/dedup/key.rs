@@ -28,7 +28,7 @@ impl CommandKey {
 
 /// The outcome kept under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct KeptOutcome {
     /// Hash of the command, so that another one under the same key is noticed.
     pub(crate) print: u64,
     /// The time until which it is kept, in microseconds.
@@ -86,7 +86,7 @@ impl Default for KeyLife {
 pub fn is_key_over(body: &[u8], now: Timestamp) -> bool {
     let kept = body
         .split_first_chunk::<16>()
-        .map(|(_, kept)| serde_json::from_slice::<Kept>(kept));
+        .map(|(_, kept)| serde_json::from_slice::<KeptOutcome>(kept));
     matches!(kept, Some(Ok(kept)) if kept.until <= now.micros)
 }
 
@@ -108,7 +108,7 @@ pub(crate) const REFUSED_MAX: usize = 16;
 /// The time that a refusal is remembered, in microseconds: ten minutes.
 pub(crate) const REFUSED_MICROS: i64 = 600_000_000;
 
-impl Kept {
+impl KeptOutcome {
     fn new(print: u64, until: i64, answer: KeptAnswer) -> Self {
         Self {
             print,

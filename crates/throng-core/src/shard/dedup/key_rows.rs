@@ -12,7 +12,7 @@
 //!
 //! A bucket whose hour is over goes in this order, so that its tags are there for as long as there may be a key.
 
-use super::key::{BUCKET_MICROS, Kept};
+use super::key::{BUCKET_MICROS, KeptOutcome};
 use crate::shard::SystemRow;
 use throng_journal::ShardId;
 
@@ -88,7 +88,7 @@ impl List {
     }
 
     /// The rows of these keys.
-    pub(crate) fn write(self, mut keys: Vec<(u128, &Kept)>, rows: &mut Vec<SystemRow>) -> Stored {
+    pub(crate) fn write(self, mut keys: Vec<(u128, &KeptOutcome)>, rows: &mut Vec<SystemRow>) -> Stored {
         keys.sort_unstable_by_key(|(key, _)| *key);
         let mut entries = Vec::with_capacity(keys.len());
         let mut bytes = 0;

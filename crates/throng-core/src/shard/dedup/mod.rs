@@ -13,7 +13,7 @@ mod key_rows;
 
 use super::SystemRow;
 use crate::model::Timestamp;
-use key::{Forwarded, Kept, KeptAnswer};
+use key::{Forwarded, KeptAnswer, KeptOutcome};
 
 use key_rows::{Bucket, Stored, UnreadableKeys, bucket, read_list_row};
 use std::collections::{BTreeMap, HashMap};
@@ -23,13 +23,13 @@ use throng_journal::ShardId;
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     /// The keys that no checkpoint has taken yet.
-    fresh: HashMap<u128, Kept>,
+    fresh: HashMap<u128, KeptOutcome>,
     /// The keys that the checkpoint under way stores.
-    storing: HashMap<u128, Kept>,
+    storing: HashMap<u128, KeptOutcome>,
     /// The lists that become part of [`stored`](Self::stored) when that checkpoint is done.
     lists: Vec<Stored>,
     /// The store's answers about some older keys; `None`: the store lacks the key. Never holds a key of `fresh` or `storing`.
-    looked: HashMap<u128, Option<Kept>>,
+    looked: HashMap<u128, Option<KeptOutcome>>,
     /// The keys that are in rows, by the ten-minute bucket in which they expire.
     stored: BTreeMap<i64, Bucket>,
     /// The number of checkpoints that have stored keys. An answer of the store from before the last one is stale.
@@ -47,7 +47,7 @@ const LOOKED_BYTES_MAX: usize = 1 << 20;
 const KEY_BYTES: usize = 120;
 
 /// Returns the approximate bytes of a key and its answer in memory.
-fn weigh(kept: Option<&Kept>) -> usize {
+fn weigh(kept: Option<&KeptOutcome>) -> usize {
     let answer = kept.map_or(0, |kept| match &kept.answer {
         KeptAnswer::Reply(json) => json.len(),
         KeptAnswer::Forward(to) | KeptAnswer::Create(to) => {
@@ -59,11 +59,11 @@ fn weigh(kept: Option<&Kept>) -> usize {
     answer + KEY_BYTES
 }
 
-pub(super) enum Found {
+pub(super) enum KeyLookup {
     /// Nothing was accepted or refused under this key.
     Fresh,
     /// A command was accepted or refused under it.
-    Kept(Kept),
+    Kept(KeptOutcome),
     /// The key may be in a row of the store.
     Look,
 }
@@ -94,7 +94,7 @@ impl KeyRows {
 
 /// The outcome that a row keeps under an idempotency key.
 #[derive(Debug)]
-pub struct FoundKey(Kept);
+pub struct FoundKey(KeptOutcome);
 
 /// A key of one entity in one number.
 pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
@@ -107,22 +107,22 @@ pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
 
 impl Keys {
     //= promise 4: a key takes effect once
-    pub(super) fn find(&mut self, key: u128, now: Timestamp) -> Found {
+    pub(super) fn find(&mut self, key: u128, now: Timestamp) -> KeyLookup {
         if let Some(known) = self.known(key) {
             return match known {
-                Some(kept) if kept.until > now.micros => Found::Kept(kept.clone()),
-                _ => Found::Fresh,
+                Some(kept) if kept.until > now.micros => KeyLookup::Kept(kept.clone()),
+                _ => KeyLookup::Fresh,
             };
         }
         if self.may_be_stored(key, now) {
-            Found::Look
+            KeyLookup::Look
         } else {
-            Found::Fresh
+            KeyLookup::Fresh
         }
     }
 
     /// Looks a key up without the store. `None`: nothing is known; `Some(None)`: the store is known not to have it.
-    fn known(&self, key: u128) -> Option<Option<&Kept>> {
+    fn known(&self, key: u128) -> Option<Option<&KeptOutcome>> {
         let in_memory = self.fresh.get(&key).or_else(|| self.storing.get(&key));
         let looked = || self.looked.get(&key).map(Option::as_ref);
         in_memory.map(Some).or_else(looked)
@@ -133,7 +133,7 @@ impl Keys {
         live.any(|(_, bucket)| bucket.may_have(key))
     }
 
-    pub(super) fn insert(&mut self, key: u128, kept: Kept) {
+    pub(super) fn insert(&mut self, key: u128, kept: KeptOutcome) {
         // What the store had of it is old from now on, also once this has become a row.
         self.forget_looked(key);
         self.fresh_bytes += weigh(Some(&kept));
@@ -212,7 +212,7 @@ impl Keys {
         self.storing.retain(|_, kept| kept.until > now.micros);
         self.fresh_bytes = 0;
         self.storing_bytes = self.storing.values().map(|kept| weigh(Some(kept))).sum();
-        let mut by_bucket: BTreeMap<i64, Vec<(u128, &Kept)>> = BTreeMap::new();
+        let mut by_bucket: BTreeMap<i64, Vec<(u128, &KeptOutcome)>> = BTreeMap::new();
         for (key, kept) in &self.storing {
             by_bucket.entry(bucket(kept.until)).or_default().push((*key, kept));
         }

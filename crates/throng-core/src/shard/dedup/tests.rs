@@ -11,8 +11,8 @@ fn at(micros: i64) -> Timestamp {
     Timestamp { micros }
 }
 
-fn kept(print: u64, until: i64) -> Kept {
-    Kept {
+fn kept(print: u64, until: i64) -> KeptOutcome {
+    KeptOutcome {
         print,
         until,
         answer: KeptAnswer::Reply("1".into()),
@@ -42,19 +42,22 @@ fn look(keys: &mut Keys, key: u128, now: Timestamp, stored: &[SystemRow]) {
 fn a_key_is_found_fresh_stored_and_never_after_its_hour() {
     let (mut keys, now) = (Keys::default(), at(5));
     let until = until(now, KeyLife::default());
-    assert!(matches!(keys.find(1, now), Found::Fresh));
+    assert!(matches!(keys.find(1, now), KeyLookup::Fresh));
     look(&mut keys, 1, now, &[]);
     keys.insert(1, kept(7, until));
     let stored = rows(&mut keys, now);
-    assert!(matches!(keys.find(1, now), Found::Kept(_)), "while it is being stored");
+    assert!(
+        matches!(keys.find(1, now), KeyLookup::Kept(_)),
+        "while it is being stored"
+    );
     keys.stored();
     assert!(
-        matches!(keys.find(1, now), Found::Look),
+        matches!(keys.find(1, now), KeyLookup::Look),
         "it is a row now, whatever was looked up before"
     );
     look(&mut keys, 1, now, &stored);
-    assert!(matches!(keys.find(1, now), Found::Kept(found) if found == kept(7, until)));
-    assert!(matches!(keys.find(1, at(until)), Found::Fresh));
+    assert!(matches!(keys.find(1, now), KeyLookup::Kept(found) if found == kept(7, until)));
+    assert!(matches!(keys.find(1, at(until)), KeyLookup::Fresh));
     let over = at(until + BUCKET_MICROS);
     assert!(keys.expired(now).is_empty());
     let expired = keys.expired(over);
@@ -116,15 +119,15 @@ fn keys_of_many_checkpoints_are_in_one_row_also_after_a_start() {
     let mut asked = 0;
     for n in 0..10_000 {
         for keys in [&mut keys, &mut again] {
-            assert!(matches!(keys.find(key(n), now), Found::Look));
+            assert!(matches!(keys.find(key(n), now), KeyLookup::Look));
             asked += keys.rows_of(SHARD, key(n), now).rows.len();
             look(keys, key(n), now, &stored);
             let found = keys.find(key(n), now);
-            assert!(matches!(found, Found::Kept(found) if found.print == (n % 200) as u64));
+            assert!(matches!(found, KeyLookup::Kept(found) if found.print == (n % 200) as u64));
         }
     }
     assert!(asked < 20_400, "{asked} rows asked for 20,000 keys");
-    let fresh = (10_000..20_000).filter(|n| matches!(again.find(key(*n), now), Found::Fresh));
+    let fresh = (10_000..20_000).filter(|n| matches!(again.find(key(*n), now), KeyLookup::Fresh));
     assert!(fresh.count() > 9_800, "a fresh key is hardly ever looked for");
     assert!(!again.restore(b"l", &[]) && !again.restore(&stored.last().unwrap().0, &[1, 2]));
 }
@@ -154,7 +157,7 @@ fn a_failed_checkpoint_brings_back_no_older_answer() {
     let later = at(until(now, KeyLife::default()));
     keys.insert(1, kept(8, until(later, KeyLife::default())));
     keys.failed();
-    assert!(matches!(keys.find(1, later), Found::Kept(found) if found.print == 8));
+    assert!(matches!(keys.find(1, later), KeyLookup::Kept(found) if found.print == 8));
     assert_eq!(rows(&mut keys, later).len(), 2);
     keys.stored();
     assert_eq!(keys.pending_bytes(), 0);
@@ -166,14 +169,20 @@ fn an_answer_of_the_store_from_before_a_key_does_not_count() {
     let asked = keys.rows_of(SHARD, 1, now);
     keys.insert(1, kept(7, until(now, KeyLife::default())));
     keys.looked(&asked, None);
-    assert!(matches!(keys.find(1, now), Found::Kept(_)));
+    assert!(matches!(keys.find(1, now), KeyLookup::Kept(_)));
     rows(&mut keys, now);
     keys.looked(&asked, None);
-    assert!(matches!(keys.find(1, now), Found::Kept(_)), "it is being stored");
+    assert!(matches!(keys.find(1, now), KeyLookup::Kept(_)), "it is being stored");
     keys.stored();
-    assert!(matches!(keys.find(1, now), Found::Look), "it is accepted and stored");
+    assert!(
+        matches!(keys.find(1, now), KeyLookup::Look),
+        "it is accepted and stored"
+    );
     keys.looked(&asked, None);
-    assert!(matches!(keys.find(1, now), Found::Look), "the answer came after both");
+    assert!(
+        matches!(keys.find(1, now), KeyLookup::Look),
+        "the answer came after both"
+    );
 }
 
 //= promise 4: a key takes effect once
@@ -204,13 +213,13 @@ fn last_refusals_under_a_key_are_kept_for_minutes_also_as_rows() {
     };
     let (mut keys, now) = (Keys::default(), at(5));
     let found = |keys: &mut Keys, now| match keys.find(1, now) {
-        Found::Kept(kept) => Some(kept),
+        KeyLookup::Kept(kept) => Some(kept),
         _ => None,
     };
     let mut stored = Vec::new();
     for fingerprint in 0..2 * REFUSED_MAX as u64 {
         let before = found(&mut keys, now);
-        keys.insert(1, Kept::refused(&key(fingerprint), before.as_ref(), now));
+        keys.insert(1, KeptOutcome::refused(&key(fingerprint), before.as_ref(), now));
         // Each in a row of its own: the newest counts.
         stored.extend(rows(&mut keys, now));
         keys.stored();
@@ -223,6 +232,6 @@ fn last_refusals_under_a_key_are_kept_for_minutes_also_as_rows() {
     assert_eq!(remembered, (first..end).collect::<Vec<u64>>());
     assert!(found(&mut keys, at(5 + REFUSED_MICROS - 1)).is_some());
     assert!(found(&mut keys, at(5 + REFUSED_MICROS)).is_none());
-    let accepted = Kept::accepted(&key(3), KeptAnswer::Reply("1".into()), now);
+    let accepted = KeptOutcome::accepted(&key(3), KeptAnswer::Reply("1".into()), now);
     assert!(!accepted.is_refusal() && !accepted.has_refused(3));
 }

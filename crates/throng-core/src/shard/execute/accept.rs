@@ -11,7 +11,7 @@ use crate::{
     model::{Entity, Error, Family, Published, Sent},
     shard::{
         Common, Delivery, Taking,
-        dedup::key::{CommandKey, Kept, KeptAnswer},
+        dedup::key::{CommandKey, KeptAnswer, KeptOutcome},
         messages::{Asks, MessageContent},
         resident::{
             Entities,
@@ -45,7 +45,7 @@ struct Written<E: Entity> {
     children: Vec<(String, String)>,
     /// Name, and what it is set to; cleared without.
     timers: Vec<(String, Option<Set>)>,
-    key: Option<(u128, Kept)>,
+    key: Option<(u128, KeptOutcome)>,
     forward: Option<(Sent, Option<Taking>)>,
     /// The reply for a typed asker; one that wants JSON has it already.
     reply: Option<E::Reply>,
@@ -124,7 +124,7 @@ impl<E: Entity> Entities<E> {
         let rests_on = self.slot(at).rests_on;
         common.publish(published, rests_on);
         if let Some((key, kept)) = written.key {
-            common.keys.insert(key, Kept { rests_on, ..kept });
+            common.keys.insert(key, KeptOutcome { rests_on, ..kept });
         }
         Ok(match written.forward {
             None => {
@@ -186,7 +186,7 @@ impl<E: Entity> Entities<E> {
                         json.len(),
                         limits::KEPT_REPLY_BYTES_MAX,
                     )?;
-                    let kept = Kept::accepted(key, KeptAnswer::Reply(json.into()), call.now);
+                    let kept = KeptOutcome::accepted(key, KeptAnswer::Reply(json.into()), call.now);
                     write_key(common, &own(), key, &kept)?;
                     written.key = Some((key.number, kept));
                 }
@@ -220,7 +220,7 @@ impl<E: Entity> Entities<E> {
                         KeptAnswer::Forward
                     };
                     let answer = kept(Box::new((to.kind.to_string(), to.id.clone(), command.into(), body)));
-                    let kept = Kept::accepted(key, answer, call.now);
+                    let kept = KeptOutcome::accepted(key, answer, call.now);
                     write_key(common, &own(), key, &kept)?;
                     written.key = Some((key.number, kept));
                 }

@@ -11,8 +11,8 @@ pub(super) mod records;
 use super::{
     Common, Delivery, Shard, Taking,
     dedup::{
-        Found,
-        key::{CommandKey, Kept, KeptAnswer},
+        KeyLookup,
+        key::{CommandKey, KeptAnswer, KeptOutcome},
     },
     messages::RecordedOutcome,
     resident::{
@@ -112,7 +112,7 @@ impl<E: Entity> Entities<E> {
         let (seq, mut key, mut refusals) = (resident.seq, key_of(call), None);
         let has_ended = seq > 0 && seq == slot.ended;
         if let Some(key) = &key
-            && matches!(common.keys.find(key.number, call.now), Found::Look)
+            && matches!(common.keys.find(key.number, call.now), KeyLookup::Look)
         {
             return Ran::LoadKey;
         }
@@ -136,8 +136,8 @@ impl<E: Entity> Entities<E> {
                 Err(error) => return self.refuse(common, call, error, stage),
             };
             match common.keys.find(key.number, call.now) {
-                Found::Kept(kept) if kept.is_refusal() => refusals = Some(kept),
-                Found::Kept(kept) => return self.answer_again(common, call, at, kept, key, stage),
+                KeyLookup::Kept(kept) if kept.is_refusal() => refusals = Some(kept),
+                KeyLookup::Kept(kept) => return self.answer_again(common, call, at, kept, key, stage),
                 _ => {}
             }
         }
@@ -170,7 +170,7 @@ impl<E: Entity> Entities<E> {
         let mut decided = self.guarded(common, call, at, command, refused_under);
         let mut refusal = None;
         if let (Err(Error::Rejected(_)), Some(key), None) = (&decided, &key, refused_under) {
-            let kept = Kept::refused(key, refusals.as_ref(), call.now);
+            let kept = KeptOutcome::refused(key, refusals.as_ref(), call.now);
             match write_key(common, &Address::new(E::KIND, call.id), key, &kept) {
                 Ok(()) => refusal = Some((key.number, kept)),
                 Err(why) => decided = Err(why),
@@ -195,7 +195,7 @@ impl<E: Entity> Entities<E> {
             *rests_on = refusals.map_or(0, |kept| kept.rests_on).max(*rests_on);
             if let Some((key, kept)) = refusal {
                 let rests_on = *rests_on;
-                common.keys.insert(key, Kept { rests_on, ..kept });
+                common.keys.insert(key, KeptOutcome { rests_on, ..kept });
             }
         }
         ran
@@ -409,7 +409,7 @@ impl<E: Entity> Entities<E> {
         common: &mut Common,
         call: &mut Call<'_>,
         at: u32,
-        kept: Kept,
+        kept: KeptOutcome,
         key: &CommandKey,
         stage: &mut dyn Stage,
     ) -> Ran {

@@ -9,7 +9,7 @@ use crate::{
     model::{Asker, Entity, Error, Rejection, Sent, Timer},
     shard::{
         Common, Delivery, KeyLife, Taking,
-        dedup::key::{CommandKey, Kept},
+        dedup::key::{CommandKey, KeptOutcome},
         messages::{Asks, MessageContent, OUTCOME_NAME, RecordedOutcome, RequestOutcome},
         timers::{self, Due, QUARANTINE, Set},
     },
@@ -253,7 +253,12 @@ pub fn is_refused_key(record: &Record<'_>) -> bool {
 }
 
 //= promise 4: a key takes effect once
-pub(crate) fn write_key<R>(common: &mut Common, own: &Address, key: &CommandKey, kept: &Kept) -> Result<(), Error<R>> {
+pub(crate) fn write_key<R>(
+    common: &mut Common,
+    own: &Address,
+    key: &CommandKey,
+    kept: &KeptOutcome,
+) -> Result<(), Error<R>> {
     let body = serde_json::to_vec(kept).map_err(|why| unwritable("reply", why))?;
     // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.
     let mut with_number = key.number.to_le_bytes().to_vec();

@@ -3,7 +3,7 @@
 use super::recency::Links;
 use crate::{
     model::{Entity, Error, Family, Timestamp},
-    shard::checkpoint::notes::Kept,
+    shard::checkpoint::notes::StoredNote,
 };
 use std::{any::Any, panic::AssertUnwindSafe};
 use throng_journal::{Place, Position, StoredEvent};
@@ -39,7 +39,7 @@ pub(crate) struct Trace {
     /// Its family has changed, or it has ended, since a state was given to the store, or they were noted.
     pub(crate) family: bool,
     /// The note of its family and its end, where there is no state to keep them with.
-    pub(crate) note: Kept,
+    pub(crate) note: StoredNote,
     /// The entity is gone, and its end needs a row: there is no state to keep the end with.
     pub(crate) gone: bool,
     /// A checkpoint was given that row.

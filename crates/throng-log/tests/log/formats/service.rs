@@ -14,7 +14,7 @@ use throng::{
     Builder, Engine, Options,
     host::{Host, TokioHost},
     model::*,
-    projection::{Interrupt, Projection, Rows, Seen},
+    projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 use throng_testing::delegate;
 
@@ -254,7 +254,7 @@ impl Projection for Balances {
     const NAME: &'static str = "balances";
     type Of = Account;
 
-    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+    fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let change = match &seen.event {
             AccountEvent::Opened { balance } => *balance,
             AccountEvent::Deposited { amount } => *amount,

@@ -1,6 +1,6 @@
 //! A message in memory, and the part of the messages that is only in the log.
 
-use crate::executor::answer::{Answer, ForwardedReply};
+use crate::executor::answer::{AnswerSlot, ForwardedReply};
 use throng_core::{credit::Credit, limits, shard::Delivery};
 use throng_journal::{Address, CommitNo, Position, ShardId};
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ pub(crate) struct Outgoing {
 
 /// Somebody waits for what a command answers that was forwarded as a message.
 pub(crate) struct Waiter {
-    pub(crate) answer: Answer,
+    pub(crate) answer: AnswerSlot,
     pub(crate) tell: oneshot::Sender<ForwardedReply>,
 }
 

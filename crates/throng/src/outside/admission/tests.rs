@@ -173,19 +173,19 @@ fn breaker_opens_after_failures_in_a_row_and_probes() {
     let mut admission = Admission::new(Bounds { breaker, ..bounds() });
     offers(&mut admission, 0..20, 0);
     for _ in 0..3 {
-        assert_eq!(admission.breaker(), State::Closed);
+        assert_eq!(admission.breaker(), CircuitState::Closed);
         let admitted = begins(&mut admission, secs(0), 4);
         admission.ended(admitted, secs(0), FIRST);
     }
     assert_eq!(waits(&mut admission, secs(0)), secs(1));
     let probe = begins(&mut admission, secs(1), 4);
-    assert_eq!(admission.breaker(), State::HalfOpen);
+    assert_eq!(admission.breaker(), CircuitState::HalfOpen);
     waits(&mut admission, secs(1));
     admission.ended(probe, secs(1), FIRST);
     assert_eq!(waits(&mut admission, secs(1)), secs(3), "twice the pause");
     let probe = begins(&mut admission, secs(3), 4);
     admission.ended(probe, secs(3), ANSWERED);
-    assert_eq!(admission.breaker(), State::Closed);
+    assert_eq!(admission.breaker(), CircuitState::Closed);
     for _ in 0..4 {
         begins(&mut admission, secs(3), 4);
     }
@@ -199,6 +199,6 @@ fn attempt_that_did_not_begin_says_nothing_to_the_breaker() {
     for ended in [Ended::NotBegun, Ended::NotMade] {
         let admitted = begins(&mut admission, secs(0), 4);
         admission.ended(admitted, secs(0), ended);
-        assert_eq!(admission.breaker(), State::Closed);
+        assert_eq!(admission.breaker(), CircuitState::Closed);
     }
 }

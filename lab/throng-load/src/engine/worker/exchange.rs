@@ -1,6 +1,6 @@
 //! The traffic of a worker's sockets: connects, requests that did not fit, answers, failures.
 
-use super::super::connection::{Sent, State};
+use super::super::connection::{ConnectionState, Sent};
 use super::super::parser::Fed;
 use super::super::poll::EventFlags;
 use super::super::tls::{TlsBroken, TlsSession};
@@ -69,8 +69,8 @@ impl<S: Source> Worker<S> {
             return; // of an earlier socket in this slot
         }
         match self.connections[index].state {
-            State::Connecting if self.connections[index].http2.is_none() => self.finish_connect(index),
-            State::Connecting | State::Open => {
+            ConnectionState::Connecting if self.connections[index].http2.is_none() => self.finish_connect(index),
+            ConnectionState::Connecting | ConnectionState::Open => {
                 if flags.contains(EventFlags::OUT) {
                     let sent = self.connections[index].flush();
                     self.after_send(index, sent);
@@ -80,7 +80,7 @@ impl<S: Source> Worker<S> {
                     self.read(index);
                 }
             }
-            State::Closed | State::Resting => {}
+            ConnectionState::Closed | ConnectionState::Resting => {}
         }
     }
 
@@ -146,7 +146,9 @@ impl<S: Source> Worker<S> {
         };
         self.after_send(index, sent);
         let connection = &self.connections[index];
-        if connection.state == State::Connecting && connection.tls.as_ref().is_some_and(TlsSession::refuses_http2) {
+        if connection.state == ConnectionState::Connecting
+            && connection.tls.as_ref().is_some_and(TlsSession::refuses_http2)
+        {
             self.fail(index, ErrorKind::NoHttp2);
             return false;
         }
@@ -278,7 +280,7 @@ impl<S: Source> Worker<S> {
     /// The connection failed, and with it all that is in flight on it.
     pub(super) fn fail(&mut self, index: usize, kind: ErrorKind) {
         let now = self.now();
-        let was_connecting = self.connections[index].state != State::Open;
+        let was_connecting = self.connections[index].state != ConnectionState::Open;
         if was_connecting && kind.is_connect() && !self.ever_connected && self.address + 1 < self.orders.addresses.len()
         {
             // Perhaps the host's next address is the one that listens. What is in flight goes there.
@@ -306,7 +308,7 @@ impl<S: Source> Worker<S> {
             let connection = &mut self.connections[index];
             let rest = (REST_NANOS_MIN << connection.failed_connects.min(10)).min(REST_NANOS_MAX);
             connection.failed_connects += 1;
-            connection.state = State::Resting;
+            connection.state = ConnectionState::Resting;
             connection.deadline_nanos = now + rest;
             self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
         } else {
@@ -315,7 +317,7 @@ impl<S: Source> Worker<S> {
     }
 
     pub(super) fn close(&mut self, index: usize) {
-        if self.connections[index].state == State::Open {
+        if self.connections[index].state == ConnectionState::Open {
             self.open -= 1;
         }
         self.connections[index].close();

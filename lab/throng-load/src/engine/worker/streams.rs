@@ -1,6 +1,6 @@
 //! HTTP/2 on a worker's connections: the handshake, the work on streams, their ends.
 
-use super::super::connection::{Sent, State};
+use super::super::connection::{ConnectionState, Sent};
 use super::super::http2::{Finished, Session};
 use super::Worker;
 use crate::{ErrorKind, Outcome, Source, Verdict};
@@ -31,7 +31,7 @@ impl<S: Source> Worker<S> {
         let mut sent;
         loop {
             session.work();
-            if self.connections[index].state == State::Connecting && session.is_ready() {
+            if self.connections[index].state == ConnectionState::Connecting && session.is_ready() {
                 self.made(index, &mut session);
             }
             while let Some(finished) = session.next_finished() {
@@ -53,14 +53,14 @@ impl<S: Source> Worker<S> {
         let has_room = session.room() > 0;
         self.connections[index].http2 = Some(session);
         match (over, self.connections[index].state) {
-            (Some(kind), State::Connecting) => self.fail(index, kind),
+            (Some(kind), ConnectionState::Connecting) => self.fail(index, kind),
             (Some(_), _) => {
                 self.close(index);
                 let now = self.now();
                 self.set_free(index, now);
             }
             (None, state) => {
-                if state == State::Open && has_room {
+                if state == ConnectionState::Open && has_room {
                     let now = self.now();
                     self.set_free(index, now);
                 }
@@ -76,7 +76,7 @@ impl<S: Source> Worker<S> {
         self.recorder.opened += 1;
         let timeout_nanos = self.orders.request_timeout_nanos;
         let connection = &mut self.connections[index];
-        connection.state = State::Open;
+        connection.state = ConnectionState::Open;
         connection.failed_connects = 0;
         connection.deadline_nanos = u64::MAX;
         if let Some(request) = connection.in_flight.pop_front() {

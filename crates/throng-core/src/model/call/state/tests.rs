@@ -34,11 +34,11 @@ impl Tested {
         call
     }
 
-    fn when(&mut self, command: CallCommand) -> Step {
+    fn when(&mut self, command: CallCommand) -> CallEffects {
         self.when_by(&POLICY, command)
     }
 
-    fn when_by(&mut self, policy: &Policy, command: CallCommand) -> Step {
+    fn when_by(&mut self, policy: &Policy, command: CallCommand) -> CallEffects {
         let step = self.state.decide(command, policy, (self.now, u128::MAX)).unwrap();
         step.events.iter().for_each(|event| self.state.evolve(event));
         self.look = step.look.or(self.look);
