@@ -463,8 +463,8 @@ fn weight(request: &Request) -> usize {
         Request::Prune { .. } => 16,
         Request::List { after, .. } => 128 + after.as_ref().map_or(0, String::len),
         Request::Operate(action) | Request::DropSent(action) => 128 + action.id.len() + action.reason.len(),
-        Request::Take(letters) | Request::DropMessages { letters, .. } => {
-            letters.iter().map(|letter| 128 + letter.body.len()).sum()
+        Request::Take(messages) | Request::DropMessages { messages, .. } => {
+            messages.iter().map(|message| 128 + message.body.len()).sum()
         }
     }
 }

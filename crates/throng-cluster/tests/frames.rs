@@ -42,7 +42,7 @@ fn hello(node: u64) -> Hello {
     }
 }
 
-fn letter(number: u64) -> PeerMessage {
+fn message(number: u64) -> PeerMessage {
     PeerMessage {
         from: 17,
         number,
@@ -100,7 +100,7 @@ fn requests() -> Vec<Request> {
             Some("a client".into()),
         ),
         ask(query, None),
-        Request::Take(vec![letter(1), letter(2)]),
+        Request::Take(vec![message(1), message(2)]),
         Request::History {
             kind: kind(),
             id: id(),
@@ -119,7 +119,7 @@ fn requests() -> Vec<Request> {
         Request::Operate(action(OperatorActionKind::Release)),
         Request::DropSent(action(OperatorActionKind::DropMessages)),
         Request::DropMessages {
-            letters: vec![letter(3)],
+            messages: vec![message(3)],
             by: "an operator".into(),
             reason: "for the fixture".into(),
         },

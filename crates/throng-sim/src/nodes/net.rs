@@ -114,17 +114,17 @@ async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked:
         if let Some(wait) = world.dice(|rng| faults.wait(rng)) {
             world.sleep(wait).await;
         }
-        let letters = match &request {
-            Request::Take(letters) => Some(letters.len()),
+        let messages = match &request {
+            Request::Take(messages) => Some(messages.len()),
             _ => None,
         };
         let mut answer = host.answer(request, within);
         let first = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
         let lies = faults.lie == Some(Lie::TakesBeforeDurable);
-        match (first, letters.filter(|_| lies)) {
+        match (first, messages.filter(|_| lies)) {
             (Poll::Ready(reply), _) => drop(tell.send(reply)),
-            (Poll::Pending, Some(letters)) => {
-                drop(tell.send(Reply::Taken((0..letters).map(|_| (TakenAs::Done, None)).collect())));
+            (Poll::Pending, Some(messages)) => {
+                drop(tell.send(Reply::Taken((0..messages).map(|_| (TakenAs::Done, None)).collect())));
                 let rest = async move { drop(answer.await) };
                 world.spawn(group, RunsOn::World, Box::pin(rest));
             }

@@ -51,7 +51,7 @@ impl Deliverer {
                 if outgoing.sent.writer == group_commit.writer {
                     last = outgoing.sent.commit.0.max(last);
                 }
-                letter(outgoing)
+                message(outgoing)
             });
             match next {
                 Next::Nothing => return,
@@ -60,15 +60,15 @@ impl Deliverer {
                         continue;
                     }
                 }
-                Next::Send(letters) => {
-                    let numbers: Vec<_> = letters.iter().map(number).collect();
+                Next::Send(messages) => {
+                    let numbers: Vec<_> = messages.iter().map(number).collect();
                     if group_commit.wait(last).await.is_err() || group_commit.is_over() {
                         return;
                     }
                     // A pair may be of two shards of this node.
                     let reply = match group_commit.shards.contains(queue.to) {
-                        true => self.take(letters).await,
-                        false => peers.ask(queue.to, Request::Take(letters), WITHIN).await,
+                        true => self.take(messages).await,
+                        false => peers.ask(queue.to, Request::Take(messages), WITHIN).await,
                     };
                     if let Reply::Taken(taken) = reply
                         && self.have_come(&queue, numbers.into_iter().zip(taken))
@@ -180,7 +180,7 @@ impl Deliverer {
 
     /// Takes what entities have sent to one shard of this node: the first ones, as many as can be taken now. One that this node's program
     /// does not understand holds up only those of the same entity to the same one.
-    pub(crate) async fn take(self: &Arc<Self>, letters: Vec<PeerMessage>) -> Reply {
+    pub(crate) async fn take(self: &Arc<Self>, messages: Vec<PeerMessage>) -> Reply {
         let mut taken = Vec::new();
         let mut waiting: HashMap<(Address, Address), String> = HashMap::new();
         let mut newer = None;
@@ -192,10 +192,10 @@ impl Deliverer {
         // A node that knows of no such wait is told that nothing is taken.
         let knows_waits = !is_final;
         let slice = Slice::new(&*self.context.host);
-        for letter in letters {
+        for message in messages {
             slice.pause().await;
-            let wants_answer = letter.wants_answer;
-            let Some(mut attempt) = self.attempt_of(letter) else {
+            let wants_answer = message.wants_answer;
+            let Some(mut attempt) = self.attempt_of(message) else {
                 break;
             };
             let Some(pair) = attempt.pair() else { break };
@@ -260,23 +260,23 @@ impl Deliverer {
                     if outgoing.sent.writer == group_commit.writer {
                         last = outgoing.sent.commit.0.max(last);
                     }
-                    (outgoing.sent <= upto).then(|| letter(outgoing))
+                    (outgoing.sent <= upto).then(|| message(outgoing))
                 });
-                let letters: Vec<PeerMessage> = match next {
+                let messages: Vec<PeerMessage> = match next {
                     Next::Nothing => break,
                     Next::Read(behind) => match self.read_queue(&queue, behind).await {
                         true => continue,
                         false => return None,
                     },
-                    Next::Send(letters) => letters.into_iter().map_while(|letter| letter).collect(),
+                    Next::Send(messages) => messages.into_iter().map_while(|message| message).collect(),
                 };
-                if letters.is_empty() {
+                if messages.is_empty() {
                     break;
                 }
-                let numbers: Vec<_> = letters.iter().map(number).collect();
+                let numbers: Vec<_> = messages.iter().map(number).collect();
                 group_commit.wait(last).await.ok()?;
                 let request = Request::DropMessages {
-                    letters,
+                    messages,
                     by: by.by.clone().into_owned(),
                     reason: by.reason.clone().into_owned(),
                 };
@@ -293,18 +293,18 @@ impl Deliverer {
     }
 
     /// Drops what an entity of another node has sent to one of this node which an operator has quarantined.
-    pub(crate) async fn drop_messages(&self, letters: Vec<PeerMessage>, (by, reason): (String, String)) -> Reply {
-        let number = letters.len();
-        let messages: Option<Vec<_>> = letters.iter().map(outgoing_of).collect();
-        let Some(messages) = messages else {
+    pub(crate) async fn drop_messages(&self, messages: Vec<PeerMessage>, (by, reason): (String, String)) -> Reply {
+        let number = messages.len();
+        let outgoing: Option<Vec<_>> = messages.iter().map(outgoing_of).collect();
+        let Some(outgoing) = outgoing else {
             return Reply::NotHere;
         };
-        let Some(to) = messages.first().map(|outgoing| outgoing.delivery.to.clone()) else {
+        let Some(to) = outgoing.first().map(|first| first.delivery.to.clone()) else {
             return Reply::Taken(Vec::new());
         };
         let by = OperatorDecision::new(by, reason);
         self.room_to_remove().await;
-        let dropped = self.executor.drop_waiting(&to, messages, by).await;
+        let dropped = self.executor.drop_waiting(&to, outgoing, by).await;
         let group_commit = &self.executor.group_commit;
         let last = group_commit.last();
         match dropped {
@@ -316,9 +316,9 @@ impl Deliverer {
     }
 
     /// A message as an attempt, the next in its queue; `None`: it cannot be read.
-    fn attempt_of(&self, letter: PeerMessage) -> Option<Attempt<'static>> {
-        let wants_answer = letter.wants_answer;
-        let outgoing = outgoing_of(&letter)?;
+    fn attempt_of(&self, message: PeerMessage) -> Option<Attempt<'static>> {
+        let wants_answer = message.wants_answer;
+        let outgoing = outgoing_of(&message)?;
         let mut attempt = deliver::attempt(&self.context, outgoing);
         if wants_answer {
             attempt.answer = AnswerSlot::Json(JsonReply::default());
@@ -369,14 +369,14 @@ fn waits(why: String) -> Taken {
     (TakenAs::Waits, Some(Err(RemoteError::Unavailable(why))))
 }
 
-fn number(letter: &PeerMessage) -> (ShardId, u64) {
-    (ShardId(letter.from), letter.number)
+fn number(message: &PeerMessage) -> (ShardId, u64) {
+    (ShardId(message.from), message.number)
 }
 
-/// A letter as the message that it is; `None`: it cannot be read.
-fn outgoing_of(letter: &PeerMessage) -> Option<Box<Outgoing>> {
-    let sender = Address::new(&*letter.sender.0, &*letter.sender.1);
-    match Delivery::of_parts(number(letter), sender, &letter.name, &letter.body, 0) {
+/// A message as the message that it is; `None`: it cannot be read.
+fn outgoing_of(message: &PeerMessage) -> Option<Box<Outgoing>> {
+    let sender = Address::new(&*message.sender.0, &*message.sender.1);
+    match Delivery::of_parts(number(message), sender, &message.name, &message.body, 0) {
         Ok(delivery) => Some(Box::new(Outgoing {
             delivery,
             waiter: None,
@@ -393,7 +393,7 @@ fn outgoing_of(letter: &PeerMessage) -> Option<Box<Outgoing>> {
     }
 }
 
-fn letter(outgoing: &Outgoing) -> PeerMessage {
+fn message(outgoing: &Outgoing) -> PeerMessage {
     let (delivery, taking) = (&outgoing.delivery, &outgoing.delivery.taking);
     PeerMessage {
         from: taking.from.0,

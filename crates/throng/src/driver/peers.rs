@@ -59,8 +59,8 @@ impl Driver {
         match request {
             Request::Ask(ask) => self.answer_ask(ask, None, within).await,
             Request::AskTraced(ask, span) => self.answer_ask(ask, span.parse().ok(), within).await,
-            Request::Take(letters) => match self.core.epochs.running() {
-                Some(epoch) => epoch.deliverer.take(letters).await,
+            Request::Take(messages) => match self.core.epochs.running() {
+                Some(epoch) => epoch.deliverer.take(messages).await,
                 None => Reply::NotHere,
             },
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
@@ -69,8 +69,8 @@ impl Driver {
             Request::Prune { is_dry } => self.core.retention.answer_prune(is_dry).await,
             Request::Operate(action) => self.engine().answer_operate(&action).await,
             Request::DropSent(action) => self.core.answer_drop_sent(&action).await,
-            Request::DropMessages { letters, by, reason } => match self.core.epochs.running() {
-                Some(epoch) => epoch.deliverer.drop_messages(letters, (by, reason)).await,
+            Request::DropMessages { messages, by, reason } => match self.core.epochs.running() {
+                Some(epoch) => epoch.deliverer.drop_messages(messages, (by, reason)).await,
                 None => Reply::NotHere,
             },
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,

@@ -65,7 +65,7 @@ pub enum Request {
     /// To drop messages, all from one entity to another one which an operator has quarantined.
     DropMessages {
         /// The messages, in the order of their numbers.
-        letters: Vec<PeerMessage>,
+        messages: Vec<PeerMessage>,
         /// The caller's name, or what stands for it.
         by: String,
         /// The reason, in a person's words.
