@@ -9,6 +9,7 @@ import { Icon } from './parts/icon';
 import { NodeSwitch } from './parts/node_switch';
 import { Palette } from './parts/palette';
 import { Toasts } from './parts/toasts';
+import { AuditScreen } from './screens/audit';
 import { ClusterScreen } from './screens/cluster';
 import { EntityScreen } from './screens/entity';
 import { JournalScreen } from './screens/journal';
@@ -37,6 +38,7 @@ const ITEMS: Item[] = [
   { screen: 'trouble', name: 'Trouble', key: 't', shows: TroubleScreen },
   { screen: 'journal', name: 'Journal', key: 'j', shows: JournalScreen },
   { screen: 'cluster', name: 'Cluster', key: 'c', shows: ClusterScreen },
+  { screen: 'audit', name: 'Audit', key: 'a', shows: AuditScreen },
   { screen: 'picos', name: 'Picos', key: 'p', shows: PicosScreen },
   { screen: 'trace', name: 'Timeline', key: '', shows: TraceScreen },
 ];
@@ -58,7 +60,7 @@ export function App() {
       <main class="main" id="main" tabIndex={-1}>
         <Banner />
         {wantsToken.value === undefined && <NodeSwitch />}
-        {wantsToken.value === undefined ? <Shown /> : <TokenScreen reason={wantsToken.value} />}
+        {wantsToken.value === undefined ? <Shown /> : <TokenScreen {...wantsToken.value} />}
       </main>
       {helps && <Help close={() => setHelps(false)} />}
       {finds && <Palette screens={shownItems()} help={help} close={() => setFinds(false)} />}
@@ -86,10 +88,10 @@ function focusMain(): void {
   document.getElementById('main')?.focus();
 }
 
-/** Picos and the cluster are left out where there are none; what was caused is reached from an event. */
+/** Picos, the cluster and the audit are left out where there are none; what was caused is reached from an event. */
 const shownItems = () => {
   const { picos = false, cluster = false } = overview.value?.console ?? {};
-  const has: Partial<Record<Screen, boolean>> = { picos, cluster, trace: false };
+  const has: Partial<Record<Screen, boolean>> = { picos, cluster, audit: overview.value?.audit ?? false, trace: false };
   return ITEMS.filter(({ screen }) => has[screen] ?? true);
 };
 
@@ -124,6 +126,7 @@ function Nav({ current, help, find }: { current: Screen | undefined; help: () =>
       </ul>
       <div class="nav-foot">
         <ConnectionState />
+        <Who />
         <div class="nav-tools">
           <button
             type="button"
@@ -165,6 +168,17 @@ function ConnectionState() {
     <span class={`connection ${state}`} role="status">
       <span class="connection-mark" aria-hidden="true" />
       {text}
+    </span>
+  );
+}
+
+/** The name under which actions are recorded, and the role that says which. */
+function Who() {
+  const { by, role } = overview.value?.console ?? {};
+  if (by === undefined || wantsToken.value !== undefined) return null;
+  return (
+    <span class="who small quiet break">
+      {by}, {role}
     </span>
   );
 }

@@ -11,6 +11,7 @@ const SCREEN_OF_KEY: Record<string, Screen> = {
   t: 'trouble',
   j: 'journal',
   c: 'cluster',
+  a: 'audit',
   p: 'picos',
 };
 
@@ -24,6 +25,7 @@ export const SHORTCUTS: { keys: string[]; does: string }[] = [
   { keys: ['g', 't'], does: 'Trouble: what needs somebody' },
   { keys: ['g', 'j'], does: 'Journal: where it is stored' },
   { keys: ['g', 'c'], does: 'Cluster: all nodes, where there are several' },
+  { keys: ['g', 'a'], does: 'Audit: who did what in administration, and why' },
   { keys: ['g', 'p'], does: 'Picos, where they are served' },
   { keys: ['/'], does: 'Finds entities, kinds, screens and actions; Ctrl-K does it also while you type' },
   { keys: ['←', '→'], does: 'One event back or on, on the slider of an entity; between tabs and tiles' },

@@ -1,5 +1,6 @@
 /** The server's routes, each as a function. */
 
+import type { AuditEvent } from '../lib/audit';
 import type { Json } from '../lib/diff';
 import { ask, askText } from './client';
 import type {
@@ -103,8 +104,13 @@ export function act(path: string) {
   return ask<Done>(path, { method: 'POST', patienceMs: ACTION_PATIENCE_MS });
 }
 
-/** Dead messages with their content, one a line; the last line says how many. */
-export async function exportDead(path: string): Promise<{ lines: string; exported: number }> {
+/** The events of the audit: the last ones, or those after or before one of them. */
+export function audit(query: { after?: number; before?: number; limit: number }) {
+  return ask<{ events: AuditEvent[]; next: number | null }>('/admin/audit', { query });
+}
+
+/** Dead messages with their content, or the events of the audit, one a line; the last line says how many. */
+export async function exportLines(path: string): Promise<{ lines: string; exported: number }> {
   const lines = await askText(path, { patienceMs: ACTION_PATIENCE_MS });
   const end = /\{"exported":(\d+)\}\s*$/.exec(lines);
   if (!end) throw new Error('The export broke off. Try again.');

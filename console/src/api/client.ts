@@ -28,12 +28,22 @@ export type Connection = 'connecting' | 'up' | 'lost';
 
 /** Whether the server answers. */
 export const connection = signal<Connection>('connecting');
-/** Why it wants a token, or another one. */
-export const wantsToken = signal<string | undefined>(undefined);
+/** The server wants a token, or another one. */
+export interface Locked {
+  title: string;
+  reason: string;
+}
+
+export const wantsToken = signal<Locked | undefined>(undefined);
 /** Grows with each connection: screens that show it load anew. */
 export const epoch = signal(0);
 
 const TOKEN = 'throng-token';
+const NONE: Locked = {
+  title: 'Enter the token',
+  reason: 'This service asks for a token before it shows anything.',
+};
+const WRONG: Locked = { title: 'Wrong token', reason: 'The service does not take this token.' };
 /** The longest a request may take before the server counts as away. */
 const PATIENCE_MS = 20_000;
 
@@ -87,12 +97,12 @@ export async function askText(
   if (response.ok) return text;
   const answer = parse(text);
   const problem = (typeof answer === 'object' && answer !== null ? answer : {}) as Problem;
-  if (response.status === 401 || (response.status === 403 && path.startsWith('/admin/'))) {
-    const isUnknown = response.status === 401;
-    const asks = given
-      ? 'The service does not take this token.'
-      : 'This service asks for a token before it shows anything.';
-    wantsToken.value = isUnknown ? asks : (problem.detail ?? 'Administration is closed here.');
+  const isAction = method === 'POST' && path.startsWith('/admin/');
+  if (response.status === 401) wantsToken.value = given ? WRONG : NONE;
+  // The role has become smaller since the page asked for it: what it may do is asked anew, what it may see stays.
+  else if (response.status === 403 && isAction) epoch.value++;
+  else if (response.status === 403 && path.startsWith('/admin/')) {
+    wantsToken.value = { title: 'Not with this token', reason: problem.detail ?? 'Administration is closed here.' };
   }
   throw new Failure(response.status, problem);
 }

@@ -1,6 +1,7 @@
 /** What the server answers: docs/console-api.md, member by member. */
 
 import type { Json } from '../lib/diff';
+import type { Role } from '../lib/roles';
 
 export interface Address {
   kind: string;
@@ -39,7 +40,9 @@ export interface Overview {
   reason: string | null;
   troubles: string[];
   stands_by: boolean;
-  console: { by: string; picos: boolean; cluster: boolean };
+  console: { by: string; role: string; picos: boolean; cluster: boolean };
+  /** Actions are audited. */
+  audit: boolean;
   shards: number;
   loops: number;
   loops_max: number;
@@ -247,6 +250,7 @@ export interface Action {
   confirm: string | null;
   /** Whoever does it says why: `&reason=` is added to the path. */
   needs_reason: boolean;
+  needs_role: Role;
 }
 
 export interface Trouble {

@@ -1,8 +1,18 @@
 /** Where the page is, as the part of its address behind `#`: links to it can be shared. */
 
-export type Screen = 'live' | 'map' | 'entity' | 'trouble' | 'journal' | 'cluster' | 'picos' | 'trace';
+export type Screen = 'live' | 'map' | 'entity' | 'trouble' | 'journal' | 'cluster' | 'audit' | 'picos' | 'trace';
 
-export const SCREENS: readonly Screen[] = ['live', 'map', 'entity', 'trouble', 'journal', 'cluster', 'picos', 'trace'];
+export const SCREENS: readonly Screen[] = [
+  'live',
+  'map',
+  'entity',
+  'trouble',
+  'journal',
+  'cluster',
+  'audit',
+  'picos',
+  'trace',
+];
 
 export interface Route {
   screen: Screen;

@@ -41,7 +41,7 @@ function Large({ of, message }: { of: Partial<Trouble>; message: DeadContent }) 
   const load = async () => {
     const [kind, id] = [of.kind ?? '', of.id ?? ''].map(encodeURIComponent);
     try {
-      const { lines } = await calls.exportDead(`/admin/dead/export?kind=${kind}&id=${id}`);
+      const { lines } = await calls.exportLines(`/admin/dead/export?kind=${kind}&id=${id}`);
       const all = lines.trim().split('\n');
       const own = all.map((line) => parse(line) as { [name: string]: Json }).find((one) => one.number === of.number);
       if (own?.command === undefined) setWrong('It is not dead any more.');

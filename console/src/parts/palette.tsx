@@ -5,6 +5,7 @@ import { holds, idPrefix } from '../lib/find';
 import { link, type Screen } from '../lib/route';
 import { route } from '../state/place';
 import { recent } from '../state/recent';
+import { lack } from '../state/role';
 import { overview } from '../state/service';
 import { next } from '../state/theme';
 import { Icon } from './icon';
@@ -213,6 +214,7 @@ function here(): Thing[] {
 }
 
 function creations(): Thing[] {
+  if (lack('operator') !== undefined) return [];
   const kinds = overview.value?.kinds.filter((kind) => !kind.is_actor && !kind.is_hidden) ?? [];
   return kinds.map(({ name }) => ({
     key: `create ${name}`,

@@ -3,11 +3,13 @@ import type { Cluster, ClusterNode } from '../api/types';
 import { clock, micros, plural, short, whole } from '../lib/format';
 import { areShards, count, lives, pinnedToNobody, shown } from '../lib/shards';
 import { Absent } from '../parts/absent';
+import { RoleButton } from '../parts/act_button';
 import { Card, Empty, Note } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
 import { useLoad } from '../parts/load';
 import { type Line, Plot } from '../parts/plot';
 import { cluster, look, moved, throughput } from '../state/cluster';
+import { lack } from '../state/role';
 import { Nodes } from './cluster/nodes';
 import { Strip } from './cluster/strip';
 
@@ -153,6 +155,7 @@ function Pin({ cluster, reload }: { cluster: Cluster; reload: () => void }) {
   const isWrong = shards !== '' && !areShards(shards, cluster.shards);
   const pin = (event: Event) => {
     event.preventDefault();
+    if (lack('operator') !== undefined) return;
     const many = plural(count(shards), 'shard');
     const query = new URLSearchParams(name === NOBODY ? { shards } : { shards, to: name });
     const confirm =
@@ -167,6 +170,7 @@ function Pin({ cluster, reload }: { cluster: Cluster; reload: () => void }) {
         path: `/admin/cluster/pin?${query}`,
         confirm,
         needs_reason: false,
+        needs_role: 'operator',
       },
       of: { kind: null, id: null, what: `${many}: ${shown(shards)}` },
     });
@@ -204,9 +208,9 @@ function Pin({ cluster, reload }: { cluster: Cluster; reload: () => void }) {
             ))}
             <option value={NOBODY}>none any more</option>
           </select>
-          <button type="submit" class="button primary" disabled={shards === '' || isWrong}>
+          <RoleButton needs="operator" kind="primary" type="submit" isOff={shards === '' || isWrong}>
             {name === NOBODY ? 'Unpin …' : 'Pin …'}
-          </button>
+          </RoleButton>
         </div>
       </form>
       {dialog}

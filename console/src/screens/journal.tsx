@@ -4,6 +4,7 @@ import type { Journal, Projection } from '../api/types';
 import { ago, bytes, day, instant, known, micros, plural, seconds, whole } from '../lib/format';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
+import { ActButton } from '../parts/act_button';
 import { Badge, Card, Empty, Meter, Note } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
 import { useLoad } from '../parts/load';
@@ -314,15 +315,12 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
                 <td>
                   <span class="row">
                     {one.actions.map((action) => (
-                      <button
+                      <ActButton
                         key={action.name}
-                        type="button"
-                        class={`button ${action.confirm ? 'danger' : ''}`}
-                        aria-label={`${action.label}: ${one.name}`}
-                        onClick={() => ask({ action, of: { kind: null, id: null, what: one.name } })}
-                      >
-                        {action.label}
-                      </button>
+                        action={action}
+                        label={`${action.label}: ${one.name}`}
+                        run={() => ask({ action, of: { kind: null, id: null, what: one.name } })}
+                      />
                     ))}
                   </span>
                 </td>

@@ -1,9 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { setToken, token } from '../api/client';
+import { type Locked, setToken, token } from '../api/client';
 import { Icon } from '../parts/icon';
 
 /** Asks for the token for administration. It is kept for this tab alone. */
-export function TokenScreen({ reason }: { reason: string }) {
+export function TokenScreen({ title, reason }: Locked) {
   const [typed, setTyped] = useState('');
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => field.current?.focus(), []);
@@ -15,7 +15,7 @@ export function TokenScreen({ reason }: { reason: string }) {
   return (
     <form class="token card" onSubmit={enter}>
       <Icon name="key" />
-      <h1>{hadOne ? 'Wrong token' : 'Enter the token'}</h1>
+      <h1>{title}</h1>
       <p class="quiet break">{reason}</p>
       <div class="field">
         <label for="token">Token for administration</label>
@@ -30,8 +30,8 @@ export function TokenScreen({ reason }: { reason: string }) {
           aria-describedby="token-note"
         />
         <p class="note" id="token-note">
-          The one the service was started with: THRONG_ADMIN_TOKEN or --admin-token. It is kept in this tab only and
-          forgotten when you close it.
+          The one the service was started with (THRONG_ADMIN_TOKEN or --admin-token), or one with a role from viewer on.
+          It is kept in this tab only and forgotten when you close it.
         </p>
       </div>
       <div class="row">

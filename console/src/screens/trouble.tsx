@@ -5,6 +5,7 @@ import { ago, bytes, instant, plural, whole } from '../lib/format';
 import { line } from '../lib/json';
 import { byReason } from '../lib/reasons';
 import { Absent } from '../parts/absent';
+import { ActButton } from '../parts/act_button';
 import { Badge, Card, Empty, Note } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
 import { Content } from '../parts/content';
@@ -213,15 +214,13 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
           Export all
         </button>
         {group.actions.map((action) => (
-          <button
+          <ActButton
             key={action.name}
-            type="button"
-            class={`button ${action.needs_reason ? 'danger' : ''}`}
-            aria-label={`${action.label} ${of}`}
-            onClick={() => ask({ action, of: { kind: null, id: null, what: cause }, left: () => leftOf(kind, cause) })}
-          >
-            {action.label}
-          </button>
+            action={action}
+            kind={action.needs_reason ? 'danger' : ''}
+            label={`${action.label} ${of}`}
+            run={() => ask({ action, of: { kind: null, id: null, what: cause }, left: () => leftOf(kind, cause) })}
+          />
         ))}
       </div>
     </li>
@@ -231,7 +230,7 @@ function Cause({ group, ask }: { group: DeadGroup; ask: GroupProps['ask'] }) {
 /** Gives the browser a file of the messages. */
 async function exportAll({ kind, export: path }: DeadGroup): Promise<void> {
   try {
-    const { lines, exported } = await calls.exportDead(path);
+    const { lines, exported } = await calls.exportLines(path);
     save(`dead-${kind}.jsonl`, lines);
     say(`Export all: ${plural(exported, 'message')}.`);
   } catch (error) {
@@ -283,15 +282,12 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
       </div>
       <div class="row trouble-actions">
         {item.actions.map((action) => (
-          <button
+          <ActButton
             key={action.name}
-            type="button"
-            class={`button ${action.confirm ? 'danger' : ''}`}
-            aria-label={`${action.label}: ${item.what}${id === null ? '' : ` of ${kind} ${id}`}`}
-            onClick={() => ask({ action, of: item })}
-          >
-            {action.label}
-          </button>
+            action={action}
+            label={`${action.label}: ${item.what}${id === null ? '' : ` of ${kind} ${id}`}`}
+            run={() => ask({ action, of: item })}
+          />
         ))}
       </div>
     </li>

@@ -103,8 +103,9 @@ function open(): void {
     clearTimeout(silence);
     if (socket !== opened) return;
     socket = undefined;
-    if (close.code === 4401) wantsToken.value = 'The token is not taken any more.';
-    else if (wasHeard) lost();
+    if (close.code === 4401) {
+      wantsToken.value = { title: 'Wrong token', reason: 'The token is not taken any more.' };
+    } else if (wasHeard) lost();
     else void poll(POLLS_MAX);
   };
 }

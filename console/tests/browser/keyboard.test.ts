@@ -28,6 +28,7 @@ test('two keys lead to each screen', async () => {
     ['e', 'Entity'],
     ['t', 'Trouble'],
     ['j', 'Journal'],
+    ['a', 'Audit'],
     ['l', 'Live'],
   ] as const) {
     await page.keyboard.press('g');

@@ -41,6 +41,7 @@ const SCREENS: [name: string, hash: string, heading: string][] = [
   ['choice of an entity', '#/entity', 'Entity'],
   ['trouble', '#/trouble', 'Trouble'],
   ['journal', '#/journal', 'Journal'],
+  ['audit', '#/audit', 'Audit'],
 ];
 
 const OF_AN_ENTITY: typeof SCREENS = [

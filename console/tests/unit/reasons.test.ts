@@ -10,6 +10,7 @@ const action = (name: string): Action => ({
   path: `/admin/${name}`,
   confirm: null,
   needs_reason: false,
+  needs_role: 'operator',
 });
 
 const item = (id: string, reason: string, actions: string[]): Trouble => ({

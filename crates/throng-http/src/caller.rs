@@ -2,7 +2,7 @@
 
 use crate::{admission::Client, problem::Problem};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request::Parts, uri::Authority};
 use serde_json::{Map, Value};
 use std::{
     convert::Infallible,
@@ -104,6 +104,24 @@ impl Role {
             .iter()
             .find(|(_, role)| *role == self)
             .map_or("", |(name, _)| name)
+    }
+
+    /// Returns the role that a request of this method needs, where nothing else is said: reading is a viewer's.
+    pub(crate) fn of_method(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD => Self::Viewer,
+            _ => Self::Operator,
+        }
+    }
+
+    /// Returns the role that a path below `/admin/` needs.
+    pub(crate) fn of_path(method: &Method, path: &str) -> Self {
+        match path {
+            "/admin/erase" | "/admin/prune" => Self::Owner,
+            // Nothing is recorded.
+            _ if path.ends_with("/what-if") => Self::Viewer,
+            _ => Self::of_method(method),
+        }
     }
 }
 

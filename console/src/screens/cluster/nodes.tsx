@@ -1,6 +1,7 @@
 import type { Cluster, ClusterNode } from '../../api/types';
 import { bytes, micros, plural, short, whole } from '../../lib/format';
 import { lives } from '../../lib/shards';
+import { ActButton } from '../../parts/act_button';
 import { Badge, Card } from '../../parts/basic';
 import { useConfirm } from '../../parts/confirm';
 import { Table } from '../../parts/table';
@@ -62,15 +63,13 @@ export function Nodes({ cluster, reload }: { cluster: Cluster; reload: () => voi
               </td>
               <td>
                 {node.actions?.map((action) => (
-                  <button
+                  <ActButton
                     key={action.name}
-                    type="button"
-                    class={`button ${action.name === 'drain' ? 'danger' : ''}`}
-                    aria-label={`${action.label}: ${node.name}`}
-                    onClick={() => ask({ action, of: { kind: null, id: null, what: node.name } })}
-                  >
-                    {action.label}
-                  </button>
+                    action={action}
+                    kind={action.name === 'drain' ? 'danger' : ''}
+                    label={`${action.label}: ${node.name}`}
+                    run={() => ask({ action, of: { kind: null, id: null, what: node.name } })}
+                  />
                 ))}
               </td>
             </tr>

@@ -6,9 +6,11 @@ import type { Json } from '../../lib/diff';
 import { isMap } from '../../lib/diff';
 import { sentence, whole } from '../../lib/format';
 import { type Field, fields, read, readJson, type Schema, type Typed } from '../../lib/schema';
+import { RoleButton } from '../../parts/act_button';
 import { Badge, Empty, Note } from '../../parts/basic';
 import { Icon } from '../../parts/icon';
 import { JsonTree } from '../../parts/json';
+import { lack } from '../../state/role';
 import { overview } from '../../state/service';
 import { WouldChange } from './would_change';
 
@@ -68,7 +70,7 @@ export function CommandForm({ kind, id, at, done }: Props) {
   };
   const submit = (event: Event) => {
     event.preventDefault();
-    void run(at === undefined ? 'send' : 'try');
+    void run(at === undefined && lack('operator') === undefined ? 'send' : 'try');
   };
   return (
     <form class="stack" onSubmit={submit} noValidate>
@@ -111,9 +113,9 @@ export function CommandForm({ kind, id, at, done }: Props) {
       )}
       <div class="row">
         {at === undefined && (
-          <button type="submit" class="button primary" disabled={isBusy}>
+          <RoleButton needs="operator" kind="primary" type="submit" isOff={isBusy}>
             Send
-          </button>
+          </RoleButton>
         )}
         <button
           type="button"

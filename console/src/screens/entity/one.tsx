@@ -4,6 +4,7 @@ import type { Action, Entity, Quarantine } from '../../api/types';
 import { plural, whole } from '../../lib/format';
 import { link } from '../../lib/route';
 import { Absent } from '../../parts/absent';
+import { ActButton } from '../../parts/act_button';
 import { Badge, Card, Note, TabPanel, Tabs } from '../../parts/basic';
 import { useConfirm } from '../../parts/confirm';
 import { Icon } from '../../parts/icon';
@@ -194,15 +195,13 @@ function Mend({ now, ask }: { now: Entity; ask: (action: Action, what: string) =
       {now.actions
         ?.filter((action) => action.name === 'release')
         .map((action) => (
-          <button
+          <ActButton
             key={action.name}
-            type="button"
-            class="button primary"
-            aria-label={`${action.label}, after what cannot be applied was mended`}
-            onClick={() => ask(action, now.quarantine?.reason ?? '')}
-          >
-            {action.label}
-          </button>
+            action={action}
+            kind="primary"
+            label={`${action.label}, after what cannot be applied was mended`}
+            run={() => ask(action, now.quarantine?.reason ?? '')}
+          />
         ))}
     </>
   );
@@ -279,14 +278,11 @@ function Head({ kind, id, now, ask }: HeadProps) {
           )}
           {ask &&
             now.actions?.map((action) => (
-              <button
+              <ActButton
                 key={action.name}
-                type="button"
-                class={`button ${action.confirm ? 'danger' : ''}`}
-                onClick={() => ask(action, now.quarantine?.reason ?? plural(now.seq, 'event'))}
-              >
-                {action.label}
-              </button>
+                action={action}
+                run={() => ask(action, now.quarantine?.reason ?? plural(now.seq, 'event'))}
+              />
             ))}
         </span>
       )}

@@ -5,10 +5,11 @@ import { line } from '../../lib/json';
 import { type Policy as PolicyRules, verdict } from '../../lib/policy';
 import { link } from '../../lib/route';
 import { Absent } from '../../parts/absent';
-import { Badge, Card, Empty, TabPanel, Tabs } from '../../parts/basic';
+import { Badge, Card, Empty, Note, TabPanel, Tabs } from '../../parts/basic';
 import { JsonTree } from '../../parts/json';
 import { useLoad } from '../../parts/load';
 import { route, set } from '../../state/place';
+import { lack } from '../../state/role';
 import { PicoMap } from './around';
 import { Change } from './change';
 import { Editor } from './editor';
@@ -27,7 +28,11 @@ type View = 'rulesets' | 'variables' | 'editor' | 'channels' | 'map' | 'log' | '
 export function PicoView({ eci, changed }: { eci: string; changed: () => void }) {
   const { value: box, failure, reload: reloadBox } = useLoad(() => picos.box(eci), [eci], RELOAD_MS);
   const { value: pico, reload: reloadPico } = useLoad(() => picos.pico(eci), [eci], RELOAD_MS);
-  const view = (route.value.query.get('tab') ?? 'rulesets') as View;
+  // All that asks a pico to do something, or to try it, is an operator's.
+  const why = lack('operator');
+  const isHidden = (view: string) => why !== undefined && (view === 'editor' || view === 'try');
+  const wanted = route.value.query.get('tab') ?? 'rulesets';
+  const view = (isHidden(wanted) ? 'rulesets' : wanted) as View;
   if (!box || !pico) return <Absent failure={failure} what="the pico" />;
   const reload = () => {
     reloadBox();
@@ -56,7 +61,7 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
           { id: 'map', label: 'Map' },
           { id: 'log', label: 'Log' },
           { id: 'try', label: 'Try' },
-        ]}
+        ].filter(({ id }) => !isHidden(id))}
       />
       <TabPanel id={view}>
         <div class="pico-panel">
@@ -75,8 +80,14 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
           ) : (
             <div class="stack">
               <Rulesets eci={eci} rulesets={pico.rulesets} done={reload} />
-              <Change eci={eci} done={reload} />
-              <Manage box={box} done={reload} />
+              {why === undefined ? (
+                <>
+                  <Change eci={eci} done={reload} />
+                  <Manage box={box} done={reload} />
+                </>
+              ) : (
+                <Note tone="accent">Nothing of it can be changed or tried here: {why}</Note>
+              )}
             </div>
           )}
         </div>
@@ -98,7 +109,9 @@ function Rulesets({ eci, rulesets, done }: { eci: string; rulesets: picos.Rulese
           <p class="mono quiet break">{ruleset.url}</p>
           <div class="row">
             {ruleset.meta?.krl && <Source krl={ruleset.meta.krl} />}
-            {!ruleset.url.startsWith('throng:') && <Uninstall eci={eci} rid={ruleset.rid} done={done} />}
+            {!ruleset.url.startsWith('throng:') && lack('operator') === undefined && (
+              <Uninstall eci={eci} rid={ruleset.rid} done={done} />
+            )}
           </div>
         </li>
       ))}

@@ -4,6 +4,7 @@ import type { Action, Address } from '../../api/types';
 import { write } from '../../lib/exact';
 import { plural, whole } from '../../lib/format';
 import { each, reasonKey, type SameReason } from '../../lib/reasons';
+import { ActButton } from '../../parts/act_button';
 import { Note } from '../../parts/basic';
 import { doesOf, vain } from '../../parts/confirm';
 import { Dialog } from '../../parts/dialog';
@@ -78,15 +79,14 @@ export function Reason({ group, done }: { group: SameReason; done: () => void })
           Export all
         </button>
         {actions.map((action) => (
-          <button
+          <ActButton
             key={action.name}
-            type="button"
-            class={`button ${action.confirm ? 'danger' : ''}`}
-            aria-label={`${action.label}, all ${of}`}
-            onClick={() => setAsked(action)}
+            action={action}
+            label={`${action.label}, all ${of}`}
+            run={() => setAsked(action)}
           >
             {action.label}, all
-          </button>
+          </ActButton>
         ))}
       </div>
       {asked && <ActOnAll group={group} action={asked} close={() => setAsked(undefined)} done={done} />}

@@ -1,5 +1,7 @@
 //! Actions of an operator: a button of the console, a route of the API.
 
+use crate::caller::Role;
+use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -49,7 +51,9 @@ impl Action {
             confirm,
             needs_reason,
         } = self;
-        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason })
+        let route = path.split('?').next().unwrap_or(path);
+        let role = Role::of_path(&Method::POST, route).name();
+        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason, "needs_role": role })
     }
 
     /// The actions on an entity that is not quarantined.

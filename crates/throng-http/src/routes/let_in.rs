@@ -3,7 +3,7 @@
 use super::{admin, pages};
 use crate::{
     access,
-    caller::{Administrator, Caller, KnowsCallers, Sender},
+    caller::{Administrator, Caller, KnowsCallers, Role, Sender},
     connection::Connection,
     console,
     guard::Part,
@@ -56,7 +56,7 @@ pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) ->
     }
     if accepted_by.is_admin {
         guard.names.check(&sender, accepted_by.is_loopback, part)?;
-        admin::may(server, connection, &parts.headers, admin::role_of(&parts.method))?;
+        admin::may(server, connection, &parts.headers, Role::of_method(&parts.method))?;
         return Ok(None);
     }
     access::enter(server, connection, &sender)

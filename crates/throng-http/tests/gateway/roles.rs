@@ -76,6 +76,35 @@ fn each_role_may_do_its_part_of_administration() {
 }
 
 #[test]
+fn actions_name_the_role_that_their_routes_need() {
+    let (dir, tokens) = role_tokens();
+    let gateway = start(|gateway| gateway.admin(local()).admin_tokens(dir.path().join("admin")));
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let as_role = |role: usize, method: &str, path: &str| {
+        admin(&gateway).request(method, path, &[("authorization", tokens[role].as_str())], "")
+    };
+    let entity = as_role(1, "GET", "/admin/entity/section/S1").json();
+    let actions = entity["actions"].as_array().unwrap();
+    let named: Vec<_> = actions
+        .iter()
+        .map(|action| (&action["name"], &action["needs_role"]))
+        .collect();
+    let (quarantine, erase) = (
+        (json!("quarantine"), json!("operator")),
+        (json!("erase"), json!("owner")),
+    );
+    assert_eq!(named, [(&quarantine.0, &quarantine.1), (&erase.0, &erase.1)]);
+    for action in actions {
+        let path = format!("{}&reason=test", action["path"].as_str().unwrap());
+        let needed: Role = action["needs_role"].as_str().unwrap().parse().unwrap();
+        for (at, role) in ROLES.into_iter().enumerate() {
+            let status = as_role(at, "POST", &path).status;
+            assert_eq!(status == 403, role < needed, "{role} {path}: {status}");
+        }
+    }
+}
+
+#[test]
 fn role_of_a_caller_is_taken_back_with_its_token() {
     let (dir, [metrics, ..]) = role_tokens();
     let file = dir.path().join("admin");

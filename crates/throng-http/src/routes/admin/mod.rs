@@ -65,7 +65,7 @@ pub(super) async fn answer(
         let allow = if allow == Method::GET { "GET, HEAD" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
-    let needed = needed(&allow, path);
+    let needed = Role::of_path(&allow, path);
     let by = By::new(may(server, connection, &parts.headers, needed)?, connection);
     if console::method(path).is_some() {
         return console::answer(server, connection, parts, body, &by).await;
@@ -124,24 +124,6 @@ pub(super) fn may(
     administrates(server, connection, headers)?.need(needed)
 }
 
-/// Returns the role that a request of this method needs, where nothing else is said: reading is a viewer's.
-pub(super) fn role_of(method: &Method) -> Role {
-    match *method {
-        Method::GET | Method::HEAD => Role::Viewer,
-        _ => Role::Operator,
-    }
-}
-
-/// Returns the role that a path below `/admin/` needs.
-fn needed(method: &Method, path: &str) -> Role {
-    match path {
-        "/admin/erase" | "/admin/prune" => Role::Owner,
-        // Nothing is recorded.
-        _ if path.ends_with("/what-if") => Role::Viewer,
-        _ => role_of(method),
-    }
-}
-
 /// Returns the role of an administrator who asks for an app's route; `None` for everybody else,
 /// and for requests that come over another listener than administration's.
 pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Option<Role> {
@@ -154,7 +136,7 @@ pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Opt
             .check(&Sender::of(parts), accepted_by.is_loopback, Part::Administration);
         checked.is_ok()
     };
-    let may = || may(server, connection, &parts.headers, role_of(&parts.method)).ok();
+    let may = || may(server, connection, &parts.headers, Role::of_method(&parts.method)).ok();
     (is_here && is_own_page()).then(may).flatten().map(|by| by.role)
 }
 
