@@ -271,6 +271,9 @@ function SkippedEvents({ one }: { one: Projection }) {
   );
 }
 
+/** What is kept of a kind, in words: `forever`, an age, or the last events. */
+const kept = (keep: string) => (/^\d+$/.test(keep) ? `the last ${plural(Number(keep), 'event')}` : keep);
+
 function Projections({ projections, reload }: { projections: Projection[]; reload: () => void }) {
   const { ask, dialog } = useConfirm(reload);
   return (
@@ -340,7 +343,7 @@ function Retention({ journal }: { journal: Journal }) {
       {journal.retention.length === 0 ? (
         <p class="quiet">No kind keeps events.</p>
       ) : (
-        <Facts facts={journal.retention.map((one): Fact => [one.kind, one.keep])} />
+        <Facts facts={journal.retention.map((one): Fact => [one.kind, kept(one.keep)])} />
       )}
     </Card>
   );

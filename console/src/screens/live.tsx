@@ -114,9 +114,14 @@ function refused(): Drawn['lines'] {
   return [['refused', 'by entities'], ...others];
 }
 
+/** The plots before the hot entities: throughput and latency. */
+const BEFORE_HOT = 2;
+
 export function LiveScreen() {
   tick.value;
   const isEmpty = series.at.length === 0;
+  const all = drawn();
+  const [first, others] = [all.slice(0, BEFORE_HOT), all.slice(BEFORE_HOT)];
   return (
     <>
       <div class="head">
@@ -143,10 +148,13 @@ export function LiveScreen() {
           <>
             <FirstCommand />
             <div class="plots">
-              {drawn().map((one) => (
+              {first.map((one) => (
                 <PlotCard key={one.title} drawn={one} />
               ))}
               <HotCard />
+              {others.map((one) => (
+                <PlotCard key={one.title} drawn={one} />
+              ))}
             </div>
             <CallsCard />
           </>
@@ -233,7 +241,7 @@ function Gaps() {
     <ul class="gaps small quiet tabular" aria-label="Gaps in the curves">
       {series.gaps.slice(-GAPS_SHOWN).map(({ from, to }) => (
         <li key={to}>
-          No points from {clock(from * 1000)} to {second(to * 1000)}: the service was restarted, or not reached.
+          No points from {second(from * 1000)} until {clock(to * 1000)}: the service was restarted, or not reached.
         </li>
       ))}
     </ul>

@@ -19,14 +19,16 @@ let server: Server;
 let busiest = '';
 /** Of it this is shown. */
 const SHOWN = 12;
+/** The map reads so many pages, one a second. */
+const PAGES = 6;
 
-interface Day {
+interface Requests {
   sections: Command[];
   requests: Command[];
 }
 
 /** The built-in registration day: 5,393 sections, 44,504 requests. */
-function day(): Day {
+function day(): Requests {
   const directory = mkdtempSync(join(tmpdir(), 'throng-day-'));
   const [capacities, requests] = [join(directory, 'capacities'), join(directory, 'requests')];
   execFileSync(program('throng'), ['trace', 'generate', '--capacities', capacities, '--requests', requests], {
@@ -36,7 +38,7 @@ function day(): Day {
     readFileSync(file, 'utf8')
       .split('\n')
       .filter((line) => line !== '');
-  const found: Day = {
+  const found: Requests = {
     sections: lines(capacities).map((line) => {
       const [entity = '', seats = '0'] = line.split('\t');
       return { entity, command: 'open', body: { capacity: Number(seats) } };
@@ -102,24 +104,36 @@ test('the curves rise while the day goes by, and the hot sections are named', as
   await page.context().close();
 });
 
+interface Shown {
+  console: string;
+  hasBegun: () => Promise<boolean>;
+  hasEnded: () => Promise<boolean>;
+  end: () => void;
+}
+
 /** Where the pictures are taken: the midnight of `throng demo` for the book, the requests of this test for all others. */
-async function shown(): Promise<{ console: string; hasEnded: () => Promise<boolean>; end: () => void }> {
+async function shown(): Promise<Shown> {
   if (!process.env.CONSOLE_IMAGES) {
-    return { console: server.console, hasEnded: async () => true, end: () => undefined };
+    const is = async () => true;
+    return { console: server.console, hasBegun: is, hasEnded: is, end: () => undefined };
   }
   const data = mkdtempSync(join(tmpdir(), 'throng-midnight-'));
   const child = spawn(program('throng'), ['demo', '--pace', 'midnight', '--durability', 'os', '--data', data]);
   let said = '';
-  child.stdout.on('data', (text: Buffer) => {
-    said += text.toString();
-  });
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (text: Buffer) => {
+      said += text.toString();
+    });
+  }
   const console = () => /console +(http:\S+)/.exec(said)?.[1];
   await until('the demo names its console', async () => console() !== undefined);
   const end = () => {
     child.kill('SIGKILL');
     rmSync(data, { recursive: true, force: true });
   };
-  return { console: `${console()}/`, hasEnded: async () => said.includes('replayed'), end };
+  const says = (what: RegExp) => async () => what.test(said);
+  // In its last seconds: then the engine is started again.
+  return { console: `${console()}/`, hasBegun: says(/replaying/), hasEnded: says(/ \d s left|replayed/), end };
 }
 
 test('pictures for the book are made of a surge, in both themes and at the width of a phone', async () => {
@@ -137,10 +151,10 @@ test('pictures for the book are made of a surge, in both themes and at the width
       for (const [place, { page }] of opened.entries()) await take(page, themes[place] === 'dark' ? '-dark' : '');
     };
     await each(async (page) => page.getByText('5,393 entities').waitFor());
-    await until('the surge has begun', async () => {
-      const { series } = await (await fetch(new URL('/admin/series', day.console))).json();
-      return series.commands.length > 2 && series.commands.slice(-2).some((count: number) => count > 100);
-    });
+    await until('the surge has begun', day.hasBegun);
+    const second = async () => (await (await fetch(new URL('/admin/series', day.console))).json()).now;
+    const begun = await second();
+    await until('all pages of the map were read again', async () => (await second()) >= begun + PAGES);
     await each(async (page, suffix) => {
       await page.waitForFunction(() => document.querySelector('canvas')?.width ?? 0 > 100);
       await page.screenshot({ path: join(IMAGES, `console-map${suffix}.png`) });

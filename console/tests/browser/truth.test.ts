@@ -131,7 +131,7 @@ test('the curves survive a restart of the server, and the gap is marked', async 
     await page.getByText(', when it was last seen').waitFor();
     await accessible(page);
     await own.start();
-    await gaps.getByText(/No points from \d\d:\d\d:\d\d to \d{4}-\d\d-\d\d \d\d:\d\d:\d\d /).waitFor();
+    await gaps.getByText(/No points from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ until \d\d:\d\d:\d\d:/).waitFor();
     await accessible(page);
     assert.deepEqual(wrong, []);
     await page.context().close();

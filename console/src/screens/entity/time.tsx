@@ -62,15 +62,16 @@ export function TimeTravel({ first, last, at, event, failure, isFollowed, follow
           {place === 0 ? 'before the first event' : event && `${event.name}, ${instant(event.at)}`}
         </span>
         <span class="time-tools">
-          {at !== undefined && (
+          {at === undefined ? (
+            <button type="button" class="button" aria-pressed={isFollowed} onClick={() => follow(!isFollowed)}>
+              <Icon name={isFollowed ? 'pause' : 'play'} />
+              {isFollowed ? 'Following' : 'Follow'}
+            </button>
+          ) : (
             <button type="button" class="button" onClick={() => go(last)}>
               Back to now
             </button>
           )}
-          <button type="button" class="button" aria-pressed={isFollowed} onClick={() => follow(!isFollowed)}>
-            <Icon name={isFollowed ? 'pause' : 'play'} />
-            {isFollowed ? 'Following' : 'Follow'}
-          </button>
         </span>
       </div>
       {first > 0 && <p class="small quiet">Events up to {whole(first)} are not kept any more.</p>}
