@@ -475,7 +475,7 @@ fn open_breaker_is_in_the_metrics() {
 
 #[test]
 fn waiting_calls_leave_memory() {
-    const MEMORY: usize = 256 << 10;
+    const MEMORY: usize = 512 << 10;
     const CALLS: u64 = 1_500;
     block_on(async {
         let options = Options {
